@@ -1,1 +1,18 @@
-//! placeholder
+//! What travels: MCP messages, eras, codecs, names. No IO and no clock, so that every rule here can be
+//! tested with data alone.
+
+pub mod classic;
+pub mod codec;
+pub mod era;
+pub mod error;
+pub mod message;
+pub mod method;
+pub mod modern;
+pub mod raw;
+pub mod splice;
+
+pub use era::{Era, Revision};
+pub use error::{CallError, Fault, Kind, Retry, RpcError};
+pub use message::{Id, Incoming, Message, Notification, ParseError, RequestMessage, Response};
+pub use method::Method;
+pub use raw::Raw;

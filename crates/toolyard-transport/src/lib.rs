@@ -1,1 +1,19 @@
-//! placeholder
+//! Between bytes and calls: the server endpoint that clients meet, and the links that lead to upstreams.
+//! Knows requests, answers and the way back; knows nothing of tools.
+
+pub mod answer;
+pub mod handler;
+pub mod link;
+pub mod origin;
+pub mod peer;
+pub mod scope;
+
+pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
+pub use handler::{Handler, Request};
+pub use link::{Greeting, Link, LinkEvent, LinkRequest};
+pub use origin::{ClientKey, LevelCell, Origin, Principal, View};
+pub use peer::{Ask, AskError, Back, Peer};
+pub use scope::Scope;
+
+/// A future on the heap, as the seams of this crate pass them.
+pub type BoxFuture<T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'static>>;

@@ -1,0 +1,77 @@
+//! One message per line. Feed bytes as they come, take lines as they become whole.
+
+use bytes::{Bytes, BytesMut};
+use memchr::memchr;
+
+use super::TooLarge;
+
+#[derive(Debug)]
+pub struct LineDecoder {
+    buffer: BytesMut,
+    /// How much of `buffer` is known to hold no line end.
+    seen: usize,
+    limit: usize,
+}
+
+impl LineDecoder {
+    pub fn new(limit: usize) -> Self {
+        Self { buffer: BytesMut::new(), seen: 0, limit }
+    }
+
+    /// Where a reader puts what it reads.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next whole line without its line end, empty lines left out; `None` when more bytes are needed.
+    pub fn next_line(&mut self) -> Result<Option<Bytes>, TooLarge> {
+        loop {
+            let Some(step) = memchr(b'\n', &self.buffer[self.seen..]) else {
+                self.seen = self.buffer.len();
+                return if self.seen > self.limit { Err(TooLarge { limit: self.limit }) } else { Ok(None) };
+            };
+            let mut line = self.buffer.split_to(self.seen + step + 1);
+            self.seen = 0;
+            if line.len() > self.limit {
+                return Err(TooLarge { limit: self.limit });
+            }
+            let end = line.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |at| at + 1);
+            line.truncate(end);
+            if !line.is_empty() {
+                return Ok(Some(line.freeze()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(chunks: &[&[u8]], limit: usize) -> Result<Vec<Bytes>, TooLarge> {
+        let mut decoder = LineDecoder::new(limit);
+        let mut out = Vec::new();
+        for chunk in chunks {
+            decoder.buffer().extend_from_slice(chunk);
+            while let Some(line) = decoder.next_line()? {
+                out.push(line);
+            }
+        }
+        Ok(out)
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_are_cut() {
+        assert_eq!(lines(&[b"ab", b"c\r\n\n  \nd", b"\n"], 10).unwrap(), ["abc", "d"]);
+        assert_eq!(
+            lines(&["é\n".as_bytes().split_at(1).0, "é\n".as_bytes().split_at(1).1], 10).unwrap(),
+            ["é"]
+        );
+    }
+
+    #[test]
+    fn a_line_past_the_limit_is_refused() {
+        assert!(lines(&[b"0123456789", b"0"], 10).is_err());
+        assert!(lines(&[b"01234567890\n"], 10).is_err());
+    }
+}

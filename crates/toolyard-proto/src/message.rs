@@ -1,0 +1,353 @@
+//! The JSON-RPC envelope: parsed once, payloads left raw, ids kept as they were sent.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::error::code;
+use crate::{Method, Raw, RpcError};
+
+/// Deeper nesting than this is refused in what clients send.
+pub const MAX_NESTING: usize = 128;
+
+/// A request id in the text it was sent in: `1` and `"1"` are different ids.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Id(Raw);
+
+impl Id {
+    pub fn number(n: u64) -> Self {
+        Self(Raw::assembled(n.to_string()))
+    }
+
+    pub fn string(text: &str) -> Self {
+        Self(Raw::from_serialize(&text))
+    }
+
+    /// A string or an integer; nothing else identifies a request.
+    pub fn from_raw(raw: Raw) -> Option<Self> {
+        let bytes = raw.as_bytes();
+        let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+        let integer = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+        (bytes.first() == Some(&b'"') || integer).then_some(Self(raw))
+    }
+
+    /// The number, if it is one of those we mint.
+    pub fn as_u64(&self) -> Option<u64> {
+        self.0.read().ok()
+    }
+
+    pub fn as_raw(&self) -> &Raw {
+        &self.0
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A request as it stands on the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestMessage {
+    pub id: Id,
+    pub method: Method,
+    pub params: Option<Raw>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notification {
+    pub method: Method,
+    pub params: Option<Raw>,
+}
+
+impl Notification {
+    pub fn new(method: Method, params: impl Into<Option<Raw>>) -> Self {
+        Self { method, params: params.into() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// Absent only in an error about a message whose id could not be read.
+    pub id: Option<Id>,
+    /// The error is the whole raw error object, as it was said.
+    pub outcome: Result<Raw, Raw>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    Request(RequestMessage),
+    Notification(Notification),
+    Response(Response),
+}
+
+/// One message, or a batch of them as 2025-03-26 allowed. A bad element keeps its place.
+#[derive(Debug)]
+pub enum Incoming {
+    One(Message),
+    Batch(Vec<Result<Message, ParseError>>),
+}
+
+/// Why a message was not understood, and the id to answer with if there was one.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct ParseError {
+    pub code: i32,
+    pub message: String,
+    pub id: Option<Id>,
+}
+
+impl ParseError {
+    fn syntax(error: &serde_json::Error) -> Self {
+        Self { code: code::PARSE_ERROR, message: format!("the message is not valid JSON: {error}"), id: None }
+    }
+
+    fn shape(message: impl Into<String>, id: Option<Id>) -> Self {
+        Self { code: code::INVALID_REQUEST, message: message.into(), id }
+    }
+
+    pub fn to_rpc(&self) -> RpcError {
+        RpcError { code: self.code, message: self.message.clone(), data: None }
+    }
+}
+
+impl Incoming {
+    pub fn parse(bytes: &Bytes) -> Result<Self, ParseError> {
+        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+            return Self::parse_batch(bytes);
+        }
+        Message::parse(bytes).map(Self::One)
+    }
+
+    fn parse_batch(bytes: &Bytes) -> Result<Self, ParseError> {
+        let parts: Vec<&RawValue> =
+            serde_json::from_slice(bytes).map_err(|error| ParseError::syntax(&error))?;
+        if parts.is_empty() {
+            return Err(ParseError::shape("a batch holds at least one message", None));
+        }
+        let element = |part: &&RawValue| Message::parse(&bytes.slice_ref(part.get().as_bytes()));
+        Ok(Self::Batch(parts.iter().map(element).collect()))
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// Keeps `null` apart from "not there".
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&'a RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl Message {
+    pub fn parse(bytes: &Bytes) -> Result<Self, ParseError> {
+        let envelope: Envelope<'_> =
+            serde_json::from_slice(bytes).map_err(|error| not_an_envelope(bytes, &error))?;
+        let raw = |value: Option<&RawValue>| value.map(|value| Raw::part_of(bytes, value));
+        let id = match raw(envelope.id).map(Id::from_raw) {
+            Some(None) if envelope.error.is_some() => None,
+            Some(None) => return Err(ParseError::shape("a request id is a string or an integer", None)),
+            Some(id) => id,
+            None => None,
+        };
+        if envelope.jsonrpc.as_deref() != Some("2.0") {
+            return Err(ParseError::shape("`jsonrpc` must be \"2.0\"", id));
+        }
+        let params = raw(envelope.params);
+        match (envelope.method, id, raw(envelope.result), raw(envelope.error)) {
+            (Some(method), id, None, None) => Self::with_method(Method::new(&method), id, params),
+            (None, Some(id), Some(result), None) => {
+                Ok(Self::Response(Response { id: Some(id), outcome: Ok(result) }))
+            }
+            (None, id, None, Some(error)) => Ok(Self::Response(Response { id, outcome: Err(error) })),
+            (_, id, _, _) => Err(ParseError::shape(
+                "a message has either `method`, or `id` with one of `result` and `error`",
+                id,
+            )),
+        }
+    }
+
+    fn with_method(method: Method, id: Option<Id>, params: Option<Raw>) -> Result<Self, ParseError> {
+        let params = params.filter(|params| !params.is_null());
+        if params.as_ref().is_some_and(|params| !matches!(params.as_bytes().first(), Some(b'{' | b'['))) {
+            return Err(ParseError::shape("`params` must be an object", id));
+        }
+        Ok(match id {
+            Some(id) => Self::Request(RequestMessage { id, method, params }),
+            None => Self::Notification(Notification { method, params }),
+        })
+    }
+
+    /// The message as one line of bytes, without the line end.
+    pub fn render(&self) -> Bytes {
+        match self {
+            Self::Request(m) => render_call(Some(&m.id), &m.method, m.params.as_ref()),
+            Self::Notification(m) => render_call(None, &m.method, m.params.as_ref()),
+            Self::Response(m) => match &m.outcome {
+                Ok(result) => render_outcome(m.id.as_ref(), b"result", result.as_bytes()),
+                Err(error) => render_outcome(m.id.as_ref(), b"error", error.as_bytes()),
+            },
+        }
+    }
+}
+
+fn not_an_envelope(bytes: &Bytes, error: &serde_json::Error) -> ParseError {
+    match serde_json::from_slice::<&RawValue>(bytes) {
+        Err(syntax) => ParseError::syntax(&syntax),
+        Ok(_) => ParseError::shape(format!("the message is not a JSON-RPC object: {error}"), None),
+    }
+}
+
+fn render_call(id: Option<&Id>, method: &Method, params: Option<&Raw>) -> Bytes {
+    let size =
+        64 + id.map_or(0, |id| id.as_bytes().len()) + method.as_str().len() + params.map_or(0, Raw::len);
+    let mut out = BytesMut::with_capacity(size);
+    out.put_slice(b"{\"jsonrpc\":\"2.0\",");
+    if let Some(id) = id {
+        out.put_slice(b"\"id\":");
+        out.put_slice(id.as_bytes());
+        out.put_u8(b',');
+    }
+    out.put_slice(b"\"method\":");
+    put_string(&mut out, method.as_str());
+    if let Some(params) = params {
+        out.put_slice(b",\"params\":");
+        out.put_slice(params.as_bytes());
+    }
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+fn put_string(out: &mut BytesMut, text: &str) {
+    if text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
+        out.put_u8(b'"');
+        out.put_slice(text.as_bytes());
+        out.put_u8(b'"');
+    } else {
+        out.put_slice(Raw::from_serialize(&text).as_bytes());
+    }
+}
+
+fn render_outcome(id: Option<&Id>, key: &[u8], value: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(value.len() + 64);
+    put_outcome_head(&mut out, id, key);
+    out.put_slice(value);
+    out.put_u8(b'}');
+    out.freeze()
+}
+
+/// Everything of a response that stands before the value; the value and `}` follow. Lets a big prepared
+/// result be sent without copying it.
+pub fn outcome_head(id: &Id, key: &str) -> Bytes {
+    let mut out = BytesMut::with_capacity(id.as_bytes().len() + 48);
+    put_outcome_head(&mut out, Some(id), key.as_bytes());
+    out.freeze()
+}
+
+fn put_outcome_head(out: &mut BytesMut, id: Option<&Id>, key: &[u8]) {
+    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.put_slice(id.map_or(b"null", Id::as_bytes));
+    out.put_slice(b",\"");
+    out.put_slice(key);
+    out.put_slice(b"\":");
+}
+
+/// Whether `bytes` nest deeper than [`MAX_NESTING`]. Strings are skipped; invalid JSON is judged elsewhere.
+pub fn nests_too_deep(bytes: &[u8]) -> bool {
+    let (mut depth, mut at) = (0usize, 0usize);
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > MAX_NESTING {
+                    return true;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b'"' => at = crate::splice::end_of_string(bytes, at).saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let bytes = Bytes::copy_from_slice(text.as_bytes());
+        let got = match Incoming::parse(&bytes) {
+            Ok(Incoming::One(message)) => String::from_utf8(message.render().to_vec()).unwrap(),
+            Ok(Incoming::Batch(parts)) => format!("batch of {}", parts.len()),
+            Err(error) => format!("{} id {:?}: {}", error.code, error.id, error.message),
+        };
+        assert!(got.starts_with(expected), "{text}\n got {got}\nwant {expected}");
+    }
+
+    #[test]
+    fn a_message_comes_out_as_it_went_in() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":1.50,"b":"\u00e9"}}"#,
+            r#"{"jsonrpc":"2.0","id":"1","method":"x/y"}"#,
+            r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"x"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/x","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":null}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"m","extra":[1 , 2]}}"#,
+        ] {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn a_bad_message_is_refused_with_its_id_where_it_has_one() {
+        check("{", "-32700 id None");
+        check("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"} x", "-32700");
+        check("7", "-32600 id None");
+        check(r#"{"jsonrpc":"2.0","id":true,"method":"a"}"#, "-32600 id None: a request id");
+        check(r#"{"jsonrpc":"2.0","id":null,"method":"a"}"#, "-32600 id None: a request id");
+        check(r#"{"jsonrpc":"2.0","id":1.5,"method":"a"}"#, "-32600 id None: a request id");
+        check(r#"{"jsonrpc":"2.0","id":{},"method":"a"}"#, "-32600 id None: a request id");
+        check(r#"{"jsonrpc":"1.0","id":4,"method":"a"}"#, "-32600 id Some(4)");
+        check(r#"{"jsonrpc":"2.0","id":4,"method":"a","params":3}"#, "-32600 id Some(4)");
+        check(r#"{"jsonrpc":"2.0","id":4}"#, "-32600 id Some(4)");
+        check("[]", "-32600");
+        check(r#"[{"jsonrpc":"2.0","method":"a"},1]"#, "batch of 2");
+    }
+
+    #[test]
+    fn invalid_utf8_is_a_parse_error() {
+        let bytes = Bytes::from_static(
+            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\",\"params\":{\"x\":\"\xff\"}}",
+        );
+        assert_eq!(Incoming::parse(&bytes).unwrap_err().code, code::PARSE_ERROR);
+    }
+
+    #[test]
+    fn nesting_is_counted_outside_strings_only() {
+        assert!(!nests_too_deep("[".repeat(MAX_NESTING).as_bytes()));
+        assert!(nests_too_deep("[".repeat(MAX_NESTING + 1).as_bytes()));
+        assert!(!nests_too_deep(format!("\"{}\\\"\"", "[".repeat(500)).as_bytes()));
+    }
+}

@@ -1,0 +1,236 @@
+//! The modern envelope: what every request says of itself in `_meta`, and how names travel in headers.
+
+use data_encoding::BASE64;
+
+use crate::era::Revision;
+use crate::splice::{find, members};
+use crate::{CallError, Method, Raw};
+
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
+const LOG_LEVELS: [&str; 8] =
+    ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// How grave a log message is, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogLevel(u8);
+
+impl LogLevel {
+    pub fn parse(text: &str) -> Option<Self> {
+        let at = LOG_LEVELS.iter().position(|level| *level == text)?;
+        u8::try_from(at).ok().map(Self)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        LOG_LEVELS[usize::from(self.0)]
+    }
+
+    pub fn index(self) -> u8 {
+        self.0
+    }
+
+    pub fn from_index(index: u8) -> Option<Self> {
+        (usize::from(index) < LOG_LEVELS.len()).then_some(Self(index))
+    }
+}
+
+/// What a modern request says of its sender.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestMeta {
+    pub revision: Revision,
+    pub capabilities: Raw,
+    pub client_info: Option<Raw>,
+    pub log_level: Option<LogLevel>,
+}
+
+/// What the parameters of a request claim about their era.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claim {
+    /// No word of a protocol version: an older client, or a malformed one.
+    None,
+    Version(Raw),
+}
+
+pub fn claim(params: Option<&Raw>) -> Claim {
+    let meta = params.and_then(|params| params.member("_meta"));
+    meta.and_then(|meta| meta.member(PROTOCOL_VERSION)).map_or(Claim::None, Claim::Version)
+}
+
+impl RequestMeta {
+    /// Reads and checks the envelope of a request that claims to be modern.
+    pub fn read(params: &Raw) -> Result<Self, CallError> {
+        let meta = params
+            .member("_meta")
+            .filter(Raw::is_object)
+            .ok_or_else(|| CallError::bad_envelope("`params._meta` is required in every request"))?;
+        let bytes = meta.as_bytes();
+        let (mut version, mut capabilities, mut client_info, mut level) = (None, None, None, None);
+        for member in members(bytes) {
+            let slot = match &bytes[member.key.start + 1..member.key.end - 1] {
+                key if key == PROTOCOL_VERSION.as_bytes() => &mut version,
+                key if key == CLIENT_CAPABILITIES.as_bytes() => &mut capabilities,
+                key if key == CLIENT_INFO.as_bytes() => &mut client_info,
+                key if key == LOG_LEVEL.as_bytes() => &mut level,
+                _ => continue,
+            };
+            if slot.replace(meta.slice(member.value)).is_some() {
+                return Err(CallError::bad_envelope("a key stands twice in `params._meta`"));
+            }
+        }
+        Ok(Self {
+            revision: read_version(version)?,
+            capabilities: capabilities.filter(Raw::is_object).ok_or_else(|| {
+                CallError::bad_envelope(format!("`_meta[\"{CLIENT_CAPABILITIES}\"]` must be an object"))
+            })?,
+            client_info: read_client_info(client_info)?,
+            log_level: level.map(|level| read_level(&level)).transpose()?,
+        })
+    }
+}
+
+fn read_version(version: Option<Raw>) -> Result<Revision, CallError> {
+    let text = version.and_then(|version| version.as_string()).ok_or_else(|| {
+        CallError::bad_envelope(format!("`_meta[\"{PROTOCOL_VERSION}\"]` must be a string"))
+    })?;
+    Revision::parse(&text)
+        .filter(|revision| revision.is_modern())
+        .ok_or_else(|| CallError::unsupported_version(text))
+}
+
+fn read_client_info(info: Option<Raw>) -> Result<Option<Raw>, CallError> {
+    match info {
+        Some(info) if !info.is_object() => {
+            Err(CallError::bad_envelope(format!("`_meta[\"{CLIENT_INFO}\"]` must be an object")))
+        }
+        info => Ok(info),
+    }
+}
+
+fn read_level(level: &Raw) -> Result<LogLevel, CallError> {
+    level.as_string().and_then(|text| LogLevel::parse(&text)).ok_or_else(|| {
+        CallError::invalid_params(format!("unknown log level {level:?}; one of {}", LOG_LEVELS.join(", ")))
+    })
+}
+
+/// The member of `params` that the `Mcp-Name` header repeats, if this method has one.
+pub fn name_member(method: &Method) -> Option<&'static str> {
+    match method.as_str() {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// The text of that member.
+pub fn name_in(method: &Method, params: &Raw) -> Option<String> {
+    let range = find(params.as_bytes(), name_member(method)?)?;
+    params.slice(range).as_string()
+}
+
+const SENTINEL: (&str, &str) = ("=?base64?", "?=");
+
+/// A value as it may stand in an `Mcp-Name` or `Mcp-Param-*` header.
+pub fn encode_header(value: &str) -> String {
+    let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
+        && value.trim_matches([' ', '\t']) == value
+        && !(value.starts_with(SENTINEL.0) && value.ends_with(SENTINEL.1));
+    if plain {
+        value.to_owned()
+    } else {
+        format!("{}{}{}", SENTINEL.0, BASE64.encode(value.as_bytes()), SENTINEL.1)
+    }
+}
+
+/// The value that such a header stands for; `None` if it is malformed.
+pub fn decode_header(header: &str) -> Option<String> {
+    let Some(inner) = header.strip_prefix(SENTINEL.0).and_then(|rest| rest.strip_suffix(SENTINEL.1)) else {
+        return Some(header.to_owned());
+    };
+    String::from_utf8(BASE64.decode(inner.as_bytes()).ok()?).ok()
+}
+
+/// `params` with the envelope of a modern request stamped into `_meta`.
+pub fn stamp_request(params: Option<&Raw>, meta: &RequestMeta) -> Raw {
+    let params = params.cloned().unwrap_or_else(Raw::empty_object);
+    let mut inner = params.member("_meta").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+    inner = inner.with(PROTOCOL_VERSION, &Raw::from_serialize(&meta.revision.as_str()));
+    inner = inner.with(CLIENT_CAPABILITIES, &meta.capabilities);
+    if let Some(info) = &meta.client_info {
+        inner = inner.with(CLIENT_INFO, info);
+    }
+    if let Some(level) = meta.log_level {
+        inner = inner.with(LOG_LEVEL, &Raw::from_serialize(&level.as_str()));
+    }
+    params.with("_meta", &inner)
+}
+
+/// `params` without what only modern requests carry.
+pub fn strip_request(params: &Raw) -> Raw {
+    params.without_in("_meta", &[PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL])
+}
+
+/// A result as modern clients expect it: `resultType`, and who answered.
+pub fn stamp_result(result: &Raw, server_info: Option<&Raw>) -> Raw {
+    if !result.is_object() {
+        return result.clone();
+    }
+    let mut out = result.clone();
+    if result.member("resultType").is_none() {
+        out = out.with("resultType", &Raw::from_serialize(&"complete"));
+    }
+    match server_info {
+        Some(info) if out.at(&["_meta", SERVER_INFO]).is_none() => {
+            out.with_path(&["_meta", SERVER_INFO], info)
+        }
+        _ => out,
+    }
+}
+
+/// The cache fields of a result, where they are missing.
+pub fn stamp_cache(result: &Raw, ttl_ms: u64, scope: &str) -> Raw {
+    let mut out = result.clone();
+    if out.member("ttlMs").is_none() {
+        out = out.with("ttlMs", &Raw::from_serialize(&ttl_ms));
+    }
+    if out.member("cacheScope").is_none() {
+        out = out.with("cacheScope", &Raw::from_serialize(&scope));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_values_round_trip() {
+        for (value, header) in [
+            ("echo", "echo"),
+            ("a b", "a b"),
+            ("é", "=?base64?w6k=?="),
+            (" a", "=?base64?IGE=?="),
+            ("=?base64?x?=", "=?base64?PT9iYXNlNjQ/eD89?="),
+        ] {
+            assert_eq!(encode_header(value), header);
+            assert_eq!(decode_header(header).as_deref(), Some(value));
+        }
+        assert_eq!(decode_header("=?base64?%%?="), None);
+    }
+
+    #[test]
+    fn an_envelope_says_who_asks_and_a_bad_one_says_why_not() {
+        let read = |text: &str| RequestMeta::read(&Raw::parse(text.to_owned()).unwrap());
+        let good = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}"#;
+        assert_eq!(read(good).unwrap().revision, Revision::V2026_07_28);
+        assert_eq!(read("{}").unwrap_err().http_status(crate::Era::Modern), 400);
+        assert_eq!(read(&good.replace("2026", "1999")).unwrap_err().code(), -32022);
+        assert_eq!(read(&good.replace("{}}", "7}")).unwrap_err().code(), -32602);
+    }
+}

@@ -1,0 +1,116 @@
+//! JSON that is carried, not modelled: the bytes as they were sent, known to be one valid JSON value.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// One JSON value in its original bytes (valid UTF-8, no surrounding white space). Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Raw(Bytes);
+
+impl Raw {
+    /// `{}`
+    pub fn empty_object() -> Self {
+        Self(Bytes::from_static(b"{}"))
+    }
+
+    /// A value that borrows from `whole` without copying.
+    pub(crate) fn part_of(whole: &Bytes, part: &RawValue) -> Self {
+        Self(whole.slice_ref(part.get().as_bytes()))
+    }
+
+    /// Checks that `bytes` hold exactly one JSON value and keeps them.
+    pub fn parse(bytes: impl Into<Bytes>) -> Result<Self, serde_json::Error> {
+        let bytes = bytes.into();
+        let value: &RawValue = serde_json::from_slice(&bytes)?;
+        Ok(Self::part_of(&bytes, value))
+    }
+
+    /// Renders a value of ours. Everything we render is a plain structure, for which this cannot fail.
+    pub fn from_serialize(value: &impl Serialize) -> Self {
+        Self(Bytes::from(serde_json::to_vec(value).expect("plain data always renders as JSON")))
+    }
+
+    /// For bytes that this crate has put together from valid parts.
+    pub(crate) fn assembled(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        debug_assert!(serde_json::from_slice::<&RawValue>(&bytes).is_ok(), "assembled JSON is valid");
+        Self(bytes)
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn bytes(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("checked when it was made")
+    }
+
+    pub fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// A sub-range known to hold one value.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        Self(self.0.slice(range))
+    }
+
+    /// The typed view of the few things we read.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.0)
+    }
+
+    /// The string, if this is a JSON string.
+    pub fn as_string(&self) -> Option<String> {
+        (self.0.first() == Some(&b'"')).then(|| self.read().ok()).flatten()
+    }
+
+    pub fn is_null(&self) -> bool {
+        self.0.as_ref() == b"null"
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value: &RawValue = serde_json::from_slice(&self.0).map_err(serde::ser::Error::custom)?;
+        value.serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Raw {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self(Bytes::from(String::from(Box::<str>::from(value)).into_bytes())))
+    }
+}
+
+impl From<serde_json::Value> for Raw {
+    fn from(value: serde_json::Value) -> Self {
+        Self::from_serialize(&value)
+    }
+}

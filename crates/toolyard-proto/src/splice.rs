@@ -1,0 +1,298 @@
+//! Edits one value inside JSON and keeps every other byte. Works on text already known to be valid JSON;
+//! on anything else it may find nothing, but it never panics and never reads past the end.
+
+use std::ops::Range;
+
+use memchr::memchr2;
+
+use crate::Raw;
+
+/// One member of an object: where its key (with quotes) and its value stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub key: Range<usize>,
+    pub value: Range<usize>,
+}
+
+impl Member {
+    /// Whether the key is `name`, also when it was written with escapes.
+    pub fn is(&self, object: &[u8], name: &str) -> bool {
+        let Some(text) = object.get(self.key.start + 1..self.key.end.saturating_sub(1)) else { return false };
+        if !text.contains(&b'\\') {
+            return text == name.as_bytes();
+        }
+        serde_json::from_slice::<String>(&object[self.key.clone()]).is_ok_and(|key| key == name)
+    }
+}
+
+/// The members of an object, in order.
+#[derive(Clone, Debug)]
+pub struct Members<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+pub fn members(object: &[u8]) -> Members<'_> {
+    let start = skip_space(object, 0);
+    let at = if object.get(start) == Some(&b'{') { start + 1 } else { object.len() };
+    Members { bytes: object, at }
+}
+
+impl Iterator for Members<'_> {
+    type Item = Member;
+
+    fn next(&mut self) -> Option<Member> {
+        let start = skip_space(self.bytes, self.at);
+        if self.bytes.get(start) != Some(&b'"') {
+            return None;
+        }
+        let key = start..end_of_string(self.bytes, start);
+        let colon = skip_space(self.bytes, key.end);
+        if self.bytes.get(colon) != Some(&b':') {
+            return None;
+        }
+        let from = skip_space(self.bytes, colon + 1);
+        let value = from..end_of_value(self.bytes, from);
+        let after = skip_space(self.bytes, value.end);
+        self.at = if self.bytes.get(after) == Some(&b',') { after + 1 } else { self.bytes.len() };
+        Some(Member { key, value })
+    }
+}
+
+/// The elements of an array, in order.
+pub fn elements(array: &[u8]) -> Elements<'_> {
+    let start = skip_space(array, 0);
+    let at = if array.get(start) == Some(&b'[') { start + 1 } else { array.len() };
+    Elements { bytes: array, at }
+}
+
+#[derive(Clone, Debug)]
+pub struct Elements<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Iterator for Elements<'_> {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let from = skip_space(self.bytes, self.at);
+        if matches!(self.bytes.get(from), None | Some(b']')) {
+            return None;
+        }
+        let value = from..end_of_value(self.bytes, from);
+        let after = skip_space(self.bytes, value.end);
+        self.at = if self.bytes.get(after) == Some(&b',') { after + 1 } else { self.bytes.len() };
+        Some(value)
+    }
+}
+
+fn skip_space(bytes: &[u8], mut at: usize) -> usize {
+    while bytes.get(at).is_some_and(u8::is_ascii_whitespace) {
+        at += 1;
+    }
+    at
+}
+
+/// Where the string that starts at `at` ends (after the closing quote).
+pub fn end_of_string(bytes: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    while let Some(step) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        if bytes[at + step] == b'"' {
+            return at + step + 1;
+        }
+        at += step + 2;
+    }
+    bytes.len()
+}
+
+/// Where the value that starts at `at` ends.
+pub fn end_of_value(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at) {
+        Some(b'"') => end_of_string(bytes, at),
+        Some(b'{' | b'[') => end_of_nested(bytes, at),
+        _ => end_of_scalar(bytes, at),
+    }
+}
+
+fn end_of_scalar(bytes: &[u8], at: usize) -> usize {
+    let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']') || byte.is_ascii_whitespace();
+    bytes.get(at..).and_then(|rest| rest.iter().position(ends)).map_or(bytes.len(), |step| at + step)
+}
+
+fn end_of_nested(bytes: &[u8], mut at: usize) -> usize {
+    let mut depth = 0usize;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at = end_of_string(bytes, at);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    bytes.len()
+}
+
+/// Where the value of `key` stands in `object`; of several, the last, as most parsers read it.
+pub fn find(object: &[u8], key: &str) -> Option<Range<usize>> {
+    members(object).filter(|member| member.is(object, key)).last().map(|member| member.value)
+}
+
+/// Where the value at the end of `path` stands.
+pub fn find_path(object: &[u8], path: &[&str]) -> Option<Range<usize>> {
+    let mut range = 0..object.len();
+    for key in path {
+        let inner = find(&object[range.clone()], key)?;
+        range = range.start + inner.start..range.start + inner.end;
+    }
+    Some(range)
+}
+
+/// `bytes` with the given ranges (in order, not overlapping) replaced.
+pub fn replace_all(bytes: &[u8], edits: &[(Range<usize>, &[u8])]) -> Vec<u8> {
+    let added: usize = edits.iter().map(|(_, new)| new.len()).sum();
+    let mut out = Vec::with_capacity(bytes.len() + added);
+    let mut at = 0;
+    for (range, new) in edits {
+        out.extend_from_slice(&bytes[at..range.start]);
+        out.extend_from_slice(new);
+        at = range.end;
+    }
+    out.extend_from_slice(&bytes[at..]);
+    out
+}
+
+impl Raw {
+    /// The value of `key`, if this is an object that has it.
+    pub fn member(&self, key: &str) -> Option<Raw> {
+        find(self.as_bytes(), key).map(|range| self.slice(range))
+    }
+
+    pub fn at(&self, path: &[&str]) -> Option<Raw> {
+        find_path(self.as_bytes(), path).map(|range| self.slice(range))
+    }
+
+    /// This value with the bytes of `range`, which hold one value, replaced by another.
+    pub fn replaced(&self, range: Range<usize>, value: &[u8]) -> Raw {
+        Raw::assembled(replace_all(self.as_bytes(), &[(range, value)]))
+    }
+
+    /// This object with `key` set: in place where it is there, else added at the end.
+    pub fn with(&self, key: &str, value: &Raw) -> Raw {
+        if let Some(range) = find(self.as_bytes(), key) {
+            return self.replaced(range, value.as_bytes());
+        }
+        let name = Raw::from_serialize(&key);
+        self.appended(&[name.as_bytes(), b":", value.as_bytes()].concat())
+    }
+
+    /// This object with a nested member set; objects on the way are made where they are missing.
+    pub fn with_path(&self, path: &[&str], value: &Raw) -> Raw {
+        let Some((key, rest)) = path.split_first() else { return value.clone() };
+        if rest.is_empty() {
+            return self.with(key, value);
+        }
+        let inner = self.member(key).filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+        self.with(key, &inner.with_path(rest, value))
+    }
+
+    /// This object with all of `members` (`"key":value` pairs, joined by commas) added at the end.
+    fn appended(&self, members_text: &[u8]) -> Raw {
+        let bytes = self.as_bytes();
+        let Some(close) = bytes.iter().rposition(|byte| *byte == b'}') else { return self.clone() };
+        let empty = members(bytes).next().is_none();
+        let comma: &[u8] = if empty { b"" } else { b"," };
+        let text = [comma, members_text].concat();
+        Raw::assembled(replace_all(bytes, &[(close..close, &text)]))
+    }
+
+    /// This object without `keys`.
+    pub fn without(&self, keys: &[&str]) -> Raw {
+        let bytes = self.as_bytes();
+        let all: Vec<Member> = members(bytes).collect();
+        let goes = |member: &Member| keys.iter().any(|key| member.is(bytes, key));
+        if !all.iter().any(goes) {
+            return self.clone();
+        }
+        let mut out = vec![b'{'];
+        for member in all.iter().filter(|member| !goes(member)) {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&bytes[member.key.start..member.value.end]);
+        }
+        out.push(b'}');
+        Raw::assembled(out)
+    }
+
+    /// This object without `keys` inside its member `outer`; an object left empty goes too.
+    pub fn without_in(&self, outer: &str, keys: &[&str]) -> Raw {
+        let Some(inner) = self.member(outer).filter(Raw::is_object) else { return self.clone() };
+        let rest = inner.without(keys);
+        if rest == inner {
+            return self.clone();
+        }
+        if members(rest.as_bytes()).next().is_none() {
+            self.without(&[outer])
+        } else {
+            self.with(outer, &rest)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Raw {
+        Raw::parse(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn only_the_named_value_changes() {
+        let text = r#" {"a" : 1.0e1, "name":"x\"y", "z":[{"name":2}] , "é":null } "#.trim();
+        let got = raw(text).with("name", &raw("\"new\""));
+        assert_eq!(got.as_str(), r#"{"a" : 1.0e1, "name":"new", "z":[{"name":2}] , "é":null }"#);
+    }
+
+    #[test]
+    fn a_missing_member_is_added_at_the_end() {
+        assert_eq!(raw("{}").with("a", &raw("1")).as_str(), r#"{"a":1}"#);
+        assert_eq!(raw(r#"{"b": 2 }"#).with("a", &raw("1")).as_str(), r#"{"b": 2 ,"a":1}"#);
+        assert_eq!(raw("{}").with_path(&["a", "b"], &raw("1")).as_str(), r#"{"a":{"b":1}}"#);
+    }
+
+    #[test]
+    fn members_go_without_a_trace() {
+        assert_eq!(
+            raw(r#"{"a":1, "b":{"c":[1,2]}, "d":"x"}"#).without(&["a", "d"]).as_str(),
+            r#"{"b":{"c":[1,2]}}"#
+        );
+        assert_eq!(raw(r#"{"m":{"x":1}}"#).without_in("m", &["x"]).as_str(), "{}");
+        assert_eq!(raw(r#"{"m":{"x":1,"y":2}}"#).without_in("m", &["x"]).as_str(), r#"{"m":{"y":2}}"#);
+    }
+
+    #[test]
+    fn an_escaped_key_is_found() {
+        assert_eq!(raw(r#"{"n\u0061me":"v"}"#).member("name").unwrap().as_str(), "\"v\"");
+    }
+
+    #[test]
+    fn broken_text_is_survived() {
+        for text in ["{", "{\"a", "{\"a\"", "{\"a\":", "{\"a\":[", "[1,", "\"\\", "{\"a\":\"\\"] {
+            for member in members(text.as_bytes()) {
+                assert!(member.value.end <= text.len());
+            }
+            assert!(elements(text.as_bytes()).all(|range| range.end <= text.len()));
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Whoever answers clients: the gateway, a set of tools, a test fixture.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use toolyard_proto::{Id, Method, Notification, Raw};
+
+use crate::{Answer, BoxFuture, ClientKey, Origin, Peer, View};
+
+/// One request of a client, checked and with its origin known.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub origin: Arc<Origin>,
+    pub id: Id,
+    pub method: Method,
+    /// As sent, in the form of the origin's revision; `{}` where there were none.
+    pub params: Raw,
+    /// `Mcp-Param-*` headers, to be passed on as they came.
+    pub headers: Option<Box<HeaderMap>>,
+    /// Whether the client can take an upstream's HTTP body as it is (`AnswerBody::Stream`).
+    pub relay: bool,
+}
+
+/// Answers requests in modern terms: one request, one answer, and a peer as the way back.
+///
+/// The endpoint keeps everything that only older clients have (handshake, sessions, `ping`, subscriptions
+/// per URI) to itself. From a handler it wants `server/discover` for the handshake of either era,
+/// `logging/setLevel` from legacy clients, and `subscriptions/listen`, whose events are sent with
+/// [`Peer::notify`]: first `notifications/subscriptions/acknowledged` with the honoured `notifications`
+/// filter, then plain notifications (the endpoint stamps the subscription id); the answer ends it. Of a
+/// legacy session's first listen the endpoint also expects log messages that belong to no call.
+pub trait Handler: Send + Sync + 'static {
+    /// `'static`: a call may outlive its connection.
+    fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer>;
+
+    /// A notification from a client other than those the endpoint understands itself.
+    fn notice(&self, origin: &Arc<Origin>, notification: Notification);
+
+    /// A client is gone for good: session ended or connection closed.
+    fn ended(&self, client: &ClientKey);
+
+    /// Whether there is such a view to look at.
+    fn offers(&self, view: &View) -> bool {
+        *view == View::Everything
+    }
+}
