@@ -55,6 +55,11 @@ pub trait Link: Send + Sync + 'static {
     /// Passes a notification on, on behalf of `origin`.
     fn notify(&self, origin: &Arc<Origin>, notification: Notification);
 
+    /// Whether the upstream keeps a session for each client, rather than one for all.
+    fn per_client(&self) -> bool {
+        false
+    }
+
     /// A client is gone for good: what was kept for it alone can go.
     fn forget(&self, _client: &ClientKey) {}
 
