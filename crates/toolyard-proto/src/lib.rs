@@ -1,3 +1,4 @@
 //! placeholder
 
 pub mod name;
+pub mod uri;

@@ -152,6 +152,11 @@ impl Borrow<str> for UpstreamId {
     }
 }
 
+/// Whether a text has the form of an id; a reserved one has it too.
+pub(crate) fn has_id_shape(id: &str) -> bool {
+    check_shape(id).is_ok()
+}
+
 fn check_shape(id: &str) -> Result<(), NameError> {
     let Some(first) = id.chars().next() else { return Err(NameError::Empty) };
     if let Some(bad) = id.chars().find(|c| !is_legal(*c)) {
