@@ -8,8 +8,13 @@
 //! | anything else | `yard:ID/anything` | a relative reference, a template such as `{+uri}`, garbage |
 //!
 //! Templates are mapped like URIs, and what a client makes of a shown template maps back to what it would have
-//! made of the original. Each line of the table only inserts text, so it can be done inside raw JSON, leaving
-//! every byte of the upstream where it was.
+//! made of the original. Each line of the table only inserts text, so [`map_result`] can work inside raw JSON
+//! and leave every byte of the upstream where it was.
+
+mod rewrite;
+mod walk;
+
+pub use rewrite::{ResultKind, map_result};
 
 use crate::name::{UpstreamId, has_id_shape};
 
@@ -70,6 +75,10 @@ impl Insertion {
             (Some((b'/', _)), Some((b'/', id_at))) => Self { start: WITH_SCHEME, id_at },
             _ => Self { start: WITH_SCHEME, id_at: colon },
         }
+    }
+
+    fn is_ui(self) -> bool {
+        self.start.is_empty()
     }
 }
 
