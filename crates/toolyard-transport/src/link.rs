@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use toolyard_proto::modern::SERVER_INFO;
 use toolyard_proto::{Id, Method, Notification, Raw, Revision};
 
 use crate::peer::{Ask, AskError};
@@ -19,6 +20,19 @@ pub struct Greeting {
     pub instructions: Option<Raw>,
     /// The whole result as it was said.
     pub whole: Raw,
+}
+
+impl Greeting {
+    /// From the result of `initialize` or `server/discover`.
+    pub fn read(revision: Revision, whole: Raw) -> Self {
+        let server_info = if revision.has_result_stamps() {
+            whole.at(&["_meta", SERVER_INFO])
+        } else {
+            whole.member("serverInfo")
+        };
+        let capabilities = whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+        Self { revision, capabilities, server_info, instructions: whole.member("instructions"), whole }
+    }
 }
 
 /// One request to an upstream, in the form of that upstream's revision.
