@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 /// One JSON value in its original bytes (valid UTF-8, no surrounding white space). Cloning is cheap.
+#[must_use]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Raw(Bytes);
 

@@ -30,7 +30,8 @@ impl Greeting {
         } else {
             whole.member("serverInfo")
         };
-        let capabilities = whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+        let capabilities =
+            whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
         Self { revision, capabilities, server_info, instructions: whole.member("instructions"), whole }
     }
 }
