@@ -142,7 +142,7 @@ impl Back for Watched {
 mod tests {
     use super::*;
 
-    const SHORT: Timeouts = Timeouts { idle: Duration::from_secs(10), hard: Duration::from_secs(60) };
+    const SHORT: Timeouts = Timeouts { idle: Duration::from_secs(10), hard: Duration::from_mins(1) };
 
     #[tokio::test(start_paused = true)]
     async fn silence_ends_a_call_after_the_idle_time() {

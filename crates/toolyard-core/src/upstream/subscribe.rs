@@ -10,6 +10,7 @@ use toolyard_transport::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin
 
 use super::Upstream;
 use super::fetch::own_request;
+use super::state::Phase;
 use crate::bridge;
 use crate::listen::Listeners;
 
@@ -136,6 +137,9 @@ impl Keeper {
     async fn hold_in_session(&self, link: &dyn Link) -> Result<(), CallError> {
         self.call(link, Method::RESOURCES_SUBSCRIBE, Peer::nobody()).await?;
         self.accepted();
+        // It holds until the link is lost; the next link is told anew.
+        let mut state = self.upstream.state.subscribe();
+        let _ = state.wait_for(|state| state.phase == Phase::Waiting).await;
         Ok(())
     }
 
