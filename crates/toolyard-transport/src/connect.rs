@@ -146,3 +146,8 @@ struct Plan<'a> {
     offer: &'a Offer,
     scope: &'a Scope,
 }
+
+fn not_modern(why: &str) -> ConnectError {
+    let why = format!("it does not speak the modern protocol that `era = \"modern\"` asks for: {why}");
+    ConnectError::new(Trouble::Incompatible, why)
+}

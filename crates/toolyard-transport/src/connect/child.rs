@@ -68,11 +68,7 @@ async fn modern_only(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Connected, Con
     match judge(outcome) {
         Discovered::Modern(greeting) => Ok(attempt.met(greeting)),
         Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
-        Discovered::Legacy { why, .. } => {
-            let why =
-                format!("it does not speak the modern protocol that `era = \"modern\"` asks for: {why}");
-            Err(ConnectError::new(Trouble::Incompatible, why))
-        }
+        Discovered::Legacy { why, .. } => Err(super::not_modern(&why)),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use toolyard_proto::{Method, Notification, Raw};
@@ -15,6 +16,8 @@ use crate::{BoxFuture, ClientKey, LinkEvent, Scope};
 const CAPACITY: usize = 256;
 /// How many announcements of changes may wait for room beyond that.
 const MAX_LATE: usize = 64;
+/// How long the end of a link may wait for its last event to find room.
+const LAST_EVENT: Duration = Duration::from_secs(1);
 
 type Change = (Option<ClientKey>, Method);
 
@@ -88,6 +91,11 @@ impl Events {
     /// Says that the link is gone. Waits for room: this one must not get lost.
     pub(crate) async fn closed(&self, why: String) {
         let _ = self.sender.send(LinkEvent::Closed(why)).await;
+    }
+
+    /// The same, but gives up after a short while: for ends that nobody may be watching.
+    pub(crate) async fn closed_soon(&self, why: &str) {
+        let _ = tokio::time::timeout(LAST_EVENT, self.closed(why.to_owned())).await;
     }
 }
 
