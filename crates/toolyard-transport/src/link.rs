@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use toolyard_proto::error::code;
+use toolyard_proto::modern::SERVER_INFO;
 use toolyard_proto::{CallError, Fault, Id, Method, Notification, Raw, Retry, Revision};
 
 use crate::peer::{Ask, AskError};
@@ -24,6 +25,20 @@ pub struct Greeting {
     pub instructions: Option<Raw>,
     /// The whole result as it was said.
     pub whole: Raw,
+}
+
+impl Greeting {
+    /// From the result of `initialize` or `server/discover`.
+    pub fn read(revision: Revision, whole: Raw) -> Self {
+        let server_info = if revision.has_result_stamps() {
+            whole.at(&["_meta", SERVER_INFO])
+        } else {
+            whole.member("serverInfo")
+        };
+        let capabilities =
+            whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+        Self { revision, capabilities, server_info, instructions: whole.member("instructions"), whole }
+    }
 }
 
 /// One request to an upstream, in the form of that upstream's revision.
@@ -60,6 +75,11 @@ pub trait Link: Send + Sync + 'static {
 
     /// Passes a notification on, on behalf of `origin`.
     fn notify(&self, origin: &Arc<Origin>, notification: Notification);
+
+    /// Whether the upstream keeps a session for each client, rather than one for all.
+    fn per_client(&self) -> bool {
+        false
+    }
 
     /// A client is gone for good: what was kept for it alone can go.
     fn forget(&self, _client: &ClientKey) {}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use toolyard_proto::error::code;
-use toolyard_proto::modern::{RequestMeta, SERVER_INFO, stamp_request};
+use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::{CallError, Kind, Raw, Revision};
 
 use crate::{Greeting, Origin};
@@ -67,8 +67,8 @@ pub(crate) fn judge(outcome: Result<Raw, CallError>) -> Discovered {
     match outcome {
         Ok(result) => match (versions(result.member("supportedVersions")), result.member("capabilities")) {
             (Some(versions), _) => choose(&versions, Some(result)),
-            (None, Some(capabilities)) if result.member("resultType").is_some() => {
-                Discovered::Modern(modern_greeting(result, Some(capabilities)))
+            (None, Some(_)) if result.member("resultType").is_some() => {
+                Discovered::Modern(Greeting::read(Revision::NEWEST, result))
             }
             _ => legacy("server/discover was answered with something else than a description"),
         },
@@ -98,8 +98,7 @@ fn choose(versions: &[String], result: Option<Raw>) -> Discovered {
     let newest = versions.iter().filter_map(|version| Revision::parse(version)).max();
     match (newest, result) {
         (Some(newest), Some(result)) if newest.is_modern() => {
-            let capabilities = result.member("capabilities");
-            Discovered::Modern(modern_greeting(result, capabilities))
+            Discovered::Modern(Greeting::read(newest, result))
         }
         (Some(offer), _) if !offer.is_modern() => {
             Discovered::Legacy { offer, why: format!("server/discover: it speaks {}", versions.join(", ")) }
@@ -112,16 +111,6 @@ fn choose(versions: &[String], result: Option<Raw>) -> Discovered {
     }
 }
 
-fn modern_greeting(result: Raw, capabilities: Option<Raw>) -> Greeting {
-    Greeting {
-        revision: Revision::NEWEST,
-        capabilities: capabilities.unwrap_or_else(Raw::empty_object),
-        server_info: result.at(&["_meta", SERVER_INFO]).or_else(|| result.member("serverInfo")),
-        instructions: result.member("instructions"),
-        whole: result,
-    }
-}
-
 /// Reads the answer to `initialize`.
 pub(crate) fn legacy_greeting(result: Raw) -> Result<Greeting, String> {
     let version = result.member("protocolVersion").and_then(|version| version.as_string());
@@ -129,13 +118,7 @@ pub(crate) fn legacy_greeting(result: Raw) -> Result<Greeting, String> {
     let revision = Revision::parse(&version).filter(|revision| !revision.is_modern()).ok_or_else(|| {
         format!("it answered initialize with protocol version {version:?}, which we do not know")
     })?;
-    Ok(Greeting {
-        revision,
-        capabilities: result.member("capabilities").unwrap_or_else(Raw::empty_object),
-        server_info: result.member("serverInfo"),
-        instructions: result.member("instructions"),
-        whole: result,
-    })
+    Ok(Greeting::read(revision, result))
 }
 
 #[cfg(test)]
