@@ -193,7 +193,7 @@ impl<'a> Life<'a> {
             Event::Link(Some(LinkEvent::Notification(client, notification))) => {
                 self.announcement(client.as_ref(), &notification);
             }
-            Event::Link(Some(LinkEvent::Ask(ask, reply))) => {
+            Event::Link(Some(LinkEvent::Ask(_, ask, reply))) => {
                 let _ = reply.send(self.answer_outside_call(&ask));
             }
             Event::Link(Some(LinkEvent::Closed(reason))) => return Some(reason),
