@@ -114,6 +114,14 @@ impl Endpoint {
         .at(&self.name)
     }
 
+    pub(crate) fn too_large(&self) -> CallError {
+        CallError::limit(format!("the answer of upstream `{}` is over 64 MiB", self.name)).at(&self.name)
+    }
+
+    pub(crate) fn bad_answer(&self, why: &str) -> CallError {
+        CallError::bad_answer(format!("upstream `{}` broke the protocol: {why}", self.name)).at(&self.name)
+    }
+
     /// Without user info and query: those may hold secrets.
     pub(crate) fn shown_url(&self) -> String {
         shown(&self.url)

@@ -121,7 +121,7 @@ fn take_cancelled(shared: &Shared, notification: &Notification) {
 
 fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
     let verdict = if request.method == Method::PING {
-        Verdict::Answer(Ok(Raw::empty_object()))
+        Verdict::pong()
     } else {
         match shared.with_calls(|calls| calls.addressee()) {
             Addressee::One(peer) => Verdict::Ask(peer.ask(to_ask(&request))),
