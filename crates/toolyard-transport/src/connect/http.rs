@@ -114,28 +114,15 @@ impl Attempt<'_> {
         let trouble = match error {
             OpenError::Refused(refusal) if refusal.wants_credentials() => Trouble::Credentials,
             OpenError::Refused(refusal) if refusal.status.is_client_error() => {
-                return self.refused(refusal, &message);
+                return refused(refusal, &message);
             }
-            OpenError::Refused(_) => Trouble::Unreachable,
             OpenError::Incompatible(_) => Trouble::Incompatible,
             OpenError::Call(error) if matches!(error.kind, Kind::Reported(_) | Kind::BadAnswer) => {
                 Trouble::Incompatible
             }
-            OpenError::Call(_) => Trouble::Unreachable,
+            OpenError::Refused(_) | OpenError::Call(_) => Trouble::Unreachable,
         };
         ConnectError::new(trouble, message)
-    }
-
-    /// Neither era is welcome here. The oldest transport is recognised by these statuses.
-    fn refused(&self, refusal: &Refusal, message: &str) -> ConnectError {
-        let oldest = matches!(refusal.status.as_u16(), 400 | 404 | 405) && refusal.error.is_none();
-        let hint = if oldest {
-            "; it seems to speak only the old HTTP+SSE transport, which is not supported yet, or `url` is not \
-             the address of an MCP endpoint"
-        } else {
-            ""
-        };
-        ConnectError::new(Trouble::Incompatible, format!("{message}{hint}"))
     }
 }
 
@@ -163,4 +150,16 @@ async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>,
 
 fn unreachable(error: &CallError) -> ConnectError {
     ConnectError::new(Trouble::Unreachable, error.message.clone())
+}
+
+/// Neither era is welcome here. The oldest transport is recognised by these statuses.
+fn refused(refusal: &Refusal, message: &str) -> ConnectError {
+    let oldest = matches!(refusal.status.as_u16(), 400 | 404 | 405) && refusal.error.is_none();
+    let hint = if oldest {
+        "; it seems to speak only the old HTTP+SSE transport, which is not supported yet, or `url` is not \
+         the address of an MCP endpoint"
+    } else {
+        ""
+    };
+    ConnectError::new(Trouble::Incompatible, format!("{message}{hint}"))
 }

@@ -155,7 +155,7 @@ impl Reader<'_> {
             match Message::parse(&event.data) {
                 Ok(Message::Response(response)) => return self.settle(response.outcome),
                 Ok(Message::Notification(notification)) => {
-                    self.peer.notify(plain(notification, self.listens))
+                    self.peer.notify(plain(notification, self.listens));
                 }
                 // A modern server sends no requests; without data it is no message at all.
                 Ok(Message::Request(_)) | Err(_) => {}

@@ -29,7 +29,7 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 const IDLE_CONNECTIONS: usize = 256;
-const IDLE_TIME: Duration = Duration::from_secs(60);
+const IDLE_TIME: Duration = Duration::from_mins(1);
 
 pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,

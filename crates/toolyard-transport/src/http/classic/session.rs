@@ -59,6 +59,7 @@ pub(crate) struct Errand {
 }
 
 /// What a session needs of the pool it is opened for.
+#[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) endpoint: &'a Arc<Endpoint>,
     pub(crate) events: &'a Events,
