@@ -1,12 +1,14 @@
 //! Between bytes and calls: the server endpoint that clients meet, and the links that lead to upstreams.
 //! Knows requests, answers and the way back; knows nothing of tools.
 
+pub mod admit;
 pub mod answer;
 pub mod handler;
 pub mod link;
 pub mod origin;
 pub mod peer;
 pub mod scope;
+pub mod serve;
 
 pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
 pub use handler::{Handler, Request};
