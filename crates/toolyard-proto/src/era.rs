@@ -53,6 +53,11 @@ impl Revision {
         matches!(self.era(), Era::Modern)
     }
 
+    /// Whether results carry `resultType`, cache hints and who answered.
+    pub const fn has_result_stamps(self) -> bool {
+        self.is_modern()
+    }
+
     /// What we answer to an `initialize` that asks for `text`.
     pub fn negotiate(text: &str) -> Self {
         Self::parse(text).filter(|revision| !revision.is_modern()).unwrap_or(Self::NEWEST_LEGACY)
