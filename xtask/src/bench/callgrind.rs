@@ -30,19 +30,14 @@ pub(super) fn count(programs: &Programs, load: &Load, calls: u64, logs: &Path) -
     tools::debian("valgrind")?;
     let (_upstream, origin) =
         Background::serve("bench-upstream", &mut programs.upstream(), &logs.join("upstream.log"))?;
-    let relay = || Ok(programs.relay(&origin));
     let folder = tempfile::tempdir().context("make a folder for the gateway")?;
-    let gateway = || programs.gateway(folder.path(), Some(&origin));
+    let relay = programs.relay(&origin);
+    let gateway = programs.gateway(folder.path(), Some(&origin))?;
+    let counter = Counter { load, calls, logs };
     let per_call = vec![
-        ("relay", difference(load, calls, logs, &relay, &|origin| Contestant::plain("relay", origin, None))),
-        (
-            "toolyard /mcp",
-            difference(load, calls, logs, &gateway, &|origin| Contestant::namespaced(origin, None)),
-        ),
-        (
-            "toolyard /mcp/bench",
-            difference(load, calls, logs, &gateway, &|origin| Contestant::transparent(origin, None)),
-        ),
+        ("relay", counter.per_call(&relay, |origin| Contestant::plain("relay", origin, None))),
+        ("toolyard /mcp", counter.per_call(&gateway, |origin| Contestant::namespaced(origin, None))),
+        ("toolyard /mcp/bench", counter.per_call(&gateway, |origin| Contestant::transparent(origin, None))),
     ];
     Ok(Counts { calls, per_call, profiles: logs.to_owned() })
 }
@@ -73,34 +68,45 @@ impl Counts {
     }
 }
 
-type Start<'a> = dyn Fn() -> Result<Command> + 'a;
-type Found<'a> = dyn Fn(&str) -> Contestant + 'a;
-
-fn difference(load: &Load, calls: u64, logs: &Path, start: &Start<'_>, found: &Found<'_>) -> Result<u64> {
-    let once = instructions(load, calls, logs, &start()?, found)?;
-    let twice = instructions(load, 2 * calls, logs, &start()?, found)?;
-    Ok(twice.saturating_sub(once) / calls)
+struct Counter<'a> {
+    load: &'a Load,
+    calls: u64,
+    logs: &'a Path,
 }
 
-/// All instructions of one life of a program that answers so many calls.
-fn instructions(load: &Load, calls: u64, logs: &Path, program: &Command, found: &Found<'_>) -> Result<u64> {
-    let name =
-        Path::new(program.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let profile = logs.join(format!("callgrind.{name}.{calls}"));
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--cache-sim=no"]);
-    command.arg(format!("--callgrind-out-file={}", profile.display()));
-    command.arg(program.get_program()).args(program.get_args());
-    let (server, origin) = Background::serve(&name, &mut command, &logs.join(format!("{name}.log")))?;
-    let contestant = found(&origin);
-    let echo = &CASES[0];
-    load.wait_for(echo, &contestant)?;
-    let sample = load.run(echo, &contestant, Until::Calls(calls))?;
-    if sample.answers != calls || sample.errors > 0 {
-        bail!("{} of {calls} calls were answered: {}", sample.answers, sample.error_kinds);
+impl Counter<'_> {
+    /// `contestant` makes one of the origin that the program listens on.
+    fn per_call(&self, program: &Command, contestant: fn(&str) -> Contestant) -> Result<u64> {
+        let once = self.instructions(program, contestant, self.calls)?;
+        let twice = self.instructions(program, contestant, 2 * self.calls)?;
+        Ok(twice.saturating_sub(once) / self.calls)
     }
-    server.stop_within(STOP_LIMIT);
-    total(&profile)
+
+    /// All instructions of one life of the program, in which it answers so many calls.
+    fn instructions(&self, program: &Command, contestant: fn(&str) -> Contestant, calls: u64) -> Result<u64> {
+        // A profile of an earlier run must not pass for the one of this run.
+        let unfinished = self.logs.join("callgrind.unfinished");
+        let _ = fs::remove_file(&unfinished);
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--cache-sim=no"]);
+        command.arg(format!("--callgrind-out-file={}", unfinished.display()));
+        command.arg(program.get_program()).args(program.get_args());
+        let (server, origin) =
+            Background::serve("the program under valgrind", &mut command, &self.logs.join("callgrind.log"))?;
+        let contestant = contestant(&origin);
+        let echo = &CASES[0];
+        self.load.wait_for(echo, &contestant)?;
+        let sample = self.load.run(echo, &contestant, Until::Calls(calls))?;
+        if sample.answers != calls || sample.errors > 0 {
+            bail!("{} of {calls} calls were answered: {}", sample.answers, sample.error_kinds);
+        }
+        server.stop_within(STOP_LIMIT);
+        let profile =
+            self.logs.join(format!("callgrind.{}.{calls}", contestant.name.replace([' ', '/'], "-")));
+        fs::rename(&unfinished, &profile)
+            .context("find the profile (did the program end when it was asked to?)")?;
+        total(&profile)
+    }
 }
 
 fn total(profile: &Path) -> Result<u64> {

@@ -120,11 +120,15 @@ impl Contestants {
             }
             Err(error) => missing.push(format!("TOOLYARD IS NOT MEASURED: {error:#}")),
         }
+        all.retain(|contestant| match CASES.iter().try_for_each(|case| load.wait_for(case, contestant)) {
+            Ok(()) => true,
+            Err(error) => {
+                missing.push(format!("{} IS NOT MEASURED: {error:#}", contestant.name.to_uppercase()));
+                false
+            }
+        });
         for problem in &missing {
             eprintln!("warning: {problem}");
-        }
-        for contestant in &all {
-            CASES.iter().try_for_each(|case| load.wait_for(case, contestant))?;
         }
         Ok(Self { all, missing, _running: running, _folder: folder })
     }
