@@ -1,9 +1,10 @@
 //! Only a few modules may know that the protocol has two eras; everything else works on one model.
 //!
 //! Looks at code, not at comments: at the words inside identifiers and at string literals that are a
-//! dated revision. Test code may name what it likes.
+//! dated revision. Test code may name what it likes. The module `toolyard_proto::modern` may be named by
+//! everyone: it is the one model, and what it holds says nothing of who speaks it.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Spacing, TokenStream, TokenTree};
 use syn::Lit;
 
 use super::Findings;
@@ -15,10 +16,12 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/toolyard-core/src/bridge", "joins a client of one era to an upstream of the other"),
     ("crates/toolyard-proto/src/classic", "what is particular to the legacy era on the wire"),
     ("crates/toolyard-proto/src/era", "tells the eras apart"),
-    ("crates/toolyard-proto/src/lib", "declares the modules above"),
+    ("crates/toolyard-proto/src/error", "which HTTP status carries an error depends on the client's era"),
+    ("crates/toolyard-proto/src/lib", "declares these modules"),
     ("crates/toolyard-proto/src/modern", "what is particular to the modern era on the wire"),
     ("crates/toolyard-testkit", "plays clients and servers of both eras"),
     ("crates/toolyard-transport/src/http", "speaks to upstreams of both eras"),
+    ("crates/toolyard-transport/src/origin", "knows which era a client speaks"),
     ("crates/toolyard-transport/src/probe", "finds out which era an upstream speaks"),
     ("crates/toolyard-transport/src/serve", "serves clients of both eras"),
     ("crates/toolyard/src/config", "the key `era` of an upstream"),
@@ -52,21 +55,25 @@ fn is_allowed(path: &str) -> bool {
 /// Where code that is not a test names an era, and how.
 fn names(source: &Source) -> Vec<(usize, String)> {
     let Ok(tokens) = source.text.parse::<TokenStream>() else { return Vec::new() };
-    let mut names = Names { found: Vec::new(), before: [String::new(), String::new(), String::new()] };
+    let mut names = Names::default();
     names.walk(tokens);
     names.found.retain(|(line, _)| !source.is_test_line(*line));
     names.found
 }
 
+#[derive(Default)]
 struct Names {
     found: Vec<(usize, String)>,
     /// The last three tokens, oldest first.
     before: [String; 3],
+    /// Between `use` and its semicolon.
+    in_use: bool,
 }
 
 impl Names {
     fn walk(&mut self, tokens: TokenStream) {
-        for token in tokens {
+        let mut tokens = tokens.into_iter().peekable();
+        while let Some(token) = tokens.next() {
             match &token {
                 TokenTree::Group(group) => {
                     self.remember("(");
@@ -74,7 +81,14 @@ impl Names {
                     self.remember(")");
                     continue;
                 }
-                TokenTree::Ident(name) if self.names_an_era(&name.to_string()) => self.add(&token),
+                TokenTree::Ident(name) if name == "use" => self.in_use = true,
+                TokenTree::Punct(mark) if mark.as_char() == ';' => self.in_use = false,
+                TokenTree::Ident(name) => {
+                    let is_the_module = name == "modern" && (self.in_use || starts_path(tokens.peek()));
+                    if !is_the_module && self.names_an_era(&name.to_string()) {
+                        self.add(&token);
+                    }
+                }
                 TokenTree::Literal(literal) if is_revision(literal) => self.add(&token),
                 _ => {}
             }
@@ -96,6 +110,11 @@ impl Names {
         self.before.rotate_left(1);
         token.clone_into(&mut self.before[2]);
     }
+}
+
+/// Whether what follows a name is the first half of `::`.
+fn starts_path(next: Option<&TokenTree>) -> bool {
+    matches!(next, Some(TokenTree::Punct(mark)) if mark.as_char() == ':' && mark.spacing() == Spacing::Joint)
 }
 
 fn is_revision(literal: &proc_macro2::Literal) -> bool {
@@ -135,6 +154,7 @@ mod tests {
         check("fn is_legacy() {}", &["is_legacy"]);
         check("enum Era { Legacy, Other }", &["Legacy"]);
         check("const MODERN_ONLY: bool = true;", &["MODERN_ONLY"]);
+        check("fn f(modern: bool) { if modern {} }", &["modern", "modern"]);
         check("struct ModernSession;", &["ModernSession"]);
         check("fn f() { println!(\"{}\", modern) }", &["modern"]);
         check("const V: &str = \"2025-11-25\";", &["\"2025-11-25\""]);
@@ -144,6 +164,7 @@ mod tests {
     fn other_code_is_left_alone() {
         check("/// As in the legacy era, 2025-11-25.\nfn f() {} // legacy", &[]);
         check("use hyper_util::client::legacy::Client;", &[]);
+        check("use toolyard_proto::{Raw, modern};\nfn f() { modern::stamp(); }", &[]);
         check("fn modernise() {}", &[]);
         check("const V: &str = \"a legacy thing of 2025-11-25\";", &[]);
         check("#[cfg(test)]\nmod tests { fn legacy() {} }", &[]);
