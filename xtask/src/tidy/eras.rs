@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/toolyard-proto/src/lib", "declares these modules"),
     ("crates/toolyard-proto/src/modern", "what is particular to the modern era on the wire"),
     ("crates/toolyard-testkit", "plays clients and servers of both eras"),
+    ("crates/toolyard-transport/src/connect", "opens a link in the era that the probe has found"),
     ("crates/toolyard-transport/src/http", "speaks to upstreams of both eras"),
     ("crates/toolyard-transport/src/origin", "knows which era a client speaks"),
     ("crates/toolyard-transport/src/probe", "finds out which era an upstream speaks"),
