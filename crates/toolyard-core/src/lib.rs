@@ -1,1 +1,19 @@
-//! placeholder
+//! The gateway itself: who offers what (catalog), who is there (upstreams), what a call passes on its way
+//! (pipeline), and how differences between revisions are bridged.
+
+pub mod plan;
+pub mod gateway;
+mod dispatch;
+mod call;
+pub mod pipeline;
+mod bridge;
+pub mod catalog;
+pub mod upstream;
+mod greet;
+mod levels;
+mod listen;
+mod tasks;
+mod yard;
+
+pub use gateway::Gateway;
+pub use plan::{Connect, Connected, Plan, ProfilePlan, Timeouts, UpstreamPlan};

@@ -194,14 +194,14 @@ impl CallError {
     /// The HTTP status that carries this error to a client of `era`. Older clients read 404 as "session
     /// gone", so for them errors of a call always travel in 200.
     pub fn http_status(&self, era: Era) -> u16 {
-        match (era, self.code()) {
-            (Era::Legacy, _) => 200,
-            (Era::Modern, code::METHOD_NOT_FOUND) => 404,
-            (Era::Modern, code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION) => {
-                400
-            }
-            (Era::Modern, _) if matches!(self.kind, Kind::BadEnvelope) => 400,
-            (Era::Modern, _) => 200,
+        if era == Era::Legacy {
+            return 200;
+        }
+        match self.code() {
+            code::METHOD_NOT_FOUND => 404,
+            code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION => 400,
+            _ if matches!(self.kind, Kind::BadEnvelope) => 400,
+            _ => 200,
         }
     }
 

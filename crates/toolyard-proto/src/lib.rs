@@ -1,15 +1,17 @@
 //! What travels: MCP messages, eras, codecs, names. No IO and no clock, so that every rule here can be
 //! tested with data alone.
 
-pub mod classic;
-pub mod codec;
-pub mod era;
-pub mod error;
+pub mod raw;
 pub mod message;
 pub mod method;
+pub mod error;
+pub mod era;
 pub mod modern;
-pub mod raw;
+pub mod classic;
 pub mod splice;
+pub mod codec;
+pub mod name;
+pub mod uri;
 
 pub use era::{Era, Revision};
 pub use error::{CallError, Fault, Kind, Retry, RpcError};

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 /// One JSON value in its original bytes (valid UTF-8, no surrounding white space). Cloning is cheap.
+#[must_use]
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Raw(Bytes);
 
@@ -20,6 +21,21 @@ impl Raw {
     /// A value that borrows from `whole` without copying.
     pub(crate) fn part_of(whole: &Bytes, part: &RawValue) -> Self {
         Self(whole.slice_ref(part.get().as_bytes()))
+    }
+
+    /// An array of values that are already JSON.
+    pub fn array(values: &[Raw]) -> Self {
+        let size = values.iter().map(|value| value.len() + 1).sum::<usize>() + 2;
+        let mut out = Vec::with_capacity(size);
+        out.push(b'[');
+        for (at, value) in values.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(value.as_bytes());
+        }
+        out.push(b']');
+        Self(Bytes::from(out))
     }
 
     /// Checks that `bytes` hold exactly one JSON value and keeps them.

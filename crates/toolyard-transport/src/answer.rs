@@ -36,7 +36,7 @@ pub enum RelayKind {
 /// Dropped when the answer has really ended, however it ended: permits, records and timers hang on it.
 pub type EndGuard = Box<dyn Send + Sync>;
 
-pub(crate) type RelayBody = Pin<Box<dyn Body<Data = Bytes, Error = RelayError> + Send>>;
+pub type RelayBody = Pin<Box<dyn Body<Data = Bytes, Error = RelayError> + Send>>;
 
 /// Why a relayed answer broke off.
 #[derive(Debug, thiserror::Error)]

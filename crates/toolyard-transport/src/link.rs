@@ -1,10 +1,16 @@
 //! An upstream that can be called. One trait, whatever stands behind it: a child process, a remote server,
 //! a built-in pack.
 
+pub(crate) mod asks;
+pub(crate) mod events;
+pub(crate) mod inflight;
+
 use std::sync::Arc;
 
 use http::HeaderMap;
-use toolyard_proto::{Id, Method, Notification, Raw, Revision};
+use toolyard_proto::error::code;
+use toolyard_proto::modern::SERVER_INFO;
+use toolyard_proto::{CallError, Fault, Id, Method, Notification, Raw, Retry, Revision};
 
 use crate::peer::{Ask, AskError};
 use crate::{Answer, BoxFuture, ClientKey, Origin, Peer};
@@ -19,6 +25,20 @@ pub struct Greeting {
     pub instructions: Option<Raw>,
     /// The whole result as it was said.
     pub whole: Raw,
+}
+
+impl Greeting {
+    /// From the result of `initialize` or `server/discover`.
+    pub fn read(revision: Revision, whole: Raw) -> Self {
+        let server_info = if revision.has_result_stamps() {
+            whole.at(&["_meta", SERVER_INFO])
+        } else {
+            whole.member("serverInfo")
+        };
+        let capabilities =
+            whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+        Self { revision, capabilities, server_info, instructions: whole.member("instructions"), whole }
+    }
 }
 
 /// One request to an upstream, in the form of that upstream's revision.
@@ -40,8 +60,9 @@ pub struct LinkRequest {
 pub enum LinkEvent {
     /// With the client whose upstream session it came on, where there is one per client.
     Notification(Option<ClientKey>, Notification),
-    /// A question that belongs to no call; whoever takes the event answers it.
-    Ask(Ask, tokio::sync::oneshot::Sender<Result<Raw, AskError>>),
+    /// A question that belongs to no call; whoever takes the event answers it. With the client whose
+    /// upstream session it came on, where there is one per client.
+    Ask(Option<ClientKey>, Ask, tokio::sync::oneshot::Sender<Result<Raw, AskError>>),
     /// The link is gone; calls in flight have been failed already. Always the last event.
     Closed(String),
 }
@@ -55,9 +76,38 @@ pub trait Link: Send + Sync + 'static {
     /// Passes a notification on, on behalf of `origin`.
     fn notify(&self, origin: &Arc<Origin>, notification: Notification);
 
+    /// Whether the upstream keeps a session for each client, rather than one for all.
+    fn per_client(&self) -> bool {
+        false
+    }
+
     /// A client is gone for good: what was kept for it alone can go.
     fn forget(&self, _client: &ClientKey) {}
 
     /// Ends the link and everything it owns (sessions, child process), within a bounded time.
     fn close(&self) -> BoxFuture<()>;
+}
+
+/// An error that an upstream reported, where it speaks of our hop and not of the client's request: our
+/// headers or our protocol version were refused. It keeps its kind, with the upstream as its origin, so that
+/// whoever called can mend it; it must not reach the client as it is.
+pub(crate) fn own_hop(mut error: CallError) -> CallError {
+    let message = error.message;
+    error.message = String::new();
+    let told = match error.code() {
+        code::HEADER_MISMATCH => {
+            CallError::header_mismatch(format!("the upstream refused our headers: {message}"))
+        }
+        code::UNSUPPORTED_VERSION => {
+            let told = CallError::unsupported_version(Revision::NEWEST.as_str());
+            CallError { message: format!("the upstream refused our protocol version: {message}"), ..told }
+        }
+        _ => return CallError { message, ..error },
+    };
+    CallError { origin: Fault::Upstream, retry: Retry::Always, upstream: error.upstream, ..told }
+}
+
+/// The gateway's own question to an upstream, as part of meeting it.
+pub(crate) fn own_request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
+    LinkRequest { origin: origin.clone(), id, method, params, headers: None, relay: false }
 }

@@ -1,0 +1,88 @@
+//! An older client at a modern upstream: `input_required` becomes questions on the client's own stream, and
+//! their answers go back with the upstream's state, until the call is complete.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use toolyard_proto::splice::members;
+use toolyard_proto::{CallError, Id, Method, Raw};
+use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Link, LinkRequest, Peer};
+
+use super::convert;
+use crate::call::Call;
+
+const MOST_ROUNDS: u32 = 8;
+/// An upstream that sheds load answers with a state and no question; it is not asked again at once.
+const PACE: Duration = Duration::from_millis(250);
+
+pub(super) async fn converse(call: Call, link: &dyn Link) -> Answer {
+    let base = convert::stamped(&call.origin, &call.params);
+    let mut params = base.clone();
+    for round in 0..MOST_ROUNDS {
+        let id = if round == 0 {
+            call.id.clone()
+        } else {
+            Id::string(&format!("yard-round-{round}-{:?}", call.id))
+        };
+        let request = LinkRequest {
+            origin: call.origin.clone(),
+            id,
+            method: call.method.clone(),
+            params,
+            headers: call.headers.clone(),
+            relay: false,
+        };
+        let answer = link.call(request, call.peer.clone()).await?;
+        let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
+        if result.member("resultType").is_none_or(|kind| kind.as_bytes() != b"\"input_required\"") {
+            return Ok(AnswerBody::Whole(result, revision));
+        }
+        params = next_round(&base, &result, &call.peer).await?;
+    }
+    Err(CallError::bad_answer(format!("{} asked {MOST_ROUNDS} times without finishing", call.upstream.id())))
+}
+
+/// Asks everything at once and gives the parameters of the next round.
+async fn next_round(base: &Raw, result: &Raw, peer: &Peer) -> Result<Raw, CallError> {
+    let questions = questions(result);
+    if questions.is_empty() {
+        tokio::time::sleep(PACE).await;
+    }
+    let asked = questions.iter().map(|(key, ask)| async { (key.clone(), answer_to(ask, peer).await) });
+    let mut responses = Raw::empty_object();
+    for (key, answer) in join_all(asked).await {
+        responses = responses.with(&key, &answer?);
+    }
+    let mut params = base.with("inputResponses", &responses);
+    if let Some(state) = result.member("requestState") {
+        params = params.with("requestState", &state);
+    }
+    Ok(params)
+}
+
+fn questions(result: &Raw) -> Vec<(String, Ask)> {
+    let Some(requests) = result.member("inputRequests") else { return Vec::new() };
+    let bytes = requests.as_bytes();
+    members(bytes)
+        .filter_map(|member| {
+            let key = requests.slice(member.key.clone()).as_string()?;
+            let request = requests.slice(member.value);
+            let method = Method::new(&request.member("method")?.as_string()?);
+            Some((key, Ask { method, params: request.member("params") }))
+        })
+        .collect()
+}
+
+/// There is no way to tell an upstream that a question failed, save for a form that was cancelled.
+async fn answer_to(ask: &Ask, peer: &Peer) -> Result<Raw, CallError> {
+    match peer.ask(ask.clone()).await {
+        Ok(answer) => Ok(answer),
+        Err(AskError::Reported(_) | AskError::Timeout) if ask.method == Method::ELICIT => {
+            Ok(serde_json::json!({ "action": "cancel" }).into())
+        }
+        Err(error) => Err(CallError::cannot_ask(format!(
+            "the tool needs `{}` from the client, but {error}",
+            ask.method
+        ))),
+    }
+}

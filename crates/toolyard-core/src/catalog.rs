@@ -1,0 +1,37 @@
+//! Who offers what: an immutable snapshot, swapped as a whole, seen through views.
+
+mod definitions;
+mod store;
+mod snapshot;
+mod view;
+mod list;
+pub mod search;
+mod keep;
+
+pub use definitions::{Definitions, ListKind};
+pub(crate) use keep::Catalog;
+pub use snapshot::Snapshot;
+pub(crate) use store::Store;
+pub(crate) use view::ViewCatalog;
+
+use std::sync::Arc;
+
+use toolyard_proto::Raw;
+
+use crate::upstream::Upstream;
+
+/// One tool or prompt of an upstream.
+#[derive(Debug)]
+pub struct Entry {
+    pub upstream: Arc<Upstream>,
+    /// Its name at the upstream.
+    pub own_name: String,
+    /// Its name in views of many upstreams.
+    pub shown: String,
+    /// `upstream:name`, in policy, records and messages.
+    pub canonical: String,
+    /// As the upstream defined it.
+    pub own: Raw,
+    /// The same under its shown name.
+    pub renamed: Raw,
+}

@@ -1,0 +1,126 @@
+//! Keeps the current snapshot: rebuilt when upstreams change, not more often than the debounce, and whoever
+//! listens is told which lists changed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use toolyard_proto::name::{NameStyle, UpstreamId};
+
+use super::snapshot::{Part, Views};
+use super::{Definitions, ListKind, Snapshot};
+use crate::listen::Listeners;
+use crate::plan::{Pace, ProfilePlan};
+use crate::upstream::Upstream;
+
+pub(crate) struct Catalog {
+    rules: Arc<Views>,
+    current: ArcSwap<Snapshot>,
+    pace: Pace,
+    listeners: Arc<Listeners>,
+    /// Held while a snapshot is made, so that an older one never replaces a newer.
+    making: Mutex<()>,
+    /// Until when the first list waits for upstreams never seen before.
+    first_list: Instant,
+}
+
+impl Catalog {
+    pub(crate) fn new(rules: Views, pace: Pace, listeners: Arc<Listeners>) -> Self {
+        let rules = Arc::new(rules);
+        let current = ArcSwap::from_pointee(build(&rules));
+        let first_list = Instant::now() + pace.first_list;
+        Self { rules, current, pace, listeners, making: Mutex::new(()), first_list }
+    }
+
+    /// Which views there are and how names are shown in them.
+    pub(crate) fn rules_of(
+        names: NameStyle,
+        transparent: bool,
+        profiles: Vec<ProfilePlan>,
+        upstreams: Vec<Arc<Upstream>>,
+    ) -> Views {
+        Views { names, transparent, profiles, upstreams }
+    }
+
+    pub(crate) fn rules(&self) -> &Views {
+        &self.rules
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// Waits, once and for all of them together, for upstreams that have never said what they offer.
+    pub(crate) async fn first_list(&self) {
+        if self.current.load().settled || Instant::now() >= self.first_list {
+            return;
+        }
+        let all = futures_util::future::join_all(self.rules.upstreams.iter().map(|upstream| async move {
+            if upstream.definitions().is_none() {
+                upstream.settled().await;
+            }
+        }));
+        let _ = tokio::time::timeout_at(self.first_list, all).await;
+        self.refresh();
+    }
+
+    /// The same for a view of one upstream.
+    pub(crate) async fn first_list_of(&self, upstream: &Upstream) {
+        let _ = tokio::time::timeout_at(self.first_list, upstream.settled()).await;
+        self.refresh();
+    }
+
+    /// Rebuilds on every word from an upstream, until the channel closes.
+    pub(crate) async fn keep(self: Arc<Self>, mut changed: mpsc::Receiver<()>) {
+        while changed.recv().await.is_some() {
+            self.refresh();
+            // The first change shows at once; more of them within the debounce show together at its end.
+            tokio::time::sleep(self.pace.debounce).await;
+        }
+    }
+
+    fn refresh(&self) {
+        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Arc::new(build(&self.rules));
+        let old = self.current.swap(new.clone());
+        drop(making);
+        self.listeners.lists_changed(&differences(&old, &new), &new);
+    }
+}
+
+fn build(rules: &Arc<Views>) -> Snapshot {
+    let mut settled = true;
+    let parts = rules.upstreams.iter().filter_map(|upstream| {
+        settled &= upstream.state().settled || upstream.definitions().is_some();
+        let (definitions, listed) = (upstream.definitions()?, upstream.is_listed());
+        let built_in = *upstream.id() == UpstreamId::yard();
+        Some(Part { upstream: upstream.clone(), definitions, listed, built_in })
+    });
+    let parts = parts.collect();
+    Snapshot::build(rules.clone(), parts, settled)
+}
+
+/// Which lists of which upstreams a client would see differently.
+fn differences(old: &Snapshot, new: &Snapshot) -> Vec<(UpstreamId, ListKind)> {
+    let find = |snapshot: &Snapshot, id: &UpstreamId| {
+        snapshot
+            .parts()
+            .iter()
+            .find(|part| part.listed && part.upstream.id() == id)
+            .map(|part| part.definitions.clone())
+    };
+    let mut out = Vec::new();
+    for upstream in &new.rules().upstreams {
+        let (before, after) = (find(old, upstream.id()), find(new, upstream.id()));
+        for kind in ListKind::ALL {
+            let list = |part: &Option<Arc<Definitions>>| {
+                part.as_ref().map(|part| part.list(kind).to_vec()).unwrap_or_default()
+            };
+            if list(&before) != list(&after) {
+                out.push((upstream.id().clone(), kind));
+            }
+        }
+    }
+    out
+}

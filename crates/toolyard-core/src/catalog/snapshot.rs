@@ -1,0 +1,106 @@
+//! One moment of the catalog: every upstream's part, and the views over them, made when first looked at.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use toolyard_transport::View;
+
+use super::Definitions;
+use super::view::{Shape, ViewCatalog};
+use crate::plan::ProfilePlan;
+use crate::upstream::Upstream;
+
+/// What one upstream brings into a snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) definitions: Arc<Definitions>,
+    pub(crate) listed: bool,
+    /// Offered by the gateway itself.
+    pub(crate) built_in: bool,
+}
+
+/// How names are shown and which views there are.
+#[derive(Debug)]
+pub(crate) struct Views {
+    pub(crate) names: toolyard_proto::name::NameStyle,
+    pub(crate) transparent: bool,
+    pub(crate) profiles: Vec<ProfilePlan>,
+    /// All upstreams, also those that have said nothing yet.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
+}
+
+/// An immutable catalog.
+#[derive(Debug)]
+pub struct Snapshot {
+    parts: Vec<Part>,
+    views: HashMap<View, (Shape, OnceLock<ViewCatalog>)>,
+    rules: Arc<Views>,
+    /// Whether every upstream has been heard of; until then lists are good for a moment only.
+    pub(crate) settled: bool,
+}
+
+impl Snapshot {
+    pub(crate) fn build(rules: Arc<Views>, parts: Vec<Part>, settled: bool) -> Self {
+        let mut views = HashMap::new();
+        let slot = |shape| (shape, OnceLock::new());
+        views.insert(View::Everything, slot(rules.whole_shape()));
+        for upstream in &rules.upstreams {
+            views.insert(View::Upstream(upstream.name().clone()), slot(Shape::Alone(upstream.clone())));
+        }
+        for (at, profile) in rules.profiles.iter().enumerate() {
+            views.insert(View::Profile(profile.name.as_str().into()), slot(rules.profile_shape(at)));
+        }
+        Self { parts, views, rules, settled }
+    }
+
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// What a client of this view sees; `None` where there is no such view.
+    pub(crate) fn view(&self, view: &View) -> Option<&ViewCatalog> {
+        let (shape, catalog) = self.views.get(view)?;
+        Some(catalog.get_or_init(|| ViewCatalog::build(self, shape)))
+    }
+
+    pub(crate) fn rules(&self) -> &Views {
+        &self.rules
+    }
+}
+
+impl Views {
+    pub(crate) fn offers(&self, view: &View) -> bool {
+        match view {
+            View::Everything => true,
+            View::Upstream(id) => self.upstreams.iter().any(|upstream| upstream.name() == id),
+            View::Profile(name) => self.profiles.iter().any(|profile| *profile.name == **name),
+            View::Hub => false,
+        }
+    }
+
+    /// The upstreams of the configuration; `yard` is ours.
+    fn configured(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.iter().filter(|upstream| *upstream.id() != toolyard_proto::name::UpstreamId::yard())
+    }
+
+    fn whole_shape(&self) -> Shape {
+        let mut configured = self.configured();
+        match (configured.next(), configured.next()) {
+            (Some(only), None) if self.transparent => Shape::Alone(only.clone()),
+            _ => Shape::Many { profile: None },
+        }
+    }
+
+    fn profile_shape(&self, at: usize) -> Shape {
+        let profile = &self.profiles[at];
+        let mut inside =
+            self.configured().filter(|upstream| profile.includes_upstream(upstream.id().as_str()));
+        match (inside.next(), inside.next()) {
+            (Some(only), None) if profile.transparent => {
+                Shape::Filtered { upstream: only.clone(), profile: at }
+            }
+            _ => Shape::Many { profile: Some(at) },
+        }
+    }
+}

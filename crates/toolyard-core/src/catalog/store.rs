@@ -1,0 +1,112 @@
+//! The last good definitions of every upstream, kept between runs so that the next start can list at once.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Raw, Revision};
+use toolyard_transport::Greeting;
+
+use super::{Definitions, ListKind};
+
+/// A folder with one file per upstream. Losing it costs a slower first list and nothing else, so failures
+/// are logged and not passed on.
+#[derive(Debug)]
+pub(crate) struct Store {
+    folder: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    format: u32,
+    fingerprint: String,
+    revision: String,
+    greeting: Raw,
+    tools: Vec<Raw>,
+    resources: Vec<Raw>,
+    templates: Vec<Raw>,
+    prompts: Vec<Raw>,
+}
+
+const FORMAT: u32 = 1;
+
+impl Store {
+    pub(crate) fn open(state_dir: &Path) -> Option<Self> {
+        let folder = state_dir.join("definitions");
+        match fs::create_dir_all(&folder) {
+            Ok(()) => Some(Self { folder }),
+            Err(error) => {
+                tracing::warn!(folder = %folder.display(), %error, "definitions are not kept between runs");
+                None
+            }
+        }
+    }
+
+    fn path(&self, id: &UpstreamId) -> PathBuf {
+        self.folder.join(format!("{}.json", id.fold()))
+    }
+
+    /// What was stored for exactly this definition of the upstream.
+    pub(crate) fn load(&self, id: &UpstreamId, fingerprint: &str) -> Option<Definitions> {
+        let text = fs::read(self.path(id)).ok()?;
+        let stored: Stored = serde_json::from_slice(&text).ok()?;
+        if stored.format != FORMAT || stored.fingerprint != fingerprint {
+            return None;
+        }
+        let greeting = Greeting::read(Revision::parse(&stored.revision)?, stored.greeting);
+        let mut definitions = Definitions::new(greeting);
+        definitions.set(ListKind::Tools, stored.tools);
+        definitions.set(ListKind::Resources, stored.resources);
+        definitions.set(ListKind::Templates, stored.templates);
+        definitions.set(ListKind::Prompts, stored.prompts);
+        Some(definitions)
+    }
+
+    pub(crate) fn save(&self, id: &UpstreamId, fingerprint: &str, definitions: &Definitions) {
+        let stored = Stored {
+            format: FORMAT,
+            fingerprint: fingerprint.to_owned(),
+            revision: definitions.greeting.revision.to_string(),
+            greeting: definitions.greeting.whole.clone(),
+            tools: definitions.list(ListKind::Tools).to_vec(),
+            resources: definitions.list(ListKind::Resources).to_vec(),
+            templates: definitions.list(ListKind::Templates).to_vec(),
+            prompts: definitions.list(ListKind::Prompts).to_vec(),
+        };
+        if let Err(error) = self.write(id, &stored) {
+            tracing::warn!(upstream = %id, %error, "definitions were not stored");
+        }
+    }
+
+    /// Written beside and renamed, so that a file is whole or not there.
+    fn write(&self, id: &UpstreamId, stored: &Stored) -> io::Result<()> {
+        let path = self.path(id);
+        let beside = path.with_extension("new");
+        fs::write(&beside, serde_json::to_vec(stored)?)?;
+        fs::rename(beside, path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_comes_back_for_the_same_definition_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let id = UpstreamId::parse("files").unwrap();
+        let whole = Raw::parse(r#"{"capabilities":{"tools":{}},"serverInfo":{"name":"x"}}"#).unwrap();
+        let mut definitions = Definitions::new(Greeting::read(Revision::V2025_06_18, whole));
+        definitions.set(ListKind::Tools, vec![Raw::parse(r#"{"name":"a" , "x":1.0}"#).unwrap()]);
+        store.save(&id, "one", &definitions);
+        let loaded = store.load(&id, "one").unwrap();
+        assert_eq!(loaded.list(ListKind::Tools)[0].as_str(), r#"{"name":"a" , "x":1.0}"#);
+        assert_eq!(loaded.greeting.revision, Revision::V2025_06_18);
+        assert!(store.load(&id, "two").is_none());
+        fs::write(store.path(&id), "{").unwrap();
+        assert!(store.load(&id, "one").is_none());
+    }
+}

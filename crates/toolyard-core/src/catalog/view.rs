@@ -1,0 +1,182 @@
+//! The catalog as one view shows it: which entries, under which names, with their lists made ready.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use toolyard_proto::name::{NameStyle, canonical};
+use toolyard_proto::uri::{self, ResultKind, map_result};
+use toolyard_proto::{Raw, Revision};
+
+use super::list::Lists;
+use super::snapshot::{Part, Snapshot};
+use super::{Entry, ListKind};
+use crate::plan::ProfilePlan;
+use crate::upstream::Upstream;
+
+/// What kind of view it is.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// Many upstreams under shown names, perhaps through a profile.
+    Many { profile: Option<usize> },
+    /// One upstream under its own names.
+    Alone(Arc<Upstream>),
+    /// The same, through a profile.
+    Filtered { upstream: Arc<Upstream>, profile: usize },
+}
+
+#[derive(Debug)]
+pub(crate) struct ViewCatalog {
+    /// The upstream that this view shows as if clients spoke to it directly.
+    pub(crate) alone: Option<Arc<Upstream>>,
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
+    tools: HashMap<String, Arc<Entry>>,
+    prompts: HashMap<String, Arc<Entry>>,
+    /// Tools in list order, for search.
+    pub(crate) listed_tools: Vec<Arc<Entry>>,
+    /// Canonical names that are not shown, and why.
+    pub(crate) left_out: Vec<(String, String)>,
+    lists: Lists,
+}
+
+impl ViewCatalog {
+    pub(super) fn build(snapshot: &Snapshot, shape: &Shape) -> Self {
+        let rules = snapshot.rules();
+        let mut view = Self {
+            alone: None,
+            upstreams: Vec::new(),
+            tools: HashMap::new(),
+            prompts: HashMap::new(),
+            listed_tools: Vec::new(),
+            left_out: Vec::new(),
+            lists: Lists::new(snapshot.settled),
+        };
+        let (only, profile) = match shape {
+            Shape::Many { profile } => (None, profile.map(|at| &rules.profiles[at])),
+            Shape::Alone(upstream) => (Some(upstream), None),
+            Shape::Filtered { upstream, profile } => (Some(upstream), Some(&rules.profiles[*profile])),
+        };
+        view.alone = only.cloned();
+        for part in snapshot.parts().iter().filter(|part| is_inside(part, only, profile)) {
+            view.upstreams.push(part.upstream.clone());
+            view.add(part, rules.names, profile);
+        }
+        view
+    }
+
+    fn add(&mut self, part: &Part, names: NameStyle, profile: Option<&ProfilePlan>) {
+        for kind in [ListKind::Tools, ListKind::Prompts] {
+            for raw in part.definitions.list(kind) {
+                self.add_entry(part, kind, raw, names, profile);
+            }
+        }
+        if !part.listed {
+            return;
+        }
+        for (kind, shape) in [
+            (ListKind::Resources, ResultKind::ResourceEntry),
+            (ListKind::Templates, ResultKind::TemplateEntry),
+        ] {
+            for raw in part.definitions.list(kind) {
+                let raw = if self.alone.is_some() { raw.clone() } else { with_shown_uris(part, shape, raw) };
+                self.lists.push(kind, raw);
+            }
+        }
+    }
+
+    fn add_entry(
+        &mut self,
+        part: &Part,
+        kind: ListKind,
+        raw: &Raw,
+        names: NameStyle,
+        profile: Option<&ProfilePlan>,
+    ) {
+        let Some(own_name) = raw.member("name").and_then(|name| name.as_string()) else {
+            let reason = "its definition has no name".to_owned();
+            return self.left_out.push((canonical(part.upstream.id(), "?"), reason));
+        };
+        let entry = Arc::new(entry(part, kind, own_name, raw, names));
+        if profile.is_some_and(|profile| !profile.includes(&entry.canonical)) {
+            return;
+        }
+        let name = if self.alone.is_some() { entry.own_name.clone() } else { entry.shown.clone() };
+        let by_name = if kind == ListKind::Tools { &mut self.tools } else { &mut self.prompts };
+        if let Some(first) = by_name.get(&name) {
+            let reason = format!("its name `{name}` is taken by {}", first.canonical);
+            return self.left_out.push((entry.canonical.clone(), reason));
+        }
+        by_name.insert(name, entry.clone());
+        if self.alone.is_none() {
+            by_name.entry(entry.canonical.clone()).or_insert_with(|| entry.clone());
+        }
+        if part.listed {
+            self.lists
+                .push(kind, if self.alone.is_some() { entry.own.clone() } else { entry.renamed.clone() });
+            if kind == ListKind::Tools {
+                self.listed_tools.push(entry);
+            }
+        }
+    }
+
+    /// A tool by the name that this view shows, or by its canonical id.
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.tools.get(name)
+    }
+
+    pub(crate) fn prompt(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.prompts.get(name)
+    }
+
+    pub(crate) fn upstream(&self, id: &str) -> Option<&Arc<Upstream>> {
+        self.upstreams.iter().find(|upstream| upstream.id().as_str().eq_ignore_ascii_case(id))
+    }
+
+    /// Whose resource a URI names, and the URI at its owner.
+    pub(crate) fn resource(&self, shown: &str) -> Option<(Arc<Upstream>, String)> {
+        if let Some(alone) = &self.alone {
+            return Some((alone.clone(), shown.to_owned()));
+        }
+        let (id, own) = uri::from_shown(shown)?;
+        self.upstream(id).map(|upstream| (upstream.clone(), own))
+    }
+
+    /// One page of a list in the form of `revision`.
+    pub(crate) fn page(
+        &self,
+        kind: ListKind,
+        revision: Revision,
+        cursor: Option<&str>,
+        stamp: impl FnOnce() -> Raw,
+    ) -> Option<Raw> {
+        self.lists.page(kind, revision, cursor, stamp)
+    }
+}
+
+fn is_inside(part: &Part, only: Option<&Arc<Upstream>>, profile: Option<&ProfilePlan>) -> bool {
+    let right = only.is_none_or(|only| only.id() == part.upstream.id());
+    // The gateway's own tools are in a profile only where it names them.
+    let named = profile.is_none_or(|profile| match &profile.upstreams {
+        None => !part.built_in,
+        Some(_) => profile.includes_upstream(part.upstream.id().as_str()),
+    });
+    right && named
+}
+
+fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameStyle) -> Entry {
+    let id = part.upstream.id();
+    let shown = names.name(id, &own_name);
+    let renamed = raw.with("name", &Raw::from_serialize(&shown));
+    let renamed = if kind == ListKind::Tools {
+        with_shown_uris(part, ResultKind::ToolEntry, &renamed)
+    } else {
+        renamed
+    };
+    let canonical = canonical(id, &own_name);
+    Entry { upstream: part.upstream.clone(), own_name, shown, canonical, own: raw.clone(), renamed }
+}
+
+fn with_shown_uris(part: &Part, kind: ResultKind, raw: &Raw) -> Raw {
+    map_result(kind, part.upstream.id(), raw.as_bytes())
+        .and_then(|mapped| Raw::parse(mapped).ok())
+        .unwrap_or_else(|| raw.clone())
+}

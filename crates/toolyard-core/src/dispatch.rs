@@ -1,0 +1,254 @@
+//! One table: what each method means, and which upstream it goes to.
+
+use std::sync::Arc;
+
+use toolyard_proto::uri::ResultKind;
+use toolyard_proto::{CallError, Method, Raw};
+use toolyard_transport::{Answer, AnswerBody, BoxFuture, Peer, Request};
+
+use crate::call::{Call, Edits};
+use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog};
+use crate::gateway::Shared;
+use crate::listen::listen;
+use crate::pipeline::Next;
+use crate::upstream::Upstream;
+use crate::{bridge, greet, tasks};
+
+/// Methods that the newest revision removed: nobody is asked, whatever the view.
+const REMOVED: [&str; 7] = [
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "tasks/result",
+    "tasks/list",
+];
+
+pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> BoxFuture<Answer> {
+    if !bridge::has_inbox(&request.origin) && REMOVED.contains(&request.method.as_str()) {
+        return refuse(CallError::unknown_method(request.method.as_str()));
+    }
+    let snapshot = shared.catalog.snapshot();
+    match request.method.as_str() {
+        "tools/call" => call_tool(&snapshot, request, peer),
+        "tools/list" => list(shared, ListKind::Tools, request),
+        "resources/list" => list(shared, ListKind::Resources, request),
+        "resources/templates/list" => list(shared, ListKind::Templates, request),
+        "prompts/list" => list(shared, ListKind::Prompts, request),
+        "prompts/get" => get_prompt(&snapshot, request, peer),
+        "resources/read" => read_resource(&snapshot, request, peer),
+        "completion/complete" => complete(&snapshot, request, peer),
+        "server/discover" => Box::pin(discover(shared.clone(), request)),
+        "subscriptions/listen" => {
+            let (listeners, catalog) = (shared.listeners.clone(), shared.catalog.clone());
+            Box::pin(listen(listeners, catalog, shared.scope.clone(), request, peer))
+        }
+        "logging/setLevel" => Box::pin(crate::levels::set_level(shared.clone(), request)),
+        "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => task(&snapshot, request, peer),
+        _ => pass_unknown(&snapshot, request, peer),
+    }
+}
+
+fn refuse(error: CallError) -> BoxFuture<Answer> {
+    Box::pin(async move { Err(error) })
+}
+
+fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a ViewCatalog, CallError> {
+    snapshot.view(&request.origin.view).ok_or_else(|| CallError::invalid_params("there is no such view"))
+}
+
+fn string_member(params: &Raw, key: &str) -> Result<String, CallError> {
+    let text = params.member(key).and_then(|value| value.as_string());
+    text.ok_or_else(|| CallError::invalid_params(format!("`params.{key}` must be a string")))
+}
+
+fn call_tool(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
+    let found = string_member(&request.params, "name").and_then(|name| {
+        let view = view(snapshot, &request)?;
+        let entry = view.tool(&name).ok_or_else(|| unknown(view, "tool", &name))?;
+        Ok((entry.clone(), view.alone.is_none()))
+    });
+    match found {
+        Ok((entry, namespaced)) => to_entry(request, peer, &entry, ResultKind::ToolResult, namespaced),
+        Err(error) => refuse(error),
+    }
+}
+
+fn get_prompt(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
+    let found = string_member(&request.params, "name").and_then(|name| {
+        let view = view(snapshot, &request)?;
+        let entry = view.prompt(&name).ok_or_else(|| unknown(view, "prompt", &name))?;
+        Ok((entry.clone(), view.alone.is_none()))
+    });
+    match found {
+        Ok((entry, namespaced)) => to_entry(request, peer, &entry, ResultKind::PromptResult, namespaced),
+        Err(error) => refuse(error),
+    }
+}
+
+fn unknown(view: &ViewCatalog, what: &str, name: &str) -> CallError {
+    if let Some((_, reason)) = view.left_out.iter().find(|(left_out, _)| left_out == name) {
+        return CallError::invalid_params(format!("{what} `{name}` is not shown: {reason}"));
+    }
+    CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
+}
+
+/// A call of a tool or prompt: under its own name to its upstream, through the upstream's steps.
+fn to_entry(
+    request: Request,
+    peer: Peer,
+    entry: &Arc<Entry>,
+    kind: ResultKind,
+    namespaced: bool,
+) -> BoxFuture<Answer> {
+    let upstream = entry.upstream.clone();
+    let own_name = Raw::from_serialize(&entry.own_name);
+    let params = if namespaced { request.params.with("name", &own_name) } else { request.params.clone() };
+    let edits = if namespaced { edits(&request, &upstream, kind) } else { Edits::default() };
+    send(Request { params, ..request }, peer, upstream, Some(entry.clone()), edits)
+}
+
+fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
+    let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
+    let tasks = tasks::declared(&request.origin) || request.params.member("task").is_some();
+    Edits { uris: has_resources.then_some(kind), tasks }
+}
+
+fn send(
+    request: Request,
+    peer: Peer,
+    upstream: Arc<Upstream>,
+    entry: Option<Arc<Entry>>,
+    edits: Edits,
+) -> BoxFuture<Answer> {
+    let Request { origin, id, method, params, headers, relay } = request;
+    let chain = upstream.chain();
+    Next::all(chain).run(Call { origin, upstream, entry, id, method, params, headers, relay, peer, edits })
+}
+
+fn read_resource(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
+    let found = string_member(&request.params, "uri").and_then(|uri| {
+        let view = view(snapshot, &request)?;
+        let owner = view.resource(&uri).ok_or_else(|| {
+            CallError::invalid_params(format!("unknown resource {uri}; `resources/list` shows what there is"))
+        })?;
+        Ok((owner, view.alone.is_none()))
+    });
+    match found {
+        Ok(((upstream, own), true)) => {
+            let params = request.params.with("uri", &Raw::from_serialize(&own));
+            let edits = Edits { uris: Some(ResultKind::ReadResult), tasks: false };
+            send(Request { params, ..request }, peer, upstream, None, edits)
+        }
+        Ok(((upstream, _), false)) => send(request, peer, upstream, None, Edits::default()),
+        Err(error) => refuse(error),
+    }
+}
+
+/// Completion names a prompt or a resource template; either leads to its owner.
+fn complete(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
+    match complete_target(snapshot, &request) {
+        Ok((upstream, params)) => send(Request { params, ..request }, peer, upstream, None, Edits::default()),
+        Err(error) => refuse(error),
+    }
+}
+
+fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Raw), CallError> {
+    let view = view(snapshot, request)?;
+    if let Some(alone) = &view.alone {
+        return Ok((alone.clone(), request.params.clone()));
+    }
+    let reference = request.params.member("ref").unwrap_or_else(Raw::empty_object);
+    match string_member(&reference, "type")?.as_str() {
+        "ref/prompt" => {
+            let name = string_member(&reference, "name")?;
+            let entry = view.prompt(&name).ok_or_else(|| unknown(view, "prompt", &name))?;
+            let params = request.params.with_path(&["ref", "name"], &Raw::from_serialize(&entry.own_name));
+            Ok((entry.upstream.clone(), params))
+        }
+        "ref/resource" => {
+            let uri = string_member(&reference, "uri")?;
+            let owner = view.resource(&uri);
+            let (upstream, own) =
+                owner.ok_or_else(|| CallError::invalid_params(format!("unknown resource {uri}")))?;
+            Ok((upstream, request.params.with_path(&["ref", "uri"], &Raw::from_serialize(&own))))
+        }
+        other => Err(CallError::invalid_params(format!("`ref.type` {other:?} is not known"))),
+    }
+}
+
+fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Answer> {
+    let shared = shared.clone();
+    Box::pin(async move {
+        shared.wait_for_first_list(&request.origin.view).await;
+        let cursor = match request.params.member("cursor").filter(|cursor| !cursor.is_null()) {
+            Some(_) => Some(string_member(&request.params, "cursor")?),
+            None => None,
+        };
+        let snapshot = shared.catalog.snapshot();
+        let view = view(&snapshot, &request)?;
+        if let Some(alone) = &view.alone
+            && alone.definitions().is_none()
+        {
+            alone.link().await?;
+        }
+        let page = view.page(kind, request.origin.revision, cursor.as_deref(), || greet::result_meta(view));
+        let page = page.ok_or_else(|| {
+            CallError::invalid_params("this cursor is not valid any more; list from the start")
+        })?;
+        Ok(AnswerBody::Whole(page, request.origin.revision))
+    })
+}
+
+async fn discover(shared: Arc<Shared>, request: Request) -> Answer {
+    let snapshot = shared.catalog.snapshot();
+    let view = view(&snapshot, &request)?;
+    let Some(alone) = &view.alone else {
+        return Ok(AnswerBody::ours(greet::discover(view)));
+    };
+    let greeting = match alone.definitions() {
+        Some(definitions) => definitions.greeting.clone(),
+        None => alone.link().await?.greeting().clone(),
+    };
+    let (result, revision) = bridge::greeting_for(&request.origin, &greeting);
+    Ok(AnswerBody::Whole(result, revision))
+}
+
+fn task(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
+    match task_target(snapshot, &request) {
+        Ok((upstream, params, edits)) => send(Request { params, ..request }, peer, upstream, None, edits),
+        Err(error) => refuse(error),
+    }
+}
+
+fn task_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Raw, Edits), CallError> {
+    let view = view(snapshot, request)?;
+    if let Some(alone) = &view.alone {
+        return Ok((alone.clone(), request.params.clone(), Edits::default()));
+    }
+    if !bridge::has_inbox(&request.origin) && !tasks::declared(&request.origin) {
+        return Err(tasks::undeclared());
+    }
+    let shown = string_member(&request.params, "taskId")?;
+    let found = tasks::own(&shown).and_then(|(id, own)| Some((view.upstream(id)?.clone(), own)));
+    let (upstream, own) =
+        found.ok_or_else(|| CallError::invalid_params(format!("unknown task {shown:?}")))?;
+    let params = request.params.with("taskId", &Raw::from_serialize(&own));
+    Ok((upstream, params, Edits { uris: None, tasks: true }))
+}
+
+/// What we do not know passes where one upstream is seen alone: it may know.
+fn pass_unknown(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
+    let alone = view(snapshot, &request).map(|view| view.alone.clone());
+    match alone {
+        Ok(Some(upstream)) => send(request, peer, upstream, None, Edits::default()),
+        Ok(None) => refuse(CallError::unknown_method(request.method.as_str())),
+        Err(error) => refuse(error),
+    }
+}
+
+/// Whether a failed call of this method is told as the result of a tool rather than as an error.
+pub(crate) fn fails_as_result(method: &Method) -> bool {
+    *method == Method::TOOLS_CALL
+}

@@ -1,0 +1,153 @@
+//! The gateway: everything behind the one endpoint, as a [`Handler`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use toolyard_proto::{CallError, Kind, Method, Notification, modern};
+use toolyard_transport::{
+    Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View,
+};
+
+use crate::catalog::{Catalog, Store};
+use crate::dispatch::{dispatch, fails_as_result};
+use crate::greet::{NAME, server_info};
+use crate::listen::Listeners;
+use crate::plan::Plan;
+use crate::upstream::{Outlets, Upstream, run};
+use crate::{bridge, yard};
+
+/// A running gateway. Cheap to clone; it lives until [`Gateway::end`].
+#[derive(Clone)]
+pub struct Gateway {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) listeners: Arc<Listeners>,
+    pub(crate) scope: Scope,
+}
+
+impl Gateway {
+    /// Starts every upstream, each on its own, and is ready at once.
+    pub fn start(plan: Plan, scope: &Scope) -> Self {
+        let scope = scope.child();
+        let store = plan.state_dir.as_deref().and_then(Store::open).map(Arc::new);
+        let listeners = Arc::new(Listeners::default());
+        let (yard_plan, yard_definitions, yard) = yard::plan();
+        let mut upstreams: Vec<Arc<Upstream>> = plan
+            .upstreams
+            .into_iter()
+            .map(|upstream| {
+                let stored = store.as_ref().and_then(|store| store.load(&upstream.id, &upstream.fingerprint));
+                Upstream::new(upstream, plan.pace, stored.map(Arc::new))
+            })
+            .collect();
+        upstreams.insert(0, Upstream::new(yard_plan, plan.pace, Some(yard_definitions)));
+        let rules = Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams.clone());
+        let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone()));
+        listeners.attach(&catalog);
+        yard.attach(&catalog, &listeners);
+        let (changed, news) = mpsc::channel(1);
+        let origin = bridge::own_origin(NAME, env!("CARGO_PKG_VERSION"));
+        let outlets = Outlets { changed, listeners: listeners.clone(), store, origin };
+        for upstream in upstreams {
+            scope.spawn(run(upstream, outlets.clone()));
+        }
+        scope.spawn(catalog.clone().keep(news));
+        Self { shared: Arc::new(Shared { catalog, listeners, scope }) }
+    }
+
+    /// Ends every upstream, bounded in time.
+    pub async fn end(&self) {
+        let closing =
+            self.shared.catalog.rules().upstreams.iter().filter_map(|upstream| upstream.live_link());
+        let all = futures_util::future::join_all(closing.map(|link| async move { link.close().await }));
+        let _ = tokio::time::timeout(Duration::from_secs(10), all).await;
+        self.shared.scope.cancel();
+    }
+
+    /// The upstreams in order, for whoever reports on them.
+    pub fn upstreams(&self) -> &[Arc<Upstream>] {
+        &self.shared.catalog.rules().upstreams
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("upstreams", &self.upstreams()).finish_non_exhaustive()
+    }
+}
+
+impl Handler for Gateway {
+    fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
+        if !fails_as_result(&request.method) {
+            return dispatch(&self.shared, request, peer);
+        }
+        let revision = request.origin.revision;
+        let call = dispatch(&self.shared, request, peer);
+        Box::pin(async move {
+            match call.await {
+                Err(error) if reached_a_tool(&error) => {
+                    let result = error.to_tool_result();
+                    let result = if revision.has_result_stamps() {
+                        modern::stamp_result(&result, Some(&server_info()))
+                    } else {
+                        result
+                    };
+                    Ok(AnswerBody::Whole(result, revision))
+                }
+                answer => answer,
+            }
+        })
+    }
+
+    fn notice(&self, origin: &Arc<Origin>, notification: Notification) {
+        let snapshot = self.shared.catalog.snapshot();
+        let Some(view) = snapshot.view(&origin.view) else { return };
+        let everywhere = notification.method == Method::ROOTS_CHANGED;
+        for upstream in view.upstreams.iter().filter(|_| everywhere || view.alone.is_some()) {
+            if let Some(link) = upstream.live_link() {
+                link.notify(origin, notification.clone());
+            }
+        }
+    }
+
+    fn ended(&self, client: &ClientKey) {
+        for upstream in self.upstreams() {
+            upstream.forget(client);
+        }
+    }
+
+    fn offers(&self, view: &View) -> bool {
+        self.shared.catalog.rules().offers(view)
+    }
+}
+
+/// A tool that is known but could not do its work answers as a tool does; what was wrong with the request
+/// itself stays a protocol error.
+fn reached_a_tool(error: &CallError) -> bool {
+    matches!(
+        error.kind,
+        Kind::Lost
+            | Kind::Unavailable
+            | Kind::Timeout
+            | Kind::Limit
+            | Kind::BadAnswer
+            | Kind::CannotAsk
+            | Kind::Internal
+    )
+}
+
+impl Shared {
+    /// A view of one upstream waits for that one only.
+    pub(crate) async fn wait_for_first_list(&self, view: &View) {
+        let alone = self.catalog.snapshot().view(view).and_then(|view| view.alone.clone());
+        match alone {
+            Some(upstream) if upstream.definitions().is_none() => self.catalog.first_list_of(&upstream).await,
+            Some(_) => {}
+            None => self.catalog.first_list().await,
+        }
+    }
+}

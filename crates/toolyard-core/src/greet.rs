@@ -1,0 +1,80 @@
+//! What the gateway says of itself: its name, its capabilities and its instructions.
+
+use std::fmt::Write as _;
+
+use toolyard_proto::modern::SERVER_INFO;
+use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Raw, modern};
+
+use crate::bridge;
+use crate::catalog::ViewCatalog;
+
+pub(crate) const NAME: &str = "toolyard";
+
+pub(crate) fn server_info() -> Raw {
+    serde_json::json!({ "name": NAME, "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") }).into()
+}
+
+/// `_meta` of the results that a view makes itself.
+pub(crate) fn result_meta(view: &ViewCatalog) -> Raw {
+    let own = view.alone.as_ref().and_then(|alone| alone.definitions()?.greeting.server_info.clone());
+    Raw::empty_object().with(SERVER_INFO, &own.unwrap_or_else(server_info))
+}
+
+/// What a view of many upstreams says of itself. Upstreams come and go, so it declares everything it
+/// can carry.
+pub(crate) fn discover(view: &ViewCatalog) -> Raw {
+    let capabilities = serde_json::json!({
+        "tools": { "listChanged": true },
+        "prompts": { "listChanged": true },
+        "resources": { "subscribe": true, "listChanged": true },
+        "completions": {},
+        "logging": {},
+    });
+    let mut capabilities = Raw::from(capabilities);
+    if let Some(extensions) = extensions(view) {
+        capabilities = capabilities.with("extensions", &extensions);
+    }
+    let result = Raw::empty_object()
+        .with("supportedVersions", &bridge::our_versions())
+        .with("capabilities", &capabilities)
+        .with("instructions", &Raw::from_serialize(&instructions(view)));
+    modern::stamp_cache(&modern::stamp_result(&result, Some(&server_info())), 0, "private")
+}
+
+/// Every extension that some upstream in the view declares.
+fn extensions(view: &ViewCatalog) -> Option<Raw> {
+    let mut all: Option<Raw> = None;
+    for upstream in &view.upstreams {
+        let Some(own) = upstream.definitions().and_then(|d| d.greeting.capabilities.member("extensions"))
+        else {
+            continue;
+        };
+        for member in toolyard_proto::splice::members(own.as_bytes()) {
+            let Some(name) = own.slice(member.key).as_string() else { continue };
+            let so_far = all.take().unwrap_or_else(Raw::empty_object);
+            all = Some(if so_far.member(&name).is_none() {
+                so_far.with(&name, &own.slice(member.value))
+            } else {
+                so_far
+            });
+        }
+    }
+    all
+}
+
+fn instructions(view: &ViewCatalog) -> String {
+    let mut text = String::from(
+        "Tools of several servers behind one endpoint, named `server__tool`. \
+     `yard__search_tools` finds tools by words; `yard__upstreams` says which servers are there and why one is not.",
+    );
+    for upstream in &view.upstreams {
+        let own = upstream.definitions().and_then(|definitions| definitions.greeting.instructions.clone());
+        if let Some(own) =
+            own.and_then(|own| own.as_string()).filter(|_| *upstream.id() != UpstreamId::yard())
+        {
+            let _ = write!(text, "\n\n## {}\n{}", upstream.id(), own.trim());
+        }
+    }
+    text
+}

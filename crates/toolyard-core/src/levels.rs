@@ -1,0 +1,52 @@
+//! Log levels of sessions, told to the upstreams that keep one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use toolyard_proto::modern::LogLevel;
+use toolyard_proto::{CallError, Method, Raw};
+use toolyard_transport::{Answer, AnswerBody, LinkRequest, Peer, Request};
+
+use crate::bridge;
+use crate::gateway::Shared;
+use crate::upstream::Upstream;
+
+const LEVEL_WAIT: Duration = Duration::from_secs(5);
+
+/// A session's log level goes to every upstream it sees that keeps one; a shared upstream gets the least
+/// grave of all.
+pub(crate) async fn set_level(shared: Arc<Shared>, request: Request) -> Answer {
+    let level = request.params.member("level").and_then(|level| LogLevel::parse(&level.as_string()?));
+    let Some(level) = level else {
+        return Err(CallError::invalid_params(
+            "`level` must be one of debug, info, notice, warning, error, critical, alert, emergency",
+        ));
+    };
+    let snapshot = shared.catalog.snapshot();
+    let upstreams =
+        snapshot.view(&request.origin.view).map(|view| view.upstreams.clone()).unwrap_or_default();
+    let told = upstreams.iter().map(|upstream| tell_level(upstream, &request, level));
+    let _ = tokio::time::timeout(LEVEL_WAIT, join_all(told)).await;
+    Ok(AnswerBody::Whole(Raw::empty_object(), request.origin.revision))
+}
+
+async fn tell_level(upstream: &Arc<Upstream>, request: &Request, level: LogLevel) {
+    let least = upstream.want_level(&request.origin.client, Some(level)).unwrap_or(level);
+    let Some(link) = upstream.live_link() else { return };
+    let greeting = link.greeting();
+    if !bridge::keeps_level(greeting.revision) || greeting.capabilities.member("logging").is_none() {
+        return;
+    }
+    let level = if link.per_client() { level } else { least };
+    let params = Raw::empty_object().with("level", &Raw::from_serialize(&level.as_str()));
+    let request = LinkRequest {
+        origin: request.origin.clone(),
+        id: request.id.clone(),
+        method: Method::SET_LEVEL,
+        params,
+        headers: None,
+        relay: false,
+    };
+    let _ = link.call(request, Peer::nobody()).await;
+}

@@ -1,0 +1,276 @@
+//! Who wants to hear of changes: every open `subscriptions/listen`, and what reaches it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use futures_util::future::join_all;
+use serde::Deserialize;
+use toolyard_proto::modern::LogLevel;
+use toolyard_proto::name::UpstreamId;
+use toolyard_proto::uri::{ResultKind, map_result};
+use toolyard_proto::{CallError, Method, Notification, Raw};
+use toolyard_transport::{Answer, AnswerBody, ClientKey, Origin, Peer, Request, Scope};
+
+use crate::bridge;
+use crate::catalog::{Catalog, ListKind, Snapshot};
+use crate::upstream::{Subscribed, Upstream};
+
+/// All open subscriptions of clients.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    open: Mutex<HashMap<u64, Arc<Listener>>>,
+    next: AtomicU64,
+    /// Set once, when the gateway is complete; until then nobody listens. The catalog owns its listeners.
+    catalog: OnceLock<Weak<Catalog>>,
+}
+
+struct Listener {
+    origin: Arc<Origin>,
+    peer: Peer,
+    filter: Filter,
+    resources: Vec<Watched>,
+}
+
+/// One resource that a client watches.
+struct Watched {
+    upstream: Arc<Upstream>,
+    own_uri: String,
+    _subscription: Subscribed,
+}
+
+/// What a client asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Filter {
+    tools_list_changed: bool,
+    prompts_list_changed: bool,
+    resources_list_changed: bool,
+    resource_subscriptions: Vec<String>,
+}
+
+impl Filter {
+    fn wants(&self, kind: ListKind) -> bool {
+        match kind {
+            ListKind::Tools => self.tools_list_changed,
+            ListKind::Prompts => self.prompts_list_changed,
+            ListKind::Resources | ListKind::Templates => self.resources_list_changed,
+        }
+    }
+
+    fn to_raw(&self) -> Raw {
+        let mut out = serde_json::Map::new();
+        for (key, wanted) in [
+            ("toolsListChanged", self.tools_list_changed),
+            ("promptsListChanged", self.prompts_list_changed),
+            ("resourcesListChanged", self.resources_list_changed),
+        ] {
+            if wanted {
+                out.insert(key.into(), true.into());
+            }
+        }
+        if !self.resource_subscriptions.is_empty() {
+            out.insert("resourceSubscriptions".into(), self.resource_subscriptions.clone().into());
+        }
+        serde_json::Value::Object(out).into()
+    }
+}
+
+impl Listeners {
+    pub(crate) fn attach(&self, catalog: &Arc<Catalog>) {
+        let _ = self.catalog.set(Arc::downgrade(catalog));
+    }
+
+    fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.catalog.get()?.upgrade().map(|catalog| catalog.snapshot())
+    }
+
+    fn all(&self) -> Vec<Arc<Listener>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Lists of upstreams changed: whoever sees one of them and wants to know is told, once per list.
+    pub(crate) fn lists_changed(&self, changes: &[(UpstreamId, ListKind)], snapshot: &Snapshot) {
+        for listener in self.all() {
+            let concerns = |(upstream, kind): &&(UpstreamId, ListKind)| {
+                listener.filter.wants(*kind) && sees(snapshot, &listener.origin, upstream)
+            };
+            let mut told: Vec<Method> = Vec::new();
+            for (_, kind) in changes.iter().filter(concerns) {
+                let method = announcement(*kind);
+                if !told.contains(&method) {
+                    listener.peer.notify(Notification::new(method.clone(), None));
+                    told.push(method);
+                }
+            }
+        }
+    }
+
+    /// A resource changed. Servers may name a part of what was watched, so the beginning decides.
+    pub(crate) fn resource_updated(&self, upstream: &Upstream, client: Option<&ClientKey>, params: &Raw) {
+        let Some(uri) = params.member("uri").and_then(|uri| uri.as_string()) else { return };
+        let Some(snapshot) = self.snapshot() else { return };
+        for listener in self.all() {
+            let watches = |watched: &Watched| {
+                watched.upstream.id() == upstream.id() && uri.starts_with(&watched.own_uri)
+            };
+            if belongs(&listener.origin, client) && listener.resources.iter().any(watches) {
+                let params = shown_params(&snapshot, &listener.origin, upstream.id(), params);
+                listener.peer.notify(Notification::new(Method::RESOURCE_UPDATED, params));
+            }
+        }
+    }
+
+    /// A message that belongs to no call reaches clients that keep a session: logs wherever the upstream is
+    /// seen, everything else only where it is seen alone.
+    pub(crate) fn pass_on(
+        &self,
+        upstream: &Upstream,
+        client: Option<&ClientKey>,
+        notification: &Notification,
+    ) {
+        let Some(snapshot) = self.snapshot() else { return };
+        let is_log = notification.method == Method::LOG;
+        for listener in self.all() {
+            let origin = &listener.origin;
+            let Some(view) = snapshot.view(&origin.view) else { continue };
+            let in_sight =
+                if is_log { view.upstream(upstream.id().as_str()).is_some() } else { view.alone.is_some() };
+            let first = listener.filter.tools_list_changed && bridge::has_inbox(origin);
+            if first
+                && in_sight
+                && belongs(origin, client)
+                && sees(&snapshot, origin, upstream.id())
+                && grave_enough(origin, notification)
+            {
+                listener.peer.notify(notification.clone());
+            }
+        }
+    }
+
+    fn register(self: &Arc<Self>, listener: Listener) -> Registered {
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::new(listener));
+        Registered { listeners: self.clone(), key }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// Takes the listener out again, however the listening ends.
+struct Registered {
+    listeners: Arc<Listeners>,
+    key: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.listeners.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+/// Templates have no word of their own; they are announced with the resources.
+fn announcement(kind: ListKind) -> Method {
+    match kind {
+        ListKind::Tools => Method::TOOLS_CHANGED,
+        ListKind::Prompts => Method::PROMPTS_CHANGED,
+        ListKind::Resources | ListKind::Templates => Method::RESOURCES_CHANGED,
+    }
+}
+
+fn sees(snapshot: &Snapshot, origin: &Origin, upstream: &UpstreamId) -> bool {
+    snapshot.view(&origin.view).is_some_and(|view| match &view.alone {
+        Some(alone) => alone.id() == upstream,
+        None => view.upstream(upstream.as_str()).is_some(),
+    })
+}
+
+/// Whether a message of one client's upstream session is for this listener.
+fn belongs(origin: &Origin, client: Option<&ClientKey>) -> bool {
+    client.is_none_or(|client| *client == origin.client || *client == ClientKey::Gateway)
+}
+
+fn grave_enough(origin: &Origin, notification: &Notification) -> bool {
+    if notification.method != Method::LOG {
+        return true;
+    }
+    let level = notification.params.as_ref().and_then(|params| params.member("level")?.as_string());
+    let level = level.and_then(|level| LogLevel::parse(&level));
+    match (origin.log_level.get(), level) {
+        (Some(wanted), Some(level)) => level >= wanted,
+        _ => true,
+    }
+}
+
+fn shown_params(snapshot: &Snapshot, origin: &Origin, upstream: &UpstreamId, params: &Raw) -> Raw {
+    if snapshot.view(&origin.view).is_none_or(|view| view.alone.is_some()) {
+        return params.clone();
+    }
+    let mapped = map_result(ResultKind::UpdatedParams, upstream, params.as_bytes());
+    mapped.and_then(|mapped| Raw::parse(mapped).ok()).unwrap_or_else(|| params.clone())
+}
+
+/// Answers `subscriptions/listen`: acknowledges what is honoured and stays until the client or the gateway ends it.
+pub(crate) async fn listen(
+    listeners: Arc<Listeners>,
+    catalog: Arc<Catalog>,
+    scope: Scope,
+    request: Request,
+    peer: Peer,
+) -> Answer {
+    let mut filter: Filter = match request.params.member("notifications") {
+        Some(filter) => {
+            filter.read().map_err(|error| CallError::invalid_params(format!("`notifications`: {error}")))?
+        }
+        None => {
+            return Err(CallError::invalid_params("`notifications` says what to listen for and is required"));
+        }
+    };
+    let snapshot = catalog.snapshot();
+    let (resources, failure) =
+        watch_all(&listeners, &snapshot, &scope, &request, &filter.resource_subscriptions).await;
+    let honoured: Vec<String> = resources.iter().map(|(shown, _)| shown.clone()).collect();
+    let only_resources = !ListKind::ALL.iter().any(|kind| filter.wants(*kind));
+    if let Some(error) = failure
+        && only_resources
+        && honoured.is_empty()
+    {
+        return Err(error);
+    }
+    filter.resource_subscriptions = honoured;
+    let ack = Raw::empty_object().with("notifications", &filter.to_raw());
+    let resources = resources.into_iter().map(|(_, watched)| watched).collect();
+    let listener = Listener { origin: request.origin.clone(), peer: peer.clone(), filter, resources };
+    let _registered = listeners.register(listener);
+    peer.notify(Notification::new(Method::ACKNOWLEDGED, ack));
+    scope.ended().await;
+    Ok(AnswerBody::ours(serde_json::json!({ "resultType": "complete" }).into()))
+}
+
+/// Subscribes to every URI at its owner; those that could not be are left out, with the last reason.
+async fn watch_all(
+    listeners: &Arc<Listeners>,
+    snapshot: &Snapshot,
+    scope: &Scope,
+    request: &Request,
+    uris: &[String],
+) -> (Vec<(String, Watched)>, Option<CallError>) {
+    let watch = async |shown: &String| -> Result<(String, Watched), CallError> {
+        let found = snapshot.view(&request.origin.view).and_then(|view| view.resource(shown));
+        let (upstream, own_uri) =
+            found.ok_or_else(|| CallError::invalid_params(format!("unknown resource {shown}")))?;
+        let subscription = upstream.subscribe(own_uri.clone(), &request.origin, listeners, scope).await?;
+        Ok((shown.clone(), Watched { upstream, own_uri, _subscription: subscription }))
+    };
+    let mut failure = None;
+    let mut watched = Vec::new();
+    for outcome in join_all(uris.iter().map(watch)).await {
+        match outcome {
+            Ok(one) => watched.push(one),
+            Err(error) => failure = Some(error),
+        }
+    }
+    (watched, failure)
+}

@@ -1,0 +1,185 @@
+//! The time a call has left. Progress extends it, and it stands still while the user is being asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use toolyard_proto::{Notification, Raw};
+use toolyard_transport::{Ask, AskError, Back, BoxFuture, Peer};
+
+use crate::plan::Timeouts;
+
+/// One call's clock. Times are milliseconds since its start.
+#[derive(Debug)]
+pub struct Clock {
+    start: Instant,
+    timeouts: Timeouts,
+    touched: AtomicU64,
+    /// How long the clock has stood still in all.
+    frozen: AtomicU64,
+    asking: AtomicUsize,
+    resumed: Notify,
+}
+
+/// Which bound was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    Idle(Duration),
+    Hard(Duration),
+}
+
+impl Clock {
+    pub fn start(timeouts: Timeouts) -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            timeouts,
+            touched: AtomicU64::new(0),
+            frozen: AtomicU64::new(0),
+            asking: AtomicUsize::new(0),
+            resumed: Notify::new(),
+        })
+    }
+
+    /// A sign of life: the idle time starts anew.
+    pub fn touch(&self) {
+        self.touched.store(self.elapsed(), Ordering::Relaxed);
+    }
+
+    fn elapsed(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// When the call is over if nothing happens until then.
+    pub fn due(&self) -> (Instant, Expired) {
+        let idle =
+            self.start + Duration::from_millis(self.touched.load(Ordering::Relaxed)) + self.timeouts.idle;
+        let hard =
+            self.start + Duration::from_millis(self.frozen.load(Ordering::Relaxed)) + self.timeouts.hard;
+        if idle < hard {
+            (idle, Expired::Idle(self.timeouts.idle))
+        } else {
+            (hard, Expired::Hard(self.timeouts.hard))
+        }
+    }
+
+    pub fn stands_still(&self) -> bool {
+        self.asking.load(Ordering::Acquire) > 0
+    }
+
+    /// Waits until the time is up.
+    pub async fn expired(&self) -> Expired {
+        loop {
+            while self.stands_still() {
+                let resumed = self.resumed.notified();
+                if self.stands_still() {
+                    resumed.await;
+                }
+            }
+            let (due, bound) = self.due();
+            if due <= Instant::now() {
+                return bound;
+            }
+            tokio::time::sleep_until(due).await;
+        }
+    }
+
+    /// Stops the clock until the guard is dropped.
+    fn freeze(self: &Arc<Self>) -> Frozen {
+        self.asking.fetch_add(1, Ordering::AcqRel);
+        Frozen { clock: self.clone(), since: self.elapsed() }
+    }
+
+    /// The way back, watched by this clock.
+    pub fn watch(self: &Arc<Self>, peer: Peer) -> Peer {
+        Peer::new(Arc::new(Watched { peer, clock: self.clone() }))
+    }
+}
+
+struct Frozen {
+    clock: Arc<Clock>,
+    since: u64,
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let stood = self.clock.elapsed().saturating_sub(self.since);
+        self.clock.frozen.fetch_add(stood, Ordering::Relaxed);
+        self.clock.touch();
+        self.clock.asking.fetch_sub(1, Ordering::AcqRel);
+        self.clock.resumed.notify_waiters();
+    }
+}
+
+struct Watched {
+    peer: Peer,
+    clock: Arc<Clock>,
+}
+
+impl Back for Watched {
+    fn notify(&self, notification: Notification) {
+        self.clock.touch();
+        self.peer.notify(notification);
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        let frozen = self.clock.freeze();
+        let asked = self.peer.ask(ask);
+        Box::pin(async move {
+            let answer = asked.await;
+            drop(frozen);
+            answer
+        })
+    }
+
+    fn hang_up(&self, come_back_after: Duration) {
+        self.peer.hang_up(come_back_after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Timeouts = Timeouts { idle: Duration::from_secs(10), hard: Duration::from_mins(1) };
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_a_call_after_the_idle_time() {
+        let clock = Clock::start(SHORT);
+        assert_eq!(clock.expired().await, Expired::Idle(SHORT.idle));
+        assert_eq!(clock.start.elapsed(), SHORT.idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_extends_it_up_to_the_hard_maximum() {
+        let clock = Clock::start(SHORT);
+        let touches = async {
+            loop {
+                tokio::time::sleep(Duration::from_secs(9)).await;
+                clock.touch();
+            }
+        };
+        tokio::select! {
+            bound = clock.expired() => assert_eq!(bound, Expired::Hard(SHORT.hard)),
+            () = touches => unreachable!(),
+        }
+        assert_eq!(clock.start.elapsed(), SHORT.hard);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_clock_stands_still_while_the_user_is_asked() {
+        let clock = Clock::start(SHORT);
+        let frozen = clock.freeze();
+        let thaw = async {
+            tokio::time::sleep(Duration::from_secs(500)).await;
+            drop(frozen);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            bound = clock.expired() => assert_eq!(bound, Expired::Idle(SHORT.idle)),
+            () = thaw => unreachable!(),
+        }
+        assert_eq!(clock.start.elapsed(), Duration::from_secs(510));
+    }
+}

@@ -1,0 +1,110 @@
+//! Bounds a call: the wait for the answer, and the answer while it flows.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+use toolyard_proto::CallError;
+use toolyard_transport::answer::{RelayBody, RelayError};
+use toolyard_transport::{Answer, AnswerBody, BoxFuture};
+
+use super::clock::{Clock, Expired};
+use super::{Call, Next, Step};
+use crate::plan::Timeouts;
+
+#[derive(Debug)]
+pub struct Deadline {
+    timeouts: Timeouts,
+}
+
+impl Deadline {
+    pub fn new(timeouts: Timeouts) -> Self {
+        Self { timeouts }
+    }
+}
+
+impl Step for Deadline {
+    fn run(&self, mut call: Call, next: Next) -> BoxFuture<Answer> {
+        let clock = Clock::start(self.timeouts);
+        call.peer = clock.watch(call.peer);
+        let (upstream, entry) = (call.upstream.clone(), call.entry.clone());
+        Box::pin(async move {
+            let answer = tokio::select! {
+                biased;
+                answer = next.run(call) => answer,
+                bound = clock.expired() => {
+                    let subject = entry.map_or_else(|| upstream.id().to_string(), |entry| entry.canonical.clone());
+                    Err(overdue(&subject, bound).at(upstream.name()))
+                }
+            };
+            match answer {
+                Ok(AnswerBody::Stream(relay)) => {
+                    clock.touch();
+                    Ok(AnswerBody::Stream(relay.map_body(|body| Timed { body, clock, sleep: None })))
+                }
+                answer => answer,
+            }
+        })
+    }
+}
+
+fn overdue(subject: &str, bound: Expired) -> CallError {
+    CallError::timeout(match bound {
+        Expired::Idle(limit) => format!(
+            "{subject} gave no sign of life for {} s and was cancelled; raise `timeout` of this upstream if it needs longer",
+            limit.as_secs_f32()
+        ),
+        Expired::Hard(limit) => {
+            format!("{subject} was still not done after {} s and was cancelled", limit.as_secs_f32())
+        }
+    })
+}
+
+/// A relayed body under the call's clock: each piece is a sign of life. The timer is armed only when the
+/// upstream makes us wait.
+struct Timed {
+    body: RelayBody,
+    clock: Arc<Clock>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Timed {
+    fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<Expired> {
+        let (due, bound) = self.clock.due();
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        if sleep.deadline() != due {
+            sleep.as_mut().reset(due);
+        }
+        if due <= Instant::now() {
+            return Poll::Ready(bound);
+        }
+        sleep.as_mut().poll(cx).map(|()| bound)
+    }
+}
+
+impl Body for Timed {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if let Poll::Ready(frame) = self.body.as_mut().poll_frame(cx) {
+            self.clock.touch();
+            return Poll::Ready(frame);
+        }
+        self.poll_overdue(cx).map(|bound| Some(Err(RelayError(overdue("the answer", bound).message))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

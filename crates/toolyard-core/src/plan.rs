@@ -1,0 +1,153 @@
+//! What the gateway is built from: the configuration after every check, with nothing left to go wrong.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolyard_proto::Revision;
+use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
+use toolyard_transport::BoxFuture;
+pub use toolyard_transport::connect::Connected;
+
+#[derive(Debug)]
+pub struct Plan {
+    pub upstreams: Vec<UpstreamPlan>,
+    pub profiles: Vec<ProfilePlan>,
+    /// Show the only upstream as if clients spoke to it directly.
+    pub transparent: bool,
+    pub names: NameStyle,
+    /// Where definitions are kept between runs; nowhere if not given.
+    pub state_dir: Option<PathBuf>,
+    pub pace: Pace,
+}
+
+/// The waits of the catalog and its upstreams.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// How long changes are gathered before lists change.
+    pub debounce: Duration,
+    /// How long the tools of a lost upstream stay.
+    pub grace: Duration,
+    /// How long the first list after boot waits for upstreams never seen before.
+    pub first_list: Duration,
+    pub connect: Duration,
+    pub backoff_first: Duration,
+    pub backoff_most: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            debounce: Duration::from_millis(500),
+            grace: Duration::from_secs(10),
+            first_list: Duration::from_secs(5),
+            connect: Duration::from_secs(10),
+            backoff_first: Duration::from_secs(1),
+            backoff_most: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            upstreams: Vec::new(),
+            profiles: Vec::new(),
+            transparent: false,
+            names: NameStyle::Shown { budget: DEFAULT_BUDGET },
+            state_dir: None,
+            pace: Pace::default(),
+        }
+    }
+}
+
+/// One upstream to be reached.
+#[derive(Debug)]
+pub struct UpstreamPlan {
+    pub id: UpstreamId,
+    pub connect: Arc<dyn Connect>,
+    pub timeouts: Timeouts,
+    /// What `roots/list` outside of any call is answered with.
+    pub roots: Vec<String>,
+    /// Identifies the definition, so that stored tools of another server are not shown.
+    pub fingerprint: String,
+}
+
+/// How long a call may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Without any sign of progress.
+    pub idle: Duration,
+    /// In all.
+    pub hard: Duration,
+}
+
+impl Timeouts {
+    pub const MCP_SERVER: Self = Self { idle: Duration::from_mins(5), hard: Duration::from_hours(1) };
+    pub const LOCAL: Self = Self { idle: Duration::from_secs(30), hard: Duration::from_hours(1) };
+}
+
+/// Reaches an upstream: a real one, a built-in one, or a double in a test.
+pub trait Connect: fmt::Debug + Send + Sync + 'static {
+    /// `known` is the revision it spoke the last time, to spare a probe.
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>>;
+}
+
+/// A named slice of the catalog.
+#[derive(Clone, Debug, Default)]
+pub struct ProfilePlan {
+    pub name: String,
+    /// Ids of the upstreams in it; all where none are named.
+    pub upstreams: Option<Vec<String>>,
+    /// Patterns over canonical ids (`files:read_*`); all where none are given.
+    pub allow: Option<Vec<String>>,
+    pub deny: Vec<String>,
+    pub transparent: bool,
+}
+
+impl ProfilePlan {
+    pub fn includes_upstream(&self, id: &str) -> bool {
+        self.upstreams.as_ref().is_none_or(|ids| ids.iter().any(|own| own == id))
+    }
+
+    pub fn includes(&self, canonical: &str) -> bool {
+        let allowed =
+            self.allow.as_ref().is_none_or(|patterns| patterns.iter().any(|p| matches(p, canonical)));
+        allowed && !self.deny.iter().any(|pattern| matches(pattern, canonical))
+    }
+}
+
+/// Whether `text` fits a pattern in which `*` stands for any run of characters.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut left) = text.strip_prefix(head) else { return false };
+    let parts: Vec<&str> = rest.split('*').collect();
+    let Some((last, middle)) = parts.split_last() else { return true };
+    for part in middle {
+        let Some(at) = left.find(part) else { return false };
+        left = &left[at + part.len()..];
+    }
+    left.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_run() {
+        for (pattern, text, expected) in [
+            ("files:read", "files:read", true),
+            ("files:read", "files:reads", false),
+            ("files:*", "files:read", true),
+            ("*:read_*", "files:read_all", true),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "a1c2b", false),
+            ("*", "", true),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Whoever offers tools: its state, its link while it is there, and what it said it offers.
+
+pub mod state;
+mod fetch;
+mod subscribe;
+mod supervise;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, watch};
+use toolyard_proto::CallError;
+use toolyard_proto::modern::LogLevel;
+use toolyard_proto::name::UpstreamId;
+use toolyard_transport::{ClientKey, Link};
+
+use crate::catalog::Definitions;
+use crate::pipeline::{Chain, chain};
+use crate::plan::{Pace, UpstreamPlan};
+use state::{Phase, State};
+
+pub(crate) use subscribe::Subscribed;
+pub(crate) use supervise::{Outlets, run};
+
+/// One upstream. Shared by the catalog, the calls to it and its supervisor, which alone changes its state.
+pub struct Upstream {
+    plan: UpstreamPlan,
+    name: Arc<str>,
+    pace: Pace,
+    chain: Chain,
+    /// Read on every call, so it is a pointer swap and not a lock.
+    live: ArcSwapOption<Live>,
+    definitions: ArcSwapOption<Definitions>,
+    state: watch::Sender<State>,
+    /// Whether its entries are listed: false once it has been lost for longer than the grace.
+    listed: AtomicBool,
+    suspect: Notify,
+    levels: Mutex<HashMap<ClientKey, LogLevel>>,
+    subscriptions: subscribe::Subscriptions,
+}
+
+struct Live {
+    link: Arc<dyn Link>,
+}
+
+impl Upstream {
+    pub(crate) fn new(plan: UpstreamPlan, pace: Pace, stored: Option<Arc<Definitions>>) -> Arc<Self> {
+        Arc::new(Self {
+            name: plan.id.as_str().into(),
+            chain: chain(plan.timeouts),
+            pace,
+            live: ArcSwapOption::empty(),
+            listed: AtomicBool::new(stored.is_some()),
+            definitions: ArcSwapOption::new(stored),
+            state: watch::Sender::new(State::new()),
+            suspect: Notify::new(),
+            levels: Mutex::default(),
+            subscriptions: subscribe::Subscriptions::default(),
+            plan,
+        })
+    }
+
+    pub fn id(&self) -> &UpstreamId {
+        &self.plan.id
+    }
+
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn chain(&self) -> Chain {
+        self.chain.clone()
+    }
+
+    /// What it offers, as far as we know.
+    pub fn definitions(&self) -> Option<Arc<Definitions>> {
+        self.definitions.load_full()
+    }
+
+    pub fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire)
+    }
+
+    pub fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// The link if there is one right now.
+    pub(crate) fn live_link(&self) -> Option<Arc<dyn Link>> {
+        self.live.load().as_ref().map(|live| live.link.clone())
+    }
+
+    /// A live link. While it is being connected, waits for it; while it cannot be reached, says why at once.
+    pub(crate) async fn link(&self) -> Result<Arc<dyn Link>, CallError> {
+        if let Some(link) = self.live_link() {
+            return Ok(link);
+        }
+        let mut state = self.state.subscribe();
+        let waited =
+            tokio::time::timeout(self.pace.connect, state.wait_for(|state| state.phase != Phase::Connecting));
+        let state = match waited.await {
+            Ok(Ok(state)) => state.clone(),
+            _ => self.state(),
+        };
+        self.live_link().ok_or_else(|| self.not_connected(&state))
+    }
+
+    fn not_connected(&self, state: &State) -> CallError {
+        let reason = state.reason.as_deref().unwrap_or("it is still starting");
+        CallError::unavailable(format!(
+            "upstream `{}` is not connected: {reason}; `yard` tool `upstreams` shows its state, and it is tried again by itself",
+            self.plan.id
+        ))
+        .at(&self.name)
+    }
+
+    /// Something went wrong on its link: the supervisor looks whether it is still there.
+    pub(crate) fn suspect(&self) {
+        self.suspect.notify_one();
+    }
+
+    /// Waits until there are definitions or the first attempt to get them has failed.
+    pub(crate) async fn settled(&self) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|state| state.settled).await;
+    }
+
+    /// The least grave level that any client wants, after `client` has chosen `level`.
+    pub(crate) fn want_level(&self, client: &ClientKey, level: Option<LogLevel>) -> Option<LogLevel> {
+        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        match level {
+            Some(level) => levels.insert(client.clone(), level),
+            None => levels.remove(client),
+        };
+        levels.values().min().copied()
+    }
+
+    pub(crate) fn forget(&self, client: &ClientKey) {
+        self.want_level(client, None);
+        if let Some(link) = self.live_link() {
+            link.forget(client);
+        }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Upstream({})", self.plan.id)
+    }
+}

@@ -1,0 +1,79 @@
+//! Asks an upstream what it offers: every list it declares, every page of each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolyard_proto::error::code;
+use toolyard_proto::splice::elements;
+use toolyard_proto::{CallError, Id, Raw};
+use toolyard_transport::{AnswerBody, Link, LinkRequest, Origin, Peer};
+
+use crate::bridge;
+use crate::catalog::ListKind;
+
+const PAGE_WAIT: Duration = Duration::from_secs(30);
+/// A server that pages for ever is cut off here.
+const MOST_PAGES: usize = 10_000;
+
+/// All entries of one list; none where the upstream does not declare it.
+pub(super) async fn fetch(
+    link: Arc<dyn Link>,
+    origin: Arc<Origin>,
+    kind: ListKind,
+) -> Result<Vec<Raw>, CallError> {
+    if link.greeting().capabilities.member(kind.capability()).is_none() {
+        return Ok(Vec::new());
+    }
+    let mut entries = Vec::new();
+    let mut cursor: Option<Raw> = None;
+    for page in 0..MOST_PAGES {
+        let result = match ask(link.as_ref(), &origin, kind, cursor.as_ref(), page).await {
+            Err(error) if page == 0 && error.code() == code::METHOD_NOT_FOUND => return Ok(entries),
+            result => result?,
+        };
+        let list = result.member(kind.key()).ok_or_else(|| {
+            CallError::bad_answer(format!("its answer to `{}` has no `{}`", kind.method(), kind.key()))
+        })?;
+        entries.extend(elements(list.as_bytes()).map(|range| list.slice(range)));
+        let next = result.member("nextCursor").filter(|next| !next.is_null());
+        if next.is_none() || next == cursor {
+            break;
+        }
+        cursor = next;
+    }
+    Ok(entries)
+}
+
+async fn ask(
+    link: &dyn Link,
+    origin: &Arc<Origin>,
+    kind: ListKind,
+    cursor: Option<&Raw>,
+    page: usize,
+) -> Result<Raw, CallError> {
+    let params = cursor.map_or_else(Raw::empty_object, |cursor| Raw::empty_object().with("cursor", cursor));
+    let request = own_request(link, origin, kind.method(), params, &format!("yard-{}-{page}", kind.key()));
+    let Ok(answer) = tokio::time::timeout(PAGE_WAIT, link.call(request, Peer::nobody())).await else {
+        return Err(CallError::timeout(format!(
+            "no answer to `{}` within {} s",
+            kind.method(),
+            PAGE_WAIT.as_secs()
+        )));
+    };
+    match answer? {
+        AnswerBody::Whole(result, _) => Ok(result),
+        AnswerBody::Stream(_) => Err(CallError::internal("a whole answer was asked for")),
+    }
+}
+
+/// A request of the gateway itself.
+pub(super) fn own_request(
+    link: &dyn Link,
+    origin: &Arc<Origin>,
+    method: toolyard_proto::Method,
+    params: Raw,
+    id: &str,
+) -> LinkRequest {
+    let params = bridge::own_params(link.greeting().revision, origin, params);
+    LinkRequest { origin: origin.clone(), id: Id::string(id), method, params, headers: None, relay: false }
+}

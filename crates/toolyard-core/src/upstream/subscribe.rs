@@ -1,0 +1,212 @@
+//! Who wants to hear of which resource: one subscription upstream however many listen, kept across
+//! reconnects, ended with the last listener.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, watch};
+use toolyard_proto::{CallError, Method, Notification, Raw};
+use toolyard_transport::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin, Peer, Scope};
+
+use super::Upstream;
+use super::fetch::own_request;
+use super::state::Phase;
+use crate::bridge;
+use crate::listen::Listeners;
+
+/// A subscription is shared by all clients, or belongs to one where the upstream keeps a session for each.
+type Key = (Option<ClientKey>, String);
+
+#[derive(Default)]
+pub(super) struct Subscriptions(Mutex<HashMap<Key, Shared>>);
+
+struct Shared {
+    count: usize,
+    scope: Scope,
+    outcome: watch::Receiver<Option<Result<(), CallError>>>,
+}
+
+/// Keeps a subscription alive; the last one to go ends it.
+pub(crate) struct Subscribed {
+    upstream: Arc<Upstream>,
+    key: Key,
+}
+
+impl Drop for Subscribed {
+    fn drop(&mut self) {
+        let mut all = self.upstream.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(shared) = all.get_mut(&self.key) else { return };
+        shared.count -= 1;
+        if shared.count == 0 {
+            shared.scope.cancel();
+            all.remove(&self.key);
+        }
+    }
+}
+
+impl Upstream {
+    /// Subscribes to `uri` on behalf of `origin`, or joins a subscription that is there.
+    pub(crate) async fn subscribe(
+        self: &Arc<Self>,
+        uri: String,
+        origin: &Arc<Origin>,
+        listeners: &Arc<Listeners>,
+        scope: &Scope,
+    ) -> Result<Subscribed, CallError> {
+        let link = self.link().await?;
+        let key = (link.per_client().then(|| origin.client.clone()), uri);
+        let (guard, mut outcome) = self.join(key, origin, listeners, scope);
+        let decided = outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+        match decided {
+            Ok(Some(Ok(()))) => Ok(guard),
+            Ok(Some(Err(error))) => Err(error),
+            _ => Err(CallError::unavailable("the subscription ended before it began").at(self.name())),
+        }
+    }
+
+    fn join(
+        self: &Arc<Self>,
+        key: Key,
+        origin: &Arc<Origin>,
+        listeners: &Arc<Listeners>,
+        scope: &Scope,
+    ) -> (Subscribed, watch::Receiver<Option<Result<(), CallError>>>) {
+        let mut all = self.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = all.entry(key.clone()).or_insert_with(|| {
+            let (decide, outcome) = watch::channel(None);
+            let own = scope.child();
+            let keeper = Keeper {
+                upstream: self.clone(),
+                origin: origin.clone(),
+                listeners: listeners.clone(),
+                client: key.0.clone(),
+                uri: key.1.clone(),
+                decide,
+            };
+            scope.spawn(keeper.run(own.clone()));
+            Shared { count: 0, scope: own, outcome }
+        });
+        shared.count += 1;
+        (Subscribed { upstream: self.clone(), key }, shared.outcome.clone())
+    }
+}
+
+/// Holds one subscription at the upstream and renews it when the link is renewed.
+struct Keeper {
+    upstream: Arc<Upstream>,
+    origin: Arc<Origin>,
+    listeners: Arc<Listeners>,
+    client: Option<ClientKey>,
+    uri: String,
+    decide: watch::Sender<Option<Result<(), CallError>>>,
+}
+
+impl Keeper {
+    async fn run(self, scope: Scope) {
+        let mut state = self.upstream.state.subscribe();
+        loop {
+            if let Ok(link) = self.upstream.link().await {
+                let held = async {
+                    if bridge::subscribes_by_listening(link.greeting().revision) {
+                        self.hold_by_listening(link.as_ref()).await
+                    } else {
+                        self.hold_in_session(link.as_ref()).await
+                    }
+                };
+                tokio::select! {
+                    () = scope.ended() => return self.leave(link.as_ref()).await,
+                    outcome = held => if let Err(error) = outcome {
+                        self.decide.send_if_modified(|decided| decided.is_none() && { *decided = Some(Err(error)); true });
+                    }
+                }
+            }
+            if matches!(&*self.decide.borrow(), Some(Err(_))) {
+                return;
+            }
+            tokio::select! {
+                () = scope.ended() => return,
+                _ = state.changed() => {}
+            }
+        }
+    }
+
+    fn accepted(&self) {
+        self.decide.send_replace(Some(Ok(())));
+    }
+
+    async fn hold_in_session(&self, link: &dyn Link) -> Result<(), CallError> {
+        self.call(link, Method::RESOURCES_SUBSCRIBE, Peer::nobody()).await?;
+        self.accepted();
+        // It holds until the link is lost; the next link is told anew.
+        let mut state = self.upstream.state.subscribe();
+        let _ = state.wait_for(|state| state.phase == Phase::Waiting).await;
+        Ok(())
+    }
+
+    async fn hold_by_listening(&self, link: &dyn Link) -> Result<(), CallError> {
+        let (send, mut heard) = mpsc::channel(64);
+        let peer = Peer::new(Arc::new(Heard(send)));
+        let call = self.call(link, Method::LISTEN, peer);
+        tokio::pin!(call);
+        loop {
+            let notification = tokio::select! {
+                biased;
+                Some(notification) = heard.recv() => notification,
+                ended = &mut call => return ended,
+            };
+            if notification.method == Method::ACKNOWLEDGED {
+                self.acknowledged(&notification)?;
+            } else if let Some(params) = notification.params.as_ref() {
+                self.listeners.resource_updated(&self.upstream, self.client.as_ref(), params);
+            }
+        }
+    }
+
+    fn acknowledged(&self, ack: &Notification) -> Result<(), CallError> {
+        let honoured =
+            ack.params.as_ref().and_then(|params| params.at(&["notifications", "resourceSubscriptions"]));
+        let uris: Vec<String> = honoured.and_then(|uris| uris.read().ok()).unwrap_or_default();
+        if !uris.contains(&self.uri) {
+            return Err(CallError::invalid_params(format!(
+                "{} does not offer to watch {}",
+                self.upstream.id(),
+                self.uri
+            )));
+        }
+        self.accepted();
+        Ok(())
+    }
+
+    async fn call(&self, link: &dyn Link, method: Method, peer: Peer) -> Result<(), CallError> {
+        let params = if method == Method::LISTEN {
+            serde_json::json!({ "notifications": { "resourceSubscriptions": [self.uri] } })
+        } else {
+            serde_json::json!({ "uri": self.uri })
+        };
+        let id = format!("yard-{method}-{}", self.uri);
+        let request = own_request(link, &self.origin, method, params.into(), &id);
+        link.call(request, peer).await.map(drop)
+    }
+
+    /// A listening call has been dropped already; a session is told.
+    async fn leave(&self, link: &dyn Link) {
+        if !bridge::subscribes_by_listening(link.greeting().revision) {
+            let told = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::nobody());
+            let _ = tokio::time::timeout(self.upstream.pace.connect, told).await;
+        }
+    }
+}
+
+/// Takes what arrives on a listening call.
+pub(super) struct Heard(pub(super) mpsc::Sender<Notification>);
+
+impl Back for Heard {
+    fn notify(&self, notification: Notification) {
+        // A full queue means the same thing was announced many times already.
+        let _ = self.0.try_send(notification);
+    }
+
+    fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        Box::pin(async { Err(AskError::Unsupported("nobody is there to be asked on a subscription".into())) })
+    }
+}

@@ -1,0 +1,352 @@
+//! The life of an upstream: connect, learn what it offers, hear its news, notice its end, try again. One
+//! task per upstream, so a slow or dead one delays nobody.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use toolyard_proto::error::code;
+use toolyard_proto::{Kind, Method, Notification, Raw};
+use toolyard_transport::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent, Origin, Peer};
+
+use super::fetch::{fetch, own_request};
+use super::state::Phase;
+use super::subscribe::Heard;
+use super::{Live, Upstream};
+use crate::bridge;
+use crate::catalog::{Definitions, ListKind, Store};
+use crate::listen::Listeners;
+use crate::plan::Connected;
+
+/// Longest wait for one attempt to connect, whatever the target's own bounds are.
+const CONNECT_BOUND: Duration = Duration::from_secs(90);
+const HEALTH_WAIT: Duration = Duration::from_secs(5);
+const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+
+/// Where an upstream's news go.
+#[derive(Clone)]
+pub(crate) struct Outlets {
+    pub(crate) changed: mpsc::Sender<()>,
+    pub(crate) listeners: Arc<Listeners>,
+    pub(crate) store: Option<Arc<Store>>,
+    pub(crate) origin: Arc<Origin>,
+}
+
+impl Outlets {
+    /// The catalog looks again. One waiting word is as good as many.
+    fn announce(&self) {
+        let _ = self.changed.try_send(());
+    }
+}
+
+pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
+    let mut lost_at = upstream.is_listed().then(Instant::now);
+    let mut failures = 0u32;
+    loop {
+        upstream.enter(Phase::Connecting, None);
+        let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
+        let attempt = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect(known));
+        let reason = match within_grace(&upstream, &outlets, &mut lost_at, attempt).await {
+            Ok(Ok(connected)) => {
+                let mut life = Life::begin(&upstream, &outlets, connected);
+                let reason = life.run().await;
+                if life.learned {
+                    failures = 0;
+                    lost_at = None;
+                }
+                reason
+            }
+            Ok(Err(reason)) => reason,
+            Err(_) => format!("no connection within {} s", CONNECT_BOUND.as_secs()),
+        };
+        failures += 1;
+        lost_at.get_or_insert_with(Instant::now);
+        tracing::warn!(target: "upstream", upstream = %upstream.id(), %reason, "not connected");
+        upstream.lost(reason, failures);
+        outlets.announce();
+        let wait = backoff(&upstream, failures);
+        within_grace(&upstream, &outlets, &mut lost_at, tokio::time::sleep(wait)).await;
+    }
+}
+
+fn backoff(upstream: &Upstream, failures: u32) -> Duration {
+    let factor = 2u32.saturating_pow(failures.saturating_sub(1).min(16));
+    upstream.pace.backoff_first.saturating_mul(factor).min(upstream.pace.backoff_most)
+}
+
+/// Runs `future`; when the grace of a lost upstream ends meanwhile, its entries leave the lists.
+async fn within_grace<T>(
+    upstream: &Arc<Upstream>,
+    outlets: &Outlets,
+    lost_at: &mut Option<Instant>,
+    future: impl Future<Output = T>,
+) -> T {
+    tokio::pin!(future);
+    if let Some(lost) = *lost_at
+        && upstream.is_listed()
+    {
+        tokio::select! {
+            biased;
+            done = &mut future => return done,
+            () = tokio::time::sleep_until(lost + upstream.pace.grace) => {
+                upstream.listed.store(false, Ordering::Release);
+                outlets.announce();
+            }
+        }
+    }
+    future.await
+}
+
+impl Upstream {
+    fn enter(&self, phase: Phase, reason: Option<String>) {
+        self.state.send_modify(|state| state.enter(phase, reason));
+    }
+
+    fn lost(&self, reason: String, failures: u32) {
+        self.live.store(None);
+        self.state.send_modify(|state| {
+            state.enter(Phase::Waiting, Some(reason));
+            state.failures = failures;
+            state.settled = true;
+        });
+    }
+}
+
+/// One connection's life, from the greeting to the end.
+struct Life<'a> {
+    upstream: &'a Arc<Upstream>,
+    outlets: &'a Outlets,
+    link: Arc<dyn Link>,
+    events: mpsc::Receiver<LinkEvent>,
+    heard: mpsc::Receiver<Notification>,
+    hear: mpsc::Sender<Notification>,
+    listening: Option<BoxFuture<Answer>>,
+    listen_at: Option<Instant>,
+    refreshing: Option<BoxFuture<Result<Fetched, String>>>,
+    dirty: Vec<ListKind>,
+    learned: bool,
+}
+
+type Fetched = Vec<(ListKind, Vec<Raw>)>;
+
+enum Event {
+    Link(Option<LinkEvent>),
+    Heard(Notification),
+    ListenEnded(Answer),
+    ListenAgain,
+    Refreshed(Result<Fetched, String>),
+    Suspected,
+}
+
+impl<'a> Life<'a> {
+    fn begin(upstream: &'a Arc<Upstream>, outlets: &'a Outlets, connected: Connected) -> Self {
+        let Connected { link, events } = connected;
+        upstream.live.store(Some(Arc::new(Live { link: link.clone() })));
+        let (hear, heard) = mpsc::channel(64);
+        let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);
+        let dirty = ListKind::ALL.to_vec();
+        let (listening, refreshing) = (None, None);
+        Self {
+            upstream,
+            outlets,
+            link,
+            events,
+            heard,
+            hear,
+            listening,
+            listen_at,
+            refreshing,
+            dirty,
+            learned: false,
+        }
+    }
+
+    /// Until the link ends; gives the reason.
+    async fn run(&mut self) -> String {
+        let reason = loop {
+            self.start_refresh();
+            let event = self.next_event().await;
+            if let Some(reason) = self.take(event).await {
+                break reason;
+            }
+        };
+        self.upstream.live.store(None);
+        let _ = tokio::time::timeout(HEALTH_WAIT, self.link.close()).await;
+        reason
+    }
+
+    async fn next_event(&mut self) -> Event {
+        tokio::select! {
+            event = self.events.recv() => Event::Link(event),
+            Some(notification) = self.heard.recv() => Event::Heard(notification),
+            answer = pending_or(self.listening.as_mut()) => Event::ListenEnded(answer),
+            () = at_time(self.listen_at) => Event::ListenAgain,
+            fetched = pending_or(self.refreshing.as_mut()) => Event::Refreshed(fetched),
+            () = self.upstream.suspect.notified() => Event::Suspected,
+        }
+    }
+
+    async fn take(&mut self, event: Event) -> Option<String> {
+        match event {
+            Event::Link(Some(LinkEvent::Notification(client, notification))) => {
+                self.announcement(client.as_ref(), &notification);
+            }
+            Event::Link(Some(LinkEvent::Ask(_, ask, reply))) => {
+                let _ = reply.send(self.answer_outside_call(&ask));
+            }
+            Event::Link(Some(LinkEvent::Closed(reason))) => return Some(reason),
+            Event::Link(None) => return Some("its connection ended".into()),
+            Event::Heard(notification) => self.announcement(None, &notification),
+            Event::ListenEnded(answer) => self.listen_ended(answer),
+            Event::ListenAgain => self.listen(),
+            Event::Refreshed(fetched) => return self.refreshed(fetched),
+            Event::Suspected => return self.check_health().await,
+        }
+        None
+    }
+
+    fn announcement(&mut self, client: Option<&ClientKey>, notification: &Notification) {
+        let kinds: &[ListKind] = match notification.method.as_str() {
+            "notifications/tools/list_changed" => &[ListKind::Tools],
+            "notifications/prompts/list_changed" => &[ListKind::Prompts],
+            "notifications/resources/list_changed" => &[ListKind::Resources, ListKind::Templates],
+            "notifications/resources/updated" => {
+                if let Some(params) = notification.params.as_ref() {
+                    self.outlets.listeners.resource_updated(self.upstream, client, params);
+                }
+                return;
+            }
+            "notifications/subscriptions/acknowledged" => return,
+            _ => return self.outlets.listeners.pass_on(self.upstream, client, notification),
+        };
+        for kind in kinds {
+            if !self.dirty.contains(kind) {
+                self.dirty.push(*kind);
+            }
+        }
+    }
+
+    fn answer_outside_call(&self, ask: &Ask) -> Result<Raw, AskError> {
+        if ask.method == Method::ROOTS_LIST {
+            let roots: Vec<_> =
+                self.upstream.plan.roots.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
+            return Ok(serde_json::json!({ "roots": roots }).into());
+        }
+        Err(AskError::Unsupported("no call is under way whose client could be asked".into()))
+    }
+
+    fn start_refresh(&mut self) {
+        if self.refreshing.is_some() || self.dirty.is_empty() {
+            return;
+        }
+        let kinds = std::mem::take(&mut self.dirty);
+        let (link, origin) = (self.link.clone(), self.outlets.origin.clone());
+        self.refreshing = Some(Box::pin(async move {
+            let mut fetched = Vec::new();
+            for kind in kinds {
+                let entries = fetch(link.clone(), origin.clone(), kind).await;
+                fetched
+                    .push((kind, entries.map_err(|error| format!("{}: {}", kind.method(), error.message))?));
+            }
+            Ok(fetched)
+        }));
+    }
+
+    /// New definitions are shown and kept; the first failure ends this connection, a later one keeps the old.
+    fn refreshed(&mut self, fetched: Result<Fetched, String>) -> Option<String> {
+        self.refreshing = None;
+        let fetched = match fetched {
+            Ok(fetched) => fetched,
+            Err(reason) if !self.learned => return Some(reason),
+            Err(reason) => {
+                tracing::warn!(target: "upstream", upstream = %self.upstream.id(), %reason, "lists not refreshed");
+                return None;
+            }
+        };
+        let mut definitions = match self.upstream.definitions() {
+            Some(old) if self.learned => Definitions::clone(&old),
+            _ => Definitions::new(self.link.greeting().clone()),
+        };
+        for (kind, entries) in fetched {
+            definitions.set(kind, entries);
+        }
+        self.publish(definitions);
+        None
+    }
+
+    fn publish(&mut self, definitions: Definitions) {
+        if let Some(store) = &self.outlets.store {
+            store.save(self.upstream.id(), &self.upstream.plan.fingerprint, &definitions);
+        }
+        self.upstream.definitions.store(Some(Arc::new(definitions)));
+        self.upstream.listed.store(true, Ordering::Release);
+        if !self.learned {
+            self.learned = true;
+            tracing::info!(target: "upstream", upstream = %self.upstream.id(), revision = %self.link.greeting().revision, "ready");
+            self.upstream.state.send_modify(|state| {
+                state.enter(Phase::Ready, None);
+                state.failures = 0;
+                state.settled = true;
+            });
+        }
+        self.outlets.announce();
+    }
+
+    fn listen(&mut self) {
+        self.listen_at = None;
+        let params = serde_json::json!({ "notifications": {
+            "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
+        } });
+        let request = own_request(
+            self.link.as_ref(),
+            &self.outlets.origin,
+            Method::LISTEN,
+            params.into(),
+            "yard-listen",
+        );
+        self.listening = Some(self.link.call(request, Peer::new(Arc::new(Heard(self.hear.clone())))));
+    }
+
+    fn listen_ended(&mut self, answer: Answer) {
+        self.listening = None;
+        match answer {
+            Err(error) if error.code() == code::METHOD_NOT_FOUND => return,
+            Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Lost) => self.upstream.suspect(),
+            _ => {}
+        }
+        // What changed in between was not heard.
+        self.dirty = ListKind::ALL.to_vec();
+        self.listen_at = Some(Instant::now() + LISTEN_AGAIN);
+    }
+
+    async fn check_health(&mut self) -> Option<String> {
+        let method = bridge::health_check(self.link.greeting().revision);
+        let request =
+            own_request(self.link.as_ref(), &self.outlets.origin, method, Raw::empty_object(), "yard-health");
+        let answer = tokio::time::timeout(HEALTH_WAIT, self.link.call(request, Peer::nobody())).await;
+        match answer {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) if matches!(error.kind, Kind::Reported(_)) => None,
+            Ok(Err(error)) => Some(error.message),
+            Err(_) => Some(format!("no answer to a health check within {} s", HEALTH_WAIT.as_secs())),
+        }
+    }
+}
+
+/// Waits for a future that may not be there.
+async fn pending_or<F: Future + Unpin>(future: Option<&mut F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a moment that may not be set.
+async fn at_time(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

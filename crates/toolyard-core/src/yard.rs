@@ -1,0 +1,264 @@
+//! The built-in upstream: what the gateway knows of itself, as tools. Plain functions behind a [`Link`], so
+//! that they pass the same steps as everything else.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Instant, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{CallError, Notification, Raw, Revision};
+use toolyard_transport::{
+    Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer,
+};
+
+use crate::catalog::search::search;
+use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
+use crate::listen::Listeners;
+use crate::plan::{Connect, Connected, Timeouts, UpstreamPlan};
+use crate::upstream::Upstream;
+
+const SEARCH_LIMIT: usize = 10;
+const SEARCH_MOST: usize = 50;
+
+/// The gateway's own knowledge, once it is attached to a gateway.
+pub(crate) struct Yard {
+    started: Instant,
+    gateway: OnceLock<(Weak<Catalog>, Weak<Listeners>)>,
+    greeting: Greeting,
+    /// Keeps the link's event channel open: the built-in upstream never closes.
+    _events: mpsc::Sender<LinkEvent>,
+}
+
+/// What to start it from, what it offers, and where to tell it about the gateway.
+pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
+    let whole = json!({
+        "supportedVersions": [Revision::NEWEST.as_str()],
+        "capabilities": { "tools": {} },
+        "resultType": "complete",
+        "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "yard", "version": env!("CARGO_PKG_VERSION") } },
+    });
+    let greeting = Greeting::read(Revision::NEWEST, whole.into());
+    let (events, receiver) = mpsc::channel(1);
+    let yard = Arc::new(Yard {
+        started: Instant::now(),
+        gateway: OnceLock::new(),
+        greeting: greeting.clone(),
+        _events: events,
+    });
+    let mut definitions = Definitions::new(greeting);
+    definitions.set(ListKind::Tools, tools());
+    let connect = Arc::new(Door { yard: yard.clone(), receiver: std::sync::Mutex::new(Some(receiver)) });
+    let plan = UpstreamPlan {
+        id: UpstreamId::yard(),
+        connect,
+        timeouts: Timeouts::LOCAL,
+        roots: Vec::new(),
+        fingerprint: String::new(),
+    };
+    (plan, Arc::new(definitions), yard)
+}
+
+fn tools() -> Vec<Raw> {
+    let annotations = json!({ "readOnlyHint": true, "openWorldHint": false });
+    let tool = |name: &str, title: &str, description: &str, properties: Value, required: Value| {
+        let schema = json!({ "type": "object", "properties": properties, "required": required });
+        let tool = json!({
+            "name": name, "title": title, "description": description, "inputSchema": schema, "annotations": annotations,
+        });
+        Raw::from(tool)
+    };
+    vec![
+        tool(
+            "status",
+            "Gateway status",
+            "How the gateway is: version, uptime, how many upstreams are ready and how many tools they offer.",
+            json!({}),
+            json!([]),
+        ),
+        tool(
+            "upstreams",
+            "Upstreams and their state",
+            "Every server behind this gateway: whether it is ready, since when, and if not, why. Look here when a tool is missing or says it is not connected.",
+            json!({}),
+            json!([]),
+        ),
+        tool(
+            "search_tools",
+            "Find tools by words",
+            "Finds tools by what they do: give a few words, get the best matching tools with their names, descriptions and input schemas, best first. Call a found tool by its name.",
+            json!({
+                "query": { "type": "string", "description": "A few words, e.g. `read file` or `create github issue`" },
+                "limit": { "type": "integer", "minimum": 1, "maximum": SEARCH_MOST, "default": SEARCH_LIMIT },
+            }),
+            json!(["query"]),
+        ),
+    ]
+}
+
+struct Door {
+    yard: Arc<Yard>,
+    receiver: std::sync::Mutex<Option<mpsc::Receiver<LinkEvent>>>,
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("yard")
+    }
+}
+
+impl Connect for Door {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let events = self.receiver.lock().ok().and_then(|mut receiver| receiver.take());
+        let link = Arc::new(YardLink(self.yard.clone()));
+        Box::pin(async move {
+            let events = events.ok_or("the built-in tools are connected already")?;
+            Ok(Connected { link, events })
+        })
+    }
+}
+
+struct YardLink(Arc<Yard>);
+
+impl Link for YardLink {
+    fn greeting(&self) -> &Greeting {
+        &self.0.greeting
+    }
+
+    fn call(&self, request: LinkRequest, _: Peer) -> BoxFuture<Answer> {
+        let yard = self.0.clone();
+        Box::pin(async move { yard.answer(&request) })
+    }
+
+    fn notify(&self, _: &Arc<Origin>, _: Notification) {}
+
+    fn close(&self) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+impl Yard {
+    pub(crate) fn attach(&self, catalog: &Arc<Catalog>, listeners: &Arc<Listeners>) {
+        let _ = self.gateway.set((Arc::downgrade(catalog), Arc::downgrade(listeners)));
+    }
+
+    fn answer(&self, request: &LinkRequest) -> Answer {
+        match request.method.as_str() {
+            "tools/list" => {
+                Ok(AnswerBody::ours(json!({ "tools": tools(), "resultType": "complete" }).into()))
+            }
+            "tools/call" => self.call(request),
+            "server/discover" => Ok(AnswerBody::ours(self.greeting.whole.clone())),
+            _ => Err(CallError::unknown_method(request.method.as_str())),
+        }
+    }
+
+    fn call(&self, request: &LinkRequest) -> Answer {
+        let gone = || CallError::internal("the gateway is shutting down");
+        let (catalog, listeners) = self.gateway.get().ok_or_else(gone)?;
+        let (catalog, listeners) =
+            (catalog.upgrade().ok_or_else(gone)?, listeners.upgrade().ok_or_else(gone)?);
+        let snapshot = catalog.snapshot();
+        let arguments: Value =
+            request.params.member("arguments").and_then(|raw| raw.read().ok()).unwrap_or_default();
+        let structured = match request.params.member("name").and_then(|name| name.as_string()).as_deref() {
+            Some("status") => self.status(&catalog, &snapshot, &listeners),
+            Some("upstreams") => {
+                json!({ "upstreams": catalog.rules().upstreams.iter().map(|upstream| about(upstream)).collect::<Vec<_>>() })
+            }
+            Some("search_tools") => match find(&snapshot, &request.origin, &arguments) {
+                Ok(found) => found,
+                Err(problem) => return Ok(AnswerBody::ours(failed(&problem))),
+            },
+            other => return Err(CallError::invalid_params(format!("unknown tool {other:?}"))),
+        };
+        Ok(AnswerBody::ours(succeeded(&structured)))
+    }
+
+    fn status(&self, catalog: &Catalog, snapshot: &Snapshot, listeners: &Listeners) -> Value {
+        let upstreams = &catalog.rules().upstreams;
+        let ready = upstreams.iter().filter(|upstream| upstream.live_link().is_some()).count();
+        let tools: usize = snapshot
+            .parts()
+            .iter()
+            .filter(|part| part.listed)
+            .map(|part| part.definitions.list(ListKind::Tools).len())
+            .sum();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptimeSeconds": self.started.elapsed().as_secs(),
+            "upstreams": { "ready": ready, "total": upstreams.len() },
+            "tools": tools,
+            "listeners": listeners.count(),
+        })
+    }
+}
+
+fn about(upstream: &Upstream) -> Value {
+    let state = upstream.state();
+    let definitions = upstream.definitions();
+    let count = |kind| definitions.as_ref().map_or(0, |definitions| definitions.list(kind).len());
+    let since = state.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    json!({
+        "id": upstream.id().as_str(),
+        "state": state.phase.as_str(),
+        "sinceUnix": since,
+        "reason": state.reason,
+        "failures": state.failures,
+        "listed": upstream.is_listed(),
+        "tools": count(ListKind::Tools),
+        "resources": count(ListKind::Resources),
+        "prompts": count(ListKind::Prompts),
+        "revision": definitions.as_ref().map(|definitions| definitions.greeting.revision.as_str()),
+        "server": definitions.as_ref().and_then(|definitions| definitions.greeting.server_info.clone()),
+    })
+}
+
+/// Only what the caller's own view shows is found.
+fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value, String> {
+    let query = arguments["query"].as_str().filter(|query| !query.trim().is_empty());
+    let query = query.ok_or("`query` must be a text with at least one word")?;
+    let limit = match &arguments["limit"] {
+        Value::Null => SEARCH_LIMIT,
+        limit => limit
+            .as_u64()
+            .and_then(|n| usize::try_from(n).ok())
+            .filter(|n| (1..=SEARCH_MOST).contains(n))
+            .ok_or_else(|| format!("`limit` must be a whole number from 1 to {SEARCH_MOST}, not {limit}"))?,
+    };
+    let Some(view) = snapshot.view(&origin.view) else { return Ok(json!({ "tools": [] })) };
+    let describe = |entry: &&Arc<Entry>| {
+        json!({
+            "name": if view.alone.is_some() { &entry.own_name } else { &entry.shown },
+            "id": entry.canonical,
+            "title": entry.own.member("title"),
+            "description": entry.own.member("description"),
+            "inputSchema": entry.own.member("inputSchema"),
+        })
+    };
+    let found: Vec<Value> = search(&view.listed_tools, query, limit).iter().map(describe).collect();
+    Ok(json!({ "tools": found }))
+}
+
+fn succeeded(structured: &Value) -> Raw {
+    let text = serde_json::to_string_pretty(structured).unwrap_or_default();
+    json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured, "resultType": "complete" }).into()
+}
+
+fn failed(problem: &str) -> Raw {
+    json!({ "content": [{ "type": "text", "text": problem }], "isError": true, "resultType": "complete" })
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_tool_says_what_it_does_and_takes() {
+        for tool in tools() {
+            assert!(tool.member("description").is_some() && tool.member("inputSchema").is_some(), "{tool:?}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Upstreams that are slow, dead, lost and back again.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use toolyard_core::Gateway;
+use toolyard_proto::Revision;
+use toolyard_transport::LinkEvent;
+
+use crate::support::{Attempt, Client, Double, gateway, start};
+
+const NEW: Revision = Revision::NEWEST;
+
+async fn about(gateway: &Gateway, id: &str) -> Value {
+    let result = Client::new(gateway, NEW, "").call("yard__upstreams", json!({})).await.unwrap();
+    let all = result["structuredContent"]["upstreams"].as_array().unwrap().clone();
+    all.into_iter().find(|upstream| upstream["id"] == id).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_upstream_delays_the_first_list_by_five_seconds_and_no_other() {
+    let (good, slow) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
+    slow.attempts.lock().unwrap().push_back(Attempt::Hangs);
+    let client = Client::new(&gateway(&[("good", &good), ("slow", &slow)]), NEW, "");
+    let started = Instant::now();
+    assert_eq!(client.tools().await, ["good__t"]);
+    assert_eq!(started.elapsed(), Duration::from_secs(5));
+    assert_eq!(client.tools().await, ["good__t"]);
+    assert_eq!(started.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_upstream_delays_nothing_and_says_why_it_is_not_there() {
+    let (good, dead) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
+    dead.attempts.lock().unwrap().extend((0..100).map(|_| Attempt::Fails));
+    let gateway = gateway(&[("dead", &dead), ("good", &good)]);
+    let client = Client::new(&gateway, NEW, "");
+    let started = Instant::now();
+    assert_eq!(client.tools().await, ["good__t"]);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    let about = about(&gateway, "dead").await;
+    assert_eq!(
+        (about["state"].as_str(), about["reason"].as_str()),
+        (Some("waiting"), Some("connection refused"))
+    );
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let tries = dead.connects.load(Ordering::SeqCst);
+    assert!((6..=10).contains(&tries), "backs off from 1 s to 30 s, tried {tries} times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tools_of_a_lost_upstream_stay_for_the_grace_and_come_back_with_it() {
+    let double = Double::new(NEW, &["t"]);
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, NEW, "");
+    assert_eq!(client.tools().await, ["a__t"]);
+    double.attempts.lock().unwrap().extend((0..5).map(|_| Attempt::Fails));
+    double.say(LinkEvent::Closed("it exited with status 1".into()));
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(client.tools().await, ["a__t"]);
+    let result = client.call("a__t", json!({})).await.unwrap();
+    assert_eq!(
+        (result["isError"].as_bool(), result["_meta"]["dev.toolyard/error"]["kind"].as_str()),
+        (Some(true), Some("unavailable"))
+    );
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(client.tools().await, [] as [&str; 0]);
+    assert_eq!(about(&gateway, "a").await["reason"], "connection refused");
+    let gone = client.call("a__t", json!({})).await.unwrap();
+    assert_eq!(gone["isError"], true, "a tool that has left still says what became of it");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(client.tools().await, ["a__t"]);
+    client.call("a__t", json!({})).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quick_restart_is_not_seen_in_the_lists() {
+    let double = Double::new(NEW, &["t"]);
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let listener = Client::new(&gateway, NEW, "");
+    let listening = tokio::spawn(
+        listener.send("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } })),
+    );
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    double.say(LinkEvent::Closed("restarting".into()));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(listener.inbox.methods(), ["notifications/subscriptions/acknowledged"]);
+    client.call("a__t", json!({})).await.unwrap();
+    listening.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn stored_definitions_are_listed_at_once_on_the_next_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let double = Double::new(NEW, &["t"]);
+    let state = |plan: &mut toolyard_core::Plan| plan.state_dir = Some(folder.path().to_owned());
+    assert_eq!(Client::new(&start(&[("a", &double)], state), NEW, "").tools().await, ["a__t"]);
+    let again = Double::new(NEW, &["t", "new"]);
+    again.attempts.lock().unwrap().push_back(Attempt::Hangs);
+    let started = Instant::now();
+    let gateway = start(&[("a", &again)], state);
+    assert_eq!(Client::new(&gateway, NEW, "").tools().await, ["a__t"]);
+    assert_eq!(Client::new(&gateway, NEW, "a").tools().await, ["t"]);
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}

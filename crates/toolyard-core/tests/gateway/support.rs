@@ -1,0 +1,298 @@
+//! Upstreams that do as the test says, and clients that call the gateway without any transport.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use toolyard_core::{Connect, Connected, Gateway, Plan, Timeouts, UpstreamPlan};
+use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
+use toolyard_transport::{
+    Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Handler, LevelCell, Link,
+    LinkEvent, LinkRequest, Origin, Peer, Principal, Request, Scope, View,
+};
+
+pub(crate) fn raw(value: Value) -> Raw {
+    value.into()
+}
+
+/// What a scripted upstream does with one request.
+pub(crate) type Behaviour = Arc<dyn Fn(LinkRequest, Peer) -> BoxFuture<Answer> + Send + Sync>;
+
+/// A scripted upstream: shared by the connector, its links and the test.
+pub(crate) struct Double {
+    pub(crate) revision: Revision,
+    pub(crate) tools: Mutex<Vec<Value>>,
+    pub(crate) resources: Mutex<Vec<Value>>,
+    pub(crate) prompts: Mutex<Vec<Value>>,
+    pub(crate) behaviour: Behaviour,
+    /// Each attempt takes one outcome; when none is left, connecting works.
+    pub(crate) attempts: Mutex<VecDeque<Attempt>>,
+    pub(crate) connects: AtomicUsize,
+    pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
+    pub(crate) dropped: Arc<AtomicUsize>,
+    events: Mutex<Option<mpsc::Sender<LinkEvent>>>,
+}
+
+pub(crate) enum Attempt {
+    Fails,
+    Hangs,
+}
+
+impl Double {
+    pub(crate) fn new(revision: Revision, tools: &[&str]) -> Arc<Self> {
+        Self::with(revision, tools, echo())
+    }
+
+    pub(crate) fn with(revision: Revision, tools: &[&str], behaviour: Behaviour) -> Arc<Self> {
+        let tool = |name: &&str| json!({ "name": name, "description": format!("does {name}"), "inputSchema": { "type": "object" } });
+        Arc::new(Self {
+            revision,
+            tools: Mutex::new(tools.iter().map(tool).collect()),
+            resources: Mutex::default(),
+            prompts: Mutex::default(),
+            behaviour,
+            attempts: Mutex::default(),
+            connects: AtomicUsize::new(0),
+            seen: Mutex::default(),
+            dropped: Arc::default(),
+            events: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn say(&self, event: LinkEvent) {
+        let sender = self.events.lock().unwrap().clone().unwrap();
+        sender.try_send(event).unwrap();
+    }
+
+    pub(crate) fn announce(&self, method: Method) {
+        self.say(LinkEvent::Notification(None, Notification::new(method, None)));
+    }
+
+    fn greeting(&self) -> Greeting {
+        let mut capabilities = json!({ "tools": { "listChanged": true } });
+        if !self.resources.lock().unwrap().is_empty() {
+            capabilities["resources"] = json!({ "subscribe": true });
+        }
+        if !self.prompts.lock().unwrap().is_empty() {
+            capabilities["prompts"] = json!({});
+        }
+        let whole =
+            json!({ "capabilities": capabilities, "serverInfo": { "name": "double", "version": "1" } });
+        Greeting::read(self.revision, raw(whole))
+    }
+}
+
+/// Answers a tool with its own name and arguments.
+pub(crate) fn echo() -> Behaviour {
+    Arc::new(|request, _| {
+        let text = format!("{}", request.params.as_str());
+        Box::pin(async move {
+            Ok(AnswerBody::Whole(
+                raw(json!({ "content": [{ "type": "text", "text": text }] })),
+                Revision::NEWEST,
+            ))
+        })
+    })
+}
+
+struct Door(Arc<Double>);
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("double")
+    }
+}
+
+impl Connect for Door {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let double = self.0.clone();
+        Box::pin(async move {
+            double.connects.fetch_add(1, Ordering::SeqCst);
+            let attempt = double.attempts.lock().unwrap().pop_front();
+            match attempt {
+                Some(Attempt::Fails) => return Err("connection refused".into()),
+                Some(Attempt::Hangs) => std::future::pending::<()>().await,
+                None => {}
+            }
+            let (sender, events) = mpsc::channel(64);
+            *double.events.lock().unwrap() = Some(sender);
+            let greeting = double.greeting();
+            Ok(Connected { link: Arc::new(DoubleLink { double, greeting }), events })
+        })
+    }
+}
+
+struct DoubleLink {
+    double: Arc<Double>,
+    greeting: Greeting,
+}
+
+struct CountDrop(Arc<AtomicUsize>);
+
+impl Drop for CountDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Link for DoubleLink {
+    fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
+        let list = |key: &str, list: &Mutex<Vec<Value>>| Some(json!({ key: list.lock().unwrap().clone() }));
+        let listed = match request.method.as_str() {
+            "tools/list" => list("tools", &self.double.tools),
+            "resources/list" => list("resources", &self.double.resources),
+            "resources/templates/list" => Some(json!({ "resourceTemplates": [] })),
+            "prompts/list" => list("prompts", &self.double.prompts),
+            "subscriptions/listen" => return Box::pin(std::future::pending()),
+            _ => None,
+        };
+        if let Some(listed) = listed {
+            return Box::pin(async move { Ok(AnswerBody::Whole(raw(listed), Revision::NEWEST)) });
+        }
+        self.double.seen.lock().unwrap().push((request.method.clone(), request.params.clone()));
+        let counted = CountDrop(self.double.dropped.clone());
+        let answer = (self.double.behaviour)(request, peer);
+        Box::pin(async move {
+            let answer = answer.await;
+            std::mem::forget(counted);
+            answer
+        })
+    }
+
+    fn notify(&self, _: &Arc<Origin>, notification: Notification) {
+        let params = notification.params.unwrap_or_else(Raw::empty_object);
+        self.double.seen.lock().unwrap().push((notification.method, params));
+    }
+
+    fn close(&self) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+/// A gateway over doubles, without anything stored.
+pub(crate) fn gateway(doubles: &[(&str, &Arc<Double>)]) -> Gateway {
+    start(doubles, |_| {})
+}
+
+pub(crate) fn start(doubles: &[(&str, &Arc<Double>)], adjust: impl FnOnce(&mut Plan)) -> Gateway {
+    let upstream = |(id, double): &(&str, &Arc<Double>)| UpstreamPlan {
+        id: UpstreamId::parse(id).unwrap(),
+        connect: Arc::new(Door((*double).clone())),
+        timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
+        roots: Vec::new(),
+        fingerprint: (*id).to_owned(),
+    };
+    let mut plan = Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() };
+    adjust(&mut plan);
+    Gateway::start(plan, &Scope::new())
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// One client, of one revision, looking at one view.
+pub(crate) struct Client {
+    gateway: Gateway,
+    origin: Arc<Origin>,
+    pub(crate) inbox: Arc<Inbox>,
+}
+
+/// What reaches the client outside of answers, and how it answers questions.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    pub(crate) heard: Mutex<Vec<Notification>>,
+    pub(crate) asked: Mutex<Vec<Ask>>,
+    pub(crate) reply: Mutex<Option<Value>>,
+}
+
+impl Inbox {
+    pub(crate) fn methods(&self) -> Vec<String> {
+        self.heard.lock().unwrap().iter().map(|heard| heard.method.to_string()).collect()
+    }
+}
+
+struct Mouth(Arc<Inbox>);
+
+impl Back for Mouth {
+    fn notify(&self, notification: Notification) {
+        self.0.heard.lock().unwrap().push(notification);
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        self.0.asked.lock().unwrap().push(ask);
+        let reply = self.0.reply.lock().unwrap().clone();
+        Box::pin(async move { reply.map(raw).ok_or(AskError::Unsupported("no".into())) })
+    }
+}
+
+impl Client {
+    pub(crate) fn new(gateway: &Gateway, revision: Revision, view: &str) -> Self {
+        let origin = Arc::new(Origin {
+            view: View::parse(view).unwrap(),
+            principal: Principal::local(),
+            client: ClientKey::Connection(NEXT.fetch_add(1, Ordering::SeqCst)),
+            revision,
+            capabilities: Raw::empty_object(),
+            client_info: None,
+            log_level: LevelCell::new(None),
+        });
+        Self { gateway: gateway.clone(), origin, inbox: Arc::default() }
+    }
+
+    /// Says anew what it can do, as a modern client does with every request.
+    pub(crate) fn declare(&mut self, capabilities: Value) {
+        let Origin { view, principal, client, revision, .. } = &*self.origin;
+        self.origin = Arc::new(Origin {
+            view: view.clone(),
+            principal: principal.clone(),
+            client: client.clone(),
+            revision: *revision,
+            capabilities: raw(capabilities),
+            client_info: None,
+            log_level: LevelCell::new(None),
+        });
+    }
+
+    pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {
+        let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
+        let (origin, method) = (self.origin.clone(), Method::new(method));
+        let request = Request { origin, id, method, params: raw(params), headers: None, relay: false };
+        self.gateway.handle(request, Peer::new(Arc::new(Mouth(self.inbox.clone()))))
+    }
+
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Result<Value, CallError> {
+        match self.send(method, params).await? {
+            AnswerBody::Whole(result, _) => Ok(result.read().unwrap()),
+            AnswerBody::Stream(_) => panic!("nothing streams here"),
+        }
+    }
+
+    pub(crate) async fn names(&self, method: &str, key: &str, member: &str) -> Vec<String> {
+        let result = self.ask(method, json!({})).await.unwrap();
+        result[key]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry[member].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    /// The tools it sees, without the built-in ones.
+    pub(crate) async fn tools(&self) -> Vec<String> {
+        let mut names = self.names("tools/list", "tools", "name").await;
+        names.retain(|name| !name.starts_with("yard__"));
+        names
+    }
+
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Result<Value, CallError> {
+        self.ask("tools/call", json!({ "name": name, "arguments": arguments })).await
+    }
+}

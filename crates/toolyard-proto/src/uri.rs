@@ -1,0 +1,101 @@
+//! How the URI of a resource is shown where several upstreams share one view, and the way back.
+//!
+//! | an upstream says | a client sees | |
+//! |---|---|---|
+//! | `ui://rest` | `ui://ID/rest` | hosts know an app by this scheme |
+//! | `scheme://rest` | `yard+scheme://ID/rest` | |
+//! | `scheme:rest` | `yard+scheme:ID/rest` | |
+//! | anything else | `yard:ID/anything` | a relative reference, a template such as `{+uri}`, garbage |
+//!
+//! Templates are mapped like URIs, and what a client makes of a shown template maps back to what it would have
+//! made of the original. Each line of the table only inserts text, so [`map_result`] can work inside raw JSON
+//! and leave every byte of the upstream where it was.
+
+mod rewrite;
+mod walk;
+
+pub use rewrite::{ResultKind, map_result};
+
+use crate::name::{UpstreamId, has_id_shape};
+
+const UI: &str = "ui://";
+const WITH_SCHEME: &str = "yard+";
+const WITHOUT_SCHEME: &str = "yard:";
+
+/// The URI or URI template as clients of a namespaced view see it.
+pub fn to_shown(id: &UpstreamId, uri: &str) -> String {
+    let insertion = Insertion::of(uri);
+    let (head, rest) = uri.split_at(insertion.id_at);
+    format!("{start}{head}{id}/{rest}", start = insertion.start)
+}
+
+/// The upstream's id and its own URI, of a URI or template that a client was shown.
+///
+/// The id only has the form of one: every `ui://X/rest` can be read this way, so the caller looks whether it
+/// knows such an upstream (without regard to case, since a client may normalise the URI).
+pub fn from_shown(shown: &str) -> Option<(&str, String)> {
+    let (head, tail) = split_shown(shown)?;
+    let (id, rest) = tail.split_once('/')?;
+    has_id_shape(id).then(|| (id, format!("{head}{rest}")))
+}
+
+/// What came before the id in the original, and everything from the id on.
+fn split_shown(shown: &str) -> Option<(&str, &str)> {
+    if shown.starts_with(UI) {
+        return Some(shown.split_at(UI.len()));
+    }
+    if let Some(tail) = shown.strip_prefix(WITHOUT_SCHEME) {
+        return Some(("", tail));
+    }
+    let inner = shown.strip_prefix(WITH_SCHEME)?;
+    let insertion = Insertion::of(inner);
+    (insertion.start == WITH_SCHEME).then(|| inner.split_at(insertion.id_at))
+}
+
+/// What makes a shown URI of an upstream's: one text at its start, and the id and a slash further in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Insertion {
+    start: &'static str,
+    id_at: usize,
+}
+
+impl Insertion {
+    fn of(uri: &str) -> Self {
+        Self::of_units(uri.bytes().zip(1..))
+    }
+
+    /// Reads the URI byte by byte, each with the offset at which it ends; in a JSON string with escapes the two
+    /// do not go in step.
+    fn of_units(mut units: impl Iterator<Item = (u8, usize)>) -> Self {
+        let Some((colon, is_ui)) = scheme(&mut units) else {
+            return Self { start: WITHOUT_SCHEME, id_at: 0 };
+        };
+        match (units.next(), units.next()) {
+            (Some((b'/', _)), Some((b'/', id_at))) if is_ui => Self { start: "", id_at },
+            (Some((b'/', _)), Some((b'/', id_at))) => Self { start: WITH_SCHEME, id_at },
+            _ => Self { start: WITH_SCHEME, id_at: colon },
+        }
+    }
+
+    fn is_ui(self) -> bool {
+        self.start.is_empty()
+    }
+}
+
+/// Where the colon after the scheme ends, and whether the scheme is `ui`. Only in lower case: hosts compare text.
+fn scheme(units: &mut impl Iterator<Item = (u8, usize)>) -> Option<(usize, bool)> {
+    let mut is_ui = true;
+    for (len, (byte, end)) in units.enumerate() {
+        match byte {
+            b':' if len > 0 => return Some((end, is_ui && len == 2)),
+            b'a'..=b'z' | b'A'..=b'Z' => {}
+            b'0'..=b'9' | b'+' | b'-' | b'.' if len > 0 => {}
+            _ => return None,
+        }
+        is_ui = is_ui && b"ui".get(len) == Some(&byte);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

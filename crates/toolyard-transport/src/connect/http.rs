@@ -1,0 +1,117 @@
+//! Meeting an upstream over HTTP. Only what the protocol itself says is evidence of an era: a refusal for
+//! lack of credentials, a server error or silence is none.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+use toolyard_proto::{CallError, Era, Id, Method, Raw};
+
+use super::{ConnectError, Connected, First, Plan, Trouble};
+use crate::http::HttpSpec;
+use crate::http::client::{Caller, HttpLink};
+use crate::http::endpoint::Endpoint;
+use crate::http::refusal::Refusal;
+use crate::link::events::Events;
+use crate::link::own_request;
+use crate::probe::{Discovered, judge};
+use crate::{Greeting, Peer, Scope};
+
+pub(super) async fn connect(
+    plan: &Plan<'_>,
+    spec: &HttpSpec,
+    first: First,
+) -> Result<Connected, ConnectError> {
+    let scope = plan.scope.child();
+    let endpoint = Endpoint::new(plan.name, spec, plan.timeouts.connect, &scope)
+        .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
+    let attempt = Attempt { plan, endpoint: Arc::new(endpoint), scope };
+    let met = attempt.meet(first).await;
+    met.inspect_err(|_| attempt.scope.cancel())
+}
+
+/// One address, being met.
+struct Attempt<'a> {
+    plan: &'a Plan<'a>,
+    endpoint: Arc<Endpoint>,
+    scope: Scope,
+}
+
+impl Attempt<'_> {
+    async fn meet(&self, first: First) -> Result<Connected, ConnectError> {
+        match first {
+            First::Only(Era::Legacy) => self.legacy().await,
+            First::Only(Era::Modern) => self.modern_only().await,
+            First::Probe => self.probe().await,
+            First::LegacyThenProbe => match self.legacy().await {
+                Err(error) if error.trouble == Trouble::Incompatible => {
+                    self.probe().await.map_err(|again| again.after(vec![error.message]))
+                }
+                settled => settled,
+            },
+        }
+    }
+
+    async fn probe(&self) -> Result<Connected, ConnectError> {
+        match self.discover().await? {
+            Discovered::Modern(greeting) => Ok(self.modern(greeting)),
+            Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
+            Discovered::Legacy { why, .. } => self.legacy().await.map_err(|error| error.after(vec![why])),
+        }
+    }
+
+    async fn modern_only(&self) -> Result<Connected, ConnectError> {
+        match self.discover().await? {
+            Discovered::Modern(greeting) => Ok(self.modern(greeting)),
+            Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
+            Discovered::Legacy { why, .. } => Err(super::not_modern(&why)),
+        }
+    }
+
+    fn modern(&self, greeting: Greeting) -> Connected {
+        let caller = Caller::new(self.endpoint.clone());
+        let (events, receiver) = Events::channel(&self.scope);
+        let link = Arc::new(HttpLink::new(greeting, caller, events, self.scope.clone()));
+        Connected { link, events: receiver }
+    }
+
+    /// Asks the modern question.
+    async fn discover(&self) -> Result<Discovered, ConnectError> {
+        let limit = self.plan.timeouts.connect;
+        let caller = Caller::new(self.endpoint.clone());
+        let asked = timeout(limit, ask(self.plan, &caller)).await.map_err(|_| {
+            let url = self.endpoint.shown_url();
+            let message = format!("server/discover: {url} did not answer within {limit:?}");
+            ConnectError::new(Trouble::NoAnswer, message)
+        })?;
+        asked.map(judge)
+    }
+
+    async fn legacy(&self) -> Result<Connected, ConnectError> {
+        Err(ConnectError::new(Trouble::Incompatible, "not yet"))
+    }
+}
+
+/// An outer error is none of the era's business.
+async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>, ConnectError> {
+    let origin = plan.offer.origin();
+    let id = Id::string("yard-discover");
+    let request = own_request(&origin, id, Method::DISCOVER, plan.offer.discover_params());
+    let response = caller.post(request).await.map_err(|error| unreachable(&error))?;
+    if response.status().is_success() {
+        return Ok(caller.read(response, &Peer::nobody(), false).await);
+    }
+    let refusal = Refusal::read(response).await;
+    if refusal.wants_credentials() {
+        return Err(ConnectError::new(Trouble::Credentials, refusal.describe(&caller.endpoint)));
+    }
+    match refusal.status.as_u16() {
+        400..=499 if !matches!(refusal.status.as_u16(), 408 | 425 | 429) => {
+            Ok(Err(refusal.to_call_error(&caller.endpoint)))
+        }
+        _ => Err(ConnectError::new(Trouble::Unreachable, refusal.describe(&caller.endpoint))),
+    }
+}
+
+fn unreachable(error: &CallError) -> ConnectError {
+    ConnectError::new(Trouble::Unreachable, error.message.clone())
+}

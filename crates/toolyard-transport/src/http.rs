@@ -1,0 +1,19 @@
+//! Upstreams over Streamable HTTP: one POST per call on pooled connections. `client` speaks to modern
+//! upstreams, `classic` to those that keep sessions; both stand on one `endpoint`.
+
+pub(crate) mod body;
+pub(crate) mod client;
+pub(crate) mod connector;
+pub(crate) mod endpoint;
+pub(crate) mod refusal;
+pub(crate) mod sse;
+
+pub use client::HttpLink;
+use http::{HeaderMap, Uri};
+
+/// Where an HTTP upstream is, and what to send along.
+#[derive(Clone, Debug)]
+pub struct HttpSpec {
+    pub url: Uri,
+    pub headers: HeaderMap,
+}

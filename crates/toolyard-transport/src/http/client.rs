@@ -1,0 +1,183 @@
+//! A link to a modern upstream over HTTP: one POST per call, nothing shared between calls but the pool.
+//! Where the client can take it, the upstream's body passes through untouched.
+
+use std::sync::Arc;
+
+use http::header::HeaderValue;
+use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
+use hyper::body::Incoming;
+use toolyard_proto::codec::MAX_MESSAGE;
+use toolyard_proto::modern::{SUBSCRIPTION_ID, encode_header, name_in};
+use toolyard_proto::{CallError, Message, Method, Notification, Raw, RequestMessage, Revision};
+
+use super::body::{Content, Passing, ReadError, content, read_whole};
+use super::endpoint::{Endpoint, METHOD, NAME, PROTOCOL_VERSION};
+use super::refusal::Refusal;
+use super::sse::EventStream;
+use crate::link::events::Events;
+use crate::link::own_hop;
+use crate::{
+    Answer, AnswerBody, BoxFuture, Greeting, Link, LinkRequest, Origin, Peer, Relay, RelayKind, Scope,
+};
+
+/// A link to a modern HTTP upstream.
+pub struct HttpLink {
+    greeting: Greeting,
+    caller: Arc<Caller>,
+    events: Events,
+    scope: Scope,
+}
+
+impl HttpLink {
+    pub(crate) fn new(greeting: Greeting, caller: Caller, events: Events, scope: Scope) -> Self {
+        Self { greeting, caller: Arc::new(caller), events, scope }
+    }
+}
+
+impl std::fmt::Debug for HttpLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpLink").field("upstream", &self.caller.endpoint.name).finish_non_exhaustive()
+    }
+}
+
+impl Link for HttpLink {
+    fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
+        let caller = self.caller.clone();
+        Box::pin(async move { caller.call(request, peer).await })
+    }
+
+    /// Modern upstreams take no notifications over HTTP: cancelling is closing the stream.
+    fn notify(&self, _: &Arc<Origin>, _: Notification) {}
+
+    fn close(&self) -> BoxFuture<()> {
+        let (events, scope) = (self.events.clone(), self.scope.clone());
+        Box::pin(async move {
+            events.closed_soon("it was closed by the gateway").await;
+            scope.cancel();
+        })
+    }
+}
+
+impl Drop for HttpLink {
+    fn drop(&mut self) {
+        self.scope.cancel();
+    }
+}
+
+/// Posts requests of the modern form.
+pub(crate) struct Caller {
+    pub(crate) endpoint: Arc<Endpoint>,
+    headers: HeaderMap,
+}
+
+impl Caller {
+    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
+        let mut headers = endpoint.post_headers();
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(Revision::NEWEST.as_str()));
+        Self { endpoint, headers }
+    }
+
+    async fn call(&self, request: LinkRequest, peer: Peer) -> Answer {
+        let (relay, listens) = (request.relay, request.method == Method::LISTEN);
+        let response = self.post(request).await?;
+        if response.status() != StatusCode::OK {
+            return Err(own_hop(Refusal::read(response).await.to_call_error(&self.endpoint)));
+        }
+        match content(response.headers()) {
+            Content::Json if relay => Ok(passing(RelayKind::Json, response)),
+            Content::Events if relay => Ok(passing(RelayKind::Sse, response)),
+            _ => {
+                let result = self.read(response, &peer, listens).await.map_err(own_hop)?;
+                Ok(AnswerBody::Whole(result, Revision::NEWEST))
+            }
+        }
+    }
+
+    pub(crate) async fn post(&self, request: LinkRequest) -> Result<Response<Incoming>, CallError> {
+        let headers = self.headers_for(&request);
+        let LinkRequest { id, method, params, .. } = request;
+        let body = Message::Request(RequestMessage { id, method, params: Some(params) }).render();
+        self.endpoint.send(HttpMethod::POST, headers, body).await
+    }
+
+    fn headers_for(&self, request: &LinkRequest) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        if let Ok(method) = HeaderValue::from_str(request.method.as_str()) {
+            headers.insert(METHOD, method);
+        }
+        let name = name_in(&request.method, &request.params).map(|name| encode_header(&name));
+        if let Some(name) = name.and_then(|name| HeaderValue::try_from(name).ok()) {
+            headers.insert(NAME, name);
+        }
+        if let Some(more) = &request.headers {
+            headers.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+        headers
+    }
+
+    /// Reads an answer whole; notifications on the way go to `peer`.
+    pub(crate) async fn read(
+        &self,
+        response: Response<Incoming>,
+        peer: &Peer,
+        listens: bool,
+    ) -> Result<Raw, CallError> {
+        match content(response.headers()) {
+            Content::Json => self.read_json(response.into_body()).await,
+            Content::Events => self.read_events(response.into_body(), peer, listens).await,
+            Content::Other => Err(self.bad_answer("its answer is neither JSON nor an event stream")),
+        }
+    }
+
+    async fn read_json(&self, body: Incoming) -> Result<Raw, CallError> {
+        let body = read_whole(body, MAX_MESSAGE).await.map_err(|error| match error {
+            ReadError::Broken(cause) => self.endpoint.lost(&cause),
+            ReadError::TooLarge => {
+                let message = format!("the answer of upstream `{}` is over 64 MiB", self.endpoint.name);
+                CallError::limit(message).at(&self.endpoint.name)
+            }
+        })?;
+        match Message::parse(&body) {
+            Ok(Message::Response(response)) => self.settle(response.outcome),
+            Ok(_) => Err(self.bad_answer("its answer is no response")),
+            Err(error) => Err(self.bad_answer(&error.message)),
+        }
+    }
+
+    async fn read_events(&self, body: Incoming, peer: &Peer, listens: bool) -> Result<Raw, CallError> {
+        let mut events = EventStream::new(body);
+        while let Some(event) = events.next().await.map_err(|cause| self.endpoint.lost(&cause))? {
+            match Message::parse(&event.data) {
+                Ok(Message::Response(response)) => return self.settle(response.outcome),
+                Ok(Message::Notification(notification)) => peer.notify(plain(notification, listens)),
+                // A modern server sends no requests; without data it is no message at all.
+                Ok(Message::Request(_)) | Err(_) => {}
+            }
+        }
+        Err(self.endpoint.lost("the stream ended before the answer"))
+    }
+
+    fn settle(&self, outcome: Result<Raw, Raw>) -> Result<Raw, CallError> {
+        outcome.map_err(|error| CallError::reported(error).at(&self.endpoint.name))
+    }
+
+    fn bad_answer(&self, why: &str) -> CallError {
+        let name = &self.endpoint.name;
+        CallError::bad_answer(format!("upstream `{name}` broke the protocol: {why}")).at(name)
+    }
+}
+
+fn passing(kind: RelayKind, response: Response<Incoming>) -> AnswerBody {
+    AnswerBody::Stream(Relay::new(kind, Passing(response.into_body())))
+}
+
+/// What a listen hears, without the subscription id: whoever listens further down has another.
+fn plain(notification: Notification, listens: bool) -> Notification {
+    let Notification { method, params } = notification;
+    let strip = |params: Raw| if listens { params.without_in("_meta", &[SUBSCRIPTION_ID]) } else { params };
+    Notification { method, params: params.map(strip) }
+}

@@ -1,0 +1,117 @@
+//! Questions from upstreams that are being answered: each runs by itself, the upstream can take one back,
+//! and there is a bound.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+use toolyard_proto::error::code;
+use toolyard_proto::{Id, Message, Method, Notification, Raw, RequestMessage, Response, RpcError};
+
+use crate::peer::{Ask, AskError};
+use crate::{BoxFuture, Scope};
+
+/// How many questions of one channel may be open.
+const MAX_OPEN: usize = 64;
+
+/// Carries the answer to a question back to the upstream that asked.
+pub(crate) type Reply = Box<dyn FnOnce(Message) -> BoxFuture<()> + Send>;
+
+#[derive(Clone)]
+pub(crate) struct Asks {
+    scope: Scope,
+    open: Arc<Mutex<HashMap<Id, CancellationToken>>>,
+}
+
+/// What an upstream's request turns into.
+pub(crate) enum Verdict {
+    /// The answer is known at once.
+    Answer(Result<Raw, Raw>),
+    Ask(BoxFuture<Result<Raw, AskError>>),
+}
+
+impl Verdict {
+    pub(crate) fn refuse(code: i32, why: &str) -> Self {
+        Self::Answer(Err(RpcError::new(code, why).to_raw()))
+    }
+
+    /// Somebody is calling, but it cannot be told who of several is meant.
+    pub(crate) fn ambiguous() -> Self {
+        Self::refuse(
+            code::INTERNAL,
+            "calls of several clients are under way on this connection, so it cannot be told whom this \
+             request is for",
+        )
+    }
+}
+
+pub(crate) fn to_ask(request: &RequestMessage) -> Ask {
+    Ask { method: request.method.clone(), params: request.params.clone() }
+}
+
+impl Asks {
+    pub(crate) fn new(scope: &Scope) -> Self {
+        Self { scope: scope.clone(), open: Arc::default() }
+    }
+
+    /// Answers an upstream's request, in a task of its own.
+    pub(crate) fn answer(&self, request: RequestMessage, verdict: Verdict, reply: Reply) {
+        let RequestMessage { id, method, .. } = request;
+        let Some(taken_back) = self.open(&id) else {
+            let busy = RpcError::new(code::INTERNAL, "too many requests are open, or one with this id");
+            let response = Response { id: Some(id), outcome: Err(busy.to_raw()) };
+            return self.scope.spawn(reply(Message::Response(response)));
+        };
+        let asks = self.clone();
+        self.scope.spawn(async move {
+            let outcome = tokio::select! {
+                outcome = outcome(&method, verdict) => Some(outcome),
+                () = taken_back.cancelled() => None,
+            };
+            asks.close(&id);
+            if let Some(outcome) = outcome {
+                reply(Message::Response(Response { id: Some(id), outcome })).await;
+            }
+        });
+    }
+
+    fn open(&self, id: &Id) -> Option<CancellationToken> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= MAX_OPEN || open.contains_key(id) {
+            return None;
+        }
+        let token = CancellationToken::new();
+        open.insert(id.clone(), token.clone());
+        Some(token)
+    }
+
+    fn close(&self, id: &Id) -> Option<CancellationToken> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+    }
+
+    /// The upstream takes a question back (`notifications/cancelled`). Whether it was one of these.
+    pub(crate) fn take_back(&self, notification: &Notification) -> bool {
+        let id = notification.params.as_ref().and_then(|params| params.member("requestId"));
+        let token = id.and_then(Id::from_raw).and_then(|id| self.close(&id));
+        token.inspect(CancellationToken::cancel).is_some()
+    }
+}
+
+async fn outcome(method: &Method, verdict: Verdict) -> Result<Raw, Raw> {
+    match verdict {
+        Verdict::Answer(outcome) => outcome,
+        Verdict::Ask(ask) => ask.await.or_else(|error| without_answer(method, error)),
+    }
+}
+
+/// What an upstream hears when there is no answer. Only elicitation has a result for "nobody answered".
+fn without_answer(method: &Method, error: AskError) -> Result<Raw, Raw> {
+    match error {
+        AskError::Reported(error) => Err(error),
+        AskError::Gone | AskError::Timeout if *method == Method::ELICIT => {
+            Ok(serde_json::json!({ "action": "cancel" }).into())
+        }
+        AskError::Unsupported(why) => Err(RpcError::new(code::METHOD_NOT_FOUND, why).to_raw()),
+        AskError::Gone | AskError::Timeout => Err(RpcError::new(code::INTERNAL, error.to_string()).to_raw()),
+    }
+}

@@ -1,0 +1,151 @@
+//! The calls under way on one channel: who made them, and whom a message without an address can belong to.
+
+use std::collections::{HashMap, VecDeque};
+
+use toolyard_proto::Raw;
+
+use crate::{ClientKey, Peer};
+
+/// One call under way, with whatever its link keeps for it.
+pub(crate) struct Flight<T> {
+    pub(crate) client: ClientKey,
+    pub(crate) peer: Peer,
+    /// The progress token as the client sent it, where the link minted another.
+    pub(crate) token: Option<Raw>,
+    /// Whether messages without an address may belong to this call. The gateway's own calls and open
+    /// listens do not count: they have nobody to ask, and would make every other call ambiguous.
+    pub(crate) addressable: bool,
+    pub(crate) more: T,
+}
+
+/// Whom a message without an address belongs to.
+#[derive(Debug)]
+pub(crate) enum Addressee {
+    Nobody,
+    /// All calls under way are this client's; this is the oldest.
+    One(Peer),
+    Several,
+}
+
+pub(crate) struct InFlight<T> {
+    flights: HashMap<u64, Flight<T>>,
+    clients: HashMap<ClientKey, usize>,
+    /// Addressable calls in order of age; may still hold calls that ended (see `tidy`).
+    ages: VecDeque<u64>,
+}
+
+impl<T> Default for InFlight<T> {
+    fn default() -> Self {
+        Self { flights: HashMap::new(), clients: HashMap::new(), ages: VecDeque::new() }
+    }
+}
+
+impl<T> InFlight<T> {
+    /// `id` must be larger than every one before it.
+    pub(crate) fn insert(&mut self, id: u64, flight: Flight<T>) {
+        if flight.addressable {
+            *self.clients.entry(flight.client.clone()).or_default() += 1;
+            self.tidy();
+            self.ages.push_back(id);
+        }
+        self.flights.insert(id, flight);
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<&Flight<T>> {
+        self.flights.get(&id)
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Flight<T>> {
+        let flight = self.flights.remove(&id)?;
+        if flight.addressable
+            && let Some(count) = self.clients.get_mut(&flight.client)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.clients.remove(&flight.client);
+            }
+        }
+        Some(flight)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    pub(crate) fn addressee(&mut self) -> Addressee {
+        match self.clients.len() {
+            0 => Addressee::Nobody,
+            1 => self.oldest().map_or(Addressee::Nobody, |flight| Addressee::One(flight.peer.clone())),
+            _ => Addressee::Several,
+        }
+    }
+
+    fn oldest(&mut self) -> Option<&Flight<T>> {
+        while let Some(id) = self.ages.front() {
+            if self.flights.contains_key(id) {
+                break;
+            }
+            self.ages.pop_front();
+        }
+        self.flights.get(self.ages.front()?)
+    }
+
+    /// Keeps `ages` within twice the number of calls under way, at constant cost per call on average.
+    fn tidy(&mut self) {
+        if self.ages.len() > 2 * self.flights.len() + 64 {
+            self.ages.retain(|id| self.flights.contains_key(id));
+        }
+    }
+
+    /// Takes every call out, for failing them all.
+    pub(crate) fn drain(&mut self) -> Vec<Flight<T>> {
+        self.clients.clear();
+        self.ages.clear();
+        self.flights.drain().map(|(_, flight)| flight).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flight(client: u64, addressable: bool) -> Flight<()> {
+        let client = ClientKey::Connection(client);
+        Flight { client, peer: Peer::nobody(), token: None, addressable, more: () }
+    }
+
+    fn kind(calls: &mut InFlight<()>) -> &'static str {
+        match calls.addressee() {
+            Addressee::Nobody => "nobody",
+            Addressee::One(_) => "one",
+            Addressee::Several => "several",
+        }
+    }
+
+    #[test]
+    fn an_addressee_is_known_only_while_one_client_is_calling() {
+        let mut calls = InFlight::default();
+        calls.insert(1, flight(0, false));
+        assert_eq!(kind(&mut calls), "nobody");
+        calls.insert(2, flight(1, true));
+        calls.insert(3, flight(1, true));
+        assert_eq!(kind(&mut calls), "one");
+        calls.insert(4, flight(2, true));
+        assert_eq!(kind(&mut calls), "several");
+        assert!(calls.remove(2).is_some() && calls.remove(3).is_some() && calls.remove(3).is_none());
+        assert_eq!(kind(&mut calls), "one");
+        assert!(calls.remove(4).is_some());
+        assert_eq!(kind(&mut calls), "nobody");
+    }
+
+    #[test]
+    fn a_call_that_never_ends_does_not_make_the_table_grow() {
+        let mut calls = InFlight::default();
+        calls.insert(0, flight(1, true));
+        for id in 1..10_000 {
+            calls.insert(id, flight(1, true));
+            calls.remove(id);
+        }
+        assert!(calls.ages.len() < 100, "{}", calls.ages.len());
+    }
+}

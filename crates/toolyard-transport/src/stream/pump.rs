@@ -1,0 +1,122 @@
+//! The tasks of a stream: one reads lines, one writes them, one carries what must not wait.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use toolyard_proto::codec::MAX_MESSAGE;
+use toolyard_proto::codec::line::LineDecoder;
+
+use super::incoming;
+use super::mux::{LastWords, Shared};
+
+/// How much is read at once at least.
+const CHUNK: usize = 16 * 1024;
+/// How many messages are written at once at most.
+const BATCH: usize = 32;
+/// A write buffer that grew beyond this is not kept.
+const KEPT_BUFFER: usize = 1024 * 1024;
+
+/// Reads until the stream ends, then fails what is under way and says so.
+pub(crate) async fn read<R: AsyncRead + Unpin>(
+    shared: Arc<Shared>,
+    reader: R,
+    last_words: Option<LastWords>,
+) {
+    let fallen = FailCalls(shared.clone());
+    let why = tokio::select! {
+        why = read_lines(&shared, reader) => why,
+        () = shared.closing.cancelled() => "writing to it failed".to_owned(),
+    };
+    let why = match (shared.over(), last_words) {
+        (Some(known), _) => known,
+        (None, Some(last_words)) => last_words(why).await,
+        (None, None) => why,
+    };
+    shared.end_calls(&why);
+    shared.closing.cancel();
+    drop(fallen);
+    shared.events.closed(why).await;
+    shared.mark_ended();
+}
+
+/// Fails the calls when the reader goes away, also when its scope just ends.
+struct FailCalls(Arc<Shared>);
+
+impl Drop for FailCalls {
+    fn drop(&mut self) {
+        self.0.end_calls("the gateway is stopping");
+    }
+}
+
+async fn read_lines<R: AsyncRead + Unpin>(shared: &Arc<Shared>, mut reader: R) -> String {
+    let mut lines = LineDecoder::new(MAX_MESSAGE);
+    loop {
+        match lines.next_line() {
+            Ok(Some(line)) => incoming::take(shared, &line),
+            Ok(None) => {
+                lines.buffer().reserve(CHUNK);
+                match reader.read_buf(lines.buffer()).await {
+                    Ok(0) => return "it closed the connection".to_owned(),
+                    Ok(_) => {}
+                    Err(error) => return format!("reading from it failed: {error}"),
+                }
+            }
+            Err(error) => return error.to_string(),
+        }
+    }
+}
+
+/// Writes what is put into the outbox until the link closes or the upstream no longer takes it. Ending drops
+/// the writer, which closes the upstream's input.
+pub(crate) async fn write<W: AsyncWrite + Unpin>(
+    shared: Arc<Shared>,
+    mut writer: W,
+    mut outbox: mpsc::Receiver<Bytes>,
+) {
+    tokio::select! {
+        () = write_lines(&mut writer, &mut outbox) => shared.closing.cancel(),
+        () = shared.closing.cancelled() => {}
+    }
+}
+
+async fn write_lines<W: AsyncWrite + Unpin>(writer: &mut W, outbox: &mut mpsc::Receiver<Bytes>) {
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut buffer = BytesMut::new();
+    while outbox.recv_many(&mut batch, BATCH).await > 0 {
+        for line in batch.drain(..) {
+            put_line(&mut buffer, &line);
+        }
+        if writer.write_all(&buffer).await.is_err() || writer.flush().await.is_err() {
+            return;
+        }
+        buffer.clear();
+        if buffer.capacity() > KEPT_BUFFER {
+            buffer = BytesMut::new();
+        }
+    }
+}
+
+/// One message, one line: a line break between tokens is white space, and inside a string there is none.
+fn put_line(buffer: &mut BytesMut, message: &[u8]) {
+    let start = buffer.len();
+    buffer.extend_from_slice(message);
+    if message.contains(&b'\n') || message.contains(&b'\r') {
+        for byte in &mut buffer[start..] {
+            if matches!(*byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+    }
+    buffer.extend_from_slice(b"\n");
+}
+
+/// Carries cancels and notifications, put by those who cannot wait, into the outbox.
+pub(crate) async fn forward(mut waiting: mpsc::Receiver<Bytes>, outbox: mpsc::Sender<Bytes>) {
+    while let Some(line) = waiting.recv().await {
+        if outbox.send(line).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Modern upstreams over HTTP.
