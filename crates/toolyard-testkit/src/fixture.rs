@@ -25,6 +25,7 @@ mod tools;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use toolyard_proto::error::code::{INVALID_PARAMS, UNSUPPORTED_VERSION};
 use toolyard_proto::modern::{LogLevel, TASKS_EXTENSION, stamp_cache, stamp_result};
 use toolyard_proto::{CallError, Method, Notification, Raw, Revision};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request};
@@ -38,9 +39,21 @@ use self::tasks::Tasks;
 /// How long clients may keep a list or a resource: as long as nothing is announced.
 const TTL_MS: u64 = 300_000;
 
+/// Whose requests are answered at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eras {
+    #[default]
+    Both,
+    /// Modern requests are met as by a server that never heard of them.
+    Legacy,
+    /// An `initialize` is told which versions are spoken.
+    Modern,
+}
+
 /// The server under test. Cheap to clone; clones are the same server.
 #[derive(Clone, Debug, Default)]
 pub struct Fixture {
+    eras: Eras,
     shared: Arc<Shared>,
 }
 
@@ -54,14 +67,47 @@ impl Fixture {
     pub fn new() -> Self {
         Self::default()
     }
+
+    pub fn speaking(eras: Eras) -> Self {
+        Self { eras, shared: Arc::default() }
+    }
+}
+
+impl Eras {
+    fn speak(self, revision: Revision) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Legacy => !revision.is_modern(),
+            Self::Modern => revision.is_modern(),
+        }
+    }
+
+    fn versions(self) -> Vec<&'static str> {
+        let spoken = Revision::ALL.into_iter().rev().filter(|revision| self.speak(*revision));
+        spoken.map(Revision::as_str).collect()
+    }
+
+    fn refusal(self, request: &Request) -> CallError {
+        if self == Self::Legacy {
+            return CallError::unknown_method(request.method.as_str());
+        }
+        let data = json!({ "supported": self.versions(), "requested": request.origin.revision.as_str() });
+        let message = "this server speaks no legacy version";
+        CallError::reported(json!({ "code": UNSUPPORTED_VERSION, "message": message, "data": data }).into())
+    }
 }
 
 impl Handler for Fixture {
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
+        let eras = self.eras;
+        if !eras.speak(request.origin.revision) {
+            let refusal = eras.refusal(&request);
+            return Box::pin(async { Err(refusal) });
+        }
         let call = Call::new(request, peer, self.shared.clone());
         Box::pin(async move {
             let method = call.request.method.clone();
-            let result = answer(call).await?;
+            let result = answer(call, eras).await?;
             Ok(AnswerBody::ours(stamp(&method, &result.into())))
         })
     }
@@ -71,10 +117,10 @@ impl Handler for Fixture {
     fn ended(&self, _: &ClientKey) {}
 }
 
-async fn answer(call: Call) -> Result<Value, CallError> {
+async fn answer(call: Call, eras: Eras) -> Result<Value, CallError> {
     let changes = &call.shared.changes;
     match call.request.method.as_str() {
-        "server/discover" => Ok(discover()),
+        "server/discover" => Ok(discover(eras)),
         "tools/list" => Ok(tools::list(changes.tools())),
         "tools/call" => tools::call(call).await,
         "resources/list" => Ok(resources::list(changes.resources())),
@@ -90,10 +136,9 @@ async fn answer(call: Call) -> Result<Value, CallError> {
     }
 }
 
-fn discover() -> Value {
-    let versions: Vec<&str> = Revision::ALL.iter().rev().map(|revision| revision.as_str()).collect();
+fn discover(eras: Eras) -> Value {
     json!({
-        "supportedVersions": versions,
+        "supportedVersions": eras.versions(),
         "capabilities": {
             "tools": { "listChanged": true },
             "prompts": { "listChanged": true },
@@ -109,7 +154,8 @@ fn discover() -> Value {
 fn read(call: &Call) -> Result<Value, CallError> {
     let uri = call.text("uri");
     resources::read(uri, call.shared.changes.updates()).ok_or_else(|| {
-        let error = json!({ "code": -32602, "message": "resource not found", "data": { "uri": uri } });
+        let error =
+            json!({ "code": INVALID_PARAMS, "message": "resource not found", "data": { "uri": uri } });
         CallError::reported(error.into())
     })
 }
