@@ -5,6 +5,26 @@ use crate::error::code;
 use crate::modern::{SERVER_INFO, SUBSCRIPTION_ID};
 use crate::{Method, Raw};
 
+/// What `initialize` answers, from what the server said of itself in `form`. Said in the old form already,
+/// only the version is ours; otherwise the pieces move to their old places.
+pub fn initialize_result(to: Revision, said: &Raw, form: Revision) -> Raw {
+    let version = Raw::from_serialize(&to.as_str());
+    if !form.is_modern() {
+        return said.with("protocolVersion", &version);
+    }
+    let capabilities = said.member("capabilities").unwrap_or_else(Raw::empty_object).without(&["extensions"]);
+    let nameless = || serde_json::json!({ "name": "unknown", "version": "0" }).into();
+    let server_info = said.at(&["_meta", SERVER_INFO]).unwrap_or_else(nameless);
+    let out = Raw::empty_object()
+        .with("protocolVersion", &version)
+        .with("capabilities", &capabilities)
+        .with("serverInfo", &server_info);
+    match said.member("instructions") {
+        Some(instructions) => out.with("instructions", &instructions),
+        None => out,
+    }
+}
+
 /// A result in the form that a client of `to` knows. Bytes that need no change are not touched.
 pub fn result_for(to: Revision, method: &Method, result: &Raw) -> Raw {
     let out = result.without(&["resultType", "ttlMs", "cacheScope"]).without_in("_meta", &[SERVER_INFO]);

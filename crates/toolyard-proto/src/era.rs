@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::Method;
+use crate::modern::Claim;
+
 /// A dated MCP version, in order of age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Revision {
@@ -64,5 +67,72 @@ impl Revision {
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Which era a request belongs to. The body decides: a claim in `_meta` is modern even if it turns out to be
+/// malformed, `initialize` is legacy. The version header (HTTP only) speaks where the body is silent.
+pub fn classify(method: &Method, claim: &Claim, version_header: Option<&str>) -> Era {
+    let is_modern = |text: &str| Revision::parse(text).is_some_and(Revision::is_modern);
+    match claim {
+        Claim::Version(version) if *method == Method::INITIALIZE => {
+            if version.as_string().is_some_and(|text| is_modern(&text)) { Era::Modern } else { Era::Legacy }
+        }
+        Claim::Version(_) => Era::Modern,
+        Claim::None if *method == Method::INITIALIZE => Era::Legacy,
+        // No legacy client knows these, so what is wrong is the envelope.
+        Claim::None if *method == Method::DISCOVER || *method == Method::LISTEN => Era::Modern,
+        Claim::None if version_header.is_some_and(is_modern) => Era::Modern,
+        Claim::None => Era::Legacy,
+    }
+}
+
+/// Methods that the modern revision removed: unknown to a modern client, whatever stands behind.
+pub fn is_removed(method: &Method) -> bool {
+    [
+        Method::INITIALIZE,
+        Method::PING,
+        Method::SET_LEVEL,
+        Method::RESOURCES_SUBSCRIBE,
+        Method::RESOURCES_UNSUBSCRIBE,
+    ]
+    .contains(method)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Raw;
+
+    fn check(method: &str, claim: Option<&str>, header: Option<&str>, expected: Era) {
+        let version = |text: &str| Claim::Version(Raw::parse(text.to_owned()).unwrap());
+        let got = classify(&Method::new(method), &claim.map_or(Claim::None, version), header);
+        assert_eq!(got, expected, "{method} {claim:?} {header:?}");
+    }
+
+    #[test]
+    fn the_body_decides_the_era_and_the_header_only_where_it_is_silent() {
+        use Era::{Legacy, Modern};
+        for (method, claim, header, expected) in [
+            ("tools/list", Some(r#""2026-07-28""#), Some("2026-07-28"), Modern),
+            ("tools/list", Some(r#""2026-07-28""#), None, Modern),
+            ("tools/list", Some(r#""2026-07-28""#), Some("2025-11-25"), Modern),
+            ("tools/list", Some(r#""v999.0.0""#), Some("v999.0.0"), Modern),
+            ("tools/list", Some(r#""2025-11-25""#), None, Modern),
+            ("tools/list", Some("7"), None, Modern),
+            ("tools/list", None, Some("2026-07-28"), Modern),
+            ("tools/list", None, Some("2025-11-25"), Legacy),
+            ("tools/list", None, Some("v999.0.0"), Legacy),
+            ("tools/list", None, None, Legacy),
+            ("initialize", None, None, Legacy),
+            ("initialize", None, Some("2026-07-28"), Legacy),
+            ("initialize", Some(r#""2026-07-28""#), None, Modern),
+            ("initialize", Some("7"), None, Legacy),
+            ("server/discover", None, None, Modern),
+            ("server/discover", None, Some("2025-11-25"), Modern),
+            ("subscriptions/listen", None, None, Modern),
+        ] {
+            check(method, claim, header, expected);
+        }
     }
 }

@@ -265,11 +265,21 @@ pub fn outcome_head(id: &Id, key: &str) -> Bytes {
 }
 
 fn put_outcome_head(out: &mut BytesMut, id: Option<&Id>, key: &[u8]) {
-    out.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    out.put_slice(id.map_or(b"null", Id::as_bytes));
-    out.put_slice(b",\"");
+    out.put_slice(b"{\"jsonrpc\":\"2.0\",");
+    // An id that could not be read is left out: the schemas know no `null` there.
+    if let Some(id) = id {
+        out.put_slice(b"\"id\":");
+        out.put_slice(id.as_bytes());
+        out.put_u8(b',');
+    }
+    out.put_u8(b'"');
     out.put_slice(key);
     out.put_slice(b"\":");
+}
+
+/// An error answer; without an id where the message's own could not be read.
+pub fn render_error(id: Option<&Id>, error: &Raw) -> Bytes {
+    render_outcome(id, b"error", error.as_bytes())
 }
 
 /// Whether `bytes` nest deeper than [`MAX_NESTING`]. Strings are skipped; invalid JSON is judged elsewhere.
@@ -334,6 +344,16 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":4}"#, "-32600 id Some(4)");
         check("[]", "-32600");
         check(r#"[{"jsonrpc":"2.0","method":"a"},1]"#, "batch of 2");
+    }
+
+    #[test]
+    fn an_error_about_an_unreadable_message_has_no_id() {
+        let error = Raw::parse(r#"{"code":-32700,"message":"m"}"#).unwrap();
+        assert_eq!(render_error(None, &error), r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"m"}}"#);
+        assert_eq!(
+            render_error(Some(&Id::number(3)), &error),
+            r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32700,"message":"m"}}"#
+        );
     }
 
     #[test]

@@ -59,14 +59,45 @@ pub enum Claim {
 
 pub fn claim(params: Option<&Raw>) -> Claim {
     let meta = params.and_then(|params| params.member("_meta"));
+    claim_in(meta.as_ref())
+}
+
+/// The same, where `_meta` has been found already.
+pub fn claim_in(meta: Option<&Raw>) -> Claim {
     meta.and_then(|meta| meta.member(PROTOCOL_VERSION)).map_or(Claim::None, Claim::Version)
+}
+
+/// What the endpoint looks at in the parameters of a request, found in one pass.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub meta: Option<Raw>,
+    /// The member that the `Mcp-Name` header repeats.
+    pub name: Option<Raw>,
+}
+
+pub fn find_parts(method: &Method, params: Option<&Raw>) -> Found {
+    let (mut found, name_key) = (Found::default(), name_member(method));
+    let Some(params) = params else { return found };
+    let bytes = params.as_bytes();
+    for member in members(bytes) {
+        if member.is(bytes, "_meta") {
+            found.meta = Some(params.slice(member.value));
+        } else if name_key.is_some_and(|key| member.is(bytes, key)) {
+            found.name = Some(params.slice(member.value));
+        }
+    }
+    found
 }
 
 impl RequestMeta {
     /// Reads and checks the envelope of a request that claims to be modern.
     pub fn read(params: &Raw) -> Result<Self, CallError> {
-        let meta = params
-            .member("_meta")
+        Self::read_meta(params.member("_meta"))
+    }
+
+    /// The same, where `_meta` has been found already.
+    pub fn read_meta(meta: Option<Raw>) -> Result<Self, CallError> {
+        let meta = meta
             .filter(Raw::is_object)
             .ok_or_else(|| CallError::bad_envelope("`params._meta` is required in every request"))?;
         let bytes = meta.as_bytes();

@@ -1,6 +1,7 @@
 //! Between bytes and calls: the server endpoint that clients meet, and the links that lead to upstreams.
 //! Knows requests, answers and the way back; knows nothing of tools.
 
+pub mod admit;
 pub mod answer;
 pub mod child;
 pub mod connect;
@@ -11,6 +12,7 @@ pub mod origin;
 pub mod peer;
 pub mod probe;
 pub mod scope;
+pub mod serve;
 pub mod stream;
 
 pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};

@@ -1,7 +1,7 @@
 //! One message per line. Feed bytes as they come, take lines as they become whole.
 
 use bytes::{Bytes, BytesMut};
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use super::TooLarge;
 
@@ -44,6 +44,19 @@ impl LineDecoder {
     }
 }
 
+/// JSON on one line. A line end in valid JSON is white space between tokens, so a blank says the same; where
+/// there is none, nothing is copied.
+pub fn one_line(json: Bytes) -> Bytes {
+    let Some(first) = memchr2(b'\n', b'\r', &json) else { return json };
+    let mut out = BytesMut::from(&json[..]);
+    for byte in &mut out[first..] {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    out.freeze()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +80,12 @@ mod tests {
             lines(&["é\n".as_bytes().split_at(1).0, "é\n".as_bytes().split_at(1).1], 10).unwrap(),
             ["é"]
         );
+    }
+
+    #[test]
+    fn json_over_several_lines_becomes_one_line() {
+        assert_eq!(one_line(Bytes::from_static(b"{\r\n\"a\":\n1}")), "{  \"a\": 1}");
+        assert_eq!(one_line(Bytes::from_static(br#"{"a":"\n"}"#)), r#"{"a":"\n"}"#);
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! Credentials become a principal, or a challenge that says what to present.
+
+use std::fmt;
+
+use http::HeaderValue;
+use subtle::ConstantTimeEq;
+
+use crate::Principal;
+
+/// Somebody who may come in, and whether they proved who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    pub principal: Principal,
+    /// False where nobody is asked for credentials: then the principal says nothing about who is calling.
+    pub proven: bool,
+}
+
+/// What to answer to somebody who may not: the value of `WWW-Authenticate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Challenge(&'static str);
+
+impl Challenge {
+    pub fn header(self) -> HeaderValue {
+        HeaderValue::from_static(self.0)
+    }
+}
+
+/// Decides who may come in.
+#[derive(Clone)]
+pub struct Gate {
+    tokens: Vec<(Principal, Box<[u8]>)>,
+    local: Admitted,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::open()
+    }
+}
+
+impl Gate {
+    /// Everybody who reaches the listener may come in. For loopback only.
+    pub fn open() -> Self {
+        Self { tokens: Vec::new(), local: Admitted { principal: Principal::local(), proven: false } }
+    }
+
+    /// Only whoever presents `token` may come in, and counts as `principal`. Can be called again for more.
+    #[must_use]
+    pub fn with_token(mut self, principal: Principal, token: &str) -> Self {
+        self.tokens.push((principal, token.as_bytes().into()));
+        self
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// From an `Authorization` header.
+    pub fn admit(&self, authorization: Option<&HeaderValue>) -> Result<Admitted, Challenge> {
+        if self.is_open() {
+            return Ok(self.local.clone());
+        }
+        let token = authorization.and_then(bearer).ok_or(Challenge("Bearer"))?;
+        self.admit_token(token).ok_or(Challenge("Bearer error=\"invalid_token\""))
+    }
+
+    /// From a bare token, as the opening line of a stream connection carries it.
+    pub fn admit_token(&self, token: &[u8]) -> Option<Admitted> {
+        let matches = |entry: &&(Principal, Box<[u8]>)| bool::from(entry.1.as_ref().ct_eq(token));
+        let (principal, _) = self.tokens.iter().find(matches)?;
+        Some(Admitted { principal: principal.clone(), proven: true })
+    }
+}
+
+impl fmt::Debug for Gate {
+    /// Tokens are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("tokens", &self.tokens.len()).finish_non_exhaustive()
+    }
+}
+
+fn bearer(header: &HeaderValue) -> Option<&[u8]> {
+    let bytes = header.as_bytes();
+    let (scheme, token) = bytes.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(gate: &Gate, header: Option<&str>, expected: Result<(&str, bool), &str>) {
+        let value = header.map(|text| HeaderValue::from_str(text).unwrap());
+        let got = gate.admit(value.as_ref());
+        let got = got.as_ref().map(|admitted| (&**admitted.principal.name(), admitted.proven));
+        assert_eq!(got.map_err(|challenge| challenge.0), expected, "{header:?}");
+    }
+
+    #[test]
+    fn only_a_known_token_opens_a_closed_gate() {
+        let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+        check(&gate, Some("Bearer s3cret"), Ok(("ann", true)));
+        check(&gate, Some("bearer s3cret "), Ok(("ann", true)));
+        check(&gate, Some("Bearer s3cre"), Err("Bearer error=\"invalid_token\""));
+        check(&gate, Some("Basic s3cret"), Err("Bearer"));
+        check(&gate, None, Err("Bearer"));
+        check(&Gate::open(), None, Ok(("local", false)));
+        assert!(!format!("{gate:?}").contains("s3cret"));
+    }
+}

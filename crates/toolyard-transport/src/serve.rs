@@ -1,0 +1,23 @@
+//! The server endpoint that clients of both eras meet, written once over [`Handler`](crate::Handler): HTTP
+//! and newline streams, with everything that only older clients need (handshake, sessions, resumable
+//! streams, questions on the line) kept in `classic`.
+
+pub mod endpoint;
+pub mod http;
+pub mod stream;
+
+pub(crate) mod body;
+pub(crate) mod calls;
+pub(crate) mod classic;
+pub(crate) mod guard;
+pub(crate) mod headers;
+pub(crate) mod modern;
+pub(crate) mod outbox;
+pub(crate) mod post;
+pub(crate) mod rendered;
+pub(crate) mod reply;
+
+pub use body::ServeBody;
+pub use endpoint::{Counts, Endpoint, Fallback, Options};
+pub use http::serve_http;
+pub use stream::serve_stream;

@@ -1,0 +1,129 @@
+//! Questions to a legacy client: real requests with ids of ours, answered by a later message.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use toolyard_proto::{Id, Message, Method, Notification, Raw, RequestMessage, Response};
+
+use crate::peer::{Ask, AskError};
+use crate::serve::calls::Outlet;
+use crate::serve::outbox::Weight;
+use crate::serve::rendered::Rendered;
+
+/// Questions that may be open at once in one session.
+const MOST: usize = 64;
+
+type Reply = Result<Raw, AskError>;
+
+#[derive(Debug)]
+pub(crate) struct Asks {
+    next: AtomicU64,
+    timeout: Duration,
+    open: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
+}
+
+impl Asks {
+    pub(crate) fn new(timeout: Duration) -> Arc<Self> {
+        Arc::new(Self { next: AtomicU64::new(1), timeout, open: Mutex::default() })
+    }
+
+    /// Sends the question through `outlet` and waits for the client's answer, a bounded time.
+    pub(crate) async fn ask(self: Arc<Self>, ask: Ask, outlet: Arc<dyn Outlet>) -> Reply {
+        let (number, receiver) = self.register()?;
+        let mut open = Open { asks: self.clone(), number, outlet: outlet.clone(), asked: false };
+        let request = RequestMessage { id: Id::number(number), method: ask.method, params: ask.params };
+        if !outlet.ask(Rendered::whole(Message::Request(request).render())).await {
+            return Err(AskError::Gone);
+        }
+        open.asked = true;
+        match tokio::time::timeout(self.timeout, receiver).await {
+            Ok(reply) => reply.unwrap_or(Err(AskError::Gone)),
+            Err(_) => Err(AskError::Timeout),
+        }
+    }
+
+    fn register(&self) -> Result<(u64, oneshot::Receiver<Reply>), AskError> {
+        let mut open = self.open();
+        if open.len() >= MOST {
+            return Err(AskError::Unsupported("too many questions are open with this client".into()));
+        }
+        let (sender, receiver) = oneshot::channel();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        open.insert(number, sender);
+        Ok((number, receiver))
+    }
+
+    /// Hands the client's answer to whoever asked; false if nobody did.
+    pub(crate) fn answered(&self, response: Response) -> bool {
+        let Some(number) = response.id.as_ref().and_then(Id::as_u64) else { return false };
+        let sender = self.open().remove(&number);
+        sender.is_some_and(|sender| sender.send(response.outcome.map_err(AskError::Reported)).is_ok())
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Reply>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question under way; if it is given up, the client is told.
+struct Open {
+    asks: Arc<Asks>,
+    number: u64,
+    outlet: Arc<dyn Outlet>,
+    asked: bool,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let unanswered = self.asks.open().remove(&self.number).is_some();
+        if unanswered && self.asked {
+            let params = serde_json::json!({ "requestId": self.number, "reason": "no longer needed" });
+            let notification = Notification::new(Method::CANCELLED, Raw::from(params));
+            self.outlet.tell(Rendered::notification(notification), Weight::Heavy);
+        }
+    }
+}
+
+/// Why a client with these capabilities cannot be asked, if it cannot.
+pub(crate) fn refusal(capabilities: &Raw, ask: &Ask) -> Option<AskError> {
+    let needed: &[&str] = match ask.method.as_str() {
+        "elicitation/create" if is_url_mode(ask) => &["elicitation", "url"],
+        "elicitation/create" => &["elicitation"],
+        "sampling/createMessage" => &["sampling"],
+        "roots/list" => &["roots"],
+        _ => return None,
+    };
+    let declared = capabilities.at(needed).is_some_and(|capability| !capability.is_null());
+    let message = || format!("the client did not declare the capability `{}`", needed.join("."));
+    (!declared).then(|| AskError::Unsupported(message()))
+}
+
+fn is_url_mode(ask: &Ask) -> bool {
+    let mode = ask.params.as_ref().and_then(|params| params.member("mode"));
+    mode.is_some_and(|mode| mode.as_bytes() == b"\"url\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(capabilities: &str, method: &str, params: &str, accepted: bool) {
+        let raw = |text: &str| Raw::parse(text.to_owned()).unwrap();
+        let ask = Ask { method: Method::new(method), params: Some(raw(params)) };
+        assert_eq!(refusal(&raw(capabilities), &ask).is_none(), accepted, "{capabilities} {method}");
+    }
+
+    #[test]
+    fn only_declared_capabilities_are_asked_for() {
+        check(r#"{"elicitation":{}}"#, "elicitation/create", "{}", true);
+        check(r#"{"elicitation":{}}"#, "elicitation/create", r#"{"mode":"url"}"#, false);
+        check(r#"{"elicitation":{"url":{}}}"#, "elicitation/create", r#"{"mode":"url"}"#, true);
+        check(r#"{"elicitation":{}}"#, "sampling/createMessage", "{}", false);
+        check(r#"{"sampling":{}}"#, "sampling/createMessage", "{}", true);
+        check("{}", "roots/list", "{}", false);
+        check("{}", "x/y", "{}", true);
+    }
+}

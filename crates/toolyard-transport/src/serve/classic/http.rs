@@ -1,0 +1,235 @@
+//! Legacy clients over HTTP: `initialize` opens a session, POST brings messages to it, GET reads a stream of
+//! it, DELETE ends it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use http::header::{ACCEPT, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use toolyard_proto::error::code;
+use toolyard_proto::{CallError, Era, Message, Method, ParseError, RequestMessage, Revision, RpcError};
+
+use super::handshake::{Caller, Met, greet};
+use super::replay::{First, Reader, Streams};
+use super::session::Session;
+use super::sessions::{HttpSession, mint};
+use crate::View;
+use crate::admit::Admitted;
+use crate::serve::ServeBody;
+use crate::serve::calls::{Calls, Outlet};
+use crate::serve::endpoint::Endpoint;
+use crate::serve::http::method_not_allowed;
+use crate::serve::post::version;
+use crate::serve::rendered::{Rendered, array};
+use crate::serve::reply::{self, HttpResponse};
+
+pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// A posted request.
+pub(crate) async fn request(
+    endpoint: &Arc<Endpoint>,
+    view: View,
+    admitted: Admitted,
+    headers: &HeaderMap,
+    message: RequestMessage,
+) -> HttpResponse {
+    if message.method == Method::INITIALIZE {
+        return initialize(endpoint, view, admitted, message).await;
+    }
+    let session = match find(endpoint, &view, &admitted, headers) {
+        Ok(session) => session,
+        Err(missing) => return missing.response(Some(&message)),
+    };
+    let reader = session.streams.open(1);
+    session.session.start(message, session.streams.outlet(&reader));
+    first(reader, |mut answers| answers.pop().map(reply::message)).await
+}
+
+/// A posted notification or answer.
+pub(crate) fn traffic(
+    endpoint: &Endpoint,
+    view: &View,
+    admitted: &Admitted,
+    headers: &HeaderMap,
+    message: Message,
+) -> HttpResponse {
+    match find(endpoint, view, admitted, headers) {
+        Ok(session) => {
+            session.session.take(message);
+            reply::empty(StatusCode::ACCEPTED)
+        }
+        Err(missing) => missing.response(None),
+    }
+}
+
+/// A posted batch, which one revision had.
+pub(crate) async fn batch(
+    endpoint: &Endpoint,
+    view: &View,
+    admitted: &Admitted,
+    headers: &HeaderMap,
+    batch: Vec<Result<Message, ParseError>>,
+) -> HttpResponse {
+    let session = match find(endpoint, view, admitted, headers) {
+        Ok(session) if session.session.origin.revision == Revision::V2025_03_26 => session,
+        _ => {
+            let error = RpcError::new(code::INVALID_REQUEST, "batches are not accepted here");
+            return reply::refusal(StatusCode::BAD_REQUEST, None, &error);
+        }
+    };
+    let wants_answer = |part: &&Result<Message, ParseError>| matches!(part, Ok(Message::Request(_)) | Err(_));
+    let answers = batch.iter().filter(wants_answer).count();
+    let reader = session.streams.open(answers);
+    let outlet = session.streams.outlet(&reader);
+    for part in batch {
+        take_part(&session.session, &outlet, part).await;
+    }
+    if answers == 0 {
+        return reply::empty(StatusCode::ACCEPTED);
+    }
+    first(reader, |answers| Some(reply::json(ServeBody::full(array(answers))))).await
+}
+
+async fn take_part(session: &Arc<Session>, outlet: &Arc<dyn Outlet>, part: Result<Message, ParseError>) {
+    match part {
+        Ok(Message::Request(message)) => session.start(message, outlet.clone()),
+        Ok(message) => session.take(message),
+        Err(error) => outlet.answer(Rendered::error(error.id.as_ref(), &error.to_rpc().to_raw())).await,
+    }
+}
+
+/// A GET: what comes after an event, or what belongs to no call.
+pub(crate) fn get(
+    endpoint: &Endpoint,
+    view: &View,
+    admitted: &Admitted,
+    headers: &HeaderMap,
+) -> HttpResponse {
+    if !headers.contains_key(SESSION) {
+        return method_not_allowed();
+    }
+    let session = match find(endpoint, view, admitted, headers) {
+        Ok(session) => session,
+        Err(missing) => return missing.response(None),
+    };
+    let wants_events = |value: &HeaderValue| {
+        value.to_str().is_ok_and(|text| text.contains("text/event-stream") || text.contains("*/*"))
+    };
+    if !headers.get_all(ACCEPT).iter().any(wants_events) {
+        return reply::text(StatusCode::NOT_ACCEPTABLE, "the client must accept text/event-stream\n");
+    }
+    let reader = match headers.get(LAST_EVENT).map(|value| value.to_str().unwrap_or_default()) {
+        None => Some(session.streams.open_outside()),
+        Some(last) => session.streams.resume(last),
+    };
+    reply::events(
+        reader.map_or_else(|| ServeBody::full(": what came after that event is lost\n\n"), ServeBody::live),
+    )
+}
+
+/// A DELETE ends the session.
+pub(crate) fn delete(
+    endpoint: &Endpoint,
+    view: &View,
+    admitted: &Admitted,
+    headers: &HeaderMap,
+) -> HttpResponse {
+    if !headers.contains_key(SESSION) {
+        return method_not_allowed();
+    }
+    match find(endpoint, view, admitted, headers) {
+        Ok(session) => {
+            endpoint.sessions.end(&session.id);
+            reply::empty(StatusCode::NO_CONTENT)
+        }
+        Err(missing) => missing.response(None),
+    }
+}
+
+async fn initialize(
+    endpoint: &Arc<Endpoint>,
+    view: View,
+    admitted: Admitted,
+    message: RequestMessage,
+) -> HttpResponse {
+    let RequestMessage { id, params, .. } = message;
+    let Some((session_id, client)) = mint() else {
+        return reply::error(Era::Legacy, &id, &CallError::internal("no randomness for a session id"));
+    };
+    let caller = Caller { view, principal: admitted.principal, client };
+    let patience = endpoint.options.handshake_timeout;
+    let met = match greet(&endpoint.handler, patience, caller, id.clone(), params).await {
+        Ok(met) => met,
+        Err(error) => return reply::error(Era::Legacy, &id, &error),
+    };
+    let Met { origin, result } = met;
+    let (options, scope) = (&endpoint.options, endpoint.sessions.scope());
+    let streams = Streams::new(origin.revision, options.keep_alive, endpoint.counts.clone());
+    let session = Session::new(endpoint, origin, Calls::new(options.calls), streams.outside(), scope);
+    let session = HttpSession::new(session_id.clone(), session, streams);
+    if !endpoint.sessions.add(session.clone()) {
+        session.session.end();
+        return reply::text(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
+    }
+    let mut response = reply::message(Rendered::result(&id, result));
+    if let Ok(value) = HeaderValue::from_str(&session_id) {
+        response.headers_mut().insert(SESSION, value);
+    }
+    response
+}
+
+/// The response to a POST: JSON if there is nothing but answers, else a stream.
+async fn first(mut reader: Reader, json: impl FnOnce(Vec<Rendered>) -> Option<HttpResponse>) -> HttpResponse {
+    let empty_stream = || reply::events(ServeBody::empty());
+    match poll_fn(|cx| reader.poll_first(cx)).await {
+        First::Json(answers) => json(answers).unwrap_or_else(empty_stream),
+        First::Events => reply::events(ServeBody::live(reader)),
+        First::Nothing => empty_stream(),
+    }
+}
+
+/// Why there is no session to go on with.
+enum Missing {
+    Header,
+    Version(String),
+    Session,
+}
+
+impl Missing {
+    fn response(&self, message: Option<&RequestMessage>) -> HttpResponse {
+        let (status, text) = match self {
+            Self::Header => (
+                StatusCode::BAD_REQUEST,
+                "the Mcp-Session-Id header is required: send initialize first".into(),
+            ),
+            Self::Version(version) => {
+                (StatusCode::BAD_REQUEST, format!("protocol version {version:?} is not supported"))
+            }
+            Self::Session => {
+                (StatusCode::NOT_FOUND, "there is no such session: send initialize again".into())
+            }
+        };
+        reply::refusal(
+            status,
+            message.map(|message| &message.id),
+            &RpcError::new(code::INVALID_REQUEST, text),
+        )
+    }
+}
+
+fn find(
+    endpoint: &Endpoint,
+    view: &View,
+    admitted: &Admitted,
+    headers: &HeaderMap,
+) -> Result<Arc<HttpSession>, Missing> {
+    if let Some(version) = version(headers)
+        && Revision::parse(version).is_none()
+    {
+        return Err(Missing::Version(version.into()));
+    }
+    let id = headers.get(SESSION).ok_or(Missing::Header)?;
+    let found = id.to_str().ok().and_then(|id| endpoint.sessions.find(id, view, &admitted.principal));
+    found.ok_or(Missing::Session)
+}

@@ -1,0 +1,138 @@
+//! Subscriptions of a legacy session, each an internal `subscriptions/listen` whose events become plain
+//! notifications: one for everything outside of calls, and one for each URI.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+use tokio::sync::oneshot;
+use toolyard_proto::{CallError, Id, Method, Notification, Raw};
+
+use super::session::Session;
+use crate::peer::{Ask, AskError, Back};
+use crate::serve::calls::EndOnDrop;
+use crate::serve::outbox::Weight;
+use crate::serve::rendered::Rendered;
+use crate::{Answer, BoxFuture, Peer, Request};
+
+/// URIs that one session may subscribe to.
+const MOST: usize = 1_000;
+
+impl Session {
+    /// Opens the subscription that every session has.
+    pub(super) fn listen(self: &Arc<Self>) {
+        let everything =
+            json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true });
+        let back = ListenBack { session: self.clone(), what: What::Everything };
+        let listening = self.open_listen("session", everything, back);
+        self.scope.spawn(async move {
+            if let Err(error) = listening.await {
+                tracing::debug!(%error, "a session hears of no changes");
+            }
+        });
+    }
+
+    fn open_listen(
+        &self,
+        name: &str,
+        notifications: serde_json::Value,
+        back: ListenBack,
+    ) -> BoxFuture<Answer> {
+        let request = Request {
+            origin: self.origin.clone(),
+            id: Id::string(&format!("listen:{name}")),
+            method: Method::LISTEN,
+            params: json!({ "notifications": notifications }).into(),
+            headers: None,
+            relay: false,
+        };
+        self.handler.handle(request, Peer::new(Arc::new(back)))
+    }
+
+    /// `resources/subscribe`: answered once the handler has acknowledged the URI.
+    pub(super) async fn subscribe(self: &Arc<Self>, params: &Raw) -> Result<Raw, CallError> {
+        let uri = uri_in(params)?;
+        if self.subscriptions().len() >= MOST {
+            return Err(CallError::limit("this session has too many subscriptions"));
+        }
+        let scope = EndOnDrop(self.scope.child());
+        let (acknowledge, acknowledged) = oneshot::channel();
+        let (refuse, refused) = oneshot::channel();
+        let what = What::Resource(Mutex::new(Some(acknowledge)));
+        let back = ListenBack { session: self.clone(), what };
+        let listening = self.open_listen(&uri, json!({ "resourceSubscriptions": [uri] }), back);
+        scope.0.spawn(async move {
+            // Nobody waits any more once the subscription stands.
+            let _ = refuse.send(listening.await.err());
+        });
+        let deadline = tokio::time::sleep(self.handshake_timeout);
+        tokio::select! {
+            biased;
+            Ok(acknowledgement) = acknowledged => check_acknowledged(&acknowledgement, &uri)?,
+            ended = refused => {
+                let ended = ended.ok().flatten();
+                return Err(ended.unwrap_or_else(|| CallError::internal("the subscription ended at once")));
+            }
+            () = deadline => return Err(CallError::timeout(format!("no word on a subscription to {uri}"))),
+        }
+        self.subscriptions().insert(uri, scope);
+        Ok(Raw::empty_object())
+    }
+
+    pub(super) fn unsubscribe(&self, params: &Raw) -> Result<Raw, CallError> {
+        let ended = self.subscriptions().remove(&uri_in(params)?);
+        drop(ended);
+        Ok(Raw::empty_object())
+    }
+}
+
+fn uri_in(params: &Raw) -> Result<String, CallError> {
+    let uri = params.member("uri").and_then(|uri| uri.as_string());
+    uri.ok_or_else(|| CallError::invalid_params("`uri` must be a string"))
+}
+
+fn check_acknowledged(acknowledgement: &Raw, uri: &str) -> Result<(), CallError> {
+    let honoured = acknowledgement.at(&["notifications", "resourceSubscriptions"]);
+    let honoured: Vec<String> = honoured.and_then(|uris| uris.read().ok()).unwrap_or_default();
+    if honoured.iter().any(|honoured| honoured == uri) {
+        return Ok(());
+    }
+    Err(CallError::invalid_params(format!("there are no subscriptions to {uri}")))
+}
+
+enum What {
+    Everything,
+    Resource(Mutex<Option<oneshot::Sender<Raw>>>),
+}
+
+/// Turns what a listen says into what a legacy client understands.
+struct ListenBack {
+    session: Arc<Session>,
+    what: What,
+}
+
+impl Back for ListenBack {
+    fn notify(&self, notification: Notification) {
+        let is_update = notification.method == Method::RESOURCE_UPDATED;
+        match &self.what {
+            What::Everything if is_update => return,
+            What::Resource(waiting) if notification.method == Method::ACKNOWLEDGED => {
+                let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(waiting) = waiting {
+                    // The subscriber may have given up.
+                    let _ = waiting.send(notification.params.unwrap_or_else(Raw::empty_object));
+                }
+                return;
+            }
+            What::Resource(_) if !is_update => return,
+            _ => {}
+        }
+        if let Some(notification) = self.session.fit(notification) {
+            let weight = Weight::of(&notification.method);
+            self.session.outside.tell(Rendered::notification(notification), weight);
+        }
+    }
+
+    fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        Box::pin(async { Err(AskError::Unsupported("a subscription asks nothing".into())) })
+    }
+}

@@ -1,0 +1,161 @@
+//! The legacy HTTP sessions: found by an id that nobody can guess, bound to whoever opened them, ended when
+//! they lie idle.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::replay::Streams;
+use super::session::Session;
+use crate::{ClientKey, Principal, Scope, View};
+
+pub(crate) struct HttpSession {
+    pub(crate) id: Arc<str>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) streams: Arc<Streams>,
+    touched: Mutex<Instant>,
+}
+
+impl HttpSession {
+    pub(crate) fn new(id: Arc<str>, session: Arc<Session>, streams: Arc<Streams>) -> Arc<Self> {
+        Arc::new(Self { id, session, streams, touched: Mutex::new(Instant::now()) })
+    }
+
+    fn touch(&self) {
+        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.session.calls.is_empty() || self.streams.is_watched()
+    }
+
+    /// How long nothing has happened.
+    fn idle(&self) -> Duration {
+        if self.is_busy() {
+            self.touch();
+        }
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    fn end(&self) {
+        self.session.end();
+        self.streams.close();
+    }
+}
+
+pub(crate) struct Sessions(Arc<Table>);
+
+struct Table {
+    limit: usize,
+    idle: Duration,
+    scope: Scope,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    open: HashMap<Arc<str>, Arc<HttpSession>>,
+    swept: bool,
+}
+
+impl Sessions {
+    pub(crate) fn new(limit: usize, idle: Duration, scope: Scope) -> Self {
+        Self(Arc::new(Table { limit, idle, scope, state: Mutex::default() }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.state().open.len()
+    }
+
+    /// Where the tasks of a new session live.
+    pub(crate) fn scope(&self) -> Scope {
+        self.0.scope.child()
+    }
+
+    /// Whether there was room. Where there was none, the one that lay idle longest goes.
+    pub(crate) fn add(&self, session: Arc<HttpSession>) -> bool {
+        if self.len() >= self.0.limit && !self.0.make_room() {
+            return false;
+        }
+        let mut state = self.0.state();
+        state.open.insert(session.id.clone(), session);
+        if !std::mem::replace(&mut state.swept, true) {
+            self.0.scope.spawn(sweep(Arc::downgrade(&self.0)));
+        }
+        true
+    }
+
+    /// A session is only there for whoever opened it, in the view they opened it in.
+    pub(crate) fn find(&self, id: &str, view: &View, principal: &Principal) -> Option<Arc<HttpSession>> {
+        let found = self.0.state().open.get(id).cloned()?;
+        let origin = &found.session.origin;
+        if origin.view != *view || origin.principal != *principal {
+            return None;
+        }
+        found.touch();
+        Some(found)
+    }
+
+    pub(crate) fn end(&self, id: &str) {
+        let ended = self.0.state().open.remove(id);
+        if let Some(session) = ended {
+            session.end();
+        }
+    }
+
+    pub(crate) fn end_all(&self) {
+        let all: Vec<_> = self.0.state().open.drain().collect();
+        for (_, session) in all {
+            session.end();
+        }
+    }
+}
+
+impl Table {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_room(&self) -> bool {
+        let all: Vec<_> = self.state().open.values().cloned().collect();
+        let idlest =
+            all.into_iter().filter(|session| !session.is_busy()).max_by_key(|session| session.idle());
+        let Some(idlest) = idlest else { return false };
+        self.state().open.remove(&idlest.id);
+        idlest.end();
+        true
+    }
+
+    fn end_idle(&self) {
+        let all: Vec<_> = self.state().open.values().cloned().collect();
+        for session in all {
+            if session.idle() >= self.idle {
+                self.state().open.remove(&session.id);
+                session.end();
+            }
+        }
+    }
+}
+
+/// Ends idle sessions now and then, for as long as there is a table.
+async fn sweep(table: Weak<Table>) {
+    while let Some(pause) = table.upgrade().map(|table| table.idle / 8) {
+        tokio::time::sleep(pause.clamp(Duration::from_secs(1), Duration::from_mins(1))).await;
+        if let Some(table) = table.upgrade() {
+            table.end_idle();
+        }
+    }
+}
+
+/// A fresh session id (192 bits), and the name that the session has inside: who knows the name, as logs do,
+/// cannot use the session.
+pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
+    let mut bytes = [0; 24];
+    getrandom::fill(&mut bytes).ok()?;
+    let name = HEXLOWER.encode(&Sha256::digest(bytes)[..8]);
+    Some((BASE64URL_NOPAD.encode(&bytes).into(), ClientKey::Session(name.into())))
+}

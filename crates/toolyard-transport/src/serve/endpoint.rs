@@ -1,0 +1,160 @@
+//! What all doors of one server share: the handler, who may come in, the limits, and the legacy sessions.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use super::body::ServeBody;
+use super::classic::sessions::Sessions;
+use crate::admit::Gate;
+use crate::{BoxFuture, Handler, Scope};
+
+/// Answers what is not MCP: the dashboard, the admin API.
+pub type Fallback = Box<dyn Fn(Request<Incoming>) -> BoxFuture<Response<ServeBody>> + Send + Sync>;
+
+/// The limits and manners of an endpoint.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub gate: Gate,
+    /// Host names accepted beside loopback.
+    pub hosts: Vec<String>,
+    /// Origins accepted beside those on loopback.
+    pub origins: Vec<String>,
+    pub connections: usize,
+    pub body_limit: usize,
+    pub line_limit: usize,
+    pub sessions: usize,
+    pub session_idle: Duration,
+    /// Calls under way at once in one session or stream connection.
+    pub calls: usize,
+    /// How long a client has to answer a question.
+    pub ask_timeout: Duration,
+    /// How long a body may take to arrive, and a client to take what is written to it.
+    pub patience: Duration,
+    pub keep_alive: Duration,
+    /// How long an `initialize` or `resources/subscribe` waits for the handler.
+    pub handshake_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            gate: Gate::open(),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            connections: 5_000,
+            body_limit: 16 * 1024 * 1024,
+            line_limit: toolyard_proto::codec::MAX_MESSAGE,
+            sessions: 10_000,
+            session_idle: Duration::from_hours(1),
+            calls: 1_000,
+            ask_timeout: Duration::from_mins(10),
+            patience: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(15),
+            handshake_timeout: Duration::from_mins(1),
+        }
+    }
+}
+
+/// What was dropped or refused, for metrics.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Notifications that a client was too slow to take.
+    pub dropped: AtomicU64,
+    /// Connections beyond the limit.
+    pub refused: AtomicU64,
+    /// Answers to questions that nobody asked, or that came too late.
+    pub unmatched: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The server that clients meet, whichever door they come through.
+pub struct Endpoint {
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) options: Options,
+    pub(crate) fallback: Option<Fallback>,
+    pub(crate) sessions: Sessions,
+    pub(crate) counts: Arc<Counts>,
+    /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
+    pub(crate) ending: Scope,
+    pub(crate) open: AtomicUsize,
+}
+
+/// Numbers for connections and requests, unique in the process: several endpoints may share a handler.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+pub(crate) fn next_number() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Endpoint {
+    /// An endpoint whose tasks live in `scope`.
+    pub fn new(handler: Arc<dyn Handler>, options: Options, scope: &Scope) -> Self {
+        let ending = scope.child();
+        let sessions = Sessions::new(options.sessions, options.session_idle, ending.child());
+        let (counts, open) = (Arc::default(), AtomicUsize::new(0));
+        Self { handler, options, fallback: None, sessions, counts, ending, open }
+    }
+
+    /// Lets `fallback` answer every path that is not ours.
+    #[must_use]
+    pub fn with_fallback(mut self, fallback: Fallback) -> Self {
+        self.fallback = Some(fallback);
+        self
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// How many legacy sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub fn gate(&self) -> &Gate {
+        &self.options.gate
+    }
+
+    /// Ends sessions and streams cleanly: listeners get their last word, connections close after the answer
+    /// they are busy with. Waits for that, but not longer than `at_most`.
+    pub async fn end(&self, at_most: Duration) {
+        self.ending.cancel();
+        self.sessions.end_all();
+        let deadline = tokio::time::Instant::now() + at_most;
+        while self.open.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Counts an open connection for as long as it lives.
+pub(crate) struct OpenConnection(Arc<Endpoint>);
+
+impl OpenConnection {
+    pub(crate) fn new(endpoint: &Arc<Endpoint>) -> Self {
+        endpoint.open.fetch_add(1, Ordering::Relaxed);
+        Self(endpoint.clone())
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,104 @@
+//! Who may speak to a listener at all: the Host and Origin checks that keep web pages away from it.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderMap, Uri};
+
+/// What a listener accepts. Names are compared without their port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guard {
+    /// Whether the Host header is checked: on loopback always (DNS rebinding), elsewhere where names are set.
+    pub(crate) check_host: bool,
+    pub(crate) hosts: Vec<String>,
+    /// Whole origins (`https://app.example`), beside those on loopback.
+    pub(crate) origins: Vec<String>,
+}
+
+impl Guard {
+    /// Why a request with these headers is refused, if it is.
+    pub(crate) fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
+        if self.check_host && !self.host_fits(uri, headers) {
+            return Some("the Host header names neither loopback nor a configured host");
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let foreign = |origin: &http::HeaderValue| !origin.to_str().is_ok_and(|text| self.origin_fits(text));
+        origins.any(foreign).then_some("requests from this Origin are not accepted")
+    }
+
+    fn host_fits(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        let known = |authority: &Authority| {
+            let name = authority.host();
+            is_loopback(name) || self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+        };
+        let named = host.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
+        named.as_ref().is_some_and(known) && uri.authority().is_none_or(known)
+    }
+
+    fn origin_fits(&self, origin: &str) -> bool {
+        if self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
+            return true;
+        }
+        let Some((scheme, rest)) = origin.split_once("://") else { return false };
+        matches!(scheme, "http" | "https")
+            && rest.parse::<Authority>().is_ok_and(|authority| is_loopback(authority.host()))
+    }
+}
+
+fn is_loopback(name: &str) -> bool {
+    if let Some(inner) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return inner.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback());
+    }
+    name.eq_ignore_ascii_case("localhost")
+        || name.to_ascii_lowercase().ends_with(".localhost")
+        || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(host: &str, origin: Option<&str>, accepted: bool) {
+        let guard = Guard {
+            check_host: true,
+            hosts: vec!["yard.example".into()],
+            origins: vec!["https://app.example".into()],
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().unwrap());
+        }
+        let refusal = guard.refusal(&Uri::from_static("/mcp"), &headers);
+        assert_eq!(refusal.is_none(), accepted, "{host} {origin:?}: {refusal:?}");
+    }
+
+    #[test]
+    fn only_loopback_and_configured_names_may_speak() {
+        check("127.0.0.1:7777", None, true);
+        check("localhost:1", None, true);
+        check("[::1]:7777", None, true);
+        check("YARD.example:80", None, true);
+        check("evil.example", None, false);
+        check("127.0.0.1.evil.example", None, false);
+        check("localhost@evil.example", None, false);
+        check("127.0.0.1", Some("http://127.0.0.1:7777"), true);
+        check("127.0.0.1", Some("http://localhost"), true);
+        check("127.0.0.1", Some("https://app.example"), true);
+        check("127.0.0.1", Some("http://evil.example"), false);
+        check("127.0.0.1", Some("http://localhost.evil.example"), false);
+        check("127.0.0.1", Some("null"), false);
+    }
+
+    #[test]
+    fn a_second_host_is_refused() {
+        let guard = Guard { check_host: true, ..Guard::default() };
+        let mut headers = HeaderMap::new();
+        headers.append(HOST, "localhost".parse().unwrap());
+        headers.append(HOST, "localhost".parse().unwrap());
+        assert!(guard.refusal(&Uri::from_static("/mcp"), &headers).is_some());
+    }
+}

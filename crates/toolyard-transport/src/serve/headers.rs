@@ -1,0 +1,138 @@
+//! The headers of a modern request: they repeat what the body says, and must agree with it.
+
+use http::{HeaderMap, HeaderName};
+use toolyard_proto::modern::{Claim, Found, RequestMeta, decode_header, name_member};
+use toolyard_proto::{CallError, Method};
+
+pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const PARAM_PREFIX: &str = "mcp-param-";
+
+/// Reads the envelope of a modern request and checks it against the headers. A disagreement about the
+/// version is found before the version is judged.
+pub(crate) fn check(
+    headers: &HeaderMap,
+    method: &Method,
+    claim: &Claim,
+    found: Found,
+) -> Result<RequestMeta, CallError> {
+    let version = single(headers, &VERSION)?;
+    if let Claim::Version(claimed) = claim
+        && let Some(claimed) = claimed.as_string()
+    {
+        agree("MCP-Protocol-Version", version, &claimed)?;
+    }
+    let meta = RequestMeta::read_meta(found.meta)?;
+    agree("Mcp-Method", single(headers, &METHOD)?, method.as_str())?;
+    if name_member(method).is_some() {
+        let named = found.name.and_then(|name| name.as_string());
+        check_name(single(headers, &NAME)?, named.as_deref())?;
+    }
+    Ok(meta)
+}
+
+fn check_name(header: Option<&str>, named: Option<&str>) -> Result<(), CallError> {
+    let Some(named) = named else {
+        // Without a name in the body the handler says what is missing.
+        return header
+            .map_or(Ok(()), |_| Err(CallError::header_mismatch("Mcp-Name names what the body does not")));
+    };
+    let header = header.ok_or_else(|| missing("Mcp-Name"))?;
+    let decoded = decode_header(header).ok_or_else(|| CallError::header_mismatch("Mcp-Name is malformed"))?;
+    agree("Mcp-Name", Some(&decoded), named)
+}
+
+fn agree(name: &str, header: Option<&str>, body: &str) -> Result<(), CallError> {
+    match header {
+        Some(header) if header == body => Ok(()),
+        Some(header) => {
+            Err(CallError::header_mismatch(format!("{name} says {header:?}, the body says {body:?}")))
+        }
+        None => Err(missing(name)),
+    }
+}
+
+fn missing(name: &str) -> CallError {
+    CallError::header_mismatch(format!("the {name} header is required"))
+}
+
+/// The value of a header that may stand there once only.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, CallError> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(CallError::header_mismatch(format!("the {name} header stands there twice")));
+    }
+    let text = |value: &'a http::HeaderValue| {
+        value.to_str().map_err(|_| CallError::header_mismatch(format!("the {name} header is malformed")))
+    };
+    first.map(text).transpose().map(|value| value.map(|text| text.trim_matches([' ', '\t'])))
+}
+
+/// The `Mcp-Param-*` headers, to be passed on as they came.
+pub(crate) fn params(headers: &HeaderMap) -> Option<Box<HeaderMap>> {
+    let mut out: Option<Box<HeaderMap>> = None;
+    for (name, value) in headers {
+        if name.as_str().starts_with(PARAM_PREFIX) {
+            out.get_or_insert_default().append(name.clone(), value.clone());
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use toolyard_proto::Raw;
+    use toolyard_proto::modern::{claim_in, find_parts};
+
+    use super::*;
+
+    /// Headers as `name: value` lines; the expected code, or 0 for agreement.
+    fn check_case(lines: &[(&str, &str)], method: &str, params: &str, expected: i32) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+        }
+        let (method, params) = (Method::new(method), Raw::parse(params.to_owned()).unwrap());
+        let found = find_parts(&method, Some(&params));
+        let claim = claim_in(found.meta.as_ref());
+        let got = check(&headers, &method, &claim, found).map_or_else(|error| error.code(), |_| 0);
+        assert_eq!(got, expected, "{lines:?} {method} {params:?}");
+    }
+
+    const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+    #[test]
+    fn headers_and_body_must_agree() {
+        let list = format!("{{{META}}}");
+        let call = format!(r#"{{"name":"é",{META}}}"#);
+        let version = ("mcp-protocol-version", "2026-07-28");
+        let old = list.replace("2026-07-28", "v999.0.0");
+        check_case(&[version, ("mcp-method", "tools/list")], "tools/list", &list, 0);
+        check_case(&[version, ("MCP-METHOD", " tools/list ")], "tools/list", &list, 0);
+        check_case(&[("mcp-method", "tools/list")], "tools/list", &list, -32020);
+        check_case(&[version], "tools/list", &list, -32020);
+        check_case(&[version, ("mcp-method", "TOOLS/LIST")], "tools/list", &list, -32020);
+        check_case(&[version, version, ("mcp-method", "tools/list")], "tools/list", &list, -32020);
+        check_case(&[version, ("mcp-method", "tools/list")], "tools/list", &old, -32020);
+        check_case(&[("mcp-protocol-version", "v999.0.0")], "tools/list", &old, -32022);
+        check_case(&[version], "tools/list", "{}", -32602);
+        let named = |name| [version, ("mcp-method", "tools/call"), ("mcp-name", name)];
+        check_case(&named("=?base64?w6k=?="), "tools/call", &call, 0);
+        check_case(&named("=?base64?w6k?="), "tools/call", &call, -32020);
+        check_case(&named("e"), "tools/call", &call, -32020);
+        check_case(&named("e"), "tools/call", &list, -32020);
+        check_case(&named("e")[..2], "tools/call", &call, -32020);
+        check_case(&named("e")[..2], "tools/call", &list, 0);
+    }
+
+    #[test]
+    fn parameter_headers_are_collected() {
+        let mut headers = HeaderMap::new();
+        assert!(params(&headers).is_none());
+        headers.insert("mcp-param-region", "eu".parse().unwrap());
+        headers.insert("mcp-name", "x".parse().unwrap());
+        assert_eq!(params(&headers).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,188 @@
+//! One modern request: it stands alone, its answer is JSON or the upstream's own body, and only a
+//! notification on the way turns it into an event stream. The call runs inside the HTTP exchange itself,
+//! without a task or a channel, so that a client that goes away drops it.
+
+mod stream;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{HeaderMap, StatusCode};
+use toolyard_proto::modern::{Claim, Found, LogLevel, RequestMeta, SUBSCRIPTION_ID};
+use toolyard_proto::{CallError, Era, Id, Method, Notification, Raw, RequestMessage, era};
+
+use super::endpoint::{Counts, Endpoint, next_number};
+use super::outbox::Outbox;
+use super::rendered::Rendered;
+use super::reply::{self, HttpResponse};
+use super::{ServeBody, headers};
+use crate::admit::Admitted;
+use crate::peer::{Ask, AskError, Back};
+use crate::{Answer, AnswerBody, BoxFuture, ClientKey, LevelCell, Origin, Peer, Request, View};
+use stream::CallStream;
+
+/// A modern request with what has been found in it so far.
+pub(crate) struct Arrived {
+    pub(crate) message: RequestMessage,
+    pub(crate) claim: Claim,
+    pub(crate) found: Found,
+}
+
+/// Answers one posted request.
+pub(crate) async fn post(
+    endpoint: &Arc<Endpoint>,
+    view: View,
+    admitted: Admitted,
+    headers: &HeaderMap,
+    arrived: Arrived,
+) -> HttpResponse {
+    if view == View::Hub {
+        // The hub lives in a session: clients of both eras fall back to `initialize` on this.
+        return reply::text(StatusCode::BAD_REQUEST, "this view needs a session: send initialize");
+    }
+    let Arrived { message, claim, found } = arrived;
+    let RequestMessage { id, method, params } = message;
+    let meta = match headers::check(headers, &method, &claim, found) {
+        Ok(_) if era::is_removed(&method) => {
+            return reply::error(Era::Modern, &id, &CallError::unknown_method(method.as_str()));
+        }
+        Ok(meta) => meta,
+        Err(error) => return reply::error(Era::Modern, &id, &error),
+    };
+    let client = if admitted.proven {
+        ClientKey::Principal(admitted.principal.name().clone())
+    } else {
+        ClientKey::Request(next_number())
+    };
+    let origin = origin(view, admitted, client, meta);
+    let subscription = (method == Method::LISTEN).then(|| id.clone());
+    let back = Arc::new(ModernBack::new(origin.clone(), subscription, endpoint.counts.clone()));
+    let request = Request {
+        origin,
+        id: id.clone(),
+        relay: method != Method::LISTEN,
+        method,
+        params: params.unwrap_or_else(Raw::empty_object),
+        headers: headers::params(headers),
+    };
+    let future = endpoint.handler.handle(request, Peer::new(back.clone()));
+    respond(endpoint, id, back, future).await
+}
+
+pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: RequestMeta) -> Arc<Origin> {
+    Arc::new(Origin {
+        view,
+        principal: admitted.principal,
+        client,
+        revision: meta.revision,
+        capabilities: meta.capabilities,
+        client_info: meta.client_info,
+        log_level: LevelCell::new(meta.log_level),
+    })
+}
+
+/// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream.
+async fn respond(
+    endpoint: &Arc<Endpoint>,
+    id: Id,
+    back: Arc<ModernBack>,
+    mut future: BoxFuture<Answer>,
+) -> HttpResponse {
+    let first = poll_fn(|cx| {
+        if let Poll::Ready(answer) = future.as_mut().poll(cx) {
+            return Poll::Ready(Some(answer));
+        }
+        back.outbox.poll_filled(cx).map(|()| None)
+    })
+    .await;
+    let stream = match first {
+        Some(Err(error)) if back.outbox.is_empty() => return reply::error(Era::Modern, &id, &error),
+        Some(Ok(answer)) if back.subscription.is_none() && back.outbox.is_empty() => {
+            return match answer {
+                AnswerBody::Whole(result, _) => reply::message(Rendered::result(&id, result)),
+                AnswerBody::Stream(relay) => reply::relay(relay),
+            };
+        }
+        Some(answer) => CallStream::answered(endpoint, id, back, answer),
+        None => CallStream::running(endpoint, id, back, future),
+    };
+    reply::events(ServeBody::live(stream))
+}
+
+/// The way back to a modern HTTP client.
+pub(crate) struct ModernBack {
+    origin: Arc<Origin>,
+    /// The id of the `subscriptions/listen` this is, if it is one.
+    subscription: Option<Id>,
+    outbox: Outbox,
+    counts: Arc<Counts>,
+}
+
+impl ModernBack {
+    fn new(origin: Arc<Origin>, subscription: Option<Id>, counts: Arc<Counts>) -> Self {
+        Self { origin, subscription, outbox: Outbox::default(), counts }
+    }
+}
+
+impl Back for ModernBack {
+    fn notify(&self, notification: Notification) {
+        let Some(notification) = fit(&self.origin, self.subscription.as_ref(), notification) else { return };
+        if !self.outbox.push(notification) {
+            Counts::add(&self.counts.dropped);
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        cannot_ask(&ask)
+    }
+}
+
+pub(crate) fn cannot_ask(ask: &Ask) -> BoxFuture<Result<Raw, AskError>> {
+    let message = format!("{} cannot be asked in the middle of a modern client's request", ask.method);
+    Box::pin(async { Err(AskError::Unsupported(message)) })
+}
+
+/// A notification as a modern client may see it: on a subscription stamped with its id, on a call only what
+/// belongs to the call.
+pub(crate) fn fit(
+    origin: &Origin,
+    subscription: Option<&Id>,
+    notification: Notification,
+) -> Option<Notification> {
+    let Notification { method, params } = notification;
+    if let Some(id) = subscription {
+        let belongs_to_a_call = method == Method::PROGRESS || method == Method::LOG;
+        return (!belongs_to_a_call).then(|| Notification::new(method, stamped(params, id)));
+    }
+    let allowed = match method.as_str() {
+        "notifications/message" => loud_enough(origin.log_level.get(), params.as_ref()),
+        "notifications/tools/list_changed"
+        | "notifications/prompts/list_changed"
+        | "notifications/resources/list_changed"
+        | "notifications/resources/updated" => false,
+        _ => true,
+    };
+    allowed.then_some(Notification { method, params })
+}
+
+/// `params` of something on a subscription, or of its result.
+pub(crate) fn stamped(params: Option<Raw>, subscription: &Id) -> Raw {
+    let params = params.filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+    params.with_path(&["_meta", SUBSCRIPTION_ID], subscription.as_raw())
+}
+
+/// The result of a subscription that the server ends.
+pub(crate) fn complete() -> Raw {
+    serde_json::json!({ "resultType": "complete" }).into()
+}
+
+/// Whether a log message reaches the level that the client asked for; without one it wants none.
+fn loud_enough(wanted: Option<LogLevel>, params: Option<&Raw>) -> bool {
+    let Some(wanted) = wanted else { return false };
+    log_level(params).is_none_or(|level| level >= wanted)
+}
+
+pub(crate) fn log_level(params: Option<&Raw>) -> Option<LogLevel> {
+    LogLevel::parse(&params?.member("level")?.as_string()?)
+}

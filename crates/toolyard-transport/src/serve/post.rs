@@ -1,0 +1,174 @@
+//! A posted body becomes messages: size, type, nesting and shape are checked, then the era decides who goes on.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming as IncomingBody;
+use toolyard_proto::error::code;
+use toolyard_proto::message::nests_too_deep;
+use toolyard_proto::modern::{claim_in, find_parts};
+use toolyard_proto::{
+    Era, Incoming, Message, Method, Notification, ParseError, RequestMessage, Revision, RpcError, era,
+};
+
+use super::classic::{self, http::SESSION};
+use super::endpoint::{Endpoint, next_number};
+use super::headers::VERSION;
+use super::modern::{self, Arrived};
+use super::reply::{self, HttpResponse};
+use crate::admit::Admitted;
+use crate::{ClientKey, LevelCell, Origin, View};
+
+pub(super) async fn post(
+    endpoint: &Arc<Endpoint>,
+    view: View,
+    admitted: Admitted,
+    request: Request<IncomingBody>,
+) -> HttpResponse {
+    let (parts, body) = request.into_parts();
+    let headers = &parts.headers;
+    if let Some(refusal) = refuse_by_headers(headers, endpoint.options.body_limit) {
+        return refusal;
+    }
+    let bytes = match read_body(body, endpoint).await {
+        Ok(bytes) => bytes,
+        Err(refusal) => return *refusal,
+    };
+    if nests_too_deep(&bytes) {
+        let error = RpcError::new(code::INVALID_REQUEST, "the message nests too deeply");
+        return reply::refusal(StatusCode::BAD_REQUEST, None, &error);
+    }
+    match Incoming::parse(&bytes) {
+        Err(error) => malformed(&error),
+        Ok(Incoming::Batch(batch)) => classic::http::batch(endpoint, &view, &admitted, headers, batch).await,
+        Ok(Incoming::One(Message::Request(message))) => {
+            one_request(endpoint, view, admitted, headers, message).await
+        }
+        Ok(Incoming::One(Message::Notification(notification))) if speaks_modern(headers, &notification) => {
+            notice(endpoint, view, admitted, notification)
+        }
+        Ok(Incoming::One(message)) => classic::http::traffic(endpoint, &view, &admitted, headers, message),
+    }
+}
+
+async fn one_request(
+    endpoint: &Arc<Endpoint>,
+    view: View,
+    admitted: Admitted,
+    headers: &HeaderMap,
+    message: RequestMessage,
+) -> HttpResponse {
+    let found = find_parts(&message.method, message.params.as_ref());
+    let claim = claim_in(found.meta.as_ref());
+    match era::classify(&message.method, &claim, version(headers)) {
+        Era::Modern => {
+            modern::post(endpoint, view, admitted, headers, Arrived { message, claim, found }).await
+        }
+        Era::Legacy => Box::pin(classic::http::request(endpoint, view, admitted, headers, message)).await,
+    }
+}
+
+pub(super) fn version(headers: &HeaderMap) -> Option<&str> {
+    headers.get(VERSION).and_then(|value| value.to_str().ok())
+}
+
+fn malformed(error: &ParseError) -> HttpResponse {
+    reply::refusal(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.to_rpc())
+}
+
+fn refuse_by_headers(headers: &HeaderMap, limit: usize) -> Option<HttpResponse> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if !text(CONTENT_TYPE).is_some_and(is_json) {
+        return Some(reply::text(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the content type must be application/json\n",
+        ));
+    }
+    if text(CONTENT_LENGTH).and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > limit)
+    {
+        return Some(too_large());
+    }
+    let acceptable = |accept: &str| {
+        ["application/json", "text/event-stream", "*/*", "application/*"]
+            .iter()
+            .any(|kind| accept.contains(kind))
+    };
+    if !headers.contains_key(ACCEPT)
+        || headers.get_all(ACCEPT).iter().any(|value| value.to_str().is_ok_and(acceptable))
+    {
+        return None;
+    }
+    Some(reply::text(
+        StatusCode::NOT_ACCEPTABLE,
+        "the client must accept application/json and text/event-stream\n",
+    ))
+}
+
+fn is_json(content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+fn too_large() -> HttpResponse {
+    reply::text(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large\n")
+}
+
+/// The whole body. Most are there with the headers already; only a late one costs a timer.
+async fn read_body(body: IncomingBody, endpoint: &Endpoint) -> Result<Bytes, Box<HttpResponse>> {
+    let mut collecting = pin!(Limited::new(body, endpoint.options.body_limit).collect());
+    let at_once = poll_fn(|cx| {
+        Poll::Ready(match collecting.as_mut().poll(cx) {
+            Poll::Ready(collected) => Some(collected),
+            Poll::Pending => None,
+        })
+    })
+    .await;
+    let collected = match at_once {
+        Some(collected) => collected,
+        None => tokio::time::timeout(endpoint.options.patience, collecting).await.map_err(|_| {
+            Box::new(reply::text(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n"))
+        })?,
+    };
+    match collected {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Box::new(too_large())),
+        Err(_) => Err(Box::new(reply::text(StatusCode::BAD_REQUEST, "the request body could not be read\n"))),
+    }
+}
+
+/// A notification has no envelope; whoever has a session is not modern.
+fn speaks_modern(headers: &HeaderMap, notification: &Notification) -> bool {
+    let modern_version = version(headers).and_then(Revision::parse).is_some_and(Revision::is_modern);
+    let claimed = notification.params.as_ref().is_some_and(|params| {
+        toolyard_proto::modern::claim(Some(params)) != toolyard_proto::modern::Claim::None
+    });
+    modern_version || claimed && !headers.contains_key(SESSION)
+}
+
+/// Over HTTP a modern client cancels by closing the stream, so `notifications/cancelled` says nothing.
+fn notice(endpoint: &Endpoint, view: View, admitted: Admitted, notification: Notification) -> HttpResponse {
+    if notification.method != Method::CANCELLED {
+        let client = if admitted.proven {
+            ClientKey::Principal(admitted.principal.name().clone())
+        } else {
+            ClientKey::Request(next_number())
+        };
+        let origin = Arc::new(Origin {
+            view,
+            principal: admitted.principal,
+            client,
+            revision: Revision::NEWEST,
+            capabilities: toolyard_proto::Raw::empty_object(),
+            client_info: None,
+            log_level: LevelCell::new(None),
+        });
+        endpoint.handler.notice(&origin, notification);
+    }
+    reply::empty(StatusCode::ACCEPTED)
+}

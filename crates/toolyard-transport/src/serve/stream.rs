@@ -1,0 +1,289 @@
+//! The stream door: one message per line over stdio, TCP or a Unix socket. The connection is the client:
+//! when it ends, its calls end. Nothing but messages is ever written.
+
+mod batch;
+mod line;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, sleep, timeout};
+use toolyard_proto::codec::line::LineDecoder;
+use toolyard_proto::error::code;
+use toolyard_proto::message::nests_too_deep;
+use toolyard_proto::modern::{RequestMeta, claim_in, find_parts};
+use toolyard_proto::{
+    CallError, Era, Id, Incoming, Message, Method, Notification, ParseError, Raw, RequestMessage, Revision,
+    RpcError, era,
+};
+
+use super::calls::{Calls, Ending, Outlet};
+use super::classic::handshake::{Caller, greet};
+use super::classic::session::Session;
+use super::endpoint::{Counts, Endpoint, OpenConnection, next_number};
+use super::modern::{origin, stamped};
+use super::rendered::Rendered;
+use crate::admit::Admitted;
+use crate::{AnswerBody, ClientKey, LevelCell, Origin, Peer, Principal, Request, Scope, View};
+use batch::BatchOutlet;
+use line::{Line, LineBack, write_lines};
+
+/// How long what is written already may take to leave when the connection ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Serves one client until it or `scope` or the endpoint ends.
+pub async fn serve_stream(
+    read: impl AsyncRead + Send + Unpin,
+    write: impl AsyncWrite + Send + Unpin,
+    endpoint: Arc<Endpoint>,
+    view: View,
+    principal: Principal,
+    scope: Scope,
+) {
+    let _open = OpenConnection::new(&endpoint);
+    let (line, queue) = Line::new(endpoint.counts.clone());
+    let writing = write_lines(queue, write, endpoint.options.patience);
+    let mut connection = Connection {
+        calls: Calls::new(endpoint.options.calls),
+        client: ClientKey::Connection(next_number()),
+        scope: scope.child(),
+        session: None,
+        endpoint,
+        view,
+        principal,
+        line: Some(Arc::new(line)),
+    };
+    let ending = connection.endpoint.ending.clone();
+    {
+        let mut writing = std::pin::pin!(writing);
+        let is_written = tokio::select! {
+            () = &mut writing => true,
+            () = connection.read(read) => false,
+            () = ending.ended() => false,
+        };
+        if !is_written {
+            let finish = async {
+                tokio::join!(connection.finish(), &mut writing);
+            };
+            // Whoever does not take the last words in time does not get them.
+            let _ = timeout(2 * LAST_WORDS, finish).await;
+        }
+    }
+    connection.end();
+}
+
+struct Connection {
+    endpoint: Arc<Endpoint>,
+    view: View,
+    principal: Principal,
+    client: ClientKey,
+    calls: Arc<Calls>,
+    scope: Scope,
+    /// Once a legacy client has shaken hands.
+    session: Option<Arc<Session>>,
+    /// Gone once the connection finishes, so that the writer can end.
+    line: Option<Arc<Line>>,
+}
+
+impl Connection {
+    async fn read(&mut self, mut read: impl AsyncRead + Unpin) {
+        let mut decoder = LineDecoder::new(self.endpoint.options.line_limit);
+        loop {
+            match decoder.next_line() {
+                Ok(Some(line)) => self.take(line).await,
+                Ok(None) => {
+                    decoder.buffer().reserve(8 * 1024);
+                    match read.read_buf(decoder.buffer()).await {
+                        Ok(0) | Err(_) => return,
+                        Ok(_) => {}
+                    }
+                }
+                Err(too_large) => {
+                    return self
+                        .refuse(None, &RpcError::new(code::INVALID_REQUEST, too_large.to_string()))
+                        .await;
+                }
+            }
+        }
+    }
+
+    /// When the endpoint ends, calls may finish; when the client left, nobody waits for them.
+    async fn finish(&mut self) {
+        let deadline = Instant::now() + LAST_WORDS;
+        while self.endpoint.ending.is_ended() && !self.calls.is_empty() && Instant::now() < deadline {
+            sleep(Duration::from_millis(5)).await;
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.scope.cancel();
+        match self.session.take() {
+            Some(session) => session.end(),
+            None if self.line.is_some() => self.endpoint.handler.ended(&self.client),
+            None => {}
+        }
+        self.line = None;
+    }
+
+    async fn take(&mut self, line: Bytes) {
+        if nests_too_deep(&line) {
+            return self
+                .refuse(None, &RpcError::new(code::INVALID_REQUEST, "the message nests too deeply"))
+                .await;
+        }
+        match Incoming::parse(&line) {
+            Err(error) => self.refuse(error.id.as_ref(), &error.to_rpc()).await,
+            Ok(Incoming::Batch(parts)) => self.batch(parts).await,
+            Ok(Incoming::One(Message::Request(message))) => self.request(message).await,
+            Ok(Incoming::One(message)) => self.traffic(message),
+        }
+    }
+
+    async fn request(&mut self, message: RequestMessage) {
+        let found = find_parts(&message.method, message.params.as_ref());
+        let claim = claim_in(found.meta.as_ref());
+        match era::classify(&message.method, &claim, None) {
+            Era::Modern => self.modern(message, found.meta).await,
+            Era::Legacy => self.legacy(message).await,
+        }
+    }
+
+    async fn legacy(&mut self, message: RequestMessage) {
+        match (&self.session, &self.line) {
+            (Some(session), Some(line)) => session.start(message, line.clone()),
+            _ if message.method == Method::INITIALIZE => self.initialize(message).await,
+            _ if message.method == Method::PING => {
+                self.say(Rendered::result(&message.id, Raw::empty_object())).await;
+            }
+            _ => {
+                let error = RpcError::new(code::INVALID_REQUEST, "send initialize first");
+                self.refuse(Some(&message.id), &error).await;
+            }
+        }
+    }
+
+    async fn initialize(&mut self, message: RequestMessage) {
+        let RequestMessage { id, params, .. } = message;
+        let (view, principal) = (self.view.clone(), self.principal.clone());
+        let caller = Caller { view, principal, client: self.client.clone() };
+        let patience = self.endpoint.options.handshake_timeout;
+        match greet(&self.endpoint.handler, patience, caller, id.clone(), params).await {
+            Ok(met) => {
+                self.say(Rendered::result(&id, met.result)).await;
+                if let Some(line) = &self.line {
+                    let (calls, scope) = (self.calls.clone(), self.scope.child());
+                    self.session = Some(Session::new(&self.endpoint, met.origin, calls, line.clone(), scope));
+                }
+            }
+            Err(error) => self.say(Rendered::error(Some(&id), &error.to_raw())).await,
+        }
+    }
+
+    async fn modern(&mut self, message: RequestMessage, meta: Option<Raw>) {
+        let RequestMessage { id, method, params } = message;
+        let meta = match RequestMeta::read_meta(meta) {
+            Ok(_) if era::is_removed(&method) || self.view == View::Hub => {
+                let error = CallError::unknown_method(method.as_str());
+                return self.say(Rendered::error(Some(&id), &error.to_raw())).await;
+            }
+            Ok(meta) => meta,
+            Err(error) => return self.say(Rendered::error(Some(&id), &error.to_raw())).await,
+        };
+        let (slot, line) = match (self.calls.begin(&id, &self.scope), &self.line) {
+            (Ok(slot), Some(line)) => (slot, line.clone()),
+            (Err(error), _) => return self.refuse(Some(&id), &error).await,
+            (_, None) => return,
+        };
+        let admitted = Admitted { principal: self.principal.clone(), proven: false };
+        let origin = origin(self.view.clone(), admitted, self.client.clone(), meta);
+        let params = params.unwrap_or_else(Raw::empty_object);
+        let request = Request { origin, id, method, params, headers: None, relay: false };
+        let scope = slot.scope.clone();
+        scope.spawn(run_modern(self.endpoint.clone(), request, Ending::new(slot, line.clone()), line));
+    }
+
+    /// A notification or an answer.
+    fn traffic(&self, message: Message) {
+        match (message, &self.session) {
+            (Message::Notification(notification), _) if notification.method == Method::CANCELLED => {
+                self.calls.cancel(&notification);
+            }
+            (message, Some(session)) => session.take(message),
+            (Message::Notification(notification), None) => self.notice(notification),
+            (_, None) => Counts::add(&self.endpoint.counts.unmatched),
+        }
+    }
+
+    fn notice(&self, notification: Notification) {
+        let origin = Arc::new(Origin {
+            view: self.view.clone(),
+            principal: self.principal.clone(),
+            client: self.client.clone(),
+            revision: Revision::NEWEST,
+            capabilities: Raw::empty_object(),
+            client_info: None,
+            log_level: LevelCell::new(None),
+        });
+        self.endpoint.handler.notice(&origin, notification);
+    }
+
+    async fn batch(&mut self, parts: Vec<Result<Message, ParseError>>) {
+        let (session, line) = match (&self.session, &self.line) {
+            (Some(session), Some(line)) if session.origin.revision == Revision::V2025_03_26 => {
+                (session.clone(), line.clone())
+            }
+            _ => {
+                let error = RpcError::new(code::INVALID_REQUEST, "batches are not accepted here");
+                return self.refuse(None, &error).await;
+            }
+        };
+        let wants_answer =
+            |part: &&Result<Message, ParseError>| matches!(part, Ok(Message::Request(_)) | Err(_));
+        let outlet = BatchOutlet::new(line, self.scope.clone(), parts.iter().filter(wants_answer).count());
+        for part in parts {
+            match part {
+                Ok(Message::Request(message)) => session.start(message, outlet.clone()),
+                Ok(message) => session.take(message),
+                Err(error) => {
+                    outlet.answer(Rendered::error(error.id.as_ref(), &error.to_rpc().to_raw())).await;
+                }
+            }
+        }
+    }
+
+    async fn refuse(&self, id: Option<&Id>, error: &RpcError) {
+        self.say(Rendered::error(id, &error.to_raw())).await;
+    }
+
+    async fn say(&self, message: Rendered) {
+        if let Some(line) = &self.line {
+            line.answer(message).await;
+        }
+    }
+}
+
+async fn run_modern(endpoint: Arc<Endpoint>, request: Request, ending: Ending, line: Arc<Line>) {
+    let id = request.id.clone();
+    let subscription = (request.method == Method::LISTEN).then(|| id.clone());
+    let is_listen = subscription.is_some();
+    let back = LineBack { origin: request.origin.clone(), subscription, line };
+    let calling = endpoint.handler.handle(request, Peer::new(Arc::new(back)));
+    let answer = tokio::select! {
+        biased;
+        answer = calling => answer,
+        () = endpoint.ending.ended(), if is_listen => Ok(AnswerBody::ours(super::modern::complete())),
+    };
+    let message = match answer {
+        Ok(AnswerBody::Whole(result, _)) if is_listen => Rendered::result(&id, stamped(Some(result), &id)),
+        Ok(AnswerBody::Whole(result, _)) => Rendered::result(&id, result),
+        Ok(AnswerBody::Stream(_)) => {
+            let error = CallError::internal("a stream cannot be relayed on a line");
+            Rendered::error(Some(&id), &error.to_raw())
+        }
+        Err(error) => Rendered::error(Some(&id), &error.to_raw()),
+    };
+    ending.answer(message).await;
+}
