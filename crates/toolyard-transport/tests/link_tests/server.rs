@@ -124,8 +124,8 @@ impl Exchange {
         self.send(status, &[], "");
     }
 
-    pub(crate) fn result(self, result: Value) {
-        self.result_with(&[], &result);
+    pub(crate) fn result(self, result: impl Into<Value>) {
+        self.result_with(&[], &result.into());
     }
 
     pub(crate) fn result_with(self, headers: &[(&str, &str)], result: &Value) {
