@@ -1,6 +1,7 @@
 //! The writing side of a stream connection: one bounded queue, one writer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -55,18 +56,54 @@ impl Outlet for Line {
     }
 }
 
+/// The line as one call sees it: silent once the call has ended.
+pub(super) struct CallLine {
+    line: Arc<Line>,
+    over: AtomicBool,
+}
+
+impl CallLine {
+    pub(super) fn new(line: Arc<Line>) -> Arc<Self> {
+        Arc::new(Self { line, over: AtomicBool::new(false) })
+    }
+}
+
+impl Outlet for CallLine {
+    fn tell(&self, message: Rendered, weight: Weight) {
+        if !self.over.load(Ordering::Relaxed) {
+            self.line.tell(message, weight);
+        }
+    }
+
+    fn ask(&self, message: Rendered) -> BoxFuture<bool> {
+        if self.over.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(false));
+        }
+        self.line.ask(message)
+    }
+
+    fn answer(&self, message: Rendered) -> BoxFuture<()> {
+        self.over.store(true, Ordering::Relaxed);
+        self.line.answer(message)
+    }
+
+    fn no_answer(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The way back to a modern client on a stream.
 pub(super) struct LineBack {
     pub(super) origin: Arc<Origin>,
     pub(super) subscription: Option<Id>,
-    pub(super) line: Arc<Line>,
+    pub(super) outlet: Arc<dyn Outlet>,
 }
 
 impl Back for LineBack {
     fn notify(&self, notification: Notification) {
         if let Some(notification) = fit(&self.origin, self.subscription.as_ref(), notification) {
             let weight = Weight::of(&notification.method);
-            self.line.tell(Rendered::notification(notification), weight);
+            self.outlet.tell(Rendered::notification(notification), weight);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request as HttpRequest, StatusCode};
+use http::{HeaderMap, Request as HttpRequest};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -27,6 +27,8 @@ pub struct Double {
     /// Calls of `wait` and `hang` that were dropped before they ended.
     pub dropped: Arc<AtomicUsize>,
     pub gate: Arc<Notify>,
+    late: Arc<Notify>,
+    scope: Scope,
     pub listeners: Mutex<Vec<Peer>>,
     pub notices: Mutex<Vec<String>>,
     pub ended: Mutex<Vec<ClientKey>>,
@@ -35,6 +37,12 @@ pub struct Double {
 }
 
 struct CountDrop(Option<Arc<AtomicUsize>>);
+
+impl CountDrop {
+    fn finished(&mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for CountDrop {
     fn drop(&mut self) {
@@ -46,9 +54,9 @@ impl Drop for CountDrop {
 
 impl Double {
     /// Says something to everybody who listens.
-    pub fn announce(&self, method: Method, params: Option<Value>) {
+    pub fn announce(&self, method: &Method, params: Option<&Value>) {
         for peer in &*self.listeners.lock().unwrap() {
-            peer.notify(Notification::new(method.clone(), params.clone().map(Raw::from)));
+            peer.notify(Notification::new(method.clone(), params.cloned().map(Raw::from)));
         }
     }
 
@@ -73,7 +81,8 @@ impl Double {
             request.params.member("arguments").map_or(Value::Null, |arguments| arguments.read().unwrap());
         let name = request.params.member("name").and_then(|name| name.as_string()).unwrap_or_default();
         let mut count = CountDrop(Some(self.dropped.clone()));
-        let (gate, id) = (self.gate.clone(), request.id.clone());
+        let (gate, late, id) = (self.gate.clone(), self.late.clone(), request.id.clone());
+        let scope = self.scope.clone();
         Box::pin(async move {
             match name.as_str() {
                 "notify" => {
@@ -94,11 +103,18 @@ impl Double {
                     }
                 }
                 "wait" => gate.notified().await,
+                // Talks on after its answer, and says when it has.
+                "late" => scope.spawn(async move {
+                    gate.notified().await;
+                    peer.notify(progress(9));
+                    late.notify_one();
+                }),
+                "after_late" => late.notified().await,
                 "hang" => std::future::pending().await,
                 "ask" => {
                     let params: Raw = json!({ "message": "?" }).into();
                     let reply = peer.ask(Ask { method: Method::ELICIT, params: Some(params) }).await;
-                    count.0 = None;
+                    count.finished();
                     let text = match reply {
                         Ok(reply) => format!("reply {}", reply.as_str()),
                         Err(error) => format!("error {error}"),
@@ -114,7 +130,7 @@ impl Double {
                     peer.notify(progress(2));
                 }
                 "relay_json" | "relay_sse" => {
-                    count.0 = None;
+                    count.finished();
                     let kind = if name == "relay_json" { RelayKind::Json } else { RelayKind::Sse };
                     if arguments["notify"].as_bool() == Some(true) {
                         peer.notify(progress(0));
@@ -137,19 +153,19 @@ impl Double {
                 }
                 "lost" => return Err(CallError::lost("the upstream is gone")),
                 "lines" => {
-                    count.0 = None;
+                    count.finished();
                     let raw = Raw::parse("{\n\"content\":\r\n[]}").unwrap();
                     return Ok(AnswerBody::Whole(raw, Revision::NEWEST_LEGACY));
                 }
                 "big" => {
-                    count.0 = None;
+                    count.finished();
                     return text_answer(
                         &"x".repeat(usize::try_from(arguments["size"].as_u64().unwrap()).unwrap()),
                     );
                 }
                 _ => {}
             }
-            count.0 = None;
+            count.finished();
             text_answer(&name)
         })
     }
@@ -409,5 +425,3 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
     panic!("never: {what}");
 }
-
-pub const OK: u16 = StatusCode::OK.as_u16();
