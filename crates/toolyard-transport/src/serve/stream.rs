@@ -44,11 +44,12 @@ pub async fn serve_stream(
 ) {
     let _open = OpenConnection::new(&endpoint);
     let (line, queue) = Line::new(endpoint.counts.clone());
-    let writing = write_lines(queue, write, endpoint.options.patience);
+    let own = scope.child();
+    let writing = write_lines(queue, write, endpoint.options.patience, own.clone());
     let mut connection = Connection {
         calls: Calls::new(endpoint.options.calls),
         client: ClientKey::Connection(next_number()),
-        scope: scope.child(),
+        scope: own,
         session: None,
         endpoint,
         view,
@@ -83,7 +84,7 @@ struct Connection {
     scope: Scope,
     /// Once a legacy client has shaken hands.
     session: Option<Arc<Session>>,
-    /// Gone once the connection finishes, so that the writer can end.
+    /// Gone once the connection has ended.
     line: Option<Arc<Line>>,
 }
 

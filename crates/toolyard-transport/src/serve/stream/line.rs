@@ -16,7 +16,7 @@ use crate::serve::endpoint::Counts;
 use crate::serve::modern::{cannot_ask, fit};
 use crate::serve::outbox::{ROOM, Weight};
 use crate::serve::rendered::Rendered;
-use crate::{BoxFuture, Origin};
+use crate::{BoxFuture, Origin, Scope};
 
 /// Pieces smaller than this are gathered into one write.
 const GATHER: usize = 16 * 1024;
@@ -112,14 +112,28 @@ impl Back for LineBack {
     }
 }
 
-/// Writes until nobody has anything to say, or the client takes nothing for `patience`.
+/// Writes until `connection` ends and all that was said by then is written, or the client takes nothing for
+/// `patience`.
 pub(super) async fn write_lines(
     mut queue: mpsc::Receiver<Rendered>,
     mut write: impl AsyncWrite + Unpin,
     patience: Duration,
+    connection: Scope,
 ) {
     let mut ready = Vec::with_capacity(64);
-    while queue.recv_many(&mut ready, 64).await > 0 {
+    loop {
+        let count = tokio::select! {
+            biased;
+            count = queue.recv_many(&mut ready, 64) => count,
+            // Others may still hold the line; what they say from now on is not taken.
+            () = connection.ended(), if !queue.is_closed() => {
+                queue.close();
+                continue;
+            }
+        };
+        if count == 0 {
+            break;
+        }
         for bytes in gather(&mut ready) {
             if let Err(error) = write_all(&mut write, bytes, patience).await {
                 return tracing::debug!(%error, "a stream connection cannot be written to");
