@@ -1,2 +1,75 @@
-//! placeholder
-fn main() {}
+//! The menu of this repository: `cargo xtask <command>`. Continuous integration calls the same commands.
+//!
+//! One file per command; the rest (`process`, `workspace`, `tools`, `step`) is what they share.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool: it talks to people")]
+
+mod bench;
+mod check;
+mod ci;
+mod conformance;
+mod deny;
+mod peers;
+mod process;
+mod step;
+mod test;
+mod tidy;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The menu of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Formatting, lints, tidy, licences and sources of dependencies.
+    Check,
+    /// The rules that no linter knows: crate edges, file heads, sizes, who may name an era.
+    Tidy,
+    /// Licences, bans and sources of all dependencies.
+    Deny,
+    /// All tests of the workspace.
+    Test,
+    /// The official MCP conformance suite through the gateway, or against any URL.
+    Conformance(conformance::Options),
+    /// Real clients and servers of other makers, through the gateway.
+    Peers,
+    /// Speed against a bare relay and nginx, interleaved, with every answer checked.
+    Bench(bench::Options),
+    /// Everything that must pass before a change lands; installs what is missing.
+    Ci,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = process::stop_children_on_signals() {
+        eprintln!("error: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    let done = match arguments.command {
+        Command::Check => check::check(),
+        Command::Tidy => tidy::tidy(),
+        Command::Deny => deny::deny(),
+        Command::Test => test::test(),
+        Command::Conformance(options) => conformance::conformance(&options),
+        Command::Peers => peers::peers(),
+        Command::Bench(options) => bench::bench(&options),
+        Command::Ci => ci::ci(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

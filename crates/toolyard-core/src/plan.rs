@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
-use toolyard_transport::{BoxFuture, Link, LinkEvent};
+use toolyard_transport::BoxFuture;
+pub use toolyard_transport::connect::Connected;
 
 #[derive(Debug)]
 pub struct Plan {
@@ -92,17 +92,6 @@ impl Timeouts {
 pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// `known` is the revision it spoke the last time, to spare a probe.
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>>;
-}
-
-pub struct Connected {
-    pub link: Arc<dyn Link>,
-    pub events: mpsc::Receiver<LinkEvent>,
-}
-
-impl fmt::Debug for Connected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connected").finish_non_exhaustive()
-    }
 }
 
 /// A named slice of the catalog.

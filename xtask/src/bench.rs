@@ -1,0 +1,94 @@
+//! `cargo xtask bench`: what the gateway costs, against a bare relay and nginx in front of the same upstream.
+//!
+//! A shared machine is noisy and drifts, so absolute figures mean little. All contestants are measured in
+//! turns, round after round, and what counts is the median over rounds of the ratio within a round.
+//! Every answer is checked; a wrong one fails the run.
+
+mod callgrind;
+mod case;
+mod contestant;
+mod load;
+mod report;
+mod rounds;
+mod startup;
+mod usage;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::step::step;
+use crate::workspace::{self, Profile};
+use contestant::{Contestants, Programs};
+use load::Load;
+use report::Report;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Fewer and shorter rounds.
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON object on stdout instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Rounds that all contestants are measured in.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Seconds per measurement.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// The era that the load client speaks.
+    #[arg(long, value_enum, default_value_t = Era::Modern)]
+    era: Era,
+    /// Count instructions per call under valgrind instead of measuring time.
+    #[arg(long)]
+    callgrind: bool,
+    /// Calls to count the instructions of.
+    #[arg(long, default_value_t = 1000, requires = "callgrind")]
+    calls: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Era {
+    Legacy,
+    Modern,
+}
+
+impl Era {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+        }
+    }
+}
+
+pub(crate) fn bench(options: &Options) -> Result<()> {
+    let programs = step("build", build)?;
+    let logs = workspace::target_directory()?.join("bench");
+    std::fs::create_dir_all(&logs)?;
+    let load = Load::new(&programs, options.era.name());
+    if options.callgrind {
+        return step("count instructions", || {
+            callgrind::count(&programs, &load, options.calls, &logs)?.print(options.json)
+        });
+    }
+    let (rounds, seconds) = if options.quick { (5, 0.8) } else { (11, 1.5) };
+    let plan = rounds::Plan {
+        rounds: options.rounds.unwrap_or(rounds),
+        seconds: options.seconds.unwrap_or(seconds),
+    };
+    let starts = step("starts", || startup::measure(&programs, &logs))?;
+    let contestants = step("contestants", || Contestants::start(&programs, &load, &logs))?;
+    let idle = contestants.memory();
+    let rounds = step("rounds", || rounds::run(&contestants, &load, &plan))?;
+    let report =
+        Report { rounds: &rounds, idle, peak: contestants.memory(), starts, missing: &contestants.missing };
+    report.print(options.json);
+    rounds.check()
+}
+
+fn build() -> Result<Programs> {
+    let folder = workspace::build("toolyard-bench", Profile::Release)?;
+    workspace::build("toolyard", Profile::Release)?;
+    Ok(Programs { folder })
+}

@@ -1,0 +1,119 @@
+//! Instructions per call, counted under valgrind: the same on a busy machine as on an idle one.
+//!
+//! Each contestant runs twice, for n and for 2n calls; the difference is the cost of n calls without
+//! that of starting and stopping.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+use super::case::CASES;
+use super::contestant::{Contestant, Programs};
+use super::load::{Load, Until};
+use crate::process::Background;
+use crate::tools;
+
+/// Writing the profile takes a while.
+const STOP_LIMIT: Duration = Duration::from_secs(30);
+
+pub(super) struct Counts {
+    calls: u64,
+    per_call: Vec<(&'static str, Result<u64>)>,
+    profiles: PathBuf,
+}
+
+pub(super) fn count(programs: &Programs, load: &Load, calls: u64, logs: &Path) -> Result<Counts> {
+    tools::debian("valgrind")?;
+    let (_upstream, origin) =
+        Background::serve("bench-upstream", &mut programs.upstream(), &logs.join("upstream.log"))?;
+    let folder = tempfile::tempdir().context("make a folder for the gateway")?;
+    let relay = programs.relay(&origin);
+    let gateway = programs.gateway(folder.path(), Some(&origin))?;
+    let counter = Counter { load, calls, logs };
+    let per_call = vec![
+        ("relay", counter.per_call(&relay, |origin| Contestant::plain("relay", origin, None))),
+        ("toolyard /mcp", counter.per_call(&gateway, |origin| Contestant::namespaced(origin, None))),
+        ("toolyard /mcp/bench", counter.per_call(&gateway, |origin| Contestant::transparent(origin, None))),
+    ];
+    Ok(Counts { calls, per_call, profiles: logs.to_owned() })
+}
+
+impl Counts {
+    pub(super) fn print(&self, as_json: bool) -> Result<()> {
+        if as_json {
+            let per_call: serde_json::Map<_, _> = self
+                .per_call
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), json!(count.as_ref().ok())))
+                .collect();
+            println!("{}", json!({ "calls": self.calls, "instructions_per_call": per_call }));
+        } else {
+            println!("\ninstructions per echo call (over {} calls)", self.calls);
+            for (name, count) in &self.per_call {
+                match count {
+                    Ok(count) => println!("  {name:<20} {count:>10}"),
+                    Err(error) => println!("  {name:<20} not counted: {error:#}"),
+                }
+            }
+            println!("profiles for callgrind_annotate: {}/callgrind.*", self.profiles.display());
+        }
+        if self.per_call.iter().all(|(_, count)| count.is_err()) {
+            bail!("nothing was counted");
+        }
+        Ok(())
+    }
+}
+
+struct Counter<'a> {
+    load: &'a Load,
+    calls: u64,
+    logs: &'a Path,
+}
+
+impl Counter<'_> {
+    /// `contestant` makes one of the origin that the program listens on.
+    fn per_call(&self, program: &Command, contestant: fn(&str) -> Contestant) -> Result<u64> {
+        let once = self.instructions(program, contestant, self.calls)?;
+        let twice = self.instructions(program, contestant, 2 * self.calls)?;
+        Ok(twice.saturating_sub(once) / self.calls)
+    }
+
+    /// All instructions of one life of the program, in which it answers so many calls.
+    fn instructions(&self, program: &Command, contestant: fn(&str) -> Contestant, calls: u64) -> Result<u64> {
+        // A profile of an earlier run must not pass for the one of this run.
+        let unfinished = self.logs.join("callgrind.unfinished");
+        let _ = fs::remove_file(&unfinished);
+        let mut command = Command::new("valgrind");
+        command.args(["--tool=callgrind", "--cache-sim=no"]);
+        command.arg(format!("--callgrind-out-file={}", unfinished.display()));
+        command.arg(program.get_program()).args(program.get_args());
+        let (server, origin) =
+            Background::serve("the program under valgrind", &mut command, &self.logs.join("callgrind.log"))?;
+        let contestant = contestant(&origin);
+        let echo = &CASES[0];
+        self.load.wait_for(echo, &contestant)?;
+        let sample = self.load.run(echo, &contestant, Until::Calls(calls))?;
+        if sample.answers != calls || sample.errors > 0 {
+            bail!("{} of {calls} calls were answered: {}", sample.answers, sample.error_kinds);
+        }
+        server.stop_within(STOP_LIMIT);
+        let profile =
+            self.logs.join(format!("callgrind.{}.{calls}", contestant.name.replace([' ', '/'], "-")));
+        fs::rename(&unfinished, &profile)
+            .context("find the profile (did the program end when it was asked to?)")?;
+        total(&profile)
+    }
+}
+
+fn total(profile: &Path) -> Result<u64> {
+    let text = fs::read_to_string(profile).with_context(|| {
+        format!("read `{}` (did the program end when it was asked to?)", profile.display())
+    })?;
+    let line = text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
+    let count = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    count.with_context(|| format!("find the total in `{}`", profile.display()))
+}

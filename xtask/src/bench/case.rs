@@ -1,0 +1,97 @@
+//! What is measured: one operation at one concurrency, and the figure that counts.
+
+pub(super) struct Case {
+    pub(super) key: &'static str,
+    pub(super) title: &'static str,
+    pub(super) operation: &'static str,
+    /// Nothing where the operation calls no tool.
+    pub(super) tool: Option<&'static str>,
+    pub(super) size: usize,
+    pub(super) workers: usize,
+    pub(super) figure: Figure,
+    /// What the gateway should reach.
+    pub(super) goal: Goal,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Figure {
+    /// Median latency in microseconds: less is better.
+    Median,
+    /// Answers per second: more is better.
+    Rate,
+}
+
+/// A bound on the ratio to another contestant.
+pub(super) struct Goal {
+    pub(super) to: &'static str,
+    pub(super) bound: f64,
+}
+
+/// How many tools the upstream offers besides its own.
+pub(super) const TOOLS: usize = 1000;
+
+pub(super) const CASES: [Case; 4] = [
+    Case {
+        key: "echo_1",
+        title: "echo, 1 client",
+        operation: "echo",
+        tool: Some("echo"),
+        size: 64,
+        workers: 1,
+        figure: Figure::Median,
+        goal: Goal { to: "relay", bound: 1.25 },
+    },
+    Case {
+        key: "echo_32",
+        title: "echo, 32 clients",
+        operation: "echo",
+        tool: Some("echo"),
+        size: 64,
+        workers: 32,
+        figure: Figure::Rate,
+        goal: Goal { to: "relay", bound: 0.8 },
+    },
+    Case {
+        key: "blob_4",
+        title: "1 MB answer, 4 clients",
+        operation: "blob",
+        tool: Some("blob"),
+        size: 1024,
+        workers: 4,
+        figure: Figure::Rate,
+        goal: Goal { to: "relay", bound: 0.85 },
+    },
+    Case {
+        key: "list",
+        title: "tools/list of 1,000 tools, 1 client",
+        operation: "list",
+        tool: None,
+        size: TOOLS,
+        workers: 1,
+        figure: Figure::Rate,
+        goal: Goal { to: "direct", bound: 0.9 },
+    },
+];
+
+impl Figure {
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Self::Median => "p50 µs",
+            Self::Rate => "per second",
+        }
+    }
+}
+
+impl Goal {
+    pub(super) fn is_met(&self, figure: Figure, ratio: f64) -> bool {
+        match figure {
+            Figure::Median => ratio <= self.bound,
+            Figure::Rate => ratio >= self.bound,
+        }
+    }
+
+    pub(super) fn text(&self, figure: Figure) -> String {
+        let sign = if figure == Figure::Median { '≤' } else { '≥' };
+        format!("{sign} {} × {}", self.bound, self.to)
+    }
+}

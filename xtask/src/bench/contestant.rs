@@ -1,0 +1,202 @@
+//! Who is measured: the upstream itself, and what stands in front of it. Started here, stopped on drop.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tempfile::TempDir;
+
+use super::case::{CASES, TOOLS};
+use super::load::Load;
+use super::usage::{Memory, memory};
+use crate::process::Background;
+use crate::tools;
+
+/// The upstream's id in the gateway's config.
+const UPSTREAM: &str = "bench";
+
+/// Where the programs are that were built for this.
+pub(super) struct Programs {
+    pub(super) folder: PathBuf,
+}
+
+pub(super) struct Contestant {
+    pub(super) name: &'static str,
+    pub(super) url: String,
+    /// What stands in front of the upstream's own names of tools.
+    pub(super) prefix: &'static str,
+    /// Whose CPU time is the cost of the hop; nothing for the upstream itself.
+    pub(super) process: Option<u32>,
+}
+
+pub(super) struct Contestants {
+    pub(super) all: Vec<Contestant>,
+    /// Who could not be started, and why.
+    pub(super) missing: Vec<String>,
+    _running: Vec<Background>,
+    _folder: TempDir,
+}
+
+impl Programs {
+    pub(super) fn bench_load(&self) -> PathBuf {
+        self.folder.join("bench-load")
+    }
+
+    pub(super) fn upstream(&self) -> Command {
+        let mut command = Command::new(self.folder.join("bench-upstream"));
+        command.args(["--listen", "127.0.0.1:0", "--tools", &TOOLS.to_string()]);
+        command
+    }
+
+    /// The arguments after the program, so that it can be run under another.
+    pub(super) fn relay(&self, upstream: &str) -> Command {
+        let mut command = Command::new(self.folder.join("bench-relay"));
+        let authority = upstream.trim_start_matches("http://");
+        command.args(["--listen", "127.0.0.1:0", "--upstream", authority]);
+        command
+    }
+
+    /// The gateway with its files in a folder of its own, in front of that upstream or of none.
+    pub(super) fn gateway(&self, folder: &Path, upstream: Option<&str>) -> Result<Command> {
+        fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
+        let config = folder.join("toolyard.toml");
+        let text = upstream.map(|origin| format!("[upstreams.{UPSTREAM}]\nurl = \"{origin}/mcp\"\n"));
+        fs::write(&config, text.unwrap_or_default()).context("write the gateway's config")?;
+        let mut command = Command::new(self.folder.join("toolyard"));
+        command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+        command.arg("--state-dir").arg(folder.join("state"));
+        Ok(command)
+    }
+}
+
+impl Contestant {
+    pub(super) fn plain(name: &'static str, origin: &str, process: Option<u32>) -> Self {
+        Self { name, url: format!("{origin}/mcp"), prefix: "", process }
+    }
+
+    /// The view of everything, where names are prefixed.
+    pub(super) fn namespaced(origin: &str, process: Option<u32>) -> Self {
+        Self { name: "toolyard /mcp", url: format!("{origin}/mcp"), prefix: "bench__", process }
+    }
+
+    /// The view of one upstream, where nothing is renamed.
+    pub(super) fn transparent(origin: &str, process: Option<u32>) -> Self {
+        Self { name: "toolyard /mcp/bench", url: format!("{origin}/mcp/{UPSTREAM}"), prefix: "", process }
+    }
+}
+
+impl Contestants {
+    pub(super) fn start(programs: &Programs, load: &Load, logs: &Path) -> Result<Self> {
+        let folder = tempfile::tempdir().context("make a folder for what is measured")?;
+        let (upstream, origin) =
+            Background::serve("bench-upstream", &mut programs.upstream(), &logs.join("upstream.log"))?;
+        let (relay, relay_origin) =
+            Background::serve("bench-relay", &mut programs.relay(&origin), &logs.join("relay.log"))?;
+        let mut all = vec![
+            Contestant::plain("direct", &origin, None),
+            Contestant::plain("relay", &relay_origin, Some(relay.id())),
+        ];
+        let mut running = vec![relay, upstream];
+        let mut missing = Vec::new();
+        match start_nginx(folder.path(), &origin, logs) {
+            Ok((nginx, origin)) => {
+                all.push(Contestant::plain("nginx", &origin, Some(nginx.id())));
+                running.insert(0, nginx);
+            }
+            Err(error) => missing.push(format!("nginx is not measured: {error:#}")),
+        }
+        let gateway = programs
+            .gateway(&folder.path().join("toolyard"), Some(&origin))
+            .and_then(|mut command| Background::serve("toolyard", &mut command, &logs.join("toolyard.log")));
+        match gateway {
+            Ok((gateway, origin)) => {
+                all.push(Contestant::namespaced(&origin, Some(gateway.id())));
+                all.push(Contestant::transparent(&origin, Some(gateway.id())));
+                running.insert(0, gateway);
+            }
+            Err(error) => missing.push(format!("TOOLYARD IS NOT MEASURED: {error:#}")),
+        }
+        all.retain(|contestant| match CASES.iter().try_for_each(|case| load.wait_for(case, contestant)) {
+            Ok(()) => true,
+            Err(error) => {
+                missing.push(format!("{} IS NOT MEASURED: {error:#}", contestant.name.to_uppercase()));
+                false
+            }
+        });
+        for problem in &missing {
+            eprintln!("warning: {problem}");
+        }
+        Ok(Self { all, missing, _running: running, _folder: folder })
+    }
+
+    pub(super) fn memory(&self) -> Vec<(&'static str, Memory)> {
+        let mut processes: Vec<_> =
+            self.all.iter().filter_map(|contestant| Some((contestant.name, contestant.process?))).collect();
+        processes.dedup_by_key(|(_, process)| *process);
+        processes.into_iter().map(|(name, process)| (name, memory(process))).collect()
+    }
+}
+
+/// nginx cannot say which port it got, so a free one is chosen for it.
+fn start_nginx(folder: &Path, upstream: &str, logs: &Path) -> Result<(Background, String)> {
+    let program = tools::nginx()?;
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let prefix = folder.join("nginx");
+    fs::create_dir_all(&prefix)?;
+    let config = prefix.join("nginx.conf");
+    fs::write(&config, nginx_config(address, upstream.trim_start_matches("http://")))?;
+    let mut command = Command::new(program);
+    command.arg("-p").arg(&prefix).arg("-c").arg(&config).args(["-e", "stderr", "-g", "daemon off;"]);
+    let mut nginx = Background::start("nginx", &mut command, &logs.join("nginx.log"))?;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while TcpStream::connect(address).is_err() {
+        nginx.check_alive()?;
+        if Instant::now() > deadline {
+            bail!("nginx does not accept connections on {address}");
+        }
+        sleep(Duration::from_millis(10));
+    }
+    Ok((nginx, format!("http://{address}")))
+}
+
+/// As an operator would set it up for this job: kept-alive connections on both sides, answers of a
+/// megabyte buffered in memory, no log.
+fn nginx_config(listen: SocketAddr, upstream: &str) -> String {
+    format!(
+        "user root;
+worker_processes auto;
+pid nginx.pid;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    client_body_buffer_size 256k;
+    keepalive_requests 100000000;
+    tcp_nodelay on;
+    upstream bench {{
+        server {upstream};
+        keepalive 256;
+        keepalive_requests 100000000;
+    }}
+    server {{
+        listen {listen};
+        location / {{
+            proxy_pass http://bench;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_buffers 64 32k;
+            proxy_max_temp_file_size 0;
+        }}
+    }}
+}}
+"
+    )
+}

@@ -1,0 +1,123 @@
+//! The result of a run: tables for people, or one JSON object for machines.
+
+use serde_json::{Value, json};
+
+use super::case::{CASES, Case};
+use super::rounds::{Rounds, Series, median};
+use super::startup::Starts;
+use super::usage::Memory;
+
+pub(super) struct Report<'a> {
+    pub(super) rounds: &'a Rounds,
+    pub(super) idle: Vec<(&'static str, Memory)>,
+    pub(super) peak: Vec<(&'static str, Memory)>,
+    pub(super) starts: Option<Starts>,
+    pub(super) missing: &'a [String],
+}
+
+/// Whom the others are compared with.
+const MEASURES: [&str; 3] = ["direct", "relay", "nginx"];
+
+impl Report<'_> {
+    pub(super) fn print(&self, as_json: bool) {
+        if as_json {
+            println!("{}", self.json());
+            return;
+        }
+        for case in &CASES {
+            self.print_case(case);
+        }
+        self.print_memory();
+        match &self.starts {
+            Some(starts) => println!(
+                "\nstart to first tools/list of the built-in tools: {:.1} ms; memory then: {}",
+                starts.milliseconds,
+                megabytes(starts.memory.now)
+            ),
+            None => println!("\nstart to first tools/list: not measured"),
+        }
+        for problem in self.missing {
+            println!("\n{problem}");
+        }
+    }
+
+    fn print_case(&self, case: &Case) {
+        println!("\n{}", case.title);
+        let [direct, relay, nginx] = MEASURES.map(|name| format!("× {name}"));
+        println!(
+            "  {:<20} {:>12} {direct:>9} {relay:>9} {nginx:>9} {:>12}",
+            "",
+            case.figure.unit(),
+            "CPU µs/call"
+        );
+        for series in self.rounds.of(case.key) {
+            let [direct, relay, nginx] = MEASURES.map(|name| number(self.rounds.ratio(series, name), 2));
+            println!(
+                "  {:<20} {:>12} {direct:>9} {relay:>9} {nginx:>9} {:>12}  {}",
+                series.contestant,
+                number(median(&series.figures), 1),
+                number(median(&series.cpu), 1),
+                self.goal(series).unwrap_or_default(),
+            );
+        }
+    }
+
+    /// How the gateway stands to what it should reach; nothing for the others.
+    fn goal(&self, series: &Series) -> Option<String> {
+        let goal = &series.case.goal;
+        let is_met = self.is_met(series)?;
+        let verdict = if is_met { "met" } else { "MISSED" };
+        Some(format!("goal {}: {verdict}", goal.text(series.case.figure)))
+    }
+
+    fn is_met(&self, series: &Series) -> Option<bool> {
+        let ratio = self.rounds.ratio(series, series.case.goal.to)?;
+        series.contestant.starts_with("toolyard").then(|| series.case.goal.is_met(series.case.figure, ratio))
+    }
+
+    fn print_memory(&self) {
+        println!("\nresident memory");
+        for ((name, idle), (_, peak)) in self.idle.iter().zip(&self.peak) {
+            println!("  {name:<20} {} idle, {} at most", megabytes(idle.now), megabytes(peak.peak));
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "cases": CASES.iter().map(|case| json!({
+                "case": case.key,
+                "title": case.title,
+                "unit": case.figure.unit(),
+                "contestants": self.rounds.of(case.key).map(|series| self.series_json(series)).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
+            "memory": self.idle.iter().zip(&self.peak).map(|((name, idle), (_, peak))| json!({
+                "contestant": name, "idle_bytes": idle.now, "peak_bytes": peak.peak,
+            })).collect::<Vec<_>>(),
+            "start": self.starts.as_ref().map(|starts| json!({
+                "first_list_ms": starts.milliseconds, "idle_bytes": starts.memory.now,
+            })),
+            "missing": self.missing,
+        })
+    }
+
+    fn series_json(&self, series: &Series) -> Value {
+        let [direct, relay, nginx] = MEASURES.map(|name| self.rounds.ratio(series, name));
+        json!({
+            "contestant": series.contestant,
+            "median": median(&series.figures),
+            "ratio": { "direct": direct, "relay": relay, "nginx": nginx },
+            "goal_met": self.is_met(series),
+            "cpu_us_per_call": median(&series.cpu),
+            "rounds": series.figures,
+        })
+    }
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

@@ -1,0 +1,16 @@
+//! `cargo xtask check`: what can be said about the code without running it.
+
+use anyhow::Result;
+
+use crate::step::step;
+use crate::{deny, process, tidy, workspace};
+
+pub(crate) fn check() -> Result<()> {
+    step("format", || process::run(workspace::cargo().args(["fmt", "--all", "--check"])))?;
+    step("tidy", tidy::tidy)?;
+    step("clippy", || {
+        let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+        process::run(workspace::cargo().args(clippy))
+    })?;
+    step("deny", deny::deny)
+}

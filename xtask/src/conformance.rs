@@ -1,0 +1,111 @@
+//! `cargo xtask conformance`: the official MCP conformance suite, through the real gateway in front of the
+//! testkit's fixture, or against any URL.
+//!
+//! Each run is one set of requirements against one arrangement: the fixture behind HTTP, then behind a
+//! child's stdio. A run passes if every scenario that the revision requires passes, and with them the
+//! few unscored ones that we hold ourselves to (`suite::HELD_TO`).
+
+mod scene;
+mod suite;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::step::step;
+use crate::workspace::Profile;
+use crate::{tools, workspace};
+use scene::Scene;
+use suite::{Suite, Verdict};
+
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Run against this endpoint instead of the gateway and the fixture.
+    #[arg(long, conflicts_with_all = ["direct", "upstream", "era", "release"])]
+    url: Option<String>,
+    /// Run against the fixture itself, without the gateway.
+    #[arg(long, conflicts_with_all = ["upstream", "era"])]
+    direct: bool,
+    /// How the gateway reaches the fixture; both ways if not given.
+    #[arg(long, value_enum)]
+    upstream: Option<Upstream>,
+    /// Pin the era of the upstream in the gateway's config (`legacy`, `modern` or `auto`).
+    #[arg(long)]
+    era: Option<String>,
+    /// Only this revision's requirements; all sets if not given.
+    #[arg(long)]
+    requirements: Option<String>,
+    /// Only this scenario.
+    #[arg(long)]
+    scenario: Option<String>,
+    /// Use release builds.
+    #[arg(long)]
+    release: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Upstream {
+    Http,
+    Stdio,
+}
+
+impl Options {
+    fn scenes(&self) -> Vec<Scene> {
+        if let Some(url) = &self.url {
+            return vec![Scene::Url(url.clone())];
+        }
+        if self.direct {
+            return vec![Scene::Fixture];
+        }
+        match self.upstream {
+            Some(Upstream::Http) => vec![Scene::GatewayOverHttp],
+            Some(Upstream::Stdio) => vec![Scene::GatewayOverStdio],
+            None => vec![Scene::GatewayOverHttp, Scene::GatewayOverStdio],
+        }
+    }
+
+    fn profile(&self) -> Profile {
+        if self.release { Profile::Release } else { Profile::Dev }
+    }
+}
+
+pub(crate) fn conformance(options: &Options) -> Result<()> {
+    let npm = step("install the conformance suite", tools::npm)?;
+    let results = workspace::target_directory()?.join("conformance");
+    let suite = Suite::new(&npm, &results)?;
+    let programs = match options.url {
+        Some(_) => None,
+        None => Some(step("build the gateway and the fixture", || scene::build(options.profile()))?),
+    };
+    let mut verdicts = Vec::new();
+    for scene in options.scenes() {
+        for requirements in suite::REQUIREMENTS {
+            if options.requirements.as_deref().is_some_and(|only| only != requirements) {
+                continue;
+            }
+            // Each set gets a fresh gateway, so that what one leaves behind cannot help or harm the next.
+            let mut stage = scene.set(programs.as_deref(), options.era.as_deref(), &results)?;
+            let name = format!("{} of {requirements}", scene.name());
+            let verdict =
+                step(&name, || suite.run(&name, &stage.url, requirements, options.scenario.as_deref()))?;
+            stage.check_alive()?;
+            verdict.print();
+            verdicts.push(verdict);
+        }
+    }
+    conclude(&verdicts)
+}
+
+fn conclude(verdicts: &[Verdict]) -> Result<()> {
+    println!("\nconformance:");
+    for verdict in verdicts {
+        println!("  {}", verdict.summary());
+    }
+    if verdicts.is_empty() {
+        bail!("nothing was run: the sets of requirements are {}", suite::REQUIREMENTS.join(" and "));
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.is_good()).count();
+    if failed > 0 {
+        bail!("{failed} of {} runs have required scenarios that fail", verdicts.len());
+    }
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! Runs the official suite and reads its results.
+//!
+//! The suite writes one folder per scenario with a `checks.json`; that is read, not its printed words.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::process;
+use crate::tools::Npm;
+
+/// The frozen sets of scenarios that the suite scores, each run at its own revision.
+pub(super) const REQUIREMENTS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+/// Scenarios that the suite runs but does not score, and that must pass here all the same.
+const HELD_TO: [(&str, &str); 5] = [
+    ("2025-11-25", "json-schema-2020-12"),
+    ("2025-11-25", "server-session-lifecycle"),
+    ("2025-11-25", "server-sse-polling"),
+    ("2026-07-28", "http-header-validation"),
+    ("2026-07-28", "json-schema-2020-12"),
+];
+
+pub(super) struct Suite {
+    node: PathBuf,
+    script: PathBuf,
+    results: PathBuf,
+}
+
+/// What came of one run.
+pub(super) struct Verdict {
+    name: String,
+    scenarios: Vec<Scenario>,
+}
+
+struct Scenario {
+    name: String,
+    is_required: bool,
+    checks: Vec<Check>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Check {
+    id: String,
+    status: String,
+    error_message: Option<String>,
+}
+
+impl Suite {
+    /// Results of earlier runs in that folder are removed.
+    pub(super) fn new(npm: &Npm, results: &Path) -> Result<Self> {
+        if results.exists() {
+            fs::remove_dir_all(results).with_context(|| format!("clear `{}`", results.display()))?;
+        }
+        fs::create_dir_all(results).with_context(|| format!("make `{}`", results.display()))?;
+        Ok(Self {
+            node: npm.node.clone(),
+            script: npm.folder.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"),
+            results: results.to_owned(),
+        })
+    }
+
+    pub(super) fn run(
+        &self,
+        name: &str,
+        url: &str,
+        requirements: &str,
+        only: Option<&str>,
+    ) -> Result<Verdict> {
+        let required = self.required(requirements)?;
+        let folder = self.results.join(name.replace([' ', ','], "-"));
+        fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
+        let log = fs::File::create(folder.join("suite.log")).context("write the suite's log")?;
+        let mut command = Command::new(&self.node);
+        command.arg(&self.script).args(["server", "--url", url, "--output-dir"]).arg(&folder);
+        match only {
+            Some(scenario) => {
+                command.args(["--scenario", scenario, "--spec-version", requirements, "--force"])
+            }
+            None => command.args(["--requirements", requirements]),
+        };
+        // It ends with an error when something failed; what failed is in the results.
+        process::status(command.stdout(log.try_clone()?).stderr(log))?;
+        let mut checks = read_results(&folder)?;
+        if checks.is_empty() {
+            bail!("the suite left no results; it said: {}", fs::read_to_string(folder.join("suite.log"))?);
+        }
+        // A required scenario that left no result has failed, not vanished.
+        for scenario in required.iter().filter(|_| only.is_none()) {
+            checks.entry(scenario.clone()).or_default();
+        }
+        let scenarios = checks
+            .into_iter()
+            .map(|(name, checks)| Scenario { is_required: required.contains(&name), name, checks })
+            .collect();
+        Ok(Verdict { name: name.to_owned(), scenarios })
+    }
+
+    /// The scenarios for servers that a set requires, and those we hold ourselves to.
+    fn required(&self, requirements: &str) -> Result<BTreeSet<String>> {
+        let mut command = Command::new(&self.node);
+        command.arg(&self.script).args(["list", "--requirements", requirements]);
+        let mut required = server_scenarios(&process::output(&mut command)?);
+        if required.is_empty() {
+            bail!("the suite lists no server scenarios for {requirements}");
+        }
+        let held_to = HELD_TO.iter().filter(|(revision, _)| *revision == requirements);
+        required.extend(held_to.map(|(_, scenario)| (*scenario).to_owned()));
+        Ok(required)
+    }
+}
+
+impl Verdict {
+    pub(super) fn is_good(&self) -> bool {
+        self.failures().next().is_none()
+    }
+
+    pub(super) fn summary(&self) -> String {
+        let (required, unscored): (Vec<_>, Vec<_>) =
+            self.scenarios.iter().partition(|scenario| scenario.is_required);
+        let passed = |scenarios: &[&Scenario]| scenarios.iter().filter(|scenario| scenario.passes()).count();
+        let checks =
+            |status: &str| self.scenarios.iter().map(|scenario| scenario.count(status)).sum::<usize>();
+        format!(
+            "{} {}: required {}/{}, unscored {}/{}, checks {} passed, {} failed",
+            if self.is_good() { "ok  " } else { "FAIL" },
+            self.name,
+            passed(&required),
+            required.len(),
+            passed(&unscored),
+            unscored.len(),
+            checks("SUCCESS"),
+            checks("FAILURE"),
+        )
+    }
+
+    /// A line for every scenario, and below each that fails, why.
+    pub(super) fn print(&self) {
+        println!("{:<52} {:<9} {:>6} {:>6}", "scenario", "required", "passed", "failed");
+        for scenario in &self.scenarios {
+            println!(
+                "{:<52} {:<9} {:>6} {:>6}",
+                scenario.name,
+                if scenario.is_required { "yes" } else { "no" },
+                scenario.count("SUCCESS"),
+                scenario.count("FAILURE"),
+            );
+            for check in scenario.checks.iter().filter(|check| check.status == "FAILURE") {
+                let why = check.error_message.as_deref().unwrap_or("no reason given").replace('\n', " ");
+                println!("    {}: {}", check.id, why.chars().take(300).collect::<String>());
+            }
+        }
+    }
+
+    fn failures(&self) -> impl Iterator<Item = &Scenario> {
+        self.scenarios.iter().filter(|scenario| scenario.is_required && !scenario.passes())
+    }
+}
+
+impl Scenario {
+    /// Something was checked, and nothing failed.
+    fn passes(&self) -> bool {
+        self.count("FAILURE") == 0 && self.count("SUCCESS") > 0
+    }
+
+    fn count(&self, status: &str) -> usize {
+        self.checks.iter().filter(|check| check.status == status).count()
+    }
+}
+
+/// Reads the section of server scenarios from what `list --requirements` prints.
+fn server_scenarios(listing: &str) -> BTreeSet<String> {
+    let section = listing.lines().skip_while(|line| !line.starts_with("Server scenarios")).skip(1);
+    section.map_while(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect()
+}
+
+/// All checks by scenario. A folder is named `server-SCENARIO-TIME`.
+fn read_results(folder: &Path) -> Result<BTreeMap<String, Vec<Check>>> {
+    let mut results = BTreeMap::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("read `{}`", folder.display()))? {
+        let file = entry?.path().join("checks.json");
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let checks: Vec<Check> =
+            serde_json::from_str(&text).with_context(|| format!("read `{}`", file.display()))?;
+        if let Some(name) =
+            file.parent().and_then(Path::file_name).and_then(|name| scenario_in(name.to_str()?))
+        {
+            results.insert(name.to_owned(), checks);
+        }
+    }
+    Ok(results)
+}
+
+/// The time is like `2026-11-15T03-11-02-754Z`: 24 characters and a dash before them.
+fn scenario_in(folder: &str) -> Option<&str> {
+    let name = folder.strip_prefix("server-")?;
+    name.get(..name.len().checked_sub(25)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scenario_is_in_the_name_of_the_folder() {
+        assert_eq!(scenario_in("server-ping-2026-11-15T03-11-02-754Z"), Some("ping"));
+        assert_eq!(
+            scenario_in("server-server-initialize-2026-11-15T03-11-02-754Z"),
+            Some("server-initialize")
+        );
+        assert_eq!(scenario_in("suite.log"), None);
+    }
+
+    #[test]
+    fn only_the_section_for_servers_is_required() {
+        let listing = "Required for X:\n\nServer scenarios (test against a server):\n  - ping\n  - tools-list\n\nClient scenarios:\n  - tools_call\n";
+        assert_eq!(server_scenarios(listing).into_iter().collect::<Vec<_>>(), ["ping", "tools-list"]);
+    }
+
+    #[test]
+    fn a_scenario_without_a_result_does_not_pass() {
+        let verdict = |checks: &[&str]| Verdict {
+            name: String::new(),
+            scenarios: vec![Scenario {
+                name: "ping".to_owned(),
+                is_required: true,
+                checks: checks
+                    .iter()
+                    .map(|status| Check {
+                        id: String::new(),
+                        status: (*status).to_owned(),
+                        error_message: None,
+                    })
+                    .collect(),
+            }],
+        };
+        assert!(verdict(&["SUCCESS", "SKIPPED"]).is_good());
+        assert!(!verdict(&["SUCCESS", "FAILURE"]).is_good());
+        assert!(!verdict(&[]).is_good());
+    }
+}

