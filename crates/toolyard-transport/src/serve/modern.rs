@@ -16,10 +16,10 @@ use super::endpoint::{Counts, Endpoint, next_number};
 use super::outbox::Outbox;
 use super::rendered::Rendered;
 use super::reply::{self, HttpResponse};
-use super::{ServeBody, headers};
+use super::{ServeBody, headers, park};
 use crate::admit::Admitted;
 use crate::peer::{Ask, AskError, Back};
-use crate::{Answer, AnswerBody, BoxFuture, ClientKey, LevelCell, Origin, Peer, Request, View};
+use crate::{Answer, AnswerBody, BoxFuture, ClientKey, LevelCell, Origin, Request, View};
 use stream::CallStream;
 
 /// A modern request with what has been found in it so far.
@@ -66,7 +66,7 @@ pub(crate) async fn post(
         params: params.unwrap_or_else(Raw::empty_object),
         headers: headers::params(headers),
     };
-    let future = endpoint.handler.handle(request, Peer::new(back.clone()));
+    let future = park::handle(endpoint, request, back.clone());
     respond(endpoint, id, back, future).await
 }
 
