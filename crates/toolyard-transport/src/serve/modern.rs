@@ -41,20 +41,12 @@ pub(crate) async fn post(
         // The hub lives in a session: clients of both eras fall back to `initialize` on this.
         return reply::text(StatusCode::BAD_REQUEST, "this view needs a session: send initialize");
     }
-    let Arrived { message, claim, found } = arrived;
-    let RequestMessage { id, method, params } = message;
-    let meta = match headers::check(headers, &method, &claim, found) {
-        Ok(_) if era::is_removed(&method) => {
-            return reply::error(Era::Modern, &id, &CallError::unknown_method(method.as_str()));
-        }
+    let Arrived { message: RequestMessage { id, method, params }, claim, found } = arrived;
+    let meta = match accept(headers, &method, &claim, found) {
         Ok(meta) => meta,
         Err(error) => return reply::error(Era::Modern, &id, &error),
     };
-    let client = if admitted.proven {
-        ClientKey::Principal(admitted.principal.name().clone())
-    } else {
-        ClientKey::Request(next_number())
-    };
+    let client = client_key(&admitted);
     let origin = origin(view, admitted, client, meta);
     let subscription = (method == Method::LISTEN).then(|| id.clone());
     let back = Arc::new(ModernBack::new(origin.clone(), subscription, endpoint.counts.clone()));
@@ -68,6 +60,25 @@ pub(crate) async fn post(
     };
     let future = park::handle(endpoint, request, back.clone());
     respond(endpoint, id, back, future).await
+}
+
+fn accept(
+    headers: &HeaderMap,
+    method: &Method,
+    claim: &Claim,
+    found: Found,
+) -> Result<RequestMeta, CallError> {
+    let meta = headers::check(headers, method, claim, found)?;
+    if era::is_removed(method) { Err(CallError::unknown_method(method.as_str())) } else { Ok(meta) }
+}
+
+/// Without credentials every request stands alone.
+pub(crate) fn client_key(admitted: &Admitted) -> ClientKey {
+    if admitted.proven {
+        ClientKey::Principal(admitted.principal.name().clone())
+    } else {
+        ClientKey::Request(next_number())
+    }
 }
 
 pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: RequestMeta) -> Arc<Origin> {
