@@ -1,0 +1,59 @@
+//! TOML into a tree. The parser keeps tables sorted by key; the order of the file is brought back here.
+
+use toml::de::{DeTable, DeValue};
+
+use super::{Entry, File, Node, Value};
+use crate::config::problem::{Level, Place, Problem};
+
+pub(super) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
+    let (table, errors) = DeTable::parse_recoverable(&file.text);
+    if errors.is_empty() {
+        return Ok(entries(table.into_inner()));
+    }
+    Err(errors.iter().map(|error| problem(file, error)).collect())
+}
+
+fn problem(file: &File, error: &toml::de::Error) -> Problem {
+    let at = error.span().map_or(0, |span| span.start);
+    let message = error.message();
+    let help = if message.starts_with("duplicate key") {
+        "keep one of the two; an upstream needs a name of its own"
+    } else {
+        "see https://toml.io for how TOML is written"
+    };
+    Problem {
+        level: Level::Error,
+        place: Some(Place::find(&file.path, &file.text, at)),
+        key: String::new(),
+        message: format!("not valid TOML: {message}"),
+        help: help.into(),
+    }
+}
+
+fn entries(table: DeTable<'_>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = table
+        .into_iter()
+        .map(|(key, value)| {
+            let (at, starts) = (key.span().start, value.span().start);
+            Entry { key: key.into_inner().into_owned(), at, node: node(starts, value.into_inner()) }
+        })
+        .collect();
+    entries.sort_by_key(|entry| entry.at);
+    entries
+}
+
+fn node(at: usize, value: DeValue<'_>) -> Node {
+    let value = match value {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
+            .map_or(Value::Other("a number that is too large"), Value::Integer),
+        DeValue::Float(_) => Value::Other("a number with a fraction"),
+        DeValue::Boolean(flag) => Value::Flag(flag),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(items) => {
+            Value::List(items.into_iter().map(|item| node(item.span().start, item.into_inner())).collect())
+        }
+        DeValue::Table(table) => Value::Table(entries(table)),
+    };
+    Node { at, value }
+}
