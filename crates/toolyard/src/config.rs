@@ -100,10 +100,10 @@ fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usiz
 
 fn read_names(root: &mut Section, reader: &mut Reader<'_>) -> NameStyle {
     let budget = root.take("name_budget").and_then(|field| {
-        let number = usize::try_from(field.integer(reader)?).ok();
-        let budget = number.filter(|number| (MIN_BUDGET..=LONGEST_BUDGET).contains(number));
+        let number = field.integer(reader)?;
+        let budget = usize::try_from(number).ok().filter(|n| (MIN_BUDGET..=LONGEST_BUDGET).contains(n));
         if budget.is_none() {
-            let message = format!("expected a number from {MIN_BUDGET} to {LONGEST_BUDGET}");
+            let message = format!("expected a number from {MIN_BUDGET} to {LONGEST_BUDGET}, found {number}");
             field.error(reader, message, format!("{DEFAULT_BUDGET} leaves room for the prefix of a client"));
         }
         budget

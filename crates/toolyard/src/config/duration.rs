@@ -17,13 +17,13 @@ impl Field {
             self.error(
                 reader,
                 "expected a time: whole seconds, or a string such as \"30s\", \"5m\" or \"1h\"",
-                format!("write {} = 30, or {} = \"5m\"", self.key, self.key),
+                format!("write {}", self.example(reader, "\"5m\"")),
             );
             return None;
         };
         if duration < Duration::from_secs(1) || duration > most {
             let message = format!("expected a time from 1 second to {} seconds", most.as_secs());
-            self.error(reader, message, format!("write {} = \"5m\", for instance", self.key));
+            self.error(reader, message, format!("write {}, for instance", self.example(reader, "\"5m\"")));
             return None;
         }
         Some(duration)

@@ -68,6 +68,8 @@ impl Reach {
                 url.error(reader, "`command` and `url` exclude each other", help);
                 None
             }
+            // An unknown key will be reported, with what it should be called.
+            (None, None) if section.has_slip_of("command") || section.has_slip_of("url") => None,
             (None, None) => {
                 let help = "add `command = \"…\"` for a program to start, or `url = \"https://…/mcp\"`";
                 reader.error(section.at, &section.path, "neither `command` nor `url` is given", help);
@@ -98,7 +100,8 @@ impl Program {
         let cwd = absolute(&reader.file.folder().join(cwd));
         let text = command.expanded(reader)?;
         if text.trim().is_empty() {
-            command.error(reader, "expected the name or path of a program, found an empty string", "name it");
+            let help = "name one, such as `npx`, or give its full path";
+            command.error(reader, "expected a program, found an empty string", help);
             return None;
         }
         if text.contains(char::is_whitespace) && !text.contains('/') && !has_args {
@@ -131,7 +134,8 @@ impl Server {
                 && uri.host().is_some_and(|host| !host.is_empty())
         });
         let Some(uri) = uri else {
-            url.error(reader, "expected a URL that starts with http:// or https://", "write it out in full");
+            let help = "write it in full, such as \"https://wiki.example/mcp\"";
+            url.error(reader, "expected a URL that starts with http:// or https://", help);
             return None;
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {

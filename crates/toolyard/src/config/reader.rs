@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::interpolate::{Variables, expand};
 use super::problem::{Level, Place, Problem};
 use super::suggest::nearest;
-use super::tree::{Entry, File, Node, Value};
+use super::tree::{Entry, File, Format, Node, Value};
 
 /// One file being read.
 pub(crate) struct Reader<'a> {
@@ -71,6 +71,14 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem { level, place, key: key.to_owned(), message, help });
     }
 
+    /// How a key with a value is written in this file.
+    fn example(&self, key: &str, value: &str) -> String {
+        match self.file.format() {
+            Format::Toml => format!("{key} = {value}"),
+            Format::Json => format!("\"{key}\": {value}"),
+        }
+    }
+
     pub(crate) fn place(&self, at: usize) -> Place {
         Place::find(&self.file.path, &self.file.text, at)
     }
@@ -99,6 +107,11 @@ impl Section {
     pub(crate) fn take_all(mut self) -> Vec<Field> {
         let entries = std::mem::take(&mut self.entries);
         entries.into_iter().map(|entry| self.field(entry)).collect()
+    }
+
+    /// Whether a key is left that somebody may have meant as `key`.
+    pub(crate) fn has_slip_of(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| nearest(&entry.key, [key]).is_some())
     }
 
     /// A subsection such as `[listen]`.
@@ -147,6 +160,11 @@ impl Field {
         reader.warn(self.at, &self.path, message, help);
     }
 
+    /// How this key, or this item of a list, is written with another value.
+    pub(crate) fn example(&self, reader: &Reader<'_>, value: &str) -> String {
+        if self.path.ends_with(']') { value.to_owned() } else { reader.example(&self.key, value) }
+    }
+
     fn wrong_kind(&self, reader: &mut Reader<'_>, expected: &str, help: impl Into<String>) {
         let message = format!("expected {expected}, found {}", self.node.value.kind());
         reader.error(self.node.at, &self.path, message, help);
@@ -158,7 +176,8 @@ impl Field {
 
     pub(crate) fn text(&self, reader: &mut Reader<'_>) -> Option<String> {
         let Value::Text(text) = &self.node.value else {
-            self.wrong_kind(reader, "a string", format!("write one value in quotes: {} = \"…\"", self.key));
+            let help = format!("put one value in quotes: {}", self.example(reader, "\"…\""));
+            self.wrong_kind(reader, "a string", help);
             return None;
         };
         Some(text.clone())
@@ -185,7 +204,7 @@ impl Field {
             let words: Vec<String> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
             let help = match nearest(&text, choices.iter().map(|(word, _)| *word)) {
                 Some(word) => format!("did you mean \"{word}\"?"),
-                None => format!("write {} = {}", self.key, words[0]),
+                None => "choose one of these, or remove the key".to_owned(),
             };
             let message = format!("expected one of {}, found \"{text}\"", words.join(", "));
             reader.error(self.node.at, &self.path, message, help);
@@ -195,7 +214,8 @@ impl Field {
 
     pub(crate) fn flag(&self, reader: &mut Reader<'_>) -> Option<bool> {
         let Value::Flag(flag) = self.node.value else {
-            self.wrong_kind(reader, "true or false", format!("write {} = true, without quotes", self.key));
+            let help = format!("write {}, without quotes", self.example(reader, "true"));
+            self.wrong_kind(reader, "true or false", help);
             return None;
         };
         Some(flag)
@@ -203,7 +223,8 @@ impl Field {
 
     pub(crate) fn integer(&self, reader: &mut Reader<'_>) -> Option<i64> {
         let Value::Integer(integer) = self.node.value else {
-            self.wrong_kind(reader, "a whole number", format!("write it without quotes: {} = 48", self.key));
+            let help = format!("write {}, without quotes", self.example(reader, "48"));
+            self.wrong_kind(reader, "a whole number", help);
             return None;
         };
         Some(integer)
@@ -212,7 +233,7 @@ impl Field {
     /// The items of a list, each with the path `key[0]`.
     pub(crate) fn items(&self, reader: &mut Reader<'_>) -> Vec<Self> {
         let Value::List(items) = &self.node.value else {
-            let help = format!("put the values in brackets: {} = [\"…\"]", self.key);
+            let help = format!("put the values in brackets: {}", self.example(reader, "[\"…\"]"));
             self.wrong_kind(reader, "a list of strings", help);
             return Vec::new();
         };
@@ -239,7 +260,11 @@ impl Field {
 
     pub(crate) fn section(self, reader: &mut Reader<'_>) -> Option<Section> {
         if !matches!(self.node.value, Value::Table(_)) {
-            self.wrong_kind(reader, "a table", format!("write it as a section: [{}]", self.path));
+            let (expected, help) = match reader.file.format() {
+                Format::Toml => ("a table", format!("write it as a section: [{}]", self.path)),
+                Format::Json => ("an object", format!("write {}", self.example(reader, "{ … }"))),
+            };
+            self.wrong_kind(reader, expected, help);
             return None;
         }
         let Value::Table(entries) = self.node.value else { return None };

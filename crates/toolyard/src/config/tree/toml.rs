@@ -14,18 +14,19 @@ pub(super) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
 }
 
 fn problem(file: &File, error: &toml::de::Error) -> Problem {
-    let at = error.span().map_or(0, |span| span.start);
-    let message = error.message();
-    let help = if message.starts_with("duplicate key") {
-        "keep one of the two; an upstream needs a name of its own"
-    } else {
-        "see https://toml.io for how TOML is written"
+    let span = error.span().unwrap_or_default();
+    let (message, help) = match error.message() {
+        "duplicate key" => {
+            let key = file.text.get(span.clone()).unwrap_or_default();
+            (format!("`{key}` is there twice"), "keep one of the two, or give one another name")
+        }
+        message => (format!("not valid TOML: {message}"), "see https://toml.io for how TOML is written"),
     };
     Problem {
         level: Level::Error,
-        place: Some(Place::find(&file.path, &file.text, at)),
+        place: Some(Place::find(&file.path, &file.text, span.start)),
         key: String::new(),
-        message: format!("not valid TOML: {message}"),
+        message,
         help: help.into(),
     }
 }
