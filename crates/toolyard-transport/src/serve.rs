@@ -16,6 +16,7 @@ pub(crate) mod outbox;
 pub(crate) mod post;
 pub(crate) mod rendered;
 pub(crate) mod reply;
+pub(crate) mod stall;
 
 pub use body::ServeBody;
 pub use endpoint::{Counts, Endpoint, Fallback, Options};

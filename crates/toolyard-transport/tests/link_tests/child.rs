@@ -34,7 +34,7 @@ fn python(script: &str) -> ChildSpec {
 }
 
 fn target(spec: ChildSpec, era: EraPin) -> UpstreamTarget {
-    let timeouts = Timeouts { connect: Duration::from_secs(10), probe: Duration::from_secs(5) };
+    let timeouts = Timeouts { probe: Duration::from_secs(5), ..Timeouts::default() };
     UpstreamTarget { name: "kid".into(), target: Target::Child(spec), era, timeouts }
 }
 
