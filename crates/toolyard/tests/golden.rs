@@ -3,6 +3,8 @@
 //! Each file in `golden/` has its expected outcome beside it (`.txt`). `UPDATE=1 cargo test -p toolyard`
 //! writes them anew; look at the difference before you keep it.
 
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

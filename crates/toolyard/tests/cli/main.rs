@@ -1,5 +1,7 @@
 //! The program as its user meets it: started for real, spoken to over HTTP, stopped by signals.
 
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+
 mod gateway;
 mod http;
 
