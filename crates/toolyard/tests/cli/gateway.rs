@@ -62,21 +62,27 @@ impl Home {
 
     pub(crate) fn start_where_it_likes(&self, arguments: &[&str]) -> Gateway {
         let mut child = self.toolyard(&[&["--state-dir", "state"], arguments].concat()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut first_words = String::new();
-        loop {
-            let mut line = String::new();
-            assert!(stderr.read_line(&mut line).unwrap() > 0, "it does not listen: {first_words}");
-            first_words.push_str(&line);
-            if let Some(url) = line.trim_end().strip_prefix("listening on ") {
-                let url = url.to_owned();
-                return Gateway { child, stderr, url, first_words };
-            }
-        }
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut gateway = Gateway { child, stderr, url: String::new(), first_words: String::new() };
+        gateway.wait_for_address();
+        gateway
     }
 }
 
 impl Gateway {
+    fn wait_for_address(&mut self) {
+        while self.url.is_empty() {
+            let mut line = String::new();
+            assert!(
+                self.stderr.read_line(&mut line).unwrap() > 0,
+                "it does not listen: {}",
+                self.first_words
+            );
+            self.first_words.push_str(&line);
+            line.trim_end().strip_prefix("listening on ").unwrap_or_default().clone_into(&mut self.url);
+        }
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

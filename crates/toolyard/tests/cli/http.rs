@@ -44,11 +44,12 @@ pub(crate) fn send(url: &str, headers: &[(&str, &str)], message: &Value) -> TcpS
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let body = message.to_string();
-    let own: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let own: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let request = format!(
         "POST /mcp HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
          accept: application/json, text/event-stream\r\ncontent-length: {}\r\n{own}\r\n{body}",
-        body.len()
+        body.len(),
+        own = own.concat(),
     );
     stream.write_all(request.as_bytes()).unwrap();
     stream
