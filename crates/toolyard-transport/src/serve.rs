@@ -13,6 +13,7 @@ pub(crate) mod guard;
 pub(crate) mod headers;
 pub(crate) mod modern;
 pub(crate) mod outbox;
+pub(crate) mod park;
 pub(crate) mod post;
 pub(crate) mod rendered;
 pub(crate) mod reply;

@@ -24,9 +24,10 @@ use super::classic::handshake::{Caller, greet};
 use super::classic::session::Session;
 use super::endpoint::{Counts, Endpoint, OpenConnection, next_number};
 use super::modern::{origin, stamped};
+use super::park;
 use super::rendered::Rendered;
 use crate::admit::Admitted;
-use crate::{AnswerBody, ClientKey, LevelCell, Origin, Peer, Principal, Request, Scope, View};
+use crate::{AnswerBody, ClientKey, LevelCell, Origin, Principal, Request, Scope, View};
 use batch::BatchOutlet;
 use line::{CallLine, Line, LineBack, write_lines};
 
@@ -271,7 +272,7 @@ async fn run_modern(endpoint: Arc<Endpoint>, request: Request, ending: Ending, o
     let subscription = (request.method == Method::LISTEN).then(|| id.clone());
     let is_listen = subscription.is_some();
     let back = LineBack { origin: request.origin.clone(), subscription, outlet };
-    let calling = endpoint.handler.handle(request, Peer::new(Arc::new(back)));
+    let calling = park::handle(&endpoint, request, Arc::new(back));
     let answer = tokio::select! {
         biased;
         answer = calling => answer,

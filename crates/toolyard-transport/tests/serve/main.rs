@@ -7,6 +7,8 @@ mod ladder;
 #[cfg(test)]
 mod modern;
 #[cfg(test)]
+mod park;
+#[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod stream;

@@ -105,13 +105,6 @@ async fn a_silent_stream_is_kept_alive() {
 }
 
 #[tokio::test]
-async fn a_modern_client_is_asked_nothing() {
-    let world = world().await;
-    let reply = world.modern("tools/call", json!({ "name": "ask" })).await;
-    assert!(reply.body.contains("cannot be asked"), "{}", reply.body);
-}
-
-#[tokio::test]
 async fn everything_on_a_subscription_bears_its_id() {
     let world = world().await;
     let params = json!({ "notifications": { "toolsListChanged": true } });

@@ -126,6 +126,16 @@ impl Double {
                     };
                     return text_answer(&text);
                 }
+                "ask_two" => {
+                    let ask = || peer.ask(Ask { method: Method::ELICIT, params: None });
+                    let (one, two) = tokio::join!(ask(), ask());
+                    count.finished();
+                    return text_answer(&format!("{} {}", one.unwrap().as_str(), two.unwrap().as_str()));
+                }
+                "ask_then_notify" => {
+                    let _ = peer.ask(Ask { method: Method::ELICIT, params: None }).await;
+                    peer.notify(progress(7));
+                }
                 "hang_up" => {
                     if arguments["first"].as_bool() == Some(true) {
                         peer.notify(progress(1));
