@@ -3,8 +3,11 @@
 mod cli;
 mod serve;
 mod validate;
+mod commands;
 mod settings;
 mod config;
+mod definition;
+mod secret;
 mod plan;
 mod connect;
 mod fingerprint;
@@ -33,9 +36,11 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, command: Command) -> Result<(), Failure> {
     let asked = settings::variable(logging::VARIABLE);
-    logging::start(cli.common.loudness(), asked.as_deref()).map_err(Failure::Usage)?;
+    let loudness = cli.common.loudness(matches!(command, Command::Serve(_)));
+    logging::start(loudness, asked.as_deref()).map_err(Failure::Usage)?;
     match command {
         Command::Serve(args) => serve::serve(&cli.common, &args),
         Command::Validate(args) => validate::validate(&cli.common, &args),
+        Command::Other(command) => commands::run(&cli.common, command),
     }
 }

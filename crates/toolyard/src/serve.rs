@@ -45,8 +45,8 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
 
 /// A folder that was asked for must be there; without the usual one the gateway only remembers less.
 fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf>> {
-    let files = settings.found.file.as_slice();
-    match state_dir::open(common.state_dir.as_deref(), files, &settings::variable) {
+    let files = settings.found.files();
+    match state_dir::open(common.state_dir.as_deref(), &files, &settings::variable) {
         Ok(folder) => Ok(Some(folder)),
         Err(error) if common.state_dir.is_some() => Err(error.context("open the state directory")),
         Err(error) => {

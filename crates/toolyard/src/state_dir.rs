@@ -13,18 +13,24 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Variables;
 
-const GATEWAY_FILE: &str = "gateway.json";
+pub(crate) const GATEWAY_FILE: &str = "gateway.json";
 
 /// The folder for these config files: `asked` as it is, or one of their own under `$XDG_STATE_HOME`.
 pub(crate) fn open(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
-    let folder = asked.map_or_else(|| usual(files, variables), |asked| Ok(asked.to_owned()))?;
-    // An existing folder keeps its permissions: it may be somebody else's.
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .with_context(|| format!("create {}", folder.display()))?;
+    let folder = locate(asked, files, variables)?;
+    create(&folder)?;
     Ok(folder)
+}
+
+/// The same folder, which may not be there.
+pub(crate) fn locate(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
+    asked.map_or_else(|| usual(files, variables), |asked| Ok(asked.to_owned()))
+}
+
+/// An existing folder keeps its permissions: it may be somebody else's.
+pub(crate) fn create(folder: &Path) -> Result<()> {
+    let create = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    create.with_context(|| format!("create {}", folder.display()))
 }
 
 fn usual(files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
@@ -32,7 +38,8 @@ fn usual(files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
     Ok(base.join(set_hash(files, &base)))
 }
 
-fn base(variables: &Variables<'_>) -> Option<PathBuf> {
+/// Where the folders of all config sets are.
+pub(crate) fn base(variables: &Variables<'_>) -> Option<PathBuf> {
     let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home =
         absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
@@ -58,11 +65,16 @@ pub(crate) struct Announcement {
 
 /// The content of `gateway.json`.
 #[derive(Debug, Deserialize, Serialize)]
-struct Running {
-    http: String,
-    pid: u32,
+pub(crate) struct Running {
+    pub(crate) http: String,
+    pub(crate) pid: u32,
     /// Seconds since 1970.
     started: u64,
+}
+
+/// The gateway that says it runs with this folder. It may have been killed since.
+pub(crate) fn announced(folder: &Path) -> Option<Running> {
+    serde_json::from_slice(&fs::read(folder.join(GATEWAY_FILE)).ok()?).ok()
 }
 
 impl Announcement {
@@ -77,8 +89,7 @@ impl Announcement {
 
     /// Another gateway may have come since.
     fn is_ours(&self) -> bool {
-        let running =
-            fs::read(&self.path).ok().and_then(|text| serde_json::from_slice::<Running>(&text).ok());
+        let running = self.path.parent().and_then(announced);
         running.is_some_and(|running| running.pid == std::process::id())
     }
 }
@@ -92,7 +103,7 @@ impl Drop for Announcement {
 }
 
 /// In one step, so that nobody reads half of it.
-fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+pub(crate) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension(format!("json.{}", std::process::id()));
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(content)?;

@@ -1,0 +1,43 @@
+//! The commands that look after a config and use what it describes, each in a file of its own.
+
+mod add;
+mod remove;
+mod list;
+mod get;
+mod tools;
+mod trust;
+mod edit;
+mod live;
+
+use clap::Subcommand;
+
+use crate::cli::Common;
+use crate::failure::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Put a server into the config.
+    Add(add::AddArgs),
+    /// Take a server out of the config.
+    Remove(remove::RemoveArgs),
+    /// Show the servers of the config, and how they are.
+    List(list::ListArgs),
+    /// Show one server of the config, and how it is.
+    Get(get::GetArgs),
+    /// Show and call the tools of all servers.
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
+    /// Let a project's `toolyard.toml` count, as it is now.
+    Trust(trust::TrustArgs),
+}
+
+pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Add(args) => add::add(common, args),
+        Command::Remove(args) => remove::remove(common, &args),
+        Command::List(args) => list::list(common, &args),
+        Command::Get(args) => get::get(common, &args),
+        Command::Tools(command) => tools::tools(common, command),
+        Command::Trust(args) => trust::trust(common, &args),
+    }
+}
