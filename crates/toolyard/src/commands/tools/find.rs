@@ -25,10 +25,12 @@ pub(crate) struct Tool {
     pub(crate) shown: String,
 }
 
-/// What there is, and how those are who offer it.
+/// What there is, and who could not say.
 pub(crate) struct Tools {
     pub(crate) all: Vec<Tool>,
     pub(crate) states: Vec<State>,
+    /// Upstreams whose tools are not known, and why.
+    pub(crate) missing: Vec<(String, String)>,
 }
 
 impl Tool {
@@ -49,17 +51,29 @@ impl Tools {
         settings: &Settings,
         only: Option<&str>,
     ) -> Result<Self, Failure> {
-        // The lists come first: an upstream that is only just starting is waited for there.
-        let mut all = Vec::new();
+        let (mut all, mut missing) = (Vec::new(), Vec::new());
         let ids: Vec<String> = client.states().await?.into_iter().map(|state| state.id).collect();
         for id in ids.into_iter().chain([YARD.to_owned()]) {
             if only.is_some_and(|only| !only.eq_ignore_ascii_case(&id)) {
                 continue;
             }
-            let tools = client.tools(&id).await.map_err(|error| super::failed(&error))?;
-            all.extend(tools.into_iter().filter_map(|tool| describe(&id, tool, settings.config.names)));
+            // One that is only just starting is waited for here.
+            match client.tools(&id).await {
+                Ok(tools) => {
+                    all.extend(
+                        tools.into_iter().filter_map(|tool| describe(&id, tool, settings.config.names)),
+                    );
+                }
+                Err(error) => missing.push((id, error.message)),
+            }
         }
-        Ok(Self { all, states: client.states().await? })
+        let states = client.states().await?;
+        for (id, why) in &mut missing {
+            // The state says it in fewer words than the failed request.
+            let state = states.iter().find(|state| state.id == *id);
+            *why = state.and_then(|state| state.reason.clone()).unwrap_or_else(|| std::mem::take(why));
+        }
+        Ok(Self { all, states, missing })
     }
 
     /// The one that `name` means: as clients see it, `upstream:tool`, or the bare name of the tool.
@@ -86,8 +100,7 @@ impl Tools {
             nearest(own, self.all.iter().map(|tool| tool.own.as_str())).into_iter().collect();
         let near: Vec<String> =
             self.all.iter().filter(|tool| near.contains(tool.own.as_str())).map(Tool::canonical).collect();
-        let missing: Vec<String> =
-            self.states.iter().filter(|state| state.state != "ready").map(why).collect();
+        let missing: Vec<String> = self.missing.iter().map(|(id, why)| format!("{id} ({why})")).collect();
         let help = match (near.is_empty(), missing.is_empty()) {
             (false, _) => format!("did you mean `{}`?", near.join("` or `")),
             (true, true) => "`toolyard tools list` shows what there is".to_owned(),
@@ -95,11 +108,6 @@ impl Tools {
         };
         refused(format!("there is no tool `{name}`"), help)
     }
-}
-
-/// An upstream that is not ready, and why.
-pub(super) fn why(state: &State) -> String {
-    format!("{} ({})", state.id, state.reason.as_deref().unwrap_or(&state.state))
 }
 
 fn describe(upstream: &str, definition: Raw, names: NameStyle) -> Option<Tool> {

@@ -3,7 +3,6 @@
 use clap::Args;
 use serde_json::json;
 
-use super::find::why;
 use super::{Tool, Tools, upstream_in, with_client};
 use crate::cli::Common;
 use crate::failure::{Failure, refused};
@@ -35,8 +34,8 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     }
     let rows: Vec<[String; 2]> = tools.all.iter().map(|tool| [tool.canonical(), first_words(tool)]).collect();
     say::table(&rows);
-    for state in tools.states.iter().filter(|state| state.state != "ready" && !common.quiet) {
-        say::line(format_args!("warning: not ready: {}", why(state)));
+    for (id, why) in tools.missing.iter().filter(|_| !common.quiet) {
+        say::line(format_args!("warning: {id} is not ready: {why}"));
     }
     Ok(())
 }

@@ -87,6 +87,6 @@ impl Back for Progress {
 fn words(params: &Value) -> String {
     let done = &params["progress"];
     let total = params.get("total").map(|total| format!(" of {total}")).unwrap_or_default();
-    let message = params["message"].as_str().map(|message| format!(" {message}")).unwrap_or_default();
+    let message = params["message"].as_str().map(|message| format!(": {message}")).unwrap_or_default();
     format!("{done}{total}{message}")
 }
