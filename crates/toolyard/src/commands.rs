@@ -5,6 +5,7 @@ mod remove;
 mod list;
 mod get;
 mod tools;
+mod import;
 mod trust;
 mod edit;
 mod live;
@@ -27,6 +28,8 @@ pub(crate) enum Command {
     /// Show and call the tools of all servers.
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
+    /// Take servers over from other clients.
+    Import(import::ImportArgs),
     /// Let a project's `toolyard.toml` count, as it is now.
     Trust(trust::TrustArgs),
 }
@@ -38,6 +41,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::List(args) => list::list(common, &args),
         Command::Get(args) => get::get(common, &args),
         Command::Tools(command) => tools::tools(common, command),
+        Command::Import(args) => import::import(common, &args),
         Command::Trust(args) => trust::trust(common, &args),
     }
 }

@@ -1,9 +1,10 @@
 //! What looks like a secret, and how it is shown. Better one value too many than a token on a screen.
 
 /// Parts of names whose values are secrets.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "apikey",
     "auth",
+    "authorization",
     "bearer",
     "cookie",
     "connectionstring",
