@@ -17,6 +17,7 @@ use crate::cli::{Common, ServeArgs};
 use crate::config::{ListenConfig, needs_token};
 use crate::connect::Approach;
 use crate::failure::Failure;
+use crate::guard::Guards;
 use crate::plan::plan;
 use crate::say;
 use crate::settings::{self, Settings};
@@ -66,7 +67,8 @@ async fn run(
     let Settings { found, config, .. } = settings;
     let bound = bind(args.listen.or(config.listen.http)).await?;
     let scope = Scope::new();
-    let plan = plan(&config, state_dir.clone(), &Approach::new(scope.child()));
+    let guards = Guards::begin(state_dir.as_deref());
+    let plan = plan(&config, state_dir.clone(), &Approach::new(guards.guard(), scope.child()));
     let gateway = Gateway::start(plan, &scope);
     let options = options(&config.listen);
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
@@ -80,6 +82,7 @@ async fn run(
     end(&endpoint, &gateway, &mut stop).await;
     drop(announcement);
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
+    drop(guards);
     Ok(())
 }
 
