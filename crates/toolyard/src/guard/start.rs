@@ -7,14 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::sys::prctl;
-use nix::sys::signal::{SigSet, Signal, raise};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getppid};
 use rustix::process::{PidfdFlags, pidfd_open};
+use signal_hook::low_level::emulate_default_handler;
 
 use super::Order;
-use super::watch::{Gateway, Watch};
+use super::watch::{Gateway, News, Watch};
 use crate::say;
 
 /// What shells answer when a program is not there, or cannot be run.
@@ -22,7 +22,7 @@ const NOT_FOUND: u8 = 127;
 const CANNOT_RUN: u8 = 126;
 
 pub(super) fn start(order: &Order) -> ExitCode {
-    let (gateway, signals) = match take_place(order) {
+    let (gateway, news) = match take_place(order) {
         Ok(Some(place)) => place,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => {
@@ -39,22 +39,17 @@ pub(super) fn start(order: &Order) -> ExitCode {
             return ExitCode::from(if is_missing { NOT_FOUND } else { CANNOT_RUN });
         }
     };
-    end_like(Watch::new(child, gateway, signals).run())
+    end_like(Watch::new(child, gateway, news).run())
 }
 
 /// From here on nothing below us gets away, and no news is missed. Nothing where the gateway is gone already.
-fn take_place(order: &Order) -> nix::Result<Option<(Gateway, SignalFd)>> {
+fn take_place(order: &Order) -> io::Result<Option<(Gateway, News)>> {
     prctl::set_name(c"toolyard-guard")?;
     prctl::set_child_subreaper(true)?;
-    let mut news = SigSet::empty();
-    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        news.add(signal);
-    }
-    news.thread_block()?;
-    let signals = SignalFd::with_flags(&news, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let news = News::listen()?;
     // The handle first: if its process is our parent after that, it is the gateway.
     let gateway = Gateway { id: Pid::from_raw(order.gateway), handle: handle(order.gateway) };
-    Ok((getppid() == gateway.id).then_some((gateway, signals)))
+    Ok((getppid() == gateway.id).then_some((gateway, news)))
 }
 
 fn handle(process: i32) -> Option<OwnedFd> {
@@ -78,10 +73,17 @@ fn end_like(child: Option<WaitStatus>) -> ExitCode {
         Some(WaitStatus::Exited(_, code)) => ExitCode::from(code.to_le_bytes()[0]),
         Some(WaitStatus::Signaled(_, signal, _)) => {
             let _ = prctl::set_dumpable(false);
-            let _ = SigSet::from(signal).thread_unblock();
-            let _ = raise(signal);
+            end_by(signal);
             ExitCode::from(128 + (signal as i32).to_le_bytes()[0])
         }
         _ => ExitCode::FAILURE,
+    }
+}
+
+fn end_by(signal: Signal) {
+    if emulate_default_handler(signal as i32).is_err() {
+        // The first may meet the handler that Rust has for stack overflows; it steps aside for the second.
+        let _ = raise(signal);
+        let _ = raise(signal);
     }
 }

@@ -4,15 +4,17 @@
 //! Everything the child starts stays below the guard, whatever it does, because orphans come to the guard.
 //! So "nothing is left" is exactly "the guard has no children".
 
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
 use toolyard_transport::child::processes::{self, Ending};
 
 /// How often to look who is left while ending them.
@@ -32,17 +34,45 @@ pub(super) struct Gateway {
     pub(super) handle: Option<OwnedFd>,
 }
 
+/// Signals, heard through handlers. Blocking them would be simpler, but the child would inherit that.
+pub(super) struct News {
+    /// A byte for every child that ended.
+    ended: UnixStream,
+    /// A byte for every time we are told to end.
+    told: UnixStream,
+}
+
+impl News {
+    pub(super) fn listen() -> io::Result<Self> {
+        Ok(Self { ended: hear(&[SIGCHLD])?, told: hear(&[SIGTERM, SIGINT, SIGHUP])? })
+    }
+}
+
+fn hear(signals: &[i32]) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    for signal in signals {
+        pipe::register(*signal, theirs.try_clone()?)?;
+    }
+    Ok(ours)
+}
+
+/// How many bytes have come.
+fn drain(mut stream: &UnixStream) -> usize {
+    stream.read(&mut [0; 64]).unwrap_or(0)
+}
+
 pub(super) struct Watch {
     child: Pid,
     status: Option<WaitStatus>,
     gateway: Gateway,
-    signals: SignalFd,
+    news: News,
     ending: Option<Ending>,
 }
 
 impl Watch {
-    pub(super) fn new(child: Pid, gateway: Gateway, signals: SignalFd) -> Self {
-        Self { child, status: None, gateway, signals, ending: None }
+    pub(super) fn new(child: Pid, gateway: Gateway, news: News) -> Self {
+        Self { child, status: None, gateway, news, ending: None }
     }
 
     /// Until nothing is left; gives how the child ended.
@@ -81,28 +111,23 @@ impl Watch {
 
     /// Until there is news, or it is time to look.
     fn wait(&self) {
-        let mut news = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        news.extend(
-            self.gateway.handle.as_ref().map(|handle| PollFd::new(handle.as_fd(), PollFlags::POLLIN)),
-        );
+        let sources = [Some(self.news.ended.as_fd()), Some(self.news.told.as_fd())];
+        let sources = sources.into_iter().chain([self.gateway.handle.as_ref().map(AsFd::as_fd)]);
+        let mut sources: Vec<_> = sources.flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let limit = match (&self.ending, &self.gateway.handle) {
             (Some(_), _) => PollTimeout::from(ROUND_MS),
             (None, Some(_)) => PollTimeout::NONE,
             (None, None) => PollTimeout::from(GATEWAY_MS),
         };
-        let _ = poll(&mut news, limit);
+        let _ = poll(&mut sources, limit);
     }
 
     /// Who says it twice means now.
     fn hear(&mut self) {
-        while let Ok(Some(signal)) = self.signals.read_signal() {
-            let is_child =
-                i32::try_from(signal.ssi_signo).is_ok_and(|number| number == Signal::SIGCHLD as i32);
-            match self.ending {
-                _ if is_child => {}
-                None => self.end(Duration::ZERO, GRACE_WHEN_TOLD),
-                Some(_) => self.end(Duration::ZERO, Duration::ZERO),
-            }
+        drain(&self.news.ended);
+        for _ in 0..drain(&self.news.told) {
+            let grace = if self.ending.is_none() { GRACE_WHEN_TOLD } else { Duration::ZERO };
+            self.end(Duration::ZERO, grace);
         }
     }
 
