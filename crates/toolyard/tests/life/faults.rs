@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::yard::{Gateway, Yard, none, soon, within};
+use crate::yard::{Gateway, Yard, command_line, none, soon, within};
 
 /// The tool of an upstream is listed and gives what is expected, or fails as is expected.
 fn check(gateway: &Gateway, upstream: &str, expected: Result<&str, &str>) {
@@ -95,6 +95,36 @@ fn one_that_will_not_stop_is_ended_with_all_it_started() {
     let yard = Yard::new(&["stays", "forks", "hangs", "good"]);
     let gateway = ready(&yard, &["stays", "forks", "good"]);
     stop(&yard, gateway);
+}
+
+#[test]
+fn a_guard_that_is_stopped_is_no_way_out() {
+    let yard = Yard::new(&["forks", "good"]);
+    let gateway = ready(&yard, &["forks", "good"]);
+    for process in yard.processes() {
+        if command_line(process.id).starts_with("toolyard guard") {
+            process.signal(Signal::SIGSTOP);
+        }
+    }
+    stop(&yard, gateway);
+}
+
+#[test]
+fn what_cannot_be_started_is_named_as_without_a_guard() {
+    let yard = Yard::new(&["good"]);
+    yard.also("[upstreams.missing]\ncommand = \"no-such-program\"\n");
+    yard.also("[upstreams.locked]\ncommand = \"./config.toml\"\n");
+    let gateway = ready(&yard, &["good"]);
+    for (upstream, expected) in [
+        ("missing", "program `no-such-program` was not found: install it"),
+        ("locked", "program `./config.toml` may not be run: make it executable"),
+    ] {
+        soon(upstream, || {
+            let about = gateway.upstream(upstream);
+            let is_named = about["reason"].as_str().is_some_and(|reason| reason.starts_with(expected));
+            if is_named { Ok(()) } else { Err(about.to_string()) }
+        });
+    }
 }
 
 /// TERM to the gateway: it and everything below it is gone in time. Gives what it logged.

@@ -35,6 +35,13 @@ impl Yard {
         Self { folder, mark }
     }
 
+    /// More config.
+    pub(crate) fn also(&self, text: &str) {
+        let path = self.folder.path().join("config.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, config + text).unwrap();
+    }
+
     /// The program with nothing of the environment but the mark and where programs are.
     pub(crate) fn toolyard(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
