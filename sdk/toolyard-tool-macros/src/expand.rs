@@ -1,0 +1,213 @@
+//! What is written in place of the function.
+//!
+//! A unit struct takes the function's name, so that it can be handed to a set as a value, and derefs to a
+//! function pointer, so that it is still called by hand like the function it was. The function itself stands
+//! unchanged inside.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{ItemFn, LitStr, Type, Visibility};
+
+use crate::attribute::{Attribute, Kind, Task};
+use crate::docs::is_doc;
+use crate::signature::{Parameter, Signature};
+
+pub(crate) fn expand(
+    attribute: &Attribute,
+    mut function: ItemFn,
+    docs: &str,
+    signature: &Signature,
+) -> TokenStream {
+    let (name, vis) = (function.sig.ident.clone(), function.vis.clone());
+    let about_docs: Vec<_> = function.attrs.iter().filter(|one| is_doc(one)).cloned().collect();
+    function.attrs.retain(|one| !is_doc(one));
+    function.vis = Visibility::Inherited;
+    let by_hand = by_hand(&function, signature);
+    let item = item(attribute, &function, docs, signature);
+    quote! {
+        #(#about_docs)*
+        #[allow(non_camel_case_types, reason = "it is called like the function it was")]
+        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
+        #vis struct #name;
+
+        const _: () = {
+            #function
+            #by_hand
+            #item
+        };
+    }
+}
+
+/// Lets `name(…)` be called as before.
+fn by_hand(function: &ItemFn, signature: &Signature) -> TokenStream {
+    let (name, output) = (&function.sig.ident, &signature.output);
+    let types = signature.parameters.iter().map(|one| match one {
+        Parameter::State(state) => quote!(&'call #state),
+        Parameter::Context { by_reference: true } => quote!(&'call ::toolyard_tool::Context),
+        Parameter::Context { by_reference: false } => quote!(::toolyard_tool::Context),
+        Parameter::Arguments(arguments) => arguments.to_token_stream(),
+    });
+    let borrows = signature.parameters.iter().any(borrows);
+    let (for_all, lifetime) =
+        if borrows { (quote!(for<'call>), quote!('call)) } else { (quote!(), quote!('static)) };
+    let names: Vec<_> = (0..signature.parameters.len()).map(|at| quote::format_ident!("p{at}")).collect();
+    let (gives, body) = if function.sig.asyncness.is_some() {
+        let future = quote! {
+            ::toolyard_tool::private::Pin<::toolyard_tool::private::Box<
+                dyn ::core::future::Future<Output = #output> + ::core::marker::Send + #lifetime
+            >>
+        };
+        let span = name.span();
+        (future, quote_spanned!(span=> ::toolyard_tool::private::Box::pin(#name(#(#names),*))))
+    } else {
+        (output.to_token_stream(), quote!(#name(#(#names),*)))
+    };
+    quote! {
+        impl ::toolyard_tool::private::Deref for #name {
+            type Target = #for_all fn(#(#types),*) -> #gives;
+
+            fn deref(&self) -> &Self::Target {
+                const FUNCTION: <#name as ::toolyard_tool::private::Deref>::Target = |#(#names),*| #body;
+                &FUNCTION
+            }
+        }
+    }
+}
+
+fn borrows(parameter: &Parameter) -> bool {
+    matches!(parameter, Parameter::State(_) | Parameter::Context { by_reference: true })
+}
+
+/// Hands the function over to the library.
+fn item(attribute: &Attribute, function: &ItemFn, docs: &str, signature: &Signature) -> TokenStream {
+    let name = &function.sig.ident;
+    let wants = match signature.state() {
+        Some(state) => quote!(::toolyard_tool::private::Needs<#state>),
+        None => quote!(::toolyard_tool::private::Nothing),
+    };
+    let call = call(function, signature);
+    let about = about(attribute, name.to_string().trim_start_matches("r#"), docs);
+    let arguments = match signature.arguments() {
+        Some(arguments) => arguments.to_token_stream(),
+        None => quote!(::toolyard_tool::private::NoArguments),
+    };
+    let answer = signature.good.as_ref().unwrap_or(&signature.output);
+    let make = make(attribute, &wants, &arguments, answer);
+    let check = match (&attribute.kind, &attribute.check) {
+        (Kind::Tool, Some(check)) => quote!(::toolyard_tool::private::Option::Some(#check),),
+        (Kind::Tool, None) => quote!(::toolyard_tool::private::Option::None,),
+        _ => quote!(),
+    };
+    quote! {
+        impl ::toolyard_tool::private::Item for #name {
+            type Wants = #wants;
+
+            fn entry(source: ::toolyard_tool::private::Source<Self::Wants>) -> ::toolyard_tool::private::Entry {
+                #make(#about, #check source, #call)
+            }
+        }
+    }
+}
+
+/// The library's function for this kind, with the types of this function.
+fn make(attribute: &Attribute, wants: &TokenStream, arguments: &TokenStream, output: &Type) -> TokenStream {
+    let output = quote_spanned!(output.span()=> #output);
+    match &attribute.kind {
+        Kind::Tool => quote!(::toolyard_tool::private::tool::<#wants, #arguments, #output>),
+        Kind::Prompt => quote!(::toolyard_tool::private::prompt::<#wants, #arguments, #output>),
+        Kind::Resource(_) => quote!(::toolyard_tool::private::resource::<#wants, #output>),
+        Kind::Template(_) => quote!(::toolyard_tool::private::template::<#wants, #arguments, #output>),
+        Kind::Completion { .. } => quote!(::toolyard_tool::private::completion::<#wants, #output>),
+    }
+}
+
+/// A closure from state, context and arguments to a run of the function.
+fn call(function: &ItemFn, signature: &Signature) -> TokenStream {
+    let name = &function.sig.ident;
+    let values = signature.parameters.iter().map(|one| match one {
+        Parameter::State(_) => quote!(&*state),
+        Parameter::Context { by_reference: true } => quote!(&context),
+        Parameter::Context { by_reference: false } => quote!(context),
+        Parameter::Arguments(_) => quote!(arguments),
+    });
+    let named = |is_used: bool, name: TokenStream| if is_used { name } else { quote!(_) };
+    let state = named(signature.state().is_some(), quote!(state));
+    let context = named(signature.has_context(), quote!(context));
+    let arguments = named(signature.arguments().is_some(), quote!(arguments));
+    let span = name.span();
+    let called = if function.sig.asyncness.is_some() {
+        quote_spanned!(span=> #name(#(#values),*).await)
+    } else {
+        quote_spanned!(span=> #name(#(#values),*))
+    };
+    let result = match &signature.good {
+        Some(good) => quote_spanned! {good.span()=>
+            ::core::result::Result::map_err(#called, ::core::convert::Into::<::toolyard_tool::ToolError>::into)
+        },
+        None => quote!(::core::result::Result::Ok(#called)),
+    };
+    let run = if function.sig.asyncness.is_some() {
+        quote_spanned! {span=>
+            ::toolyard_tool::private::Run::Async(::toolyard_tool::private::Box::pin(async move { #result }))
+        }
+    } else {
+        quote_spanned! {span=>
+            ::toolyard_tool::private::Run::Blocking(::toolyard_tool::private::Box::new(move || #result))
+        }
+    };
+    quote!(|#state, #context, #arguments| #run)
+}
+
+/// What the library is told of the function.
+fn about(attribute: &Attribute, function_name: &str, docs: &str) -> TokenStream {
+    let name = attribute.name.as_ref().map_or_else(|| function_name.to_owned(), LitStr::value);
+    let (title, mime) = (option(attribute.title.as_ref()), option(attribute.mime.as_ref()));
+    match &attribute.kind {
+        Kind::Tool => about_tool(attribute, &name, docs),
+        Kind::Prompt => {
+            quote!(::toolyard_tool::private::AboutPrompt { name: #name, title: #title, description: #docs })
+        }
+        Kind::Resource(uri) | Kind::Template(uri) => quote! {
+            ::toolyard_tool::private::AboutResource {
+                uri: #uri, name: #name, title: #title, description: #docs, mime: #mime,
+            }
+        },
+        Kind::Completion { of, argument } => {
+            quote!(::toolyard_tool::private::AboutCompletion { of: #of, argument: #argument })
+        }
+    }
+}
+
+fn about_tool(attribute: &Attribute, name: &str, docs: &str) -> TokenStream {
+    let (title, icons) = (option(attribute.title.as_ref()), &attribute.icons);
+    let [read_only, destructive, idempotent, open_world] =
+        [0, 1, 2, 3].map(|at| option(attribute.hints[at].as_ref()));
+    let task = match attribute.task {
+        Task::Never => quote!(Never),
+        Task::Allowed => quote!(Allowed),
+        Task::Required => quote!(Required),
+    };
+    quote! {
+        ::toolyard_tool::private::AboutTool {
+            name: #name,
+            title: #title,
+            description: #docs,
+            hints: ::toolyard_tool::private::Hints {
+                read_only: #read_only,
+                destructive: #destructive,
+                idempotent: #idempotent,
+                open_world: #open_world,
+            },
+            icons: &[#(#icons),*],
+            task: ::toolyard_tool::private::TaskUse::#task,
+        }
+    }
+}
+
+fn option(value: Option<&impl ToTokens>) -> TokenStream {
+    match value {
+        Some(value) => quote!(::toolyard_tool::private::Option::Some(#value)),
+        None => quote!(::toolyard_tool::private::Option::None),
+    }
+}

@@ -1,0 +1,76 @@
+//! Numbers that are moved into their range instead of being refused.
+
+use serde_json::{Map, Value, json};
+
+use super::{Checker, DEEPEST, is_clamped};
+use crate::schema::CLAMP;
+
+/// Moves what is out of range, through objects, arrays and references.
+pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, depth: usize) {
+    let Value::Object(keywords) = schema else { return };
+    if depth > DEEPEST {
+        return;
+    }
+    if is_clamped(keywords) {
+        move_into_range(keywords, value);
+    }
+    if let Some(target) = keywords.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name))
+    {
+        apply(checker, target, value, depth + 1);
+    }
+    match value {
+        Value::Object(fields) => {
+            let Some(Value::Object(properties)) = keywords.get("properties") else { return };
+            for (name, inner) in properties {
+                if let Some(field) = fields.get_mut(name) {
+                    apply(checker, inner, field, depth + 1);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(inner) = keywords.get("items") else { return };
+            items.iter_mut().for_each(|item| apply(checker, inner, item, depth + 1));
+        }
+        _ => {}
+    }
+}
+
+fn move_into_range(keywords: &Map<String, Value>, value: &mut Value) {
+    let Some(number) = value.as_f64() else { return };
+    let end = |name: &str| keywords.get(name).filter(|end| end.is_number());
+    let below = end("minimum").filter(|end| end.as_f64().is_some_and(|end| number < end));
+    let above = end("maximum").filter(|end| end.as_f64().is_some_and(|end| number > end));
+    if let Some(end) = below.or(above) {
+        *value = end.clone();
+    }
+}
+
+/// Takes clamped ranges out of a schema and says them in the description, so that nobody on the way refuses
+/// what the tool would accept.
+pub(super) fn publish(schema: &mut Value) {
+    match schema {
+        Value::Object(keywords) => {
+            if keywords.remove(CLAMP).is_some() {
+                tell_range(keywords);
+            }
+            keywords.values_mut().for_each(publish);
+        }
+        Value::Array(schemas) => schemas.iter_mut().for_each(publish),
+        _ => {}
+    }
+}
+
+fn tell_range(keywords: &mut Map<String, Value>) {
+    let said = match (keywords.remove("minimum"), keywords.remove("maximum")) {
+        (Some(least), Some(most)) => format!("From {least} to {most}"),
+        (Some(least), None) => format!("At least {least}"),
+        (None, Some(most)) => format!("At most {most}"),
+        (None, None) => return,
+    };
+    let said = format!("{said}; other values are moved to the nearest of these.");
+    let text = match keywords.get("description").and_then(Value::as_str) {
+        Some(text) => format!("{text} {said}"),
+        None => said,
+    };
+    keywords.insert("description".into(), json!(text));
+}
