@@ -32,6 +32,8 @@ pub(crate) fn expand(
         #vis struct #name;
 
         const _: () = {
+            // `async` says where a tool runs, and arguments are its own, whatever it does with them.
+            #[allow(clippy::unused_async, clippy::needless_pass_by_value, reason = "a tool's signature says how it is served")]
             #function
             #by_hand
             #item

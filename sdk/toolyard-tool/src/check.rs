@@ -152,7 +152,7 @@ impl<'a> At<'a> {
             Step::Root | Step::Same => {}
             Step::Field(name) if path.is_empty() => path.push_str(name),
             Step::Field(name) => path.extend([".", name]),
-            Step::Item(index) => path.push_str(&format!("[{index}]")),
+            Step::Item(index) => path.extend(["[", &index.to_string(), "]"]),
         }
     }
 }

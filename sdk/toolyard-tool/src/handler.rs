@@ -13,7 +13,7 @@ use crate::changes::Filter;
 use crate::item::completion::{Typed, render};
 use crate::item::template::Asked;
 use crate::item::tool::Tool;
-use crate::{Content, Context, ToolSet, headers};
+use crate::{Content, Context, ToolSet, headers, tasks};
 
 pub(crate) use lists::Lists;
 
@@ -24,7 +24,7 @@ type Answering = Result<BoxFuture<Answer>, CallError>;
 
 impl<S: Send + Sync + 'static> Handler for ToolSet<S> {
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
-        self.answer(request, peer).unwrap_or_else(|error| Box::pin(async { Err(error) }))
+        self.answer(&request, peer).unwrap_or_else(|error| Box::pin(async { Err(error) }))
     }
 
     fn notice(&self, _: &Arc<Origin>, _: Notification) {}
@@ -33,19 +33,19 @@ impl<S: Send + Sync + 'static> Handler for ToolSet<S> {
 }
 
 impl<S: Send + Sync + 'static> ToolSet<S> {
-    fn answer(&self, request: Request, peer: Peer) -> Answering {
+    fn answer(&self, request: &Request, peer: Peer) -> Answering {
         match request.method.as_str() {
             "server/discover" => Ok(ready(self.discover(&request.origin))),
             "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
-                self.list(&request)
+                self.list(request)
             }
             "tools/call" => self.call_tool(request, peer),
-            "prompts/get" => self.get_prompt(&request, peer),
-            "resources/read" => self.read_resource(&request, peer),
-            "completion/complete" => self.complete(&request, peer),
+            "prompts/get" => self.get_prompt(request, peer),
+            "resources/read" => self.read_resource(request, peer),
+            "completion/complete" => self.complete(request, peer),
             "logging/setLevel" => Ok(ready(Raw::empty_object())),
-            "subscriptions/listen" => Ok(self.listen(&request, peer)),
-            _ => match self.tasks.answer(&request, peer) {
+            "subscriptions/listen" => Ok(self.listen(request, peer)),
+            _ => match self.tasks.answer(request, peer) {
                 Some(answering) => Ok(self.stamped(answering, None)),
                 None => Err(CallError::unknown_method(request.method.as_str())),
             },
@@ -56,20 +56,20 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         Context::new(request, peer, self.surroundings.clone())
     }
 
-    fn call_tool(&self, request: Request, peer: Peer) -> Answering {
-        let name = text(&request, "name")?;
+    fn call_tool(&self, request: &Request, peer: Peer) -> Answering {
+        let name = text(request, "name")?;
         let Some(tool) = self.items.tool(&name) else {
             return Err(CallError::invalid_params(format!("unknown tool: {name}")));
         };
         let (tool, arguments) = (tool.clone(), request.params.member("arguments"));
-        headers::check(&request, &tool.repeated, arguments.as_ref())?;
-        if self.tasks.takes(&request, tool.task)? {
+        headers::check(request, &tool.repeated, arguments.as_ref())?;
+        if tasks::becomes_task(request, tool.task)? {
             let set = self.surroundings.clone();
-            let start = |peer| run_tool(tool, arguments, Context::new(&request, peer, set));
-            let started = self.tasks.start(&request, start)?;
+            let start = |peer| run_tool(tool, arguments, Context::new(request, peer, set));
+            let started = self.tasks.start(request, start)?;
             return Ok(self.stamped(Box::pin(async { Ok(AnswerBody::ours(started)) }), None));
         }
-        let context = self.context(&request, peer);
+        let context = self.context(request, peer);
         Ok(self.stamped(Box::pin(run_tool(tool, arguments, context)), None))
     }
 
@@ -151,12 +151,10 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 /// Runs a tool to its end; dropping this tells the function that nobody wants the answer any more.
 async fn run_tool(tool: Arc<Tool>, arguments: Option<Raw>, context: Context) -> Answer {
     let _cancel = context.cancel_token().clone().drop_guard();
-    let content = match (tool.run)(arguments, context).await {
-        Ok(content) => content,
-        Err(error) if error.is_fatal() => return Err(error.to_call_error()),
-        Err(error) => Content::from(&error),
-    };
-    Ok(AnswerBody::ours(content.into_raw()))
+    let answered = (tool.run)(arguments, context).await.or_else(|error| {
+        if error.is_fatal() { Err(error.to_call_error()) } else { Ok(Content::from(&error)) }
+    });
+    Ok(AnswerBody::ours(answered?.into_raw()))
 }
 
 fn ready(result: Raw) -> BoxFuture<Answer> {

@@ -1,6 +1,9 @@
 #![doc = include_str!("docs/intro.md")]
 #![warn(missing_docs)]
 
+// So that what `#[tool]` writes finds the library in its own tests, too.
+extern crate self as toolyard_tool;
+
 mod set;
 mod item;
 mod arguments;
@@ -18,6 +21,7 @@ mod changes;
 mod tasks;
 mod handler;
 mod link;
+mod serve;
 mod random;
 
 pub use arguments::Arguments;
@@ -32,6 +36,7 @@ pub use item::resource::{Contents, Readable};
 pub use output::{Output, Told};
 pub use problems::Problems;
 pub use schema::clamp;
+pub use serve::{Door, ServeError, Server, UsageError, run, serve};
 pub use set::ToolSet;
 pub use toolyard_tool_macros::tool;
 

@@ -48,8 +48,8 @@ impl Problems {
             [] => Ok(()),
             [one] => Err(invalid(format!("The arguments are not valid: {one}."))),
             all => {
-                let list: String = all.iter().map(|problem| format!("\n- {problem}")).collect();
-                Err(invalid(format!("The arguments have {} problems:{list}", all.len())))
+                let list = all.join("\n- ");
+                Err(invalid(format!("The arguments have {} problems:\n- {list}", all.len())))
             }
         }
     }

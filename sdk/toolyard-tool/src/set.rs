@@ -165,11 +165,10 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// If the set has something of that name already, or if a schema cannot be right (arguments that are no
     /// struct, a pattern that is no regular expression): such a set must not get as far as being served.
     #[must_use]
-    pub fn with<I: Item>(mut self, item: I) -> Self
+    pub fn with<I: Item>(mut self, _item: I) -> Self
     where
         S: Gives<I::Wants>,
     {
-        let _ = item;
         self.items.add(I::entry(S::source(&self.held)));
         self
     }
@@ -181,9 +180,15 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     #[must_use]
     pub fn join<T>(mut self, other: ToolSet<T>) -> Self {
         let Items { tools, prompts, resources, templates, completions, .. } = other.items;
-        tools.into_iter().for_each(|tool| self.items.add_tool(tool));
-        prompts.into_iter().for_each(|prompt| self.items.add_prompt(prompt));
-        resources.into_iter().for_each(|resource| self.items.add_resource(resource));
+        for tool in tools {
+            self.items.add_tool(tool);
+        }
+        for prompt in prompts {
+            self.items.add_prompt(prompt);
+        }
+        for resource in resources {
+            self.items.add_resource(resource);
+        }
         self.items.templates.extend(templates);
         self.items.completions.extend(completions);
         self

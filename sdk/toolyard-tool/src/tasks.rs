@@ -39,15 +39,6 @@ impl Tasks {
         Self { scope: Scope::new(), changes, kept: Mutex::default() }
     }
 
-    /// Whether this call of a tool becomes a task; an error where it would have to and cannot.
-    pub(crate) fn takes(&self, request: &Request, tool: TaskUse) -> Result<bool, CallError> {
-        match (tool, wire::wants_task(request)) {
-            (TaskUse::Never, _) | (TaskUse::Allowed, false) => Ok(false),
-            (TaskUse::Allowed | TaskUse::Required, true) => Ok(true),
-            (TaskUse::Required, false) => Err(wire::needs_tasks(request)),
-        }
-    }
-
     /// Starts a task and says so. `run` gets the way back that leads to whoever asks about the task.
     pub(crate) fn start<F>(&self, request: &Request, run: impl FnOnce(Peer) -> F) -> Result<Raw, CallError>
     where
@@ -124,6 +115,21 @@ impl Tasks {
 
     fn kept(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether this call of a tool becomes a task; an error where it would have to and cannot.
+pub(crate) fn becomes_task(request: &Request, tool: TaskUse) -> Result<bool, CallError> {
+    match (tool, wire::wants_task(request)) {
+        (TaskUse::Never, _) | (TaskUse::Allowed, false) => Ok(false),
+        (TaskUse::Allowed | TaskUse::Required, true) => Ok(true),
+        (TaskUse::Required, false) => Err(wire::needs_tasks(request)),
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.scope.cancel();
     }
 }
 

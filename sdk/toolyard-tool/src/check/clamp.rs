@@ -29,7 +29,9 @@ pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, depth:
         }
         Value::Array(items) => {
             let Some(inner) = keywords.get("items") else { return };
-            items.iter_mut().for_each(|item| apply(checker, inner, item, depth + 1));
+            for item in items {
+                apply(checker, inner, item, depth + 1);
+            }
         }
         _ => {}
     }

@@ -44,14 +44,21 @@ fn check_any(checker: &Checker, forms: &[Value], value: &Value, at: &At<'_>, pro
     }
     // `null` is the other half of an optional value, and never what a wrong value was meant to be.
     tried.retain(|(form, _)| form["type"] != "null");
-    let same_tag = tried.iter().position(|(form, _)| has_tag_of(checker, form, value));
-    let best = same_tag.or_else(|| (0..tried.len()).min_by_key(|index| tried[*index].1.len()));
-    let Some(best) = best else { return };
-    let (count, found) = (tried.len(), tried.swap_remove(best).1);
-    if count > 1 && same_tag.is_none() {
+    if let Some((_, found)) = tried.iter().find(|(form, _)| has_tag_of(checker, form, value)) {
+        return problems.extend(found.clone());
+    }
+    if let Some((tag, choices)) =
+        tags(checker, tried.iter().map(|(form, _)| *form)).filter(|_| value.is_object())
+    {
+        let prefix = if value.get(&tag).is_some() { "" } else { "is missing; it " };
+        return problems.add(&at.field(&tag).path(), format!("{prefix}must be {choices}"));
+    }
+    let Some((_, closest)) = tried.iter().min_by_key(|(_, found)| found.len()) else { return };
+    if tried.iter().any(|(_, found)| found != closest) {
+        let count = tried.len();
         problems.add(&at.path(), format!("fits none of its {count} forms; for the closest of them:"));
     }
-    problems.extend(found);
+    problems.extend(closest.clone());
 }
 
 /// "a, b or c", if every form is a fixed value.
@@ -72,10 +79,26 @@ fn choices(forms: &[Value]) -> Option<String> {
 
 /// Whether a form of a tagged enum names the same variant as the value.
 fn has_tag_of(checker: &Checker, form: &Value, value: &Value) -> bool {
-    let form =
-        form.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name)).unwrap_or(form);
-    let Some(properties) = form.get("properties").and_then(Value::as_object) else { return false };
-    let mut tags = properties.iter().filter_map(|(name, schema)| Some((name, schema.get("const")?)));
-    tags.any(|(name, tag)| value.get(name) == Some(tag))
+    let Some(properties) = properties(checker, form) else { return false };
+    tag_of(properties).is_some_and(|(name, tag)| value.get(name) == Some(tag))
         || properties.len() == 1 && properties.keys().all(|name| value.get(name).is_some())
+}
+
+/// The name of the tag that all forms have, and the values it may take.
+fn tags<'a>(checker: &'a Checker, forms: impl Iterator<Item = &'a Value>) -> Option<(String, String)> {
+    let tags: Vec<(&String, &Value)> =
+        forms.map(|form| tag_of(properties(checker, form)?)).collect::<Option<_>>()?;
+    let (name, _) = *tags.first()?;
+    let values: Vec<String> = tags.iter().map(|(_, value)| value.to_string()).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    tags.iter().all(|(other, _)| *other == name).then(|| (name.clone(), either(&values)))
+}
+
+fn properties<'a>(checker: &'a Checker, form: &'a Value) -> Option<&'a Map<String, Value>> {
+    let target = form.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name));
+    target.unwrap_or(form).get("properties")?.as_object()
+}
+
+fn tag_of(properties: &Map<String, Value>) -> Option<(&String, &Value)> {
+    properties.iter().find_map(|(name, schema)| Some((name, schema.get("const")?)))
 }

@@ -40,12 +40,13 @@ fn check_fields(
     }
     for (name, value) in fields {
         match (properties.get(name), keywords.get("additionalProperties")) {
-            (Some(schema), _) => checker.visit(schema, value, &at.field(name), problems),
             (None, Some(Value::Bool(false))) => {
                 let meant = did_you_mean(name, properties.keys().map(String::as_str));
                 problems.add(&at.field(name).path(), format!("is not known{meant}"));
             }
-            (None, Some(schema)) => checker.visit(schema, value, &at.field(name), problems),
+            (Some(schema), _) | (None, Some(schema)) => {
+                checker.visit(schema, value, &at.field(name), problems);
+            }
             (None, None) => {}
         }
     }

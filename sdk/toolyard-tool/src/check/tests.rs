@@ -87,6 +87,8 @@ fn each_problem_is_said_in_words() {
         "`order` must be \"newest\" or \"oldest\", not \"newset\" (did you mean `newest`?)",
     );
     wrong("filter", json!({ "kind": "year" }), "`filter.year` is missing");
+    wrong("filter", json!({ "kind": "yr" }), "`filter.kind` must be \"year\" or \"name\"");
+    wrong("filter", json!({}), "`filter.kind` is missing; it must be \"year\" or \"name\"");
     wrong("filter", json!(7), "`filter` must be an object, not 7");
     wrong("querry", json!("a"), "`querry` is not known (did you mean `query`?)");
 }

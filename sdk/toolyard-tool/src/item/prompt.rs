@@ -51,8 +51,8 @@ impl Messages {
     }
 
     /// Adds content of another kind, as it will stand on the wire.
-    pub fn block(mut self, role: &str, content: Value) -> Self {
-        self.0.push(json!({ "role": role, "content": content }));
+    pub fn block(mut self, role: &str, content: impl Into<Value>) -> Self {
+        self.0.push(json!({ "role": role, "content": content.into() }));
         self
     }
 }
