@@ -19,5 +19,5 @@ async fn hello(args: Hello) -> String {
 }
 
 fn main() -> ExitCode {
-    toolyard_tool::run(ToolSet::new("hello-tool", "1.0.0").with(hello))
+    toolyard_tool::run(ToolSet::new("hello-tool", "1.0.0").with::<hello>())
 }

@@ -15,14 +15,12 @@ pub(crate) fn description(function: &ItemFn) -> Result<String> {
     Ok(text)
 }
 
-pub(crate) fn is_doc(attribute: &Attribute) -> bool {
-    attribute.path().is_ident("doc")
-}
-
 fn doc_line(attribute: &Attribute) -> Option<String> {
     let Meta::NameValue(meta) = &attribute.meta else { return None };
     match &meta.value {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if is_doc(attribute) => Some(text.value()),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if attribute.path().is_ident("doc") => {
+            Some(text.value())
+        }
         _ => None,
     }
 }

@@ -1,84 +1,37 @@
-//! What is written in place of the function.
+//! What is written beside the function, which itself stays as it is.
 //!
-//! A unit struct takes the function's name, so that it can be handed to a set as a value, and derefs to a
-//! function pointer, so that it is still called by hand like the function it was. The function itself stands
-//! unchanged inside.
+//! A type takes the function's name (types and functions have separate names in Rust), so that it can be
+//! named when it is added to a set: `.with::<name>()`. It is an empty enum: there are no values of it.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{ItemFn, LitStr, Type, Visibility};
+use syn::{ItemFn, LitStr, Type};
 
 use crate::attribute::{Attribute, Kind, Task};
-use crate::docs::is_doc;
 use crate::signature::{Parameter, Signature};
 
 pub(crate) fn expand(
     attribute: &Attribute,
-    mut function: ItemFn,
+    function: &ItemFn,
     docs: &str,
     signature: &Signature,
 ) -> TokenStream {
-    let (name, vis) = (function.sig.ident.clone(), function.vis.clone());
-    let about_docs: Vec<_> = function.attrs.iter().filter(|one| is_doc(one)).cloned().collect();
-    function.attrs.retain(|one| !is_doc(one));
-    function.vis = Visibility::Inherited;
-    let by_hand = by_hand(&function, signature);
-    let item = item(attribute, &function, docs, signature);
+    let (name, vis) = (&function.sig.ident, &function.vis);
+    let item = item(attribute, function, docs, signature);
     quote! {
-        #(#about_docs)*
-        #[allow(non_camel_case_types, reason = "it is called like the function it was")]
-        #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
-        #vis struct #name;
+        #[allow(clippy::unused_async, clippy::needless_pass_by_value, reason = "a tool's signature says how it is served")]
+        #function
+
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, reason = "it goes by the name of the function")]
+        #[derive(Debug)]
+        #vis enum #name {}
 
         const _: () = {
-            // `async` says where a tool runs, and arguments are its own, whatever it does with them.
-            #[allow(clippy::unused_async, clippy::needless_pass_by_value, reason = "a tool's signature says how it is served")]
-            #function
-            #by_hand
             #item
         };
     }
-}
-
-/// Lets `name(…)` be called as before.
-fn by_hand(function: &ItemFn, signature: &Signature) -> TokenStream {
-    let (name, output) = (&function.sig.ident, &signature.output);
-    let types = signature.parameters.iter().map(|one| match one {
-        Parameter::State(state) => quote!(&'call #state),
-        Parameter::Context { by_reference: true } => quote!(&'call ::toolyard_tool::Context),
-        Parameter::Context { by_reference: false } => quote!(::toolyard_tool::Context),
-        Parameter::Arguments(arguments) => arguments.to_token_stream(),
-    });
-    let borrows = signature.parameters.iter().any(borrows);
-    let (for_all, lifetime) =
-        if borrows { (quote!(for<'call>), quote!('call)) } else { (quote!(), quote!('static)) };
-    let names: Vec<_> = (0..signature.parameters.len()).map(|at| quote::format_ident!("p{at}")).collect();
-    let (gives, body) = if function.sig.asyncness.is_some() {
-        let future = quote! {
-            ::toolyard_tool::private::Pin<::toolyard_tool::private::Box<
-                dyn ::core::future::Future<Output = #output> + ::core::marker::Send + #lifetime
-            >>
-        };
-        let span = name.span();
-        (future, quote_spanned!(span=> ::toolyard_tool::private::Box::pin(#name(#(#names),*))))
-    } else {
-        (output.to_token_stream(), quote!(#name(#(#names),*)))
-    };
-    quote! {
-        impl ::toolyard_tool::private::Deref for #name {
-            type Target = #for_all fn(#(#types),*) -> #gives;
-
-            fn deref(&self) -> &Self::Target {
-                const FUNCTION: <#name as ::toolyard_tool::private::Deref>::Target = |#(#names),*| #body;
-                &FUNCTION
-            }
-        }
-    }
-}
-
-fn borrows(parameter: &Parameter) -> bool {
-    matches!(parameter, Parameter::State(_) | Parameter::Context { by_reference: true })
 }
 
 /// Hands the function over to the library.

@@ -16,7 +16,7 @@ pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
         let function = signature::function(item.into())?;
         let docs = docs::description(&function)?;
         let signature = signature::Signature::read(&function, &attribute.kind)?;
-        Ok(expand::expand(&attribute, function, &docs, &signature))
+        Ok(expand::expand(&attribute, &function, &docs, &signature))
     });
     expanded.unwrap_or_else(|error| error.to_compile_error()).into()
 }

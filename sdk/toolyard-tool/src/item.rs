@@ -12,9 +12,9 @@ use crate::state::{Source, Wanted};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not something a tool set can offer",
     label = "not a tool",
-    note = "write `#[tool]` over the function, and pass its name without calling it"
+    note = "write `#[tool]` over a function, and add it by its name: `.with::<name>()`"
 )]
-pub trait Item: Send + Sync + 'static {
+pub trait Item {
     /// What the function wants of the set's state.
     #[doc(hidden)]
     type Wants: Wanted;

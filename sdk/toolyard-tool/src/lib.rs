@@ -57,8 +57,6 @@ pub mod private {
     pub use crate::run::{Call, Run};
     pub use crate::state::{Gives, Held, Later, Needs, Nothing, Source, Wanted};
     pub use std::boxed::Box;
-    pub use std::ops::Deref;
     pub use std::option::Option;
-    pub use std::pin::Pin;
     pub use std::sync::Arc;
 }

@@ -38,7 +38,7 @@ use crate::tasks::Tasks;
 /// let set = ToolSet::new("greeter", "1.0.0")
 ///     .instructions("Call `greet` first.")
 ///     .state(Greeting("Hello".into()))
-///     .with(greet);
+///     .with::<greet>();
 /// assert_eq!(set.tool_names().collect::<Vec<_>>(), ["greet"]);
 /// ```
 pub struct ToolSet<S = ()> {
@@ -159,13 +159,13 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         ToolSet { about, held, items, tasks, surroundings, lists }
     }
 
-    /// Adds a function under `#[tool]`: a tool, a prompt, a resource or a completion.
+    /// Adds a function under `#[tool]`, by its name: a tool, a prompt, a resource or a completion.
     ///
     /// # Panics
     /// If the set has something of that name already, or if a schema cannot be right (arguments that are no
     /// struct, a pattern that is no regular expression): such a set must not get as far as being served.
     #[must_use]
-    pub fn with<I: Item>(mut self, _item: I) -> Self
+    pub fn with<I: Item>(mut self) -> Self
     where
         S: Gives<I::Wants>,
     {

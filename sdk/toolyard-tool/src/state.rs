@@ -40,7 +40,7 @@ impl<S: Send + Sync + 'static> Wanted for Needs<S> {
 #[diagnostic::on_unimplemented(
     message = "the set's state is `{Self}`, but the function takes a reference to another type: `{W}`",
     label = "this function cannot be served from this set",
-    note = "call `.state(…)` with a value of that type before `.with(…)`; sets with different state are joined with `.join(…)`"
+    note = "call `.state(…)` with a value of that type before `.with::<…>()`; sets with different state are joined with `.join(…)`"
 )]
 pub trait Gives<W: Wanted>: Sized {
     /// Where the function gets it from.

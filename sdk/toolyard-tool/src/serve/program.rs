@@ -27,7 +27,7 @@ const LAST_THREADS: Duration = Duration::from_millis(100);
 /// }
 ///
 /// fn main() -> ExitCode {
-///     toolyard_tool::run(ToolSet::new("compass", "1.0.0").with(up))
+///     toolyard_tool::run(ToolSet::new("compass", "1.0.0").with::<up>())
 /// }
 /// ```
 pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
