@@ -79,12 +79,12 @@ impl Attribute {
                 input.parse::<Token![,]>()?;
             }
         }
-        Self::read(all)
+        Self::read(&all)
     }
 
-    fn read(all: Vec<Said>) -> Result<Self> {
+    fn read(all: &[Said]) -> Result<Self> {
         let mut attribute = Self {
-            kind: kind(&all)?,
+            kind: kind(all)?,
             name: None,
             title: None,
             mime: None,
@@ -93,7 +93,7 @@ impl Attribute {
             task: Task::Never,
             check: None,
         };
-        for said in &all {
+        for said in all {
             attribute.take(said)?;
         }
         if let (Some(true), Some(true)) = (attribute.hints[0], attribute.hints[1]) {

@@ -37,16 +37,14 @@ pub(crate) fn expand(
 /// Hands the function over to the library.
 fn item(attribute: &Attribute, function: &ItemFn, docs: &str, signature: &Signature) -> TokenStream {
     let name = &function.sig.ident;
-    let wants = match signature.state() {
-        Some(state) => quote!(::toolyard_tool::private::Needs<#state>),
-        None => quote!(::toolyard_tool::private::Nothing),
-    };
+    let wants = signature.state().map_or_else(
+        || quote!(::toolyard_tool::private::Nothing),
+        |state| quote!(::toolyard_tool::private::Needs<#state>),
+    );
     let call = call(function, signature);
     let about = about(attribute, name.to_string().trim_start_matches("r#"), docs);
-    let arguments = match signature.arguments() {
-        Some(arguments) => arguments.to_token_stream(),
-        None => quote!(::toolyard_tool::private::NoArguments),
-    };
+    let no_arguments = || quote!(::toolyard_tool::private::NoArguments);
+    let arguments = signature.arguments().map_or_else(no_arguments, ToTokens::to_token_stream);
     let answer = signature.good.as_ref().unwrap_or(&signature.output);
     let make = make(attribute, &wants, &arguments, answer);
     let check = match (&attribute.kind, &attribute.check) {
@@ -96,11 +94,12 @@ fn call(function: &ItemFn, signature: &Signature) -> TokenStream {
     } else {
         quote_spanned!(span=> #name(#(#values),*))
     };
-    let result = match &signature.good {
-        Some(good) => quote_spanned! {good.span()=>
+    let result = if signature.good.is_some() {
+        quote_spanned! {signature.output.span()=>
             ::core::result::Result::map_err(#called, ::core::convert::Into::<::toolyard_tool::ToolError>::into)
-        },
-        None => quote!(::core::result::Result::Ok(#called)),
+        }
+    } else {
+        quote!(::core::result::Result::Ok(#called))
     };
     let run = if function.sig.asyncness.is_some() {
         quote_spanned! {span=>
@@ -161,8 +160,8 @@ fn about_tool(attribute: &Attribute, name: &str, docs: &str) -> TokenStream {
 }
 
 fn option(value: Option<&impl ToTokens>) -> TokenStream {
-    match value {
-        Some(value) => quote!(::toolyard_tool::private::Option::Some(#value)),
-        None => quote!(::toolyard_tool::private::Option::None),
-    }
+    value.map_or_else(
+        || quote!(::toolyard_tool::private::Option::None),
+        |value| quote!(::toolyard_tool::private::Option::Some(#value)),
+    )
 }

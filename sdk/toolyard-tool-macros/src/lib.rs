@@ -12,11 +12,14 @@ use syn::parse::Parser;
 /// Makes a function something that a `ToolSet` can offer; see `toolyard_tool`'s documentation.
 #[proc_macro_attribute]
 pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let item = proc_macro2::TokenStream::from(item);
     let expanded = attribute::Attribute::parse.parse(arguments).and_then(|attribute| {
-        let function = signature::function(item.into())?;
+        let function = signature::function(item.clone())?;
         let docs = docs::description(&function)?;
         let signature = signature::Signature::read(&function, &attribute.kind)?;
         Ok(expand::expand(&attribute, &function, &docs, &signature))
     });
-    expanded.unwrap_or_else(|error| error.to_compile_error()).into()
+    // The function stays where it is, so that one mistake does not cause further messages.
+    let with_item = |error: syn::Error| error.to_compile_error().into_iter().chain(item).collect();
+    expanded.unwrap_or_else(with_item).into()
 }

@@ -29,11 +29,8 @@ pub(crate) struct Signature {
 
 pub(crate) fn function(item: TokenStream) -> Result<ItemFn> {
     let span = item.span();
-    syn::parse2(item).map_err(|error| {
-        let is_function =
-            error.to_string() != "expected `fn`" && !error.to_string().starts_with("expected one of");
-        if is_function { error } else { Error::new(span, "`#[tool]` goes over a free function with a body") }
-    })
+    // The compiler has checked the syntax already, so that anything else is another kind of item.
+    syn::parse2(item).map_err(|_| Error::new(span, "`#[tool]` goes over a free function with a body"))
 }
 
 impl Signature {
@@ -75,7 +72,7 @@ impl Signature {
             (Kind::Template(_), None) => {
                 Err(Error::new(name, "a template takes a struct with one field for each variable of its URI"))
             }
-            (Kind::Completion { .. }, arguments) if !arguments.is_some_and(|one| last(one) == "Typed") => {
+            (Kind::Completion { .. }, arguments) if arguments.is_none_or(|one| last(one) != "Typed") => {
                 Err(Error::new(name, "a completion takes `typed: Typed`, what the user has typed so far"))
             }
             _ => Ok(()),

@@ -1,0 +1,9 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+async fn search() -> impl Into<String> {
+    "x"
+}
+
+fn main() {}

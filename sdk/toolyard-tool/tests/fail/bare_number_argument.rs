@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+fn search(count: u32) {}
+
+fn main() {}

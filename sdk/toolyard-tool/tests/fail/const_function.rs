@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+const fn search() {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+extern "C" fn search() {}
+
+fn main() {}

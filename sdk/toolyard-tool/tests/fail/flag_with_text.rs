@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(read_only = "yes")]
+async fn search() {}
+
+fn main() {}

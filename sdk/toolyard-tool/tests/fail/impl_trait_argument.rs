@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+async fn search(query: impl Into<String>) {}
+
+fn main() {}

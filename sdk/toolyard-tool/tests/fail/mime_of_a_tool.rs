@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(mime = "text/plain")]
+async fn search() {}
+
+fn main() {}

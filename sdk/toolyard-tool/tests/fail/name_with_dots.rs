@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(name = "notes.search")]
+async fn search() {}
+
+fn main() {}

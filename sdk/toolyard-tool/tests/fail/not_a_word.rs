@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool("search")]
+async fn search() {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+struct Search;
+
+fn main() {}

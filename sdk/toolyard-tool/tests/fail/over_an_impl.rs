@@ -1,0 +1,8 @@
+use toolyard_tool::tool;
+
+struct Search;
+
+#[tool]
+impl Search {}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(prompt)]
+async fn search() -> u32 {
+    1
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(read_only, destructive)]
+async fn search() {}
+
+fn main() {}

@@ -1,0 +1,5 @@
+use toolyard_tool::ToolSet;
+
+fn main() {
+    let _ = ToolSet::new("a", "1").with::<String>();
+}

@@ -1,0 +1,7 @@
+use toolyard_tool::ToolSet;
+
+async fn search() {}
+
+fn main() {
+    let _ = ToolSet::new("a", "1").with::<search>();
+}

@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(task = "maybe")]
+async fn search() {}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(template = "a://{b")]
+async fn search() -> String {
+    String::new()
+}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+async fn search(both: (u8, u8)) {}
+
+fn main() {}

@@ -1,0 +1,15 @@
+use toolyard_tool::tool;
+
+use serde::{Deserialize};
+use toolyard_tool::schemars::JsonSchema;
+
+#[derive(Deserialize, JsonSchema)]
+struct Args {
+    name: String,
+}
+
+/// Does it.
+#[tool]
+async fn search(a: Args, b: Args) {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use toolyard_tool::{Context, tool};
+
+/// Does it.
+#[tool]
+async fn search(a: &Context, b: Context) {}
+
+fn main() {}

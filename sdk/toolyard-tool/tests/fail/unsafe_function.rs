@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+unsafe fn search() {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+async fn search<'a>(state: &'a u32) {}
+
+fn main() {}

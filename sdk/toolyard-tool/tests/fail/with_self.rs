@@ -1,0 +1,11 @@
+use toolyard_tool::tool;
+
+struct Library;
+
+impl Library {
+    /// Does it.
+    #[tool]
+    async fn search(&self) {}
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use toolyard_tool::tool;
+
+trait Search {
+    /// Does it.
+    #[tool]
+    fn search();
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use toolyard_tool::tool;
+
+#[tool]
+async fn search() {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(read_only, title = "a", title = "b")]
+async fn search() {}
+
+fn main() {}
