@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{sleep, spawn};
@@ -72,16 +72,22 @@ pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
 
 /// Runs a program and returns what it wrote on stdout; stderr is shown only if it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = capture(command)?;
     let shown = show(command);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().with_context(|| format!("start `{shown}`"))?;
-    let _entry = Registered::new(&FOREGROUND, &child);
-    let output = child.wait_with_output().with_context(|| format!("wait for `{shown}`"))?;
     if !output.status.success() {
         let said = [output.stderr, output.stdout].concat();
         bail!("`{shown}` failed ({}): {}", output.status, String::from_utf8_lossy(&said).trim());
     }
     String::from_utf8(output.stdout).with_context(|| format!("read the output of `{shown}`"))
+}
+
+/// Runs a program to its end, whatever that is, and returns all it wrote.
+pub(crate) fn capture(command: &mut Command) -> Result<Output> {
+    let shown = show(command);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().with_context(|| format!("start `{shown}`"))?;
+    let _entry = Registered::new(&FOREGROUND, &child);
+    child.wait_with_output().with_context(|| format!("wait for `{shown}`"))
 }
 
 /// Whether a program of that name can be started.

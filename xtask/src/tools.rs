@@ -2,6 +2,8 @@
 //! package name through the ordinary clients.
 //!
 //! A stamp in each folder says what it was made of; while that has not changed, nothing is installed.
+//! To move a pin, edit `xtask/pins/package.json` and run, in that folder,
+//! `npm install --package-lock-only --omit-lockfile-registry-resolved`; or edit `requirements.txt`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

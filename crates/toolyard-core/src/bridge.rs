@@ -1,13 +1,14 @@
 //! Between a client and an upstream of different eras: requests and answers are converted here, and only
 //! here. Between equals nothing is touched.
 
+mod classic_upstream;
 mod convert;
 mod modern_upstream;
 
 use std::sync::Arc;
 
-use toolyard_proto::{Era, Raw, Revision, modern};
-use toolyard_transport::{Answer, AnswerBody, Link, LinkRequest, Origin};
+use toolyard_proto::{Era, Raw, Revision};
+use toolyard_transport::{Answer, Link, LinkRequest, Origin};
 
 use crate::call::Call;
 
@@ -24,7 +25,7 @@ pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
             let (request, peer) = outbound(call, false);
             link.call(request, peer).await
         }
-        (Era::Modern, Era::Legacy) => to_older(call, link).await,
+        (Era::Modern, Era::Legacy) => classic_upstream::converse(call, link).await,
         (Era::Legacy, Era::Modern) => modern_upstream::converse(call, link).await,
     }
 }
@@ -32,21 +33,6 @@ pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
 fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_transport::Peer) {
     let Call { origin, id, method, params, headers, peer, .. } = call;
     (LinkRequest { origin, id, method, params, headers, relay }, peer)
-}
-
-async fn to_older(mut call: Call, link: &dyn Link) -> Answer {
-    call.params = modern::strip_request(&call.params);
-    call.headers = None;
-    let method = call.method.clone();
-    let (request, peer) = outbound(call, false);
-    match link.call(request, peer).await {
-        Ok(AnswerBody::Whole(result, _)) => {
-            let server_info = link.greeting().server_info.as_ref();
-            Ok(AnswerBody::ours(convert::result_from_older(&method, &result, server_info)))
-        }
-        Err(error) => Err(convert::error_from_older(error)),
-        answer => answer,
-    }
 }
 
 /// The parameters of a request of our own, in the form of an upstream's revision.

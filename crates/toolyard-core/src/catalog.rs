@@ -7,6 +7,7 @@ mod view;
 mod list;
 pub mod search;
 mod keep;
+mod params;
 
 pub use definitions::{Definitions, ListKind};
 pub(crate) use keep::Catalog;
@@ -14,11 +15,12 @@ pub use snapshot::Snapshot;
 pub(crate) use store::Store;
 pub(crate) use view::ViewCatalog;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use toolyard_proto::Raw;
 
 use crate::upstream::Upstream;
+use params::ParamHeaders;
 
 /// One tool or prompt of an upstream.
 #[derive(Debug)]
@@ -34,4 +36,12 @@ pub struct Entry {
     pub own: Raw,
     /// The same under its shown name.
     pub renamed: Raw,
+    headers: OnceLock<ParamHeaders>,
+}
+
+impl Entry {
+    /// Its parameters that travel in headers too.
+    pub(crate) fn headers(&self) -> &ParamHeaders {
+        self.headers.get_or_init(|| ParamHeaders::of(&self.own))
+    }
 }

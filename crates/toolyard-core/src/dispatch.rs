@@ -96,17 +96,25 @@ fn unknown(view: &ViewCatalog, what: &str, name: &str) -> CallError {
 
 /// A call of a tool or prompt: under its own name to its upstream, through the upstream's steps.
 fn to_entry(
-    request: Request,
+    mut request: Request,
     peer: Peer,
     entry: &Arc<Entry>,
     kind: ResultKind,
     namespaced: bool,
 ) -> BoxFuture<Answer> {
+    if request.relay {
+        if let Err(error) = entry.headers().check(request.headers.as_deref(), &request.params) {
+            return refuse(error);
+        }
+    } else if request.headers.is_none() {
+        request.headers = entry.headers().made(&request.params);
+    }
     let upstream = entry.upstream.clone();
-    let own_name = Raw::from_serialize(&entry.own_name);
-    let params = if namespaced { request.params.with("name", &own_name) } else { request.params.clone() };
     let edits = if namespaced { edits(&request, &upstream, kind) } else { Edits::default() };
-    send(Request { params, ..request }, peer, upstream, Some(entry.clone()), edits)
+    if namespaced {
+        request.params = request.params.with("name", &Raw::from_serialize(&entry.own_name));
+    }
+    send(request, peer, upstream, Some(entry.clone()), edits)
 }
 
 fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {

@@ -1,8 +1,11 @@
 //! Down-conversion: what a modern answer becomes for a client of an older revision.
 
+use std::ops::Range;
+
 use crate::era::Revision;
 use crate::error::code;
 use crate::modern::{SERVER_INFO, SUBSCRIPTION_ID};
+use crate::splice::{elements, find, replace_all};
 use crate::{Method, Raw};
 
 /// What `initialize` answers, from what the server said of itself in `form`. Said in the old form already,
@@ -28,17 +31,68 @@ pub fn initialize_result(to: Revision, said: &Raw, form: Revision) -> Raw {
 /// A result in the form that a client of `to` knows. Bytes that need no change are not touched.
 pub fn result_for(to: Revision, method: &Method, result: &Raw) -> Raw {
     let out = result.without(&["resultType", "ttlMs", "cacheScope"]).without_in("_meta", &[SERVER_INFO]);
-    if *method == Method::TOOLS_CALL { tool_result_for(to, &out) } else { out }
+    match method.as_str() {
+        "tools/call" => tool_result_for(to, &out),
+        "prompts/get" => each(&out, "messages", |message| match message.member("content") {
+            Some(content) => message.with("content", &content_for(to, &content)),
+            None => message.clone(),
+        }),
+        "tools/list" => each(&out, "tools", |tool| tool_for(to, tool)),
+        "prompts/list" => each(&out, "prompts", |prompt| untitled_for(to, prompt)),
+        "resources/list" => each(&out, "resources", |resource| untitled_for(to, resource)),
+        "resources/templates/list" => each(&out, "resourceTemplates", |template| untitled_for(to, template)),
+        _ => out,
+    }
 }
 
 /// Before the newest revision, structured content is an object or nothing.
 fn tool_result_for(to: Revision, result: &Raw) -> Raw {
-    match result.member("structuredContent") {
+    let out = match result.member("structuredContent") {
         Some(content) if to < Revision::V2025_06_18 || !content.is_object() => {
             result.without(&["structuredContent"])
         }
         _ => result.clone(),
+    };
+    each(&out, "content", |content| content_for(to, content))
+}
+
+/// A piece of content. What the client's revision does not know becomes text that says what was there.
+fn content_for(to: Revision, content: &Raw) -> Raw {
+    let text = |key: &str| content.member(key).and_then(|value| value.as_string()).unwrap_or_default();
+    let instead = match content.member("type").as_ref().map(Raw::as_bytes) {
+        Some(b"\"audio\"") if to < Revision::V2025_03_26 => {
+            format!("[audio, {}: this client cannot take it]", text("mimeType"))
+        }
+        Some(b"\"resource_link\"") if to < Revision::V2025_06_18 => {
+            format!("{}: {}", text("name"), text("uri"))
+        }
+        _ => return content.clone(),
+    };
+    serde_json::json!({ "type": "text", "text": instead }).into()
+}
+
+/// Titles came with 2025-06-18.
+fn untitled_for(to: Revision, entry: &Raw) -> Raw {
+    if to < Revision::V2025_06_18 { entry.without(&["title"]) } else { entry.clone() }
+}
+
+/// `object` with each element of the array `key` changed; the same bytes where none is.
+fn each(object: &Raw, key: &str, change: impl Fn(&Raw) -> Raw) -> Raw {
+    let Some(range) = find(object.as_bytes(), key) else { return object.clone() };
+    let array = object.slice(range.clone());
+    let changes: Vec<(Range<usize>, Raw)> = elements(array.as_bytes())
+        .filter_map(|at| {
+            let old = array.slice(at.clone());
+            let new = change(&old);
+            (new != old).then_some((at, new))
+        })
+        .collect();
+    if changes.is_empty() {
+        return object.clone();
     }
+    let edits: Vec<(Range<usize>, &[u8])> =
+        changes.iter().map(|(at, new)| (at.clone(), new.as_bytes())).collect();
+    object.replaced(range, &replace_all(array.as_bytes(), &edits))
 }
 
 /// An error object in the form that a client of an older revision knows.
@@ -65,4 +119,72 @@ pub fn tool_for(to: Revision, tool: &Raw) -> Raw {
 /// A notification's parameters without what only modern listeners know.
 pub fn notification_params(params: &Raw) -> Raw {
     params.without_in("_meta", &[SUBSCRIPTION_ID])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Raw {
+        Raw::parse(text.to_owned()).unwrap()
+    }
+
+    fn check(to: Revision, method: &str, result: &str, expected: &str) {
+        let got = result_for(to, &Method::new(method), &raw(result));
+        assert_eq!(got.as_str(), expected, "{to} {method}");
+    }
+
+    #[test]
+    fn what_an_older_client_knows_is_not_touched() {
+        let text = r#"{ "content":[ {"type":"text", "text":"x"} ,{"type":"audio","data":""} ],"structuredContent": {"a" : 1}, "x":1.50}"#;
+        check(Revision::V2025_11_25, "tools/call", text, text);
+        check(Revision::V2025_11_25, "ping", "{}", "{}");
+    }
+
+    #[test]
+    fn the_stamps_of_the_modern_form_go() {
+        check(
+            Revision::V2025_11_25,
+            "tools/list",
+            r#"{"resultType":"complete","tools":[],"ttlMs":1,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{},"a":1}}"#,
+            r#"{"tools":[],"_meta":{"a":1}}"#,
+        );
+    }
+
+    #[test]
+    fn what_an_older_client_does_not_know_becomes_text_or_goes() {
+        use Revision::{V2024_11_05, V2025_03_26, V2025_06_18};
+        let link =
+            r#"{"content":[{"type":"resource_link","name":"n","uri":"a:b"}, 1],"structuredContent":{}}"#;
+        check(V2025_06_18, "tools/call", link, link);
+        check(V2025_03_26, "tools/call", link, r#"{"content":[{"type":"text","text":"n: a:b"}, 1]}"#);
+        let audio = r#"{"messages":[{"role":"user","content":{"type":"audio","mimeType":"audio/wav"}}]}"#;
+        check(V2025_03_26, "prompts/get", audio, audio);
+        check(
+            V2024_11_05,
+            "prompts/get",
+            audio,
+            r#"{"messages":[{"role":"user","content":{"type":"text","text":"[audio, audio/wav: this client cannot take it]"}}]}"#,
+        );
+        check(V2025_06_18, "tools/call", r#"{"content":[],"structuredContent":[1]}"#, r#"{"content":[]}"#);
+        check(
+            V2025_03_26,
+            "prompts/list",
+            r#"{"prompts":[{"name":"a","title":"b"}]}"#,
+            r#"{"prompts":[{"name":"a"}]}"#,
+        );
+    }
+
+    #[test]
+    fn an_introduction_moves_to_its_old_places() {
+        let said = r#"{"supportedVersions":[],"capabilities":{"tools":{},"extensions":{"a/b":{}}},"instructions":"i","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n","version":"1"}}}"#;
+        let got = initialize_result(Revision::V2025_06_18, &raw(said), Revision::NEWEST);
+        assert_eq!(
+            got.as_str(),
+            r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"n","version":"1"},"instructions":"i"}"#
+        );
+        let said = r#"{"protocolVersion":"2025-11-25","capabilities":{"extensions":{}},"x":1}"#;
+        let got = initialize_result(Revision::V2025_06_18, &raw(said), Revision::V2025_11_25);
+        assert_eq!(got.as_str(), said.replace("2025-11-25", "2025-06-18"));
+    }
 }

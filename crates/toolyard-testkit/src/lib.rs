@@ -1,1 +1,8 @@
-//! placeholder
+//! For tests only. [`fixture`] is a server that offers what the official conformance suite looks for, in
+//! both eras; [`client`] calls any `Handler` in memory, as a scripted client of one revision.
+
+pub mod client;
+pub mod fixture;
+
+pub use client::Client;
+pub use fixture::Fixture;

@@ -37,11 +37,17 @@ pub struct Timeouts {
     pub connect: Duration,
     /// For a child's answer to the question which era it speaks; older ones may never answer that.
     pub probe: Duration,
+    /// How long a session with an upstream may go unused.
+    pub session_idle: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { connect: Duration::from_secs(10), probe: Duration::from_secs(3) }
+        Self {
+            connect: Duration::from_secs(10),
+            probe: Duration::from_secs(3),
+            session_idle: Duration::from_mins(10),
+        }
     }
 }
 

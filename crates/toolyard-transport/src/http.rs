@@ -2,12 +2,14 @@
 //! upstreams, `classic` to those that keep sessions; both stand on one `endpoint`.
 
 pub(crate) mod body;
+pub(crate) mod classic;
 pub(crate) mod client;
 pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod refusal;
 pub(crate) mod sse;
 
+pub use classic::ClassicLink;
 pub use client::HttpLink;
 use http::{HeaderMap, Uri};
 

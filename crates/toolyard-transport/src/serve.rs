@@ -13,9 +13,11 @@ pub(crate) mod guard;
 pub(crate) mod headers;
 pub(crate) mod modern;
 pub(crate) mod outbox;
+pub(crate) mod park;
 pub(crate) mod post;
 pub(crate) mod rendered;
 pub(crate) mod reply;
+pub(crate) mod stall;
 
 pub use body::ServeBody;
 pub use endpoint::{Counts, Endpoint, Fallback, Options};

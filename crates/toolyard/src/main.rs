@@ -1,2 +1,41 @@
-//! placeholder
-fn main() {}
+//! The `toolyard` program. Here errors become exit codes; what the commands do is in their own files.
+
+mod cli;
+mod serve;
+mod validate;
+mod settings;
+mod config;
+mod plan;
+mod connect;
+mod fingerprint;
+mod bind;
+mod stop;
+mod state_dir;
+mod logging;
+mod failure;
+mod say;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let mut cli = Cli::parse();
+    let command = cli.command().unwrap_or_else(|error| error.exit());
+    match run(&cli, command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(cli: &Cli, command: Command) -> Result<(), Failure> {
+    let asked = settings::variable(logging::VARIABLE);
+    logging::start(cli.common.loudness(), asked.as_deref()).map_err(Failure::Usage)?;
+    match command {
+        Command::Serve(args) => serve::serve(&cli.common, &args),
+        Command::Validate(args) => validate::validate(&cli.common, &args),
+    }
+}

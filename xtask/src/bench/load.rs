@@ -45,7 +45,7 @@ impl Load {
                 command.args(["--warmup", "0", "--duration", "600", "--requests", &calls.to_string()])
             }
         };
-        let output = command.output().context("start bench-load")?;
+        let output = process::capture(&mut command)?;
         let sample: Sample = serde_json::from_slice(&output.stdout).with_context(|| {
             format!("read what bench-load printed: {}", String::from_utf8_lossy(&output.stderr))
         })?;

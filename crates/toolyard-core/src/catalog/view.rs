@@ -1,7 +1,7 @@
 //! The catalog as one view shows it: which entries, under which names, with their lists made ready.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use toolyard_proto::name::{NameStyle, canonical};
 use toolyard_proto::uri::{self, ResultKind, map_result};
@@ -172,7 +172,15 @@ fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameSt
         renamed
     };
     let canonical = canonical(id, &own_name);
-    Entry { upstream: part.upstream.clone(), own_name, shown, canonical, own: raw.clone(), renamed }
+    Entry {
+        upstream: part.upstream.clone(),
+        own_name,
+        shown,
+        canonical,
+        own: raw.clone(),
+        renamed,
+        headers: OnceLock::new(),
+    }
 }
 
 fn with_shown_uris(part: &Part, kind: ResultKind, raw: &Raw) -> Raw {

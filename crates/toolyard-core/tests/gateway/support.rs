@@ -90,7 +90,7 @@ impl Double {
 /// Answers a tool with its own name and arguments.
 pub(crate) fn echo() -> Behaviour {
     Arc::new(|request, _| {
-        let text = format!("{}", request.params.as_str());
+        let text = request.params.as_str().to_owned();
         Box::pin(async move {
             Ok(AnswerBody::Whole(
                 raw(json!({ "content": [{ "type": "text", "text": text }] })),

@@ -102,7 +102,7 @@ struct Gate {
     left_out: u64,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Pass {
     Through,
     /// Through, and so many before it were not.

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use tokio::time::timeout;
-use toolyard_proto::{CallError, Era, Id, Method, Raw};
+use toolyard_proto::{CallError, Era, Id, Kind, Method, Raw};
 
 use super::{ConnectError, Connected, First, Plan, Trouble};
+use crate::http::ClassicLink;
 use crate::http::HttpSpec;
-use crate::http::client::{Caller, HttpLink};
+use crate::http::classic::{OpenError, Pool, PoolParts};
+use crate::http::client::{Caller, HttpLink, Reader};
 use crate::http::endpoint::Endpoint;
 use crate::http::refusal::Refusal;
 use crate::link::events::Events;
@@ -86,8 +88,41 @@ impl Attempt<'_> {
         asked.map(judge)
     }
 
+    /// Shakes hands in the old way; the session becomes the gateway's own.
     async fn legacy(&self) -> Result<Connected, ConnectError> {
-        Err(ConnectError::new(Trouble::Incompatible, "not yet"))
+        let limit = self.plan.timeouts.connect;
+        let (events, receiver) = Events::channel(&self.scope);
+        let parts = PoolParts {
+            endpoint: self.endpoint.clone(),
+            offer: self.plan.offer.clone(),
+            events,
+            scope: self.scope.clone(),
+            idle: self.plan.timeouts.session_idle,
+        };
+        let opened = timeout(limit, Pool::open(parts)).await.map_err(|_| {
+            let url = self.endpoint.shown_url();
+            let message = format!("initialize: {url} did not answer within {limit:?}");
+            ConnectError::new(Trouble::NoAnswer, message)
+        })?;
+        let (pool, session) = opened.map_err(|error| self.not_opened(&error))?;
+        let link = Arc::new(ClassicLink::new(session.greeting().clone(), pool));
+        Ok(Connected { link, events: receiver })
+    }
+
+    fn not_opened(&self, error: &OpenError) -> ConnectError {
+        let message = format!("initialize: {}", error.to_call_error(&self.endpoint).message);
+        let trouble = match error {
+            OpenError::Refused(refusal) if refusal.wants_credentials() => Trouble::Credentials,
+            OpenError::Refused(refusal) if refusal.status.is_client_error() => {
+                return refused(refusal, &message);
+            }
+            OpenError::Incompatible(_) => Trouble::Incompatible,
+            OpenError::Call(error) if matches!(error.kind, Kind::Reported(_) | Kind::BadAnswer) => {
+                Trouble::Incompatible
+            }
+            OpenError::Refused(_) | OpenError::Call(_) => Trouble::Unreachable,
+        };
+        ConnectError::new(trouble, message)
     }
 }
 
@@ -98,7 +133,8 @@ async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>,
     let request = own_request(&origin, id, Method::DISCOVER, plan.offer.discover_params());
     let response = caller.post(request).await.map_err(|error| unreachable(&error))?;
     if response.status().is_success() {
-        return Ok(caller.read(response, &Peer::nobody(), false).await);
+        let reader = Reader { endpoint: &caller.endpoint, peer: &Peer::nobody(), listens: false };
+        return Ok(reader.read(response).await);
     }
     let refusal = Refusal::read(response).await;
     if refusal.wants_credentials() {
@@ -114,4 +150,16 @@ async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>,
 
 fn unreachable(error: &CallError) -> ConnectError {
     ConnectError::new(Trouble::Unreachable, error.message.clone())
+}
+
+/// Neither era is welcome here. The oldest transport is recognised by these statuses.
+fn refused(refusal: &Refusal, message: &str) -> ConnectError {
+    let oldest = matches!(refusal.status.as_u16(), 400 | 404 | 405) && refusal.error.is_none();
+    let hint = if oldest {
+        "; it seems to speak only the old HTTP+SSE transport, which is not supported yet, or `url` is not \
+         the address of an MCP endpoint"
+    } else {
+        ""
+    };
+    ConnectError::new(Trouble::Incompatible, format!("{message}{hint}"))
 }

@@ -91,7 +91,8 @@ impl Caller {
             Content::Json if relay => Ok(passing(RelayKind::Json, response)),
             Content::Events if relay => Ok(passing(RelayKind::Sse, response)),
             _ => {
-                let result = self.read(response, &peer, listens).await.map_err(own_hop)?;
+                let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens };
+                let result = reader.read(response).await.map_err(own_hop)?;
                 Ok(AnswerBody::Whole(result, Revision::NEWEST))
             }
         }
@@ -118,42 +119,44 @@ impl Caller {
         }
         headers
     }
+}
 
-    /// Reads an answer whole; notifications on the way go to `peer`.
-    pub(crate) async fn read(
-        &self,
-        response: Response<Incoming>,
-        peer: &Peer,
-        listens: bool,
-    ) -> Result<Raw, CallError> {
+/// Reads an answer whole; notifications on the way go to `peer`.
+pub(crate) struct Reader<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) peer: &'a Peer,
+    pub(crate) listens: bool,
+}
+
+impl Reader<'_> {
+    pub(crate) async fn read(&self, response: Response<Incoming>) -> Result<Raw, CallError> {
         match content(response.headers()) {
             Content::Json => self.read_json(response.into_body()).await,
-            Content::Events => self.read_events(response.into_body(), peer, listens).await,
-            Content::Other => Err(self.bad_answer("its answer is neither JSON nor an event stream")),
+            Content::Events => self.read_events(response.into_body()).await,
+            Content::Other => Err(self.endpoint.bad_answer("its answer is neither JSON nor an event stream")),
         }
     }
 
     async fn read_json(&self, body: Incoming) -> Result<Raw, CallError> {
         let body = read_whole(body, MAX_MESSAGE).await.map_err(|error| match error {
             ReadError::Broken(cause) => self.endpoint.lost(&cause),
-            ReadError::TooLarge => {
-                let message = format!("the answer of upstream `{}` is over 64 MiB", self.endpoint.name);
-                CallError::limit(message).at(&self.endpoint.name)
-            }
+            ReadError::TooLarge => self.endpoint.too_large(),
         })?;
         match Message::parse(&body) {
             Ok(Message::Response(response)) => self.settle(response.outcome),
-            Ok(_) => Err(self.bad_answer("its answer is no response")),
-            Err(error) => Err(self.bad_answer(&error.message)),
+            Ok(_) => Err(self.endpoint.bad_answer("its answer is no response")),
+            Err(error) => Err(self.endpoint.bad_answer(&error.message)),
         }
     }
 
-    async fn read_events(&self, body: Incoming, peer: &Peer, listens: bool) -> Result<Raw, CallError> {
+    async fn read_events(&self, body: Incoming) -> Result<Raw, CallError> {
         let mut events = EventStream::new(body);
         while let Some(event) = events.next().await.map_err(|cause| self.endpoint.lost(&cause))? {
             match Message::parse(&event.data) {
                 Ok(Message::Response(response)) => return self.settle(response.outcome),
-                Ok(Message::Notification(notification)) => peer.notify(plain(notification, listens)),
+                Ok(Message::Notification(notification)) => {
+                    self.peer.notify(plain(notification, self.listens));
+                }
                 // A modern server sends no requests; without data it is no message at all.
                 Ok(Message::Request(_)) | Err(_) => {}
             }
@@ -163,11 +166,6 @@ impl Caller {
 
     fn settle(&self, outcome: Result<Raw, Raw>) -> Result<Raw, CallError> {
         outcome.map_err(|error| CallError::reported(error).at(&self.endpoint.name))
-    }
-
-    fn bad_answer(&self, why: &str) -> CallError {
-        let name = &self.endpoint.name;
-        CallError::bad_answer(format!("upstream `{name}` broke the protocol: {why}")).at(name)
     }
 }
 

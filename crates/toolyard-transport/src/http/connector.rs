@@ -43,7 +43,7 @@ fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
     tcp.enforce_http(false);
-    tcp.set_keepalive(Some(Duration::from_secs(60)));
+    tcp.set_keepalive(Some(Duration::from_mins(1)));
     tcp
 }
 

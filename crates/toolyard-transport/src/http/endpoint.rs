@@ -29,7 +29,7 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
 const IDLE_CONNECTIONS: usize = 256;
-const IDLE_TIME: Duration = Duration::from_secs(60);
+const IDLE_TIME: Duration = Duration::from_mins(1);
 
 pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
@@ -112,6 +112,14 @@ impl Endpoint {
             self.name
         ))
         .at(&self.name)
+    }
+
+    pub(crate) fn too_large(&self) -> CallError {
+        CallError::limit(format!("the answer of upstream `{}` is over 64 MiB", self.name)).at(&self.name)
+    }
+
+    pub(crate) fn bad_answer(&self, why: &str) -> CallError {
+        CallError::bad_answer(format!("upstream `{}` broke the protocol: {why}", self.name)).at(&self.name)
     }
 
     /// Without user info and query: those may hold secrets.

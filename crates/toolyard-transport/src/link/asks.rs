@@ -35,6 +35,11 @@ impl Verdict {
         Self::Answer(Err(RpcError::new(code, why).to_raw()))
     }
 
+    /// The answer to `ping`.
+    pub(crate) fn pong() -> Self {
+        Self::Answer(Ok(Raw::empty_object()))
+    }
+
     /// Somebody is calling, but it cannot be told who of several is meant.
     pub(crate) fn ambiguous() -> Self {
         Self::refuse(

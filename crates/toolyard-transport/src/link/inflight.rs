@@ -55,6 +55,10 @@ impl<T> InFlight<T> {
         self.flights.get(&id)
     }
 
+    pub(crate) fn find(&self, is_it: impl Fn(&Flight<T>) -> bool) -> Option<&Flight<T>> {
+        self.flights.values().find(|flight| is_it(flight))
+    }
+
     pub(crate) fn remove(&mut self, id: u64) -> Option<Flight<T>> {
         let flight = self.flights.remove(&id)?;
         if flight.addressable

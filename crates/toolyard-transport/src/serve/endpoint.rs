@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 
 use super::body::ServeBody;
 use super::classic::sessions::Sessions;
+use super::park::Park;
 use crate::admit::Gate;
 use crate::{BoxFuture, Handler, Scope};
 
@@ -33,6 +34,8 @@ pub struct Options {
     pub calls: usize,
     /// How long a client has to answer a question.
     pub ask_timeout: Duration,
+    /// How many calls may wait for a modern client to come back with answers.
+    pub parked: usize,
     /// How long a body may take to arrive, and a client to take what is written to it.
     pub patience: Duration,
     pub keep_alive: Duration,
@@ -52,6 +55,7 @@ impl Default for Options {
             sessions: 10_000,
             session_idle: Duration::from_hours(1),
             calls: 1_000,
+            parked: 1_000,
             ask_timeout: Duration::from_mins(10),
             patience: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
@@ -84,6 +88,7 @@ pub struct Endpoint {
     pub(crate) fallback: Option<Fallback>,
     pub(crate) sessions: Sessions,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) park: Park,
     /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
     pub(crate) ending: Scope,
     pub(crate) open: AtomicUsize,
@@ -102,7 +107,8 @@ impl Endpoint {
         let ending = scope.child();
         let sessions = Sessions::new(options.sessions, options.session_idle, ending.child());
         let (counts, open) = (Arc::default(), AtomicUsize::new(0));
-        Self { handler, options, fallback: None, sessions, counts, ending, open }
+        let park = Park::new(options.parked, options.ask_timeout);
+        Self { handler, park, options, fallback: None, sessions, counts, ending, open }
     }
 
     /// Lets `fallback` answer every path that is not ours.
@@ -119,6 +125,11 @@ impl Endpoint {
     /// How many legacy sessions there are.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
+    }
+
+    /// How many calls wait for a modern client to come back with answers.
+    pub fn parked(&self) -> usize {
+        self.park.len()
     }
 
     pub fn gate(&self) -> &Gate {

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::endpoint::{Counts, Endpoint, OpenConnection};
 use super::guard::Guard;
 use super::reply::{self, HttpResponse};
+use super::stall::Impatient;
 use super::{classic, post};
 use crate::admit::Admitted;
 use crate::{Scope, View};
@@ -93,6 +94,7 @@ impl Door {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let ending = self.endpoint.ending.clone();
+        let stream = Impatient::new(stream, self.endpoint.options.patience);
         let service = service_fn(move |request| {
             let door = self.clone();
             async move { Ok::<_, Infallible>(door.respond(request).await) }

@@ -16,10 +16,10 @@ use super::endpoint::{Counts, Endpoint, next_number};
 use super::outbox::Outbox;
 use super::rendered::Rendered;
 use super::reply::{self, HttpResponse};
-use super::{ServeBody, headers};
+use super::{ServeBody, headers, park};
 use crate::admit::Admitted;
 use crate::peer::{Ask, AskError, Back};
-use crate::{Answer, AnswerBody, BoxFuture, ClientKey, LevelCell, Origin, Peer, Request, View};
+use crate::{Answer, AnswerBody, BoxFuture, ClientKey, LevelCell, Origin, Request, View};
 use stream::CallStream;
 
 /// A modern request with what has been found in it so far.
@@ -41,20 +41,12 @@ pub(crate) async fn post(
         // The hub lives in a session: clients of both eras fall back to `initialize` on this.
         return reply::text(StatusCode::BAD_REQUEST, "this view needs a session: send initialize");
     }
-    let Arrived { message, claim, found } = arrived;
-    let RequestMessage { id, method, params } = message;
-    let meta = match headers::check(headers, &method, &claim, found) {
-        Ok(_) if era::is_removed(&method) => {
-            return reply::error(Era::Modern, &id, &CallError::unknown_method(method.as_str()));
-        }
+    let Arrived { message: RequestMessage { id, method, params }, claim, found } = arrived;
+    let meta = match accept(headers, &method, &claim, found) {
         Ok(meta) => meta,
         Err(error) => return reply::error(Era::Modern, &id, &error),
     };
-    let client = if admitted.proven {
-        ClientKey::Principal(admitted.principal.name().clone())
-    } else {
-        ClientKey::Request(next_number())
-    };
+    let client = client_key(&admitted);
     let origin = origin(view, admitted, client, meta);
     let subscription = (method == Method::LISTEN).then(|| id.clone());
     let back = Arc::new(ModernBack::new(origin.clone(), subscription, endpoint.counts.clone()));
@@ -66,8 +58,27 @@ pub(crate) async fn post(
         params: params.unwrap_or_else(Raw::empty_object),
         headers: headers::params(headers),
     };
-    let future = endpoint.handler.handle(request, Peer::new(back.clone()));
+    let future = park::handle(endpoint, request, back.clone());
     respond(endpoint, id, back, future).await
+}
+
+fn accept(
+    headers: &HeaderMap,
+    method: &Method,
+    claim: &Claim,
+    found: Found,
+) -> Result<RequestMeta, CallError> {
+    let meta = headers::check(headers, method, claim, found)?;
+    if era::is_removed(method) { Err(CallError::unknown_method(method.as_str())) } else { Ok(meta) }
+}
+
+/// Without credentials every request stands alone.
+pub(crate) fn client_key(admitted: &Admitted) -> ClientKey {
+    if admitted.proven {
+        ClientKey::Principal(admitted.principal.name().clone())
+    } else {
+        ClientKey::Request(next_number())
+    }
 }
 
 pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: RequestMeta) -> Arc<Origin> {

@@ -18,12 +18,12 @@ use toolyard_proto::{
 };
 
 use super::classic::{self, http::SESSION};
-use super::endpoint::{Endpoint, next_number};
+use super::endpoint::Endpoint;
 use super::headers::VERSION;
 use super::modern::{self, Arrived};
 use super::reply::{self, HttpResponse};
 use crate::admit::Admitted;
-use crate::{ClientKey, LevelCell, Origin, View};
+use crate::{LevelCell, Origin, View};
 
 pub(super) async fn post(
     endpoint: &Arc<Endpoint>,
@@ -154,15 +154,10 @@ fn speaks_modern(headers: &HeaderMap, notification: &Notification) -> bool {
 /// Over HTTP a modern client cancels by closing the stream, so `notifications/cancelled` says nothing.
 fn notice(endpoint: &Endpoint, view: View, admitted: Admitted, notification: Notification) -> HttpResponse {
     if notification.method != Method::CANCELLED {
-        let client = if admitted.proven {
-            ClientKey::Principal(admitted.principal.name().clone())
-        } else {
-            ClientKey::Request(next_number())
-        };
         let origin = Arc::new(Origin {
             view,
+            client: modern::client_key(&admitted),
             principal: admitted.principal,
-            client,
             revision: Revision::NEWEST,
             capabilities: toolyard_proto::Raw::empty_object(),
             client_info: None,

@@ -24,11 +24,12 @@ use super::classic::handshake::{Caller, greet};
 use super::classic::session::Session;
 use super::endpoint::{Counts, Endpoint, OpenConnection, next_number};
 use super::modern::{origin, stamped};
+use super::park;
 use super::rendered::Rendered;
 use crate::admit::Admitted;
-use crate::{AnswerBody, ClientKey, LevelCell, Origin, Peer, Principal, Request, Scope, View};
+use crate::{AnswerBody, ClientKey, LevelCell, Origin, Principal, Request, Scope, View};
 use batch::BatchOutlet;
-use line::{Line, LineBack, write_lines};
+use line::{CallLine, Line, LineBack, write_lines};
 
 /// How long what is written already may take to leave when the connection ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -44,11 +45,12 @@ pub async fn serve_stream(
 ) {
     let _open = OpenConnection::new(&endpoint);
     let (line, queue) = Line::new(endpoint.counts.clone());
-    let writing = write_lines(queue, write, endpoint.options.patience);
+    let own = scope.child();
+    let writing = write_lines(queue, write, endpoint.options.patience, own.clone());
     let mut connection = Connection {
         calls: Calls::new(endpoint.options.calls),
         client: ClientKey::Connection(next_number()),
-        scope: scope.child(),
+        scope: own,
         session: None,
         endpoint,
         view,
@@ -83,7 +85,7 @@ struct Connection {
     scope: Scope,
     /// Once a legacy client has shaken hands.
     session: Option<Arc<Session>>,
-    /// Gone once the connection finishes, so that the writer can end.
+    /// Gone once the connection has ended.
     line: Option<Arc<Line>>,
 }
 
@@ -153,7 +155,7 @@ impl Connection {
 
     async fn legacy(&mut self, message: RequestMessage) {
         match (&self.session, &self.line) {
-            (Some(session), Some(line)) => session.start(message, line.clone()),
+            (Some(session), Some(line)) => session.start(message, CallLine::new(line.clone())),
             _ if message.method == Method::INITIALIZE => self.initialize(message).await,
             _ if message.method == Method::PING => {
                 self.say(Rendered::result(&message.id, Raw::empty_object())).await;
@@ -192,8 +194,8 @@ impl Connection {
             Ok(meta) => meta,
             Err(error) => return self.say(Rendered::error(Some(&id), &error.to_raw())).await,
         };
-        let (slot, line) = match (self.calls.begin(&id, &self.scope), &self.line) {
-            (Ok(slot), Some(line)) => (slot, line.clone()),
+        let (slot, outlet) = match (self.calls.begin(&id, &self.scope), &self.line) {
+            (Ok(slot), Some(line)) => (slot, CallLine::new(line.clone())),
             (Err(error), _) => return self.refuse(Some(&id), &error).await,
             (_, None) => return,
         };
@@ -202,7 +204,7 @@ impl Connection {
         let params = params.unwrap_or_else(Raw::empty_object);
         let request = Request { origin, id, method, params, headers: None, relay: false };
         let scope = slot.scope.clone();
-        scope.spawn(run_modern(self.endpoint.clone(), request, Ending::new(slot, line.clone()), line));
+        scope.spawn(run_modern(self.endpoint.clone(), request, Ending::new(slot, outlet.clone()), outlet));
     }
 
     /// A notification or an answer.
@@ -265,12 +267,12 @@ impl Connection {
     }
 }
 
-async fn run_modern(endpoint: Arc<Endpoint>, request: Request, ending: Ending, line: Arc<Line>) {
+async fn run_modern(endpoint: Arc<Endpoint>, request: Request, ending: Ending, outlet: Arc<dyn Outlet>) {
     let id = request.id.clone();
     let subscription = (request.method == Method::LISTEN).then(|| id.clone());
     let is_listen = subscription.is_some();
-    let back = LineBack { origin: request.origin.clone(), subscription, line };
-    let calling = endpoint.handler.handle(request, Peer::new(Arc::new(back)));
+    let back = LineBack { origin: request.origin.clone(), subscription, outlet };
+    let calling = park::handle(&endpoint, request, Arc::new(back));
     let answer = tokio::select! {
         biased;
         answer = calling => answer,

@@ -12,7 +12,7 @@ use super::mux::Shared;
 use crate::Peer;
 use crate::link::asks::{Verdict, to_ask};
 use crate::link::events::is_change;
-use crate::link::inflight::Addressee;
+use crate::link::inflight::{Addressee, InFlight};
 
 /// How much of a line that nobody understands goes into the log.
 const EXCERPT: usize = 200;
@@ -69,7 +69,7 @@ fn take_notification(shared: &Shared, notification: Notification) {
     if is_change(&notification.method) || notification.method == Method::RESOURCE_UPDATED {
         return shared.events.notify(None, notification);
     }
-    match shared.with_calls(|calls| calls.addressee()) {
+    match shared.with_calls(InFlight::addressee) {
         Addressee::One(peer) => peer.notify(notification),
         Addressee::Nobody | Addressee::Several => shared.events.notify(None, notification),
     }
@@ -121,9 +121,9 @@ fn take_cancelled(shared: &Shared, notification: &Notification) {
 
 fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
     let verdict = if request.method == Method::PING {
-        Verdict::Answer(Ok(Raw::empty_object()))
+        Verdict::pong()
     } else {
-        match shared.with_calls(|calls| calls.addressee()) {
+        match shared.with_calls(InFlight::addressee) {
             Addressee::One(peer) => Verdict::Ask(peer.ask(to_ask(&request))),
             Addressee::Nobody => Verdict::Ask(shared.events.ask(None, to_ask(&request))),
             Addressee::Several => Verdict::ambiguous(),

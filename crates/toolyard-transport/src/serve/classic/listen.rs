@@ -12,7 +12,7 @@ use crate::peer::{Ask, AskError, Back};
 use crate::serve::calls::EndOnDrop;
 use crate::serve::outbox::Weight;
 use crate::serve::rendered::Rendered;
-use crate::{Answer, BoxFuture, Peer, Request};
+use crate::{Answer, BoxFuture, Peer, Request, Scope};
 
 /// URIs that one session may subscribe to.
 const MOST: usize = 1_000;
@@ -22,8 +22,8 @@ impl Session {
     pub(super) fn listen(self: &Arc<Self>) {
         let everything =
             json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true });
-        let back = ListenBack { session: self.clone(), what: What::Everything };
-        let listening = self.open_listen("session", everything, back);
+        let back = ListenBack { session: self.clone(), scope: self.scope.clone(), what: What::Everything };
+        let listening = self.open_listen("session", &everything, back);
         self.scope.spawn(async move {
             if let Err(error) = listening.await {
                 tracing::debug!(%error, "a session hears of no changes");
@@ -34,7 +34,7 @@ impl Session {
     fn open_listen(
         &self,
         name: &str,
-        notifications: serde_json::Value,
+        notifications: &serde_json::Value,
         back: ListenBack,
     ) -> BoxFuture<Answer> {
         let request = Request {
@@ -58,8 +58,8 @@ impl Session {
         let (acknowledge, acknowledged) = oneshot::channel();
         let (refuse, refused) = oneshot::channel();
         let what = What::Resource(Mutex::new(Some(acknowledge)));
-        let back = ListenBack { session: self.clone(), what };
-        let listening = self.open_listen(&uri, json!({ "resourceSubscriptions": [uri] }), back);
+        let back = ListenBack { session: self.clone(), scope: scope.0.clone(), what };
+        let listening = self.open_listen(&uri, &json!({ "resourceSubscriptions": [uri] }), back);
         scope.0.spawn(async move {
             // Nobody waits any more once the subscription stands.
             let _ = refuse.send(listening.await.err());
@@ -107,6 +107,8 @@ enum What {
 /// Turns what a listen says into what a legacy client understands.
 struct ListenBack {
     session: Arc<Session>,
+    /// Once it has ended, nothing is heard any more, even if the handler goes on talking.
+    scope: Scope,
     what: What,
 }
 
@@ -114,6 +116,7 @@ impl Back for ListenBack {
     fn notify(&self, notification: Notification) {
         let is_update = notification.method == Method::RESOURCE_UPDATED;
         match &self.what {
+            _ if self.scope.is_ended() => return,
             What::Everything if is_update => return,
             What::Resource(waiting) if notification.method == Method::ACKNOWLEDGED => {
                 let waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner).take();

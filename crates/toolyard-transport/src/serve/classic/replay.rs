@@ -160,7 +160,10 @@ impl Streams {
     fn push(&self, number: u64, message: Rendered, room: usize, is_answer: bool) -> bool {
         let mut guard = self.state();
         let state = &mut *guard;
-        let Some(stream) = state.streams.get_mut(&number) else { return false };
+        // Nothing comes after the last answer.
+        let Some(stream) = state.streams.get_mut(&number).filter(|stream| !stream.is_over()) else {
+            return false;
+        };
         if stream.waiting.len() >= room {
             Counts::add(&self.counts.dropped);
             return false;

@@ -1,6 +1,7 @@
 //! The writing side of a stream connection: one bounded queue, one writer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,7 +16,7 @@ use crate::serve::endpoint::Counts;
 use crate::serve::modern::{cannot_ask, fit};
 use crate::serve::outbox::{ROOM, Weight};
 use crate::serve::rendered::Rendered;
-use crate::{BoxFuture, Origin};
+use crate::{BoxFuture, Origin, Scope};
 
 /// Pieces smaller than this are gathered into one write.
 const GATHER: usize = 16 * 1024;
@@ -55,18 +56,54 @@ impl Outlet for Line {
     }
 }
 
+/// The line as one call sees it: silent once the call has ended.
+pub(super) struct CallLine {
+    line: Arc<Line>,
+    over: AtomicBool,
+}
+
+impl CallLine {
+    pub(super) fn new(line: Arc<Line>) -> Arc<Self> {
+        Arc::new(Self { line, over: AtomicBool::new(false) })
+    }
+}
+
+impl Outlet for CallLine {
+    fn tell(&self, message: Rendered, weight: Weight) {
+        if !self.over.load(Ordering::Relaxed) {
+            self.line.tell(message, weight);
+        }
+    }
+
+    fn ask(&self, message: Rendered) -> BoxFuture<bool> {
+        if self.over.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(false));
+        }
+        self.line.ask(message)
+    }
+
+    fn answer(&self, message: Rendered) -> BoxFuture<()> {
+        self.over.store(true, Ordering::Relaxed);
+        self.line.answer(message)
+    }
+
+    fn no_answer(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The way back to a modern client on a stream.
 pub(super) struct LineBack {
     pub(super) origin: Arc<Origin>,
     pub(super) subscription: Option<Id>,
-    pub(super) line: Arc<Line>,
+    pub(super) outlet: Arc<dyn Outlet>,
 }
 
 impl Back for LineBack {
     fn notify(&self, notification: Notification) {
         if let Some(notification) = fit(&self.origin, self.subscription.as_ref(), notification) {
             let weight = Weight::of(&notification.method);
-            self.line.tell(Rendered::notification(notification), weight);
+            self.outlet.tell(Rendered::notification(notification), weight);
         }
     }
 
@@ -75,14 +112,28 @@ impl Back for LineBack {
     }
 }
 
-/// Writes until nobody has anything to say, or the client takes nothing for `patience`.
+/// Writes until `connection` ends and all that was said by then is written, or the client takes nothing for
+/// `patience`.
 pub(super) async fn write_lines(
     mut queue: mpsc::Receiver<Rendered>,
     mut write: impl AsyncWrite + Unpin,
     patience: Duration,
+    connection: Scope,
 ) {
     let mut ready = Vec::with_capacity(64);
-    while queue.recv_many(&mut ready, 64).await > 0 {
+    loop {
+        let count = tokio::select! {
+            biased;
+            count = queue.recv_many(&mut ready, 64) => count,
+            // Others may still hold the line; what they say from now on is not taken.
+            () = connection.ended(), if !queue.is_closed() => {
+                queue.close();
+                continue;
+            }
+        };
+        if count == 0 {
+            break;
+        }
         for bytes in gather(&mut ready) {
             if let Err(error) = write_all(&mut write, bytes, patience).await {
                 return tracing::debug!(%error, "a stream connection cannot be written to");

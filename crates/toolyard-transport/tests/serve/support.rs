@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request as HttpRequest, StatusCode};
+use http::{HeaderMap, Request as HttpRequest};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -22,19 +22,27 @@ use toolyard_transport::{
 };
 
 #[derive(Default)]
-pub struct Double {
-    pub started: AtomicUsize,
+pub(crate) struct Double {
+    pub(crate) started: AtomicUsize,
     /// Calls of `wait` and `hang` that were dropped before they ended.
-    pub dropped: Arc<AtomicUsize>,
-    pub gate: Arc<Notify>,
-    pub listeners: Mutex<Vec<Peer>>,
-    pub notices: Mutex<Vec<String>>,
-    pub ended: Mutex<Vec<ClientKey>>,
-    pub origins: Mutex<Vec<Arc<Origin>>>,
-    pub requests: Mutex<Vec<Request>>,
+    pub(crate) dropped: Arc<AtomicUsize>,
+    pub(crate) gate: Arc<Notify>,
+    late: Arc<Notify>,
+    scope: Scope,
+    pub(crate) listeners: Mutex<Vec<Peer>>,
+    pub(crate) notices: Mutex<Vec<String>>,
+    pub(crate) ended: Mutex<Vec<ClientKey>>,
+    pub(crate) origins: Mutex<Vec<Arc<Origin>>>,
+    pub(crate) requests: Mutex<Vec<Request>>,
 }
 
 struct CountDrop(Option<Arc<AtomicUsize>>);
+
+impl CountDrop {
+    fn finished(&mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for CountDrop {
     fn drop(&mut self) {
@@ -46,9 +54,9 @@ impl Drop for CountDrop {
 
 impl Double {
     /// Says something to everybody who listens.
-    pub fn announce(&self, method: Method, params: Option<Value>) {
+    pub(crate) fn announce(&self, method: &Method, params: Option<&Value>) {
         for peer in &*self.listeners.lock().unwrap() {
-            peer.notify(Notification::new(method.clone(), params.clone().map(Raw::from)));
+            peer.notify(Notification::new(method.clone(), params.cloned().map(Raw::from)));
         }
     }
 
@@ -73,7 +81,8 @@ impl Double {
             request.params.member("arguments").map_or(Value::Null, |arguments| arguments.read().unwrap());
         let name = request.params.member("name").and_then(|name| name.as_string()).unwrap_or_default();
         let mut count = CountDrop(Some(self.dropped.clone()));
-        let (gate, id) = (self.gate.clone(), request.id.clone());
+        let (gate, late, id) = (self.gate.clone(), self.late.clone(), request.id.clone());
+        let scope = self.scope.clone();
         Box::pin(async move {
             match name.as_str() {
                 "notify" => {
@@ -93,17 +102,39 @@ impl Double {
                         peer.notify(Notification::new(Method::LOG, params));
                     }
                 }
+                "flood" => loop {
+                    let long: Raw = json!({ "progressToken": 1, "message": "x".repeat(100_000) }).into();
+                    peer.notify(Notification::new(Method::PROGRESS, long));
+                    tokio::task::yield_now().await;
+                },
                 "wait" => gate.notified().await,
+                // Talks on after its answer, and says when it has.
+                "late" => scope.spawn(async move {
+                    gate.notified().await;
+                    peer.notify(progress(9));
+                    late.notify_one();
+                }),
+                "after_late" => late.notified().await,
                 "hang" => std::future::pending().await,
                 "ask" => {
                     let params: Raw = json!({ "message": "?" }).into();
                     let reply = peer.ask(Ask { method: Method::ELICIT, params: Some(params) }).await;
-                    count.0 = None;
+                    count.finished();
                     let text = match reply {
                         Ok(reply) => format!("reply {}", reply.as_str()),
                         Err(error) => format!("error {error}"),
                     };
                     return text_answer(&text);
+                }
+                "ask_two" => {
+                    let ask = || peer.ask(Ask { method: Method::ELICIT, params: None });
+                    let (one, two) = tokio::join!(ask(), ask());
+                    count.finished();
+                    return text_answer(&format!("{} {}", one.unwrap().as_str(), two.unwrap().as_str()));
+                }
+                "ask_then_notify" => {
+                    let _ = peer.ask(Ask { method: Method::ELICIT, params: None }).await;
+                    peer.notify(progress(7));
                 }
                 "hang_up" => {
                     if arguments["first"].as_bool() == Some(true) {
@@ -114,7 +145,7 @@ impl Double {
                     peer.notify(progress(2));
                 }
                 "relay_json" | "relay_sse" => {
-                    count.0 = None;
+                    count.finished();
                     let kind = if name == "relay_json" { RelayKind::Json } else { RelayKind::Sse };
                     if arguments["notify"].as_bool() == Some(true) {
                         peer.notify(progress(0));
@@ -137,19 +168,19 @@ impl Double {
                 }
                 "lost" => return Err(CallError::lost("the upstream is gone")),
                 "lines" => {
-                    count.0 = None;
+                    count.finished();
                     let raw = Raw::parse("{\n\"content\":\r\n[]}").unwrap();
                     return Ok(AnswerBody::Whole(raw, Revision::NEWEST_LEGACY));
                 }
                 "big" => {
-                    count.0 = None;
+                    count.finished();
                     return text_answer(
                         &"x".repeat(usize::try_from(arguments["size"].as_u64().unwrap()).unwrap()),
                     );
                 }
                 _ => {}
             }
-            count.0 = None;
+            count.finished();
             text_answer(&name)
         })
     }
@@ -159,6 +190,7 @@ fn progress(n: u64) -> Notification {
     Notification::new(Method::PROGRESS, Raw::from(json!({ "progressToken": 1, "progress": n })))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "an answer is what its callers give")]
 fn text_answer(text: &str) -> Answer {
     let result = json!({ "content": [{ "type": "text", "text": text }], "resultType": "complete" });
     Ok(AnswerBody::ours(result.into()))
@@ -208,18 +240,18 @@ impl Handler for Double {
 }
 
 /// An endpoint on a free port.
-pub struct World {
-    pub address: String,
-    pub double: Arc<Double>,
-    pub endpoint: Arc<Endpoint>,
-    pub scope: Scope,
+pub(crate) struct World {
+    pub(crate) address: String,
+    pub(crate) double: Arc<Double>,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) scope: Scope,
 }
 
-pub async fn world() -> World {
+pub(crate) async fn world() -> World {
     world_with(Options::default()).await
 }
 
-pub async fn world_with(options: Options) -> World {
+pub(crate) async fn world_with(options: Options) -> World {
     let scope = Scope::new();
     let double = Arc::new(Double::default());
     let endpoint = Arc::new(Endpoint::new(double.clone(), options, &scope));
@@ -230,9 +262,9 @@ pub async fn world_with(options: Options) -> World {
 }
 
 /// A response whose body is still to be read.
-pub struct Live {
-    pub status: u16,
-    pub headers: HeaderMap,
+pub(crate) struct Live {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
     body: Incoming,
     decoder: EventDecoder,
     _scope: Scope,
@@ -240,23 +272,23 @@ pub struct Live {
 
 /// A response read to its end.
 #[derive(Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub body: String,
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
 }
 
 impl Reply {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.body))
     }
 
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     /// The data of all events in the body.
-    pub fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         let mut decoder = EventDecoder::new(usize::MAX);
         decoder.feed(self.body.as_bytes());
         let mut out = Vec::new();
@@ -270,14 +302,14 @@ impl Reply {
 }
 
 impl Live {
-    pub async fn read(self) -> Reply {
+    pub(crate) async fn read(self) -> Reply {
         let body = self.body.collect().await.unwrap().to_bytes();
         let body = String::from_utf8(body.to_vec()).unwrap();
         Reply { status: self.status, headers: self.headers, body }
     }
 
     /// The next event, `None` at the end of the stream.
-    pub async fn event(&mut self) -> Option<Event> {
+    pub(crate) async fn event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.decoder.next_event().unwrap() {
                 return Some(event);
@@ -288,7 +320,7 @@ impl Live {
     }
 
     /// The JSON of the next event that has any.
-    pub async fn message(&mut self) -> Option<Value> {
+    pub(crate) async fn message(&mut self) -> Option<Value> {
         loop {
             let event = self.event().await?;
             if !event.data.is_empty() {
@@ -298,10 +330,10 @@ impl Live {
     }
 }
 
-pub type Headers<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type Headers<'a> = &'a [(&'a str, &'a str)];
 
 impl World {
-    pub async fn open(&self, method: &str, path: &str, headers: Headers<'_>, body: &str) -> Live {
+    pub(crate) async fn open(&self, method: &str, path: &str, headers: Headers<'_>, body: &str) -> Live {
         let stream = TcpStream::connect(&self.address).await.unwrap();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -323,25 +355,25 @@ impl World {
         Live { status: parts.status.as_u16(), headers: parts.headers, body, decoder, _scope: scope }
     }
 
-    pub async fn send(&self, method: &str, path: &str, headers: Headers<'_>, body: &str) -> Reply {
+    pub(crate) async fn send(&self, method: &str, path: &str, headers: Headers<'_>, body: &str) -> Reply {
         let live = self.open(method, path, headers, body).await;
         tokio::time::timeout(Duration::from_secs(10), live.read()).await.unwrap()
     }
 
-    pub async fn open_post(&self, headers: Headers<'_>, body: &Value) -> Live {
+    pub(crate) async fn open_post(&self, headers: Headers<'_>, body: &Value) -> Live {
         let mut all =
             vec![("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
         all.extend_from_slice(headers);
         self.open("POST", "/mcp", &all, &body.to_string()).await
     }
 
-    pub async fn post(&self, headers: Headers<'_>, body: &Value) -> Reply {
+    pub(crate) async fn post(&self, headers: Headers<'_>, body: &Value) -> Reply {
         let live = self.open_post(headers, body).await;
         tokio::time::timeout(Duration::from_secs(10), live.read()).await.unwrap()
     }
 
     /// A correct modern request.
-    pub async fn open_modern(&self, method: &str, params: Value) -> Live {
+    pub(crate) async fn open_modern(&self, method: &str, params: Value) -> Live {
         let body = modern(method, params);
         let name = body["params"]["name"].as_str().unwrap_or_default().to_owned();
         let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
@@ -351,13 +383,13 @@ impl World {
         self.open_post(&headers, &body).await
     }
 
-    pub async fn modern(&self, method: &str, params: Value) -> Reply {
+    pub(crate) async fn modern(&self, method: &str, params: Value) -> Reply {
         let live = self.open_modern(method, params).await;
         tokio::time::timeout(Duration::from_secs(10), live.read()).await.unwrap()
     }
 
     /// Shakes hands as a client of `revision` with all capabilities and gives the session's id.
-    pub async fn initialize(&self, revision: &str) -> String {
+    pub(crate) async fn initialize(&self, revision: &str) -> String {
         let reply = self.post(&[], &initialize(revision)).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         let session = reply.header("mcp-session-id").to_owned();
@@ -367,30 +399,30 @@ impl World {
         session
     }
 
-    pub async fn open_classic(&self, session: &str, method: &str, params: Value) -> Live {
+    pub(crate) async fn open_classic(&self, session: &str, method: &str, params: Value) -> Live {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         self.open_post(&[("mcp-session-id", session)], &body).await
     }
 
-    pub async fn classic(&self, session: &str, method: &str, params: Value) -> Reply {
+    pub(crate) async fn classic(&self, session: &str, method: &str, params: Value) -> Reply {
         let live = self.open_classic(session, method, params).await;
         tokio::time::timeout(Duration::from_secs(10), live.read()).await.unwrap()
     }
 
-    pub async fn open_get(&self, headers: Headers<'_>) -> Live {
+    pub(crate) async fn open_get(&self, headers: Headers<'_>) -> Live {
         let mut all = vec![("accept", "text/event-stream")];
         all.extend_from_slice(headers);
         self.open("GET", "/mcp", &all, "").await
     }
 }
 
-pub fn modern(method: &str, mut params: Value) -> Value {
+pub(crate) fn modern(method: &str, mut params: Value) -> Value {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
     json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
 }
 
-pub fn initialize(revision: &str) -> Value {
+pub(crate) fn initialize(revision: &str) -> Value {
     let params = json!({
         "protocolVersion": revision,
         "capabilities": { "elicitation": {}, "sampling": {}, "roots": {} },
@@ -400,7 +432,7 @@ pub fn initialize(revision: &str) -> Value {
 }
 
 /// Waits until something is so, and fails when it never is.
-pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..2_000 {
         if holds() {
             return;
@@ -409,5 +441,3 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
     panic!("never: {what}");
 }
-
-pub const OK: u16 = StatusCode::OK.as_u16();

@@ -1,0 +1,133 @@
+//! Parameters that travel in headers too: a schema marks them with `x-mcp-header`, and then header and body
+//! must agree.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+use toolyard_proto::modern::{decode_header, encode_header};
+use toolyard_proto::{CallError, Raw};
+
+/// The marked parameters of one tool.
+#[derive(Debug, Default)]
+pub(crate) struct ParamHeaders(Vec<ParamHeader>);
+
+#[derive(Debug)]
+struct ParamHeader {
+    name: HeaderName,
+    /// Where the value stands in the arguments.
+    path: Vec<String>,
+}
+
+impl ParamHeaders {
+    /// Most tools mark nothing, which a plain search tells.
+    pub(crate) fn of(tool: &Raw) -> Self {
+        let mut found = Vec::new();
+        if let Some(schema) = tool.member("inputSchema")
+            && schema.as_str().contains("x-mcp-header")
+            && let Ok(schema) = schema.read::<Value>()
+        {
+            collect(&schema, &mut Vec::new(), &mut found);
+        }
+        Self(found)
+    }
+
+    /// Whether what a client sent in headers is what it sent in the body.
+    pub(crate) fn check(&self, sent: Option<&HeaderMap>, params: &Raw) -> Result<(), CallError> {
+        for header in &self.0 {
+            let sent = sent.and_then(|sent| sent.get(&header.name));
+            let wrong = |why: &str| CallError::header_mismatch(format!("the {} header {why}", header.name));
+            match (header.value(params), sent) {
+                (None, None) => {}
+                (None, Some(_)) => return Err(wrong("stands for a parameter that the body does not have")),
+                (Some(_), None) => return Err(wrong("is required for this tool")),
+                (Some(value), Some(sent)) => {
+                    let sent =
+                        sent.to_str().ok().and_then(decode_header).ok_or_else(|| wrong("is malformed"))?;
+                    if !same(&value, &sent) {
+                        return Err(wrong("does not agree with the body"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The headers for a client that has none to send.
+    pub(crate) fn made(&self, params: &Raw) -> Option<Box<HeaderMap>> {
+        let mut out: Option<Box<HeaderMap>> = None;
+        for header in &self.0 {
+            let value = header.value(params).map(|value| encode_header(&value));
+            if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+                out.get_or_insert_default().insert(header.name.clone(), value);
+            }
+        }
+        out
+    }
+}
+
+impl ParamHeader {
+    /// The value as text; absent and `null` are the same.
+    fn value(&self, params: &Raw) -> Option<String> {
+        let mut value = params.member("arguments")?;
+        for key in &self.path {
+            value = value.member(key)?;
+        }
+        if value.is_null() {
+            None
+        } else {
+            Some(value.as_string().unwrap_or_else(|| value.as_str().to_owned()))
+        }
+    }
+}
+
+/// Numbers are compared as numbers.
+fn same(body: &str, header: &str) -> bool {
+    body == header
+        || matches!((body.parse::<i64>(), header.parse::<i64>()), (Ok(body), Ok(header)) if body == header)
+}
+
+/// Only what is reached through `properties` alone counts.
+fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<ParamHeader>) {
+    let Some(properties) = schema["properties"].as_object() else { return };
+    for (key, property) in properties {
+        path.push(key.clone());
+        let name =
+            property["x-mcp-header"].as_str().map(|name| format!("mcp-param-{name}").to_ascii_lowercase());
+        if let Some(name) = name.and_then(|name| HeaderName::try_from(name).ok()) {
+            found.push(ParamHeader { name, path: path.clone() });
+        }
+        collect(property, path, found);
+        path.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &str, sent: &[(&str, &str)], agrees: bool) {
+        let tool = r#"{"inputSchema":{"properties":{"region":{"type":"string","x-mcp-header":"Region"},
+            "deep":{"properties":{"n":{"type":"integer","x-mcp-header":"N"}}}}}}"#;
+        let headers = ParamHeaders::of(&Raw::parse(tool).unwrap());
+        let params = Raw::parse(format!(r#"{{"arguments":{arguments}}}"#)).unwrap();
+        let mut map = HeaderMap::new();
+        for (name, value) in sent {
+            map.insert(HeaderName::try_from(*name).unwrap(), value.parse().unwrap());
+        }
+        assert_eq!(headers.check(Some(&map), &params).is_ok(), agrees, "{arguments} {sent:?}");
+        assert!(headers.check(headers.made(&params).as_deref(), &params).is_ok(), "{arguments}");
+    }
+
+    #[test]
+    fn marked_parameters_agree_with_their_headers() {
+        check("{}", &[], true);
+        check(r#"{"region":null}"#, &[], true);
+        check(r#"{"region":"Hello"}"#, &[("mcp-param-region", "Hello")], true);
+        check(r#"{"region":"Hello"}"#, &[("mcp-param-region", "=?base64?SGVsbG8=?=")], true);
+        check(r#"{"region":"Hello"}"#, &[("mcp-param-region", "=?base64?SGVsbG8?=")], false);
+        check(r#"{"region":"Hello"}"#, &[("mcp-param-region", "hello")], false);
+        check(r#"{"region":"é"}"#, &[], false);
+        check("{}", &[("mcp-param-region", "x")], false);
+        check(r#"{"deep":{"n":7}}"#, &[("mcp-param-n", "007")], true);
+        check(r#"{"deep":{"n":7}}"#, &[("mcp-param-n", "8"), ("mcp-param-other", "x")], false);
+    }
+}

@@ -1,0 +1,75 @@
+//! The conformance fixture as a program: over HTTP at `/mcp`, or over stdio.
+//!
+//! `fixture --listen ADDR | --stdio [--era legacy|modern|both]`
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use toolyard_testkit::Fixture;
+use toolyard_testkit::fixture::Eras;
+use toolyard_transport::serve::{Endpoint, Options, serve_http, serve_stream};
+use toolyard_transport::{Principal, Scope, View};
+
+const USAGE: &str = "usage: fixture --listen ADDR | --stdio [--era legacy|modern|both]";
+
+enum Door {
+    Http(String),
+    Stdio,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), String> {
+    let (door, eras) = arguments(std::env::args().skip(1))?;
+    let scope = Scope::new();
+    let endpoint = Arc::new(Endpoint::new(Arc::new(Fixture::speaking(eras)), Options::default(), &scope));
+    match door {
+        Door::Http(address) => {
+            let failed = |error| format!("listen on {address}: {error}");
+            let listener = TcpListener::bind(&address).await.map_err(failed)?;
+            say(&format!("listening on http://{}", listener.local_addr().map_err(failed)?));
+            serve_http(listener, endpoint, scope).await;
+        }
+        Door::Stdio => {
+            let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
+            serve_stream(stdin, stdout, endpoint, View::Everything, Principal::local(), scope).await;
+        }
+    }
+    Ok(())
+}
+
+fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Door, Eras), String> {
+    let (mut door, mut eras) = (None, Eras::Both);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--stdio" => door = Some(Door::Stdio),
+            "--listen" => door = words.next().map(Door::Http),
+            "--era" => {
+                eras = match words.next().as_deref() {
+                    Some("legacy") => Eras::Legacy,
+                    Some("modern") => Eras::Modern,
+                    Some("both") => Eras::Both,
+                    _ => return Err(USAGE.to_owned()),
+                }
+            }
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    door.map(|door| (door, eras)).ok_or_else(|| USAGE.to_owned())
+}
+
+/// To stderr: over stdio, stdout is the transport. If nobody reads it, nothing is lost.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,96 @@
+//! A link to an upstream of the older era over HTTP: sessions pooled by client, each with its handshake, its
+//! stream of unasked messages, and its end.
+
+mod call;
+mod inbox;
+mod memory;
+mod owner;
+mod pool;
+mod session;
+
+use std::sync::Arc;
+
+use toolyard_proto::{CallError, Notification};
+
+pub(crate) use pool::{Pool, PoolParts};
+pub(crate) use session::OpenError;
+
+use crate::link::own_hop;
+use crate::{Answer, AnswerBody, BoxFuture, ClientKey, Greeting, Link, LinkRequest, Origin, Peer};
+use call::Failed;
+
+/// A link to an HTTP upstream that keeps sessions.
+pub struct ClassicLink {
+    greeting: Greeting,
+    pool: Arc<Pool>,
+}
+
+impl ClassicLink {
+    /// `pool` holds the gateway's own session already, and `greeting` is what was said at its opening.
+    pub(crate) fn new(greeting: Greeting, pool: Arc<Pool>) -> Self {
+        Self { greeting, pool }
+    }
+}
+
+impl std::fmt::Debug for ClassicLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClassicLink").field("upstream", self.pool.name()).finish_non_exhaustive()
+    }
+}
+
+impl Link for ClassicLink {
+    fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
+        let pool = self.pool.clone();
+        Box::pin(async move { call(&pool, &request, &peer).await.map_err(own_hop) })
+    }
+
+    fn notify(&self, origin: &Arc<Origin>, notification: Notification) {
+        self.pool.notify(origin, notification);
+    }
+
+    fn per_client(&self) -> bool {
+        true
+    }
+
+    fn forget(&self, client: &ClientKey) {
+        self.pool.forget(client);
+    }
+
+    fn close(&self) -> BoxFuture<()> {
+        let pool = self.pool.clone();
+        Box::pin(async move { pool.close().await })
+    }
+}
+
+impl Drop for ClassicLink {
+    fn drop(&mut self) {
+        self.pool.abandon();
+    }
+}
+
+/// A session that the upstream no longer knows is opened again, once: it did not carry the call out.
+async fn call(pool: &Arc<Pool>, request: &LinkRequest, peer: &Peer) -> Answer {
+    let session = pool.session(&request.origin).await?;
+    let mut outcome = session.call(request, peer).await;
+    let mut revision = session.revision();
+    if matches!(outcome, Err(Failed::SessionLost)) {
+        pool.discard(&session);
+        let again = pool.session(&request.origin).await?;
+        again.recall(&session, &request.origin).await;
+        revision = again.revision();
+        outcome = again.call(request, peer).await;
+    }
+    match outcome {
+        Ok(result) => Ok(AnswerBody::Whole(result, revision)),
+        Err(Failed::Call(error)) => Err(error),
+        Err(Failed::SessionLost) => {
+            let message =
+                format!("upstream `{}` forgets its sessions as soon as they are opened", pool.name());
+            Err(CallError::unavailable(message).at(pool.name()))
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The sessions of a link: one per owner, opened when first needed, ended when idle, forgotten or too many.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::unfold;
+use tokio::sync::{OnceCell, mpsc};
+use tokio::time::timeout;
+use toolyard_proto::{CallError, Message, Method, Notification};
+
+use super::owner::Owner;
+use super::session::{Errand, Ground, OpenError, Session};
+use crate::http::endpoint::Endpoint;
+use crate::link::events::Events;
+use crate::probe::Offer;
+use crate::{ClientKey, Origin, Scope};
+
+const MAX_SESSIONS: usize = 1000;
+/// How many cancels and notifications may wait; beyond that they are dropped.
+const ERRANDS: usize = 1024;
+/// How many of them are under way at once.
+const RUNNERS: usize = 16;
+/// How long closing may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// How long the gateway's own session stays lost before another is opened.
+const RELISTEN: Duration = Duration::from_secs(5);
+
+const CHANGES: [(&str, Method); 3] = [
+    ("tools", Method::TOOLS_CHANGED),
+    ("prompts", Method::PROMPTS_CHANGED),
+    ("resources", Method::RESOURCES_CHANGED),
+];
+
+/// What a pool is made of.
+pub(crate) struct PoolParts {
+    pub(crate) endpoint: Arc<Endpoint>,
+    /// What the gateway says of itself.
+    pub(crate) offer: Offer,
+    pub(crate) events: Events,
+    pub(crate) scope: Scope,
+    /// How long a session may go unused.
+    pub(crate) idle: Duration,
+}
+
+pub(crate) struct Pool {
+    parts: PoolParts,
+    errands: mpsc::Sender<Errand>,
+    slots: Mutex<HashMap<Owner, Arc<Slot>>>,
+}
+
+/// A session that is there or being opened; whoever comes meanwhile waits for the same.
+type Slot = OnceCell<Arc<Session>>;
+
+impl Pool {
+    /// Opens the gateway's own session; the pool lives on it.
+    pub(crate) async fn open(parts: PoolParts) -> Result<(Arc<Self>, Arc<Session>), OpenError> {
+        let (errands, waiting) = mpsc::channel(ERRANDS);
+        let pool = Arc::new(Self { parts, errands, slots: Mutex::default() });
+        let offer = &pool.parts.offer;
+        let session = Session::open(pool.ground(), Owner::Gateway, offer).await?;
+        pool.lock().insert(Owner::Gateway, Arc::new(OnceCell::new_with(Some(session.clone()))));
+        pool.parts.scope.spawn(run_errands(waiting));
+        pool.parts.scope.spawn(end_idle(pool.clone()));
+        pool.parts.scope.spawn(keep_listening(pool.clone(), session.clone()));
+        Ok((pool, session))
+    }
+
+    fn ground(&self) -> Ground<'_> {
+        let PoolParts { endpoint, events, scope, .. } = &self.parts;
+        Ground { endpoint, events, scope, errands: &self.errands }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Slot>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.parts.endpoint.name
+    }
+
+    /// The session for calls of `origin`.
+    pub(crate) async fn session(&self, origin: &Origin) -> Result<Arc<Session>, CallError> {
+        let owner = Owner::of(origin);
+        let slot = self.slot(&owner)?;
+        let open = async || Session::open(self.ground(), owner.clone(), &self.offer(origin)).await;
+        match Box::pin(slot.get_or_try_init(open)).await {
+            Ok(session) => Ok(session.clone()),
+            Err(error) => {
+                self.remove(&owner, |now| Arc::ptr_eq(now, &slot) && now.get().is_none());
+                Err(error.to_call_error(&self.parts.endpoint))
+            }
+        }
+    }
+
+    fn offer(&self, origin: &Origin) -> Offer {
+        let client_info = origin.client_info.clone().unwrap_or_else(|| self.parts.offer.client_info.clone());
+        match origin.client {
+            ClientKey::Gateway => self.parts.offer.clone(),
+            _ => Offer { capabilities: origin.capabilities.clone(), client_info },
+        }
+    }
+
+    fn slot(&self, owner: &Owner) -> Result<Arc<Slot>, CallError> {
+        let mut slots = self.lock();
+        if let Some(slot) = slots.get(owner) {
+            return Ok(slot.clone());
+        }
+        if slots.len() >= MAX_SESSIONS {
+            let evicted = longest_idle(&slots).and_then(|owner| slots.remove(&owner));
+            if evicted.is_none() {
+                let message = format!("{MAX_SESSIONS} sessions with upstream `{}` are in use", self.name());
+                return Err(CallError::limit(message).at(self.name()));
+            }
+            self.say_goodbye(evicted);
+        }
+        let slot = Arc::new(Slot::new());
+        slots.insert(owner.clone(), slot.clone());
+        Ok(slot)
+    }
+
+    fn remove(&self, owner: &Owner, condition: impl FnOnce(&Arc<Slot>) -> bool) -> Option<Arc<Slot>> {
+        let mut slots = self.lock();
+        if slots.get(owner).is_some_and(condition) { slots.remove(owner) } else { None }
+    }
+
+    /// The upstream does not know this session any more.
+    pub(crate) fn discard(&self, session: &Arc<Session>) {
+        session.retire();
+        let is_it = |slot: &Arc<Slot>| slot.get().is_some_and(|now| Arc::ptr_eq(now, session));
+        self.remove(&session.owner, is_it);
+    }
+
+    /// Ends a session in the background.
+    fn say_goodbye(&self, slot: Option<Arc<Slot>>) {
+        if let Some(session) = slot.and_then(|slot| slot.get().cloned()) {
+            session.retire();
+            self.parts.scope.spawn(async move { session.delete().await });
+        }
+    }
+
+    pub(crate) fn forget(&self, client: &ClientKey) {
+        let slot = self.remove(&Owner::Client(client.clone()), |_| true);
+        self.say_goodbye(slot);
+    }
+
+    /// Passes a client's notification on, if that client has a session.
+    pub(crate) fn notify(&self, origin: &Origin, notification: Notification) {
+        let slot = self.lock().get(&Owner::of(origin)).cloned();
+        let Some(session) = slot.and_then(|slot| slot.get().cloned()) else { return };
+        let _ = self.errands.try_send(Errand { session, message: Message::Notification(notification) });
+    }
+
+    /// Ends every session and the link.
+    pub(crate) async fn close(&self) {
+        let slots: Vec<_> = self.lock().drain().collect();
+        let sessions: Vec<_> = slots.iter().filter_map(|(_, slot)| slot.get()).collect();
+        for session in &sessions {
+            session.retire();
+        }
+        let _ = timeout(GOODBYE, join_all(sessions.iter().map(|session| session.delete()))).await;
+        self.parts.events.closed_soon("it was closed by the gateway").await;
+        self.parts.scope.cancel();
+    }
+
+    /// Nobody holds the link any more.
+    pub(crate) fn abandon(&self) {
+        self.parts.scope.cancel();
+    }
+
+    fn end_idle_now(&self) {
+        let now = Instant::now();
+        let idle = |slot: &Slot| {
+            let Some(session) = slot.get() else { return false };
+            let too_long = session.idle(now).is_some_and(|idle| idle >= self.parts.idle);
+            too_long && session.may_end()
+        };
+        let gone: Vec<_> = self.lock().extract_if(|_, slot| idle(slot)).collect();
+        for (_, slot) in gone {
+            self.say_goodbye(Some(slot));
+        }
+    }
+}
+
+fn longest_idle(slots: &HashMap<Owner, Arc<Slot>>) -> Option<Owner> {
+    let now = Instant::now();
+    let idle = slots.iter().filter_map(|(owner, slot)| Some((slot.get()?.idle(now)?, owner)));
+    let idle = idle.filter(|(_, owner)| **owner != Owner::Gateway);
+    idle.max_by_key(|(idle, _)| *idle).map(|(_, owner)| owner.clone())
+}
+
+async fn end_idle(pool: Arc<Pool>) {
+    loop {
+        tokio::time::sleep(pool.parts.idle / 4).await;
+        pool.end_idle_now();
+    }
+}
+
+/// The gateway hears of changes in its own session. When that is lost it opens another, and since changes may
+/// have been missed meanwhile, everything counts as changed.
+async fn keep_listening(pool: Arc<Pool>, mut session: Arc<Session>) {
+    let origin = pool.parts.offer.origin();
+    loop {
+        session.scope.ended().await;
+        tokio::time::sleep(RELISTEN).await;
+        pool.discard(&session);
+        if let Ok(next) = pool.session(&origin).await {
+            session = next;
+            for (capability, change) in CHANGES {
+                if session.greeting().capabilities.member(capability).is_some() {
+                    pool.parts.events.notify(None, Notification::new(change, None));
+                }
+            }
+        }
+    }
+}
+
+/// Sends what nobody waits for, a bounded number at a time.
+async fn run_errands(waiting: mpsc::Receiver<Errand>) {
+    let errands = unfold(waiting, async |mut waiting| waiting.recv().await.map(|errand| (errand, waiting)));
+    errands
+        .for_each_concurrent(RUNNERS, async |Errand { session, message }| {
+            let _ = session.deliver(&message).await;
+        })
+        .await;
+}

@@ -1,0 +1,227 @@
+//! One session with an upstream: opened by a handshake, used by calls, ended by DELETE.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::HeaderValue;
+use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Revision};
+
+use super::inbox;
+use super::memory::Memory;
+use super::owner::Owner;
+use crate::http::client::Reader;
+use crate::http::endpoint::{Endpoint, PROTOCOL_VERSION, SESSION_ID};
+use crate::http::refusal::Refusal;
+use crate::link::asks::Asks;
+use crate::link::events::Events;
+use crate::link::inflight::InFlight;
+use crate::probe::{Offer, legacy_greeting};
+use crate::{Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Peer, Scope};
+use toolyard_proto::Raw;
+
+/// How long the first call waits for the stream of unasked messages to stand, so that nothing said during
+/// that call is lost. Some servers send headers only with the first message, so it is not waited for longer.
+const INBOX_WAIT: Duration = Duration::from_millis(250);
+/// How long a message that nobody waits for may take.
+pub(super) const ERRAND: Duration = Duration::from_secs(5);
+
+pub(crate) struct Session {
+    pub(super) owner: Owner,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) greeting: Greeting,
+    pub(super) events: Events,
+    pub(super) asks: Asks,
+    pub(super) scope: Scope,
+    pub(super) has_id: bool,
+    post: HeaderMap,
+    get: HeaderMap,
+    pub(super) errands: mpsc::Sender<Errand>,
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) last: u64,
+    pub(super) calls: InFlight<()>,
+    pub(super) used: Instant,
+    pub(super) memory: Memory,
+    pub(super) ended: bool,
+}
+
+/// A message for the upstream that nobody waits for.
+pub(crate) struct Errand {
+    pub(super) session: Arc<Session>,
+    pub(super) message: Message,
+}
+
+/// What a session needs of the pool it is opened for.
+#[derive(Clone, Copy)]
+pub(crate) struct Ground<'a> {
+    pub(crate) endpoint: &'a Arc<Endpoint>,
+    pub(crate) events: &'a Events,
+    pub(crate) scope: &'a Scope,
+    pub(crate) errands: &'a mpsc::Sender<Errand>,
+}
+
+/// Why a session could not be opened.
+pub(crate) enum OpenError {
+    Call(CallError),
+    Refused(Refusal),
+    Incompatible(String),
+}
+
+impl OpenError {
+    pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
+        let error = match self {
+            Self::Call(error) => error.clone(),
+            Self::Refused(refusal) => refusal.to_call_error(endpoint),
+            Self::Incompatible(why) => CallError::unavailable(format!("upstream `{}`: {why}", endpoint.name)),
+        };
+        error.at(&endpoint.name)
+    }
+}
+
+impl Session {
+    /// Shakes hands on behalf of `owner`, who is described by `offer`.
+    pub(crate) async fn open(
+        ground: Ground<'_>,
+        owner: Owner,
+        offer: &Offer,
+    ) -> Result<Arc<Self>, OpenError> {
+        let endpoint = ground.endpoint;
+        let hello = Message::Request(RequestMessage {
+            id: Id::string("yard-initialize"),
+            method: Method::INITIALIZE,
+            params: Some(offer.initialize_params(Revision::NEWEST_LEGACY)),
+        });
+        let sent = endpoint.send(HttpMethod::POST, endpoint.post_headers(), hello.render()).await;
+        let response = sent.map_err(OpenError::Call)?;
+        if response.status() != StatusCode::OK {
+            return Err(OpenError::Refused(Refusal::read(response).await));
+        }
+        let id = response.headers().get(SESSION_ID).cloned();
+        let peer = Peer::new(Arc::new(Unasked { events: ground.events.clone(), client: owner.client() }));
+        let read = Reader { endpoint, peer: &peer, listens: false }.read(response).await;
+        let greeting = legacy_greeting(read.map_err(OpenError::Call)?).map_err(OpenError::Incompatible)?;
+        let session = Arc::new(Self::new(ground, owner, greeting, id.as_ref()));
+        session.begin().await.map_err(OpenError::Call)?;
+        Ok(session)
+    }
+
+    fn new(ground: Ground<'_>, owner: Owner, greeting: Greeting, id: Option<&HeaderValue>) -> Self {
+        let scope = ground.scope.child();
+        let complete = |mut headers: HeaderMap| {
+            if let Some(id) = id {
+                headers.insert(SESSION_ID, id.clone());
+            }
+            if greeting.revision >= Revision::V2025_06_18 {
+                headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(greeting.revision.as_str()));
+            }
+            headers
+        };
+        Self {
+            owner,
+            post: complete(ground.endpoint.post_headers()),
+            get: complete(ground.endpoint.get_headers()),
+            endpoint: ground.endpoint.clone(),
+            events: ground.events.clone(),
+            asks: Asks::new(&scope),
+            scope,
+            has_id: id.is_some(),
+            errands: ground.errands.clone(),
+            state: Mutex::new(State {
+                last: 0,
+                calls: InFlight::default(),
+                used: Instant::now(),
+                memory: Memory::default(),
+                ended: false,
+            }),
+            greeting,
+        }
+    }
+
+    /// Says that we are ready, and starts to listen.
+    async fn begin(self: &Arc<Self>) -> Result<(), CallError> {
+        self.deliver(&Message::Notification(Notification::new(Method::INITIALIZED, None))).await?;
+        let (stands, standing) = tokio::sync::oneshot::channel();
+        self.scope.spawn(inbox::run(self.clone(), stands));
+        let _ = timeout(INBOX_WAIT, standing).await;
+        Ok(())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.greeting.revision
+    }
+
+    pub(crate) fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    pub(super) async fn post(&self, message: &Message) -> Result<Response<Incoming>, CallError> {
+        self.endpoint.send(HttpMethod::POST, self.post.clone(), message.render()).await
+    }
+
+    /// Posts a message that has no answer.
+    pub(super) async fn deliver(&self, message: &Message) -> Result<(), CallError> {
+        let posted = timeout(ERRAND, self.post(message)).await;
+        posted.map_err(|_| self.endpoint.lost("it takes no messages"))?.map(drop)
+    }
+
+    pub(super) fn get_headers(&self) -> HeaderMap {
+        self.get.clone()
+    }
+
+    /// For how long nobody has used it; `None` while somebody does.
+    pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
+        let state = self.lock();
+        (state.calls.len() == 0).then(|| now.duration_since(state.used))
+    }
+
+    /// Whether it may end once it has been idle for long: the gateway listens in its own, and what a client
+    /// has set up stays until the client goes.
+    pub(super) fn may_end(&self) -> bool {
+        match self.owner {
+            Owner::Gateway => false,
+            Owner::Client(_) => self.lock().memory.is_empty(),
+            Owner::Shared { .. } => true,
+        }
+    }
+
+    /// No call may use it from now on.
+    pub(super) fn retire(&self) {
+        self.lock().ended = true;
+        self.scope.cancel();
+    }
+
+    /// Tells the upstream that the session is over.
+    pub(super) async fn delete(&self) {
+        if self.has_id {
+            let sent = self.endpoint.send(HttpMethod::DELETE, self.get_headers(), Bytes::new());
+            let _ = timeout(ERRAND, sent).await;
+        }
+    }
+}
+
+/// Takes what an upstream says during the handshake.
+struct Unasked {
+    events: Events,
+    client: Option<ClientKey>,
+}
+
+impl Back for Unasked {
+    fn notify(&self, notification: Notification) {
+        self.events.notify(self.client.clone(), notification);
+    }
+
+    fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        Box::pin(async { Err(AskError::Unsupported("no questions before the handshake is over".into())) })
+    }
+}

@@ -1,0 +1,16 @@
+//! The endpoint as its clients meet it: raw HTTP and lines on one side, a small handler on the other.
+
+#[cfg(test)]
+mod classic;
+#[cfg(test)]
+mod ladder;
+#[cfg(test)]
+mod modern;
+#[cfg(test)]
+mod park;
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+mod stream;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,129 @@
+//! The command line: what can be asked of the program.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::config::{DEFAULT_ADDRESS, parse_address};
+use crate::logging::Loudness;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong.
+Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) says how much of them.";
+
+/// One endpoint for every tool: an MCP gateway. Without a command it serves.
+#[derive(Debug, Parser)]
+#[command(name = "toolyard", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: ServeArgs,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What goes with every command.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// The config: TOML, or a JSON file with `mcpServers` [default: toolyard/config.toml in
+    /// `$XDG_CONFIG_HOME`, if it is there].
+    #[arg(long, value_name = "FILE", global = true, env = "TOOLYARD_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where things are kept between runs [default: a folder for this config in `$XDG_STATE_HOME/toolyard`].
+    #[arg(long, value_name = "DIR", global = true, env = "TOOLYARD_STATE_DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Say more; twice for everything.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
+    /// Say only where it listens, and errors.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the gateway.
+    Serve(ServeArgs),
+    /// Check the config and say what is wrong with it.
+    Validate(ValidateArgs),
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct ServeArgs {
+    /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:7777, or the next free port].
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Cli {
+    /// What to do. Flags of `serve` may stand alone, but not before another command.
+    pub(crate) fn command(&mut self) -> Result<Command, clap::Error> {
+        let alone = std::mem::take(&mut self.serve);
+        match self.command.take() {
+            None => Ok(Command::Serve(alone)),
+            Some(Command::Serve(own)) => {
+                Ok(Command::Serve(ServeArgs { listen: own.listen.or(alone.listen) }))
+            }
+            Some(other) if alone.listen.is_none() => Ok(other),
+            Some(_) => Err(<Self as CommandFactory>::command()
+                .error(ErrorKind::ArgumentConflict, "`--listen` goes only with `serve`")),
+        }
+    }
+}
+
+impl Common {
+    pub(crate) fn loudness(&self) -> Loudness {
+        match (self.quiet, self.verbose) {
+            (true, _) => Loudness::Quiet,
+            (false, 0) => Loudness::Normal,
+            (false, 1) => Loudness::Verbose,
+            (false, _) => Loudness::Everything,
+        }
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    parse_address(text).ok_or_else(|| format!("expected ADDRESS:PORT, such as {DEFAULT_ADDRESS} or [::1]:0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &[&str], expected: Result<Option<&str>, ErrorKind>) {
+        let parsed = Cli::try_parse_from([&["toolyard"], arguments].concat());
+        let command = parsed.and_then(|mut cli| cli.command());
+        let got = command.map_err(|error| error.kind()).map(|command| match command {
+            Command::Serve(serve) => serve.listen.map(|address| address.to_string()),
+            Command::Validate(_) => Some("validate".into()),
+        });
+        assert_eq!(got.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{arguments:?}");
+    }
+
+    #[test]
+    fn serving_needs_no_command() {
+        check(&[], Ok(None));
+        check(&["--listen", "localhost:0"], Ok(Some("127.0.0.1:0")));
+        check(&["serve", "--listen", "[::1]:1"], Ok(Some("[::1]:1")));
+        check(&["-v", "--config", "a", "serve"], Ok(None));
+        check(&["-v", "validate"], Ok(Some("validate")));
+        check(&["--listen", "127.0.0.1:1", "validate"], Err(ErrorKind::ArgumentConflict));
+        check(&["--listen", "here"], Err(ErrorKind::ValueValidation));
+        check(&["-v", "-q"], Err(ErrorKind::ArgumentConflict));
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        <Cli as CommandFactory>::command().debug_assert();
+    }
+}

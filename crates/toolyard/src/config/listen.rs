@@ -1,0 +1,137 @@
+//! `[listen]`: where clients are accepted, and who may come in.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::problem::Problem;
+use super::reader::{Field, Reader, Section};
+
+/// Where the gateway listens when nothing else is said.
+pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777);
+
+const ADDRESS_HELP: &str = "write an address and a port, such as \"127.0.0.1:7777\" or \"[::1]:7777\"";
+
+// Not `Debug`: the token is a secret.
+#[derive(Default)]
+pub(crate) struct ListenConfig {
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) token: Option<String>,
+    /// Host names accepted beside loopback.
+    pub(crate) hosts: Vec<String>,
+    /// Origins accepted beside those on loopback.
+    pub(crate) origins: Vec<String>,
+}
+
+pub(super) fn read(root: &mut Section, reader: &mut Reader<'_>) -> ListenConfig {
+    let Some(mut section) = root.section(reader, "listen") else { return ListenConfig::default() };
+    let http_field = section.take("http");
+    let http = http_field.as_ref().and_then(|field| read_address(reader, field));
+    let token_field = section.take("token");
+    let token = token_field.as_ref().and_then(|field| read_token(reader, field));
+    let hosts = section.take("hosts").map(|field| read_hosts(reader, &field)).unwrap_or_default();
+    let origins = section.take("origins").map(|field| read_origins(reader, &field)).unwrap_or_default();
+    read_streams(reader, &mut section);
+    section.finish(reader);
+    // A token that is there but wrong has been reported already.
+    if let (Some(field), Some(address), None) = (&http_field, http, &token_field)
+        && let Some(problem) = needs_token("", address, false)
+    {
+        field.error(reader, problem.message, problem.help);
+    }
+    ListenConfig { http, token, hosts, origins }
+}
+
+/// Off loopback anybody on the network could run the tools, so a token is asked for there.
+pub(crate) fn needs_token(key: &str, address: SocketAddr, has_token: bool) -> Option<Problem> {
+    if address.ip().is_loopback() || has_token {
+        return None;
+    }
+    Some(Problem::error(
+        key,
+        format!("{address} can be reached from other machines, and no token is set"),
+        "set `token = \"${TOOLYARD_TOKEN}\"` in [listen], or listen on 127.0.0.1",
+    ))
+}
+
+/// `localhost` is the one name that needs no resolver.
+pub(crate) fn parse_address(text: &str) -> Option<SocketAddr> {
+    match text.rsplit_once(':') {
+        Some(("localhost", port)) => Some(SocketAddr::new(DEFAULT.ip(), port.parse().ok()?)),
+        _ => text.parse().ok(),
+    }
+}
+
+/// An address with a port.
+pub(super) fn read_address(reader: &mut Reader<'_>, field: &Field) -> Option<SocketAddr> {
+    let text = field.text(reader)?;
+    let address = parse_address(&text);
+    if address.is_none() {
+        field.error(reader, format!("expected ADDRESS:PORT, found \"{text}\""), ADDRESS_HELP);
+    }
+    address
+}
+
+fn read_token(reader: &mut Reader<'_>, field: &Field) -> Option<String> {
+    let token = field.expanded(reader)?;
+    let is_sendable = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_sendable {
+        let help = "make one with `openssl rand -hex 32` and pass it by a variable: \"${TOOLYARD_TOKEN}\"";
+        field.error(reader, "expected a token of visible ASCII characters without spaces", help);
+        return None;
+    }
+    Some(token)
+}
+
+fn read_hosts(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
+    let (items, mut hosts) = (field.items(reader), Vec::new());
+    for item in items {
+        let Some(host) = item.text(reader) else { continue };
+        let is_bare = host.parse::<http::uri::Authority>().is_ok_and(|authority| authority.host() == host);
+        if is_bare {
+            hosts.push(host);
+        } else {
+            let help = "write it as clients send it, without scheme, port and path";
+            item.error(reader, format!("expected a host name, found \"{host}\""), help);
+        }
+    }
+    hosts
+}
+
+fn read_origins(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
+    let (items, mut origins) = (field.items(reader), Vec::new());
+    for item in items {
+        let Some(origin) = item.text(reader) else { continue };
+        let is_origin = origin.split_once("://").is_some_and(|(scheme, rest)| {
+            !scheme.is_empty() && rest.parse::<http::uri::Authority>().is_ok_and(|a| a.as_str() == rest)
+        });
+        if is_origin {
+            origins.push(origin);
+        } else {
+            let help = "write scheme and host without a path, such as \"https://app.example\"";
+            item.error(reader, format!("expected an origin, found \"{origin}\""), help);
+        }
+    }
+    origins
+}
+
+/// Doors for newline JSON-RPC: checked, but not opened yet.
+fn read_streams(reader: &mut Reader<'_>, section: &mut Section) {
+    if let Some(field) = section.take("unix") {
+        match field.expanded(reader) {
+            Some(path) if path.is_empty() => {
+                field.error(reader, "expected a path, found an empty string", "name the socket file");
+            }
+            Some(_) => warn_not_yet(reader, &field),
+            None => {}
+        }
+    }
+    if let Some(field) = section.take("tcp")
+        && read_address(reader, &field).is_some()
+    {
+        warn_not_yet(reader, &field);
+    }
+}
+
+/// Says that a key is understood but does nothing in this version.
+pub(super) fn warn_not_yet(reader: &mut Reader<'_>, field: &Field) {
+    field.warn(reader, "has no effect in this version", "it can stay: a later version uses it");
+}

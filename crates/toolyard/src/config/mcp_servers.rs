@@ -1,0 +1,99 @@
+//! An `mcpServers` file, as many clients keep it, taken as it is. What other programs keep in such a file
+//! does not concern us, so unknown keys are no mistake here; what they meant for a server is said aloud.
+
+use std::collections::HashSet;
+
+use toolyard_proto::name::sanitize_upstream_id;
+use toolyard_transport::EraPin;
+
+use super::reach::Reach;
+use super::reader::{Field, Reader, Section};
+use super::suggest::nearest;
+use super::upstream::{UpstreamConfig, Upstreams};
+
+pub(super) const EXAMPLE: &str =
+    "write { \"mcpServers\": { \"files\": { \"command\": \"npx\", \"args\": [\"…\"] } } }";
+
+/// How clients spell the way to reach a server.
+const TYPES: [(&str, Kind); 7] = [
+    ("stdio", Kind::Program),
+    ("http", Kind::Http),
+    ("streamable-http", Kind::Http),
+    ("streamable_http", Kind::Http),
+    ("streamableHttp", Kind::Http),
+    ("streamablehttp", Kind::Http),
+    ("sse", Kind::Sse),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Program,
+    Http,
+    Sse,
+}
+
+pub(super) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
+    let Some(servers) = root.take("mcpServers") else {
+        let keys: Vec<Field> = root.take_all();
+        let near = keys.iter().find(|field| nearest(&field.key, ["mcpServers", "servers"]).is_some());
+        let help = match near {
+            Some(field) => format!("rename `{}` to `mcpServers`", field.key),
+            None => EXAMPLE.into(),
+        };
+        reader.error(0, "mcpServers", "the key is missing", help);
+        return Upstreams::default();
+    };
+    let fields = servers.section(reader).map(Section::take_all).unwrap_or_default();
+    let mut taken = HashSet::new();
+    let mut upstreams = Upstreams::default();
+    for field in fields {
+        let id = sanitize_upstream_id(&field.key, |id| taken.contains(id));
+        taken.insert(id.fold());
+        let renamed_from = (id.as_str() != field.key).then(|| field.key.clone());
+        if renamed_from.is_some() {
+            reader.note(field.at, &field.path, format!("is called `{id}` here"));
+        }
+        let Some(mut section) = field.clone().section(reader) else { continue };
+        let is_on = read_switches(reader, &mut section);
+        reader.tolerate_unset(!is_on);
+        let reach = read_one(reader, section);
+        reader.tolerate_unset(false);
+        if !is_on {
+            upstreams.off.push(id);
+        } else if let Some(reach) = reach {
+            let (era, timeout, roots) = (EraPin::Auto, None, Vec::new());
+            upstreams.on.push(UpstreamConfig { id, renamed_from, reach, era, timeout, roots });
+        }
+    }
+    upstreams
+}
+
+/// Some clients write `enabled`, some `disabled`.
+fn read_switches(reader: &mut Reader<'_>, section: &mut Section) -> bool {
+    let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);
+    let disabled = section.take("disabled").and_then(|field| field.flag(reader)).unwrap_or(false);
+    enabled && !disabled
+}
+
+fn read_one(reader: &mut Reader<'_>, mut section: Section) -> Option<Reach> {
+    for key in ["type", "transport"] {
+        if let Some(field) = section.take(key) {
+            check_kind(reader, &field);
+        }
+    }
+    let reach = Reach::take(&mut section, reader);
+    let (path, at) = (section.path.clone(), section.at);
+    let left: Vec<String> = section.take_all().iter().map(|field| format!("`{}`", field.key)).collect();
+    if !left.is_empty() {
+        let message = format!("{} of this server: not used here", left.join(", "));
+        reader.warn(at, &path, message, "limits and choices of tools are made in a TOML config instead");
+    }
+    reach
+}
+
+fn check_kind(reader: &mut Reader<'_>, field: &Field) {
+    if field.choice(reader, &TYPES) == Some(Kind::Sse) {
+        let help = "it works if the server offers Streamable HTTP at the same URL";
+        field.warn(reader, "the older HTTP+SSE transport is not spoken yet", help);
+    }
+}

@@ -1,0 +1,105 @@
+//! `[profiles.NAME]`: a named slice of the catalog, served at `/mcp/p/NAME`.
+
+use toolyard_core::ProfilePlan;
+
+use super::reader::{Field, Reader, Section};
+use super::suggest::nearest;
+
+/// Built in, so it can be named without being configured.
+const YARD: &str = "yard";
+
+/// Reads all of them. `ids` are those of the configured upstreams: a slip in a `deny` must not go unnoticed.
+pub(super) fn read(root: &mut Section, reader: &mut Reader<'_>, ids: &[String]) -> Vec<ProfilePlan> {
+    let sections = root.named_sections(reader, "profiles");
+    sections.into_iter().filter_map(|(field, section)| read_one(reader, &field, section, ids)).collect()
+}
+
+fn read_one(
+    reader: &mut Reader<'_>,
+    field: &Field,
+    mut section: Section,
+    ids: &[String],
+) -> Option<ProfilePlan> {
+    let upstreams = section.take("upstreams").map(|field| {
+        let items = field.items(reader);
+        items.iter().filter_map(|item| known_upstream(reader, item, ids)).collect::<Vec<_>>()
+    });
+    let allow = section.take("allow").map(|field| patterns(reader, &field, ids));
+    let deny = section.take("deny").map(|field| patterns(reader, &field, ids)).unwrap_or_default();
+    let transparent = section.take("transparent").and_then(|field| Some((field.flag(reader)?, field)));
+    section.finish(reader);
+    let inside = upstreams.as_ref().map_or(ids.len(), |named| named.iter().filter(|id| *id != YARD).count());
+    if let Some((true, field)) = &transparent {
+        warn_unless_alone(reader, field, inside);
+    }
+    if !is_path_segment(&field.key) {
+        let help = "use letters, digits, `_`, `-` and `.`: the name is part of the URL /mcp/p/NAME";
+        field.error(reader, "is not a name for a profile", help);
+        return None;
+    }
+    let transparent = transparent.is_some_and(|(flag, _)| flag);
+    Some(ProfilePlan { name: field.key.clone(), upstreams, allow, deny, transparent })
+}
+
+/// `transparent` shows one upstream under its own names; of several it cannot.
+pub(super) fn warn_unless_alone(reader: &mut Reader<'_>, field: &Field, upstreams: usize) {
+    if upstreams != 1 {
+        let message = format!("has no effect: it needs exactly one upstream, and there are {upstreams}");
+        field.warn(reader, message, "remove it, or look at one upstream at /mcp/NAME");
+    }
+}
+
+fn is_path_segment(name: &str) -> bool {
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    starts_well && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+}
+
+/// The id as the upstream spells it.
+fn known_upstream(reader: &mut Reader<'_>, item: &Field, ids: &[String]) -> Option<String> {
+    let text = item.text(reader)?;
+    let id = find(&text, ids);
+    if id.is_none() {
+        report_unknown(reader, item, &text, ids);
+    }
+    id
+}
+
+fn find(text: &str, ids: &[String]) -> Option<String> {
+    let mut all = ids.iter().map(String::as_str).chain([YARD]);
+    all.find(|id| id.eq_ignore_ascii_case(text)).map(ToOwned::to_owned)
+}
+
+fn report_unknown(reader: &mut Reader<'_>, item: &Field, text: &str, ids: &[String]) {
+    let help = match nearest(text, ids.iter().map(String::as_str).chain([YARD])) {
+        Some(id) => format!("did you mean `{id}`?"),
+        None => format!("add a section [upstreams.{text}], or remove it here"),
+    };
+    item.error(reader, format!("there is no upstream `{text}`"), help);
+}
+
+fn patterns(reader: &mut Reader<'_>, field: &Field, ids: &[String]) -> Vec<String> {
+    let items = field.items(reader);
+    items.iter().filter_map(|item| pattern(reader, item, ids)).collect()
+}
+
+/// A pattern over canonical ids, with the id in front spelt as the upstream spells it.
+fn pattern(reader: &mut Reader<'_>, item: &Field, ids: &[String]) -> Option<String> {
+    let text = item.text(reader)?;
+    if text == "*" {
+        return Some(text);
+    }
+    let Some((upstream, tool)) = text.split_once(':').filter(|(id, tool)| !id.is_empty() && !tool.is_empty())
+    else {
+        let message = "expected a pattern `upstream:tool`, in which `*` stands for any characters";
+        item.error(reader, message, format!("write \"*:{}\" to mean every upstream", text.trim_matches(':')));
+        return None;
+    };
+    if upstream.contains('*') {
+        return Some(text);
+    }
+    let id = find(upstream, ids);
+    if id.is_none() {
+        report_unknown(reader, item, upstream, ids);
+    }
+    Some(format!("{}:{tool}", id?))
+}

@@ -1,0 +1,85 @@
+//! Reaches the upstreams of a config: the seam between what was written and the links.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::json;
+use toolyard_core::{Connect, Connected};
+use toolyard_proto::Revision;
+use toolyard_transport::child::ChildSpec;
+use toolyard_transport::http::HttpSpec;
+use toolyard_transport::{BoxFuture, Offer, Scope, Target, Timeouts, UpstreamTarget, connect};
+
+use crate::config::{Program, Reach, Server, UpstreamConfig};
+
+/// What all upstreams are told of us, and the scope that their links live in.
+#[derive(Clone, Debug)]
+pub(crate) struct Approach {
+    offer: Arc<Offer>,
+    scope: Scope,
+}
+
+impl Approach {
+    pub(crate) fn new(scope: Scope) -> Self {
+        // Every question that can be passed on to a client. One to a client that cannot answer it is
+        // declined when it comes.
+        let capabilities = json!({
+            "roots": { "listChanged": true },
+            "sampling": { "context": {}, "tools": {} },
+            "elicitation": { "form": {}, "url": {} },
+        });
+        let client_info =
+            json!({ "name": "toolyard", "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") });
+        let offer = Offer { capabilities: capabilities.into(), client_info: client_info.into() };
+        Self { offer: Arc::new(offer), scope }
+    }
+}
+
+/// One upstream, ready to be connected to as often as needed.
+pub(crate) struct Upstream {
+    target: Arc<UpstreamTarget>,
+    approach: Approach,
+}
+
+impl Upstream {
+    pub(crate) fn new(upstream: &UpstreamConfig, approach: &Approach) -> Self {
+        let target = UpstreamTarget {
+            name: upstream.id.as_str().into(),
+            target: target(&upstream.reach),
+            era: upstream.era,
+            timeouts: Timeouts::default(),
+        };
+        Self { target: Arc::new(target), approach: approach.clone() }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    /// The target may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Upstream").field(&self.target.name).finish()
+    }
+}
+
+impl Connect for Upstream {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let (target, approach) = (self.target.clone(), self.approach.clone());
+        Box::pin(async move {
+            let connecting = connect(&target, known.map(Revision::era), &approach.offer, &approach.scope);
+            connecting.await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+fn target(reach: &Reach) -> Target {
+    match reach {
+        Reach::Program(Program { command, args, env, cwd }) => Target::Child(ChildSpec {
+            program: command.into(),
+            args: args.iter().map(Into::into).collect(),
+            env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            cwd: Some(cwd.clone()),
+        }),
+        Reach::Server(Server { url, headers }) => {
+            Target::Http(HttpSpec { url: url.clone(), headers: headers.clone() })
+        }
+    }
+}

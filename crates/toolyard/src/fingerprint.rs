@@ -1,0 +1,84 @@
+//! Identifies the definition of an upstream, so that what is kept of it is not shown for another.
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
+use crate::config::{Program, Reach, Server};
+
+/// SHA-256 over everything that makes an upstream the one it is, in hex. Secrets go in as hashes of their own.
+pub(crate) fn fingerprint(reach: &Reach) -> String {
+    let mut parts = Parts(Sha256::new());
+    match reach {
+        Reach::Program(Program { command, args, env, cwd }) => {
+            parts.add(b"program");
+            parts.add(command.as_bytes());
+            parts.count(args.len());
+            for argument in args {
+                parts.add(argument.as_bytes());
+            }
+            for (name, value) in env {
+                parts.add(name.as_bytes());
+                parts.secret(value.as_bytes());
+            }
+            parts.add(cwd.as_os_str().as_encoded_bytes());
+        }
+        Reach::Server(Server { url, headers }) => {
+            parts.add(b"server");
+            parts.add(url.to_string().as_bytes());
+            let mut headers: Vec<_> = headers.iter().collect();
+            headers.sort_by_key(|(name, _)| name.as_str());
+            for (name, value) in headers {
+                parts.add(name.as_str().as_bytes());
+                parts.secret(value.as_bytes());
+            }
+        }
+    }
+    HEXLOWER.encode(&parts.0.finalize())
+}
+
+/// Each part goes in with its length, so that no two definitions make the same bytes.
+struct Parts(Sha256);
+
+impl Parts {
+    fn add(&mut self, part: &[u8]) {
+        self.count(part.len());
+        self.0.update(part);
+    }
+
+    fn count(&mut self, count: usize) {
+        self.0.update(u64::try_from(count).unwrap_or(u64::MAX).to_le_bytes());
+    }
+
+    fn secret(&mut self, part: &[u8]) {
+        self.add(&Sha256::digest(part));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(args: &[&str], env: &[(&str, &str)]) -> String {
+        fingerprint(&Reach::Program(Program {
+            command: "a".into(),
+            args: args.iter().map(|&text| text.to_owned()).collect(),
+            env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            cwd: "/".into(),
+        }))
+    }
+
+    #[test]
+    fn every_part_counts() {
+        let same = program(&["b", "c"], &[("K", "v")]);
+        assert_eq!(same, program(&["b", "c"], &[("K", "v")]));
+        assert_eq!(same.len(), 64);
+        for other in [
+            program(&["bc"], &[("K", "v")]),
+            program(&["b", "c"], &[("K", "w")]),
+            program(&["b", "c"], &[("L", "v")]),
+            program(&["b", "c"], &[]),
+        ] {
+            assert_ne!(same, other);
+        }
+    }
+}

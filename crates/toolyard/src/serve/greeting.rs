@@ -1,0 +1,70 @@
+//! The first words of the gateway: where it listens, how to connect a client, what stands behind it.
+
+use std::net::SocketAddr;
+
+use crate::config::{Config, Found};
+use crate::say;
+
+pub(super) struct Greeting<'a> {
+    pub(super) url: String,
+    /// The usual address, where somebody else had it first.
+    pub(super) taken: Option<SocketAddr>,
+    pub(super) found: &'a Found,
+    pub(super) config: &'a Config,
+    pub(super) quiet: bool,
+}
+
+/// The line `listening on …` comes first and exactly once: programs wait for it.
+pub(super) fn print(greeting: &Greeting<'_>) {
+    say::line(format_args!("listening on {}", greeting.url));
+    if greeting.quiet {
+        return;
+    }
+    if let Some(taken) = greeting.taken {
+        say::line(format_args!("  {taken} is taken, so this is the next free port"));
+    }
+    say::line(format_args!("  connect a client: {}", connect_line(greeting)));
+    say::line(format_args!("  upstreams: {}", upstreams(greeting)));
+}
+
+fn connect_line(greeting: &Greeting<'_>) -> String {
+    let url = reachable(&greeting.url, greeting.config.listen.hosts.first());
+    let header = match greeting.config.listen.token {
+        Some(_) => " --header \"Authorization: Bearer TOKEN\"",
+        None => "",
+    };
+    format!("claude mcp add --transport http toolyard {url}/mcp{header}")
+}
+
+/// A listener on all addresses is reached by one of them.
+fn reachable(url: &str, host: Option<&String>) -> String {
+    let name = host.map_or("127.0.0.1", String::as_str);
+    url.replace("://0.0.0.0:", &format!("://{name}:")).replace("://[::]:", &format!("://{name}:"))
+}
+
+fn upstreams(greeting: &Greeting<'_>) -> String {
+    let upstreams = &greeting.config.upstreams;
+    let on: Vec<&str> = upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
+    let off: Vec<&str> = upstreams.off.iter().map(AsRef::as_ref).collect();
+    let on = if on.is_empty() { "none, only the built-in tools".to_owned() } else { on.join(", ") };
+    let off = if off.is_empty() { String::new() } else { format!("; switched off: {}", off.join(", ")) };
+    let origin = match (&greeting.found.file, &greeting.found.user_file) {
+        (Some(file), _) => format!("from {}", file.display()),
+        (None, Some(file)) => format!("add some in {}", file.display()),
+        (None, None) => "add some in a file, and name it with --config".to_owned(),
+    };
+    format!("{on}{off} ({origin})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reachable;
+
+    #[test]
+    fn a_client_is_given_an_address_it_can_reach() {
+        let host = "yard.example".to_owned();
+        assert_eq!(reachable("http://127.0.0.1:1", Some(&host)), "http://127.0.0.1:1");
+        assert_eq!(reachable("http://0.0.0.0:1", Some(&host)), "http://yard.example:1");
+        assert_eq!(reachable("http://[::]:1", None), "http://127.0.0.1:1");
+    }
+}

@@ -1,0 +1,31 @@
+//! Being told to stop: from the keyboard, by the system, or because the terminal is gone.
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Listens for all of them from the moment it is made.
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Result<Self> {
+        let listen = |kind| signal(kind).context("listen for signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next time somebody says so; its name.
+    pub(crate) async fn told(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.hang_up.recv() => "SIGHUP",
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `toolyard validate`: checks the config and says what is wrong with it.
+
+use serde::Serialize;
+
+use crate::cli::{Common, ValidateArgs};
+use crate::config::{Config, Found, Loaded, Problem, Reach};
+use crate::failure::Failure;
+use crate::{say, settings};
+
+pub(crate) fn validate(common: &Common, args: &ValidateArgs) -> Result<(), Failure> {
+    let (found, loaded) = settings::look(common);
+    if args.json {
+        return print_json(&found, loaded);
+    }
+    let Some(config) = loaded.config else { return Err(Failure::Config(loaded.problems)) };
+    loaded.problems.iter().filter(|_| !common.quiet).for_each(say::line);
+    say::result(summary(&found, &config));
+    Ok(())
+}
+
+fn summary(found: &Found, config: &Config) -> String {
+    let Some(file) = &found.file else { return "no config file: only the built-in tools are served".into() };
+    let on: Vec<&str> = config.upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
+    let off: Vec<&str> = config.upstreams.off.iter().map(AsRef::as_ref).collect();
+    let profiles: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    let part = |what: &str, names: &[&str]| match names {
+        [] => format!("{what}: none"),
+        names => format!("{what}: {}", names.join(", ")),
+    };
+    let mut parts = vec![part("upstreams", &on)];
+    parts.extend((!off.is_empty()).then(|| part("switched off", &off)));
+    parts.extend((!profiles.is_empty()).then(|| part("profiles", &profiles)));
+    format!("{} is good; {}", file.display(), parts.join("; "))
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    ok: bool,
+    file: Option<String>,
+    upstreams: Vec<UpstreamReport<'a>>,
+    profiles: Vec<&'a str>,
+    problems: &'a [Problem],
+}
+
+#[derive(Serialize)]
+struct UpstreamReport<'a> {
+    id: &'a str,
+    /// Its name in the file, where that could not be the id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    enabled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reached_by: Option<&'static str>,
+}
+
+fn print_json(found: &Found, loaded: Loaded) -> Result<(), Failure> {
+    let ok = loaded.config.is_some();
+    let config = loaded.config.unwrap_or_default();
+    let on = config.upstreams.on.iter().map(|upstream| UpstreamReport {
+        id: upstream.id.as_str(),
+        name: upstream.renamed_from.as_deref(),
+        enabled: true,
+        reached_by: Some(match upstream.reach {
+            Reach::Program(_) => "command",
+            Reach::Server(_) => "url",
+        }),
+    });
+    let off = config.upstreams.off.iter();
+    let off = off.map(|id| UpstreamReport { id: id.as_str(), name: None, enabled: false, reached_by: None });
+    let report = Report {
+        ok,
+        file: found.file.as_ref().map(|file| file.display().to_string()),
+        upstreams: on.chain(off).collect(),
+        profiles: config.profiles.iter().map(|profile| profile.name.as_str()).collect(),
+        problems: &loaded.problems,
+    };
+    say::result(serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?);
+    // Everything has been said; what is left is the exit code.
+    if ok { Ok(()) } else { Err(Failure::Config(Vec::new())) }
+}

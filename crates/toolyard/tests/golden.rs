@@ -1,0 +1,71 @@
+//! What `toolyard validate` says about good and bad configs, word by word.
+//!
+//! Each file in `golden/` has its expected outcome beside it (`.txt`). `UPDATE=1 cargo test -p toolyard`
+//! writes them anew; look at the difference before you keep it.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[test]
+fn every_config_gets_the_expected_words() {
+    let mut wrong = Vec::new();
+    let configs = configs();
+    assert!(configs.len() > 15, "the configs are not where they should be");
+    for config in configs {
+        let got = validate(&config, &[]);
+        check(&config.with_extension(""), &got, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_outcome_can_be_had_as_json() {
+    let mut wrong = Vec::new();
+    for name in ["servers-good.json", "off-loopback.toml"] {
+        let got = validate(&folder().join(name), &["--json"]);
+        check(&folder().join(format!("json-of-{}", name.replace('.', "-"))), &got, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn configs() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder()).unwrap();
+    let mut configs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    configs.retain(|path| path.extension().is_some_and(|extension| extension != "txt"));
+    configs.sort();
+    configs
+}
+
+/// Everything the command says, in an environment in which only `GREETING` is set.
+fn validate(config: &Path, flags: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_toolyard"))
+        .args(["validate", "--config"])
+        .arg(config.file_name().unwrap())
+        .args(flags)
+        .current_dir(folder())
+        .env_clear()
+        .env("GREETING", "hello")
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let code = output.status.code().unwrap();
+    format!("exit code {code}\n--- stdout\n{}--- stderr\n{}", text(&output.stdout), text(&output.stderr))
+}
+
+fn check(stem: &Path, got: &str, wrong: &mut Vec<String>) {
+    let expected_file = stem.with_extension("txt");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&expected_file, got).unwrap();
+    }
+    let expected = std::fs::read_to_string(&expected_file).unwrap_or_default();
+    if got != expected {
+        let name = expected_file.file_name().unwrap().display();
+        wrong.push(format!("{name} says otherwise.\n== expected\n{expected}== got\n{got}"));
+    }
+}
