@@ -26,28 +26,24 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
 }
 
 fn join(doc: &[String]) -> String {
-    let (mut text, mut in_code) = (String::new(), false);
+    let (mut lines, mut in_code): (Vec<String>, bool) = (Vec::new(), false);
     for line in doc.iter().flat_map(|block| block.split('\n')) {
         let line = line.strip_prefix(' ').unwrap_or(line).trim_end();
         if line.starts_with("# ") && !in_code {
             break;
         }
-        let is_fence = line.trim_start().starts_with("```");
-        let goes_on = !in_code && !is_fence && !line.is_empty() && !starts_own_line(line);
-        in_code ^= is_fence;
-        match text.chars().last() {
-            None => {}
-            Some('\n') if line.is_empty() && text.ends_with("\n\n") => continue,
-            Some(last) if goes_on && last != '\n' && !text.ends_with("```") => text.push(' '),
-            Some('\n') if !line.is_empty() || in_code => {}
-            Some(_) => text.push('\n'),
+        let is_text = !in_code && !line.is_empty() && !is_fence(line) && !starts_own_line(line);
+        match lines.last_mut() {
+            Some(last) if is_text && !last.is_empty() && !is_fence(last) => last.extend([" ", line]),
+            _ => lines.push(line.to_owned()),
         }
-        if line.is_empty() && !text.is_empty() && !in_code {
-            text.push('\n');
-        }
-        text.push_str(line);
+        in_code ^= is_fence(line);
     }
-    text.trim().to_owned()
+    lines.join("\n").trim().to_owned()
+}
+
+fn is_fence(line: &str) -> bool {
+    line.trim_start().starts_with("```")
 }
 
 /// Lists, tables and indented lines keep their shape.

@@ -142,22 +142,17 @@ fn borrowed(reference: &TypeReference) -> Result<Parameter> {
 }
 
 fn refuse_twice(function: &ItemFn, parameters: &[Parameter]) -> Result<()> {
-    let rules: [(fn(&Parameter) -> bool, &str); 3] = [
-        (
-            |one| matches!(one, Parameter::Arguments(_)),
-            "a tool takes one struct of arguments: put all of them into it",
-        ),
-        (
-            |one| matches!(one, Parameter::State(_)),
-            "a set has one state: put everything that its tools share into one struct",
-        ),
-        (|one| matches!(one, Parameter::Context { .. }), "one `Context` is enough"),
-    ];
-    for (is_it, message) in rules {
-        let mut found = parameters.iter().zip(&function.sig.inputs).filter(|(one, _)| is_it(one)).skip(1);
-        if let Some((_, second)) = found.next() {
-            return Err(Error::new_spanned(second, message));
+    for (at, one) in parameters.iter().enumerate() {
+        let is_the_same = |other: &Parameter| std::mem::discriminant(other) == std::mem::discriminant(one);
+        if !parameters[..at].iter().any(is_the_same) {
+            continue;
         }
+        let message = match one {
+            Parameter::Arguments(_) => "a tool takes one struct of arguments: put all of them into it",
+            Parameter::State(_) => "a set has one state: put everything that its tools share into one struct",
+            Parameter::Context { .. } => "one `Context` is enough",
+        };
+        return Err(Error::new_spanned(&function.sig.inputs[at], message));
     }
     Ok(())
 }

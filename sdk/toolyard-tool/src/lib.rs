@@ -1,3 +1,5 @@
+//! Define an MCP tool once, as a typed function, and serve it on any transport.
+//!
 #![doc = include_str!("docs/intro.md")]
 #![warn(missing_docs)]
 

@@ -110,7 +110,7 @@ impl Tasks {
         let mut tasks: Vec<Arc<Task>> = self.kept().values().cloned().collect();
         tasks.retain(|task| *task.owner() == request.origin.principal && !task.is_expired());
         tasks.sort_by_key(|task| task.created());
-        wire::list(request, &tasks)
+        wire::list(&tasks)
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {

@@ -47,10 +47,10 @@ enum Filter {
     Name { name: String },
 }
 
-fn check(value: Value, expected: &str) {
+fn check(value: &Value, expected: &str) {
     let checker = Checker::new(schema::input::<Search>());
     let said = checker
-        .check(&value)
+        .check(value)
         .into_result()
         .map_or_else(|error| error.message().to_owned(), |()| "fine".into());
     assert_eq!(said, expected, "{value}");
@@ -58,9 +58,9 @@ fn check(value: Value, expected: &str) {
 
 #[test]
 fn a_right_value_passes() {
-    check(json!({ "query": "a", "score": 0, "order": "newest" }), "fine");
+    check(&json!({ "query": "a", "score": 0, "order": "newest" }), "fine");
     check(
-        json!({ "query": "a", "limit": null, "score": 1.5, "word": "ab", "order": "oldest",
+        &json!({ "query": "a", "limit": null, "score": 1.5, "word": "ab", "order": "oldest",
                 "tags": [{ "name": "x" }], "filter": { "kind": "year", "year": 1999 } }),
         "fine",
     );
@@ -74,7 +74,7 @@ fn each_problem_is_said_in_words() {
         whole
     };
     let wrong = |key: &str, value: Value, said: &str| {
-        check(with(key, value), &format!("The arguments are not valid: {said}."))
+        check(&with(key, value), &format!("The arguments are not valid: {said}."));
     };
     wrong("query", json!(7), "`query` must be a string, not 7");
     wrong("query", json!(""), "`query` must not be empty");
@@ -96,7 +96,7 @@ fn each_problem_is_said_in_words() {
 #[test]
 fn one_answer_names_every_problem() {
     check(
-        json!({ "qery": "a", "limit": "5", "tags": [{}, { "name": 1 }, {}] }),
+        &json!({ "qery": "a", "limit": "5", "tags": [{}, { "name": 1 }, {}] }),
         "The arguments have 9 problems:\
          \n- `query` is missing (there is `qery` instead)\
          \n- `score` is missing\

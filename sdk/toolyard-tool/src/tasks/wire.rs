@@ -1,4 +1,5 @@
-//! Tasks as the protocol spells them: the extension of the newest revision, and the tasks of 2025-11-25.
+//! Tasks as each revision spells them: an extension today, a part of the protocol in 2025-11-25, and nothing
+//! before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +16,34 @@ use super::time::timestamp;
 
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// Says among the capabilities that there are tasks, in the words of who asks.
-pub(crate) fn declare(origin: &Origin, capabilities: &mut Value) {
-    if origin.is_modern() {
-        capabilities["extensions"] = json!({ TASKS_EXTENSION: {} });
-    } else if knows(origin) {
-        capabilities["tasks"] = json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } });
+/// What tasks are to a client.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    /// The server decides which calls become tasks, if the client declares the extension with its request.
+    Extension,
+    /// The client asks for a task, and fetches its result apart.
+    Core,
+    Unknown,
+}
+
+fn form(origin: &Origin) -> Form {
+    match origin.revision {
+        revision if revision > Revision::V2025_11_25 => Form::Extension,
+        Revision::V2025_11_25 => Form::Core,
+        _ => Form::Unknown,
     }
 }
 
-/// Whether this revision has tasks at all.
-fn knows(origin: &Origin) -> bool {
-    origin.revision >= Revision::V2025_11_25
+/// Says among the capabilities that there are tasks, in the words of who asks.
+pub(crate) fn declare(origin: &Origin, capabilities: &mut Value) {
+    match form(origin) {
+        Form::Extension => capabilities["extensions"] = json!({ TASKS_EXTENSION: {} }),
+        Form::Core => {
+            capabilities["tasks"] =
+                json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } });
+        }
+        Form::Unknown => {}
+    }
 }
 
 /// Whether the client has said that it can handle tasks.
@@ -34,16 +51,17 @@ fn declares(origin: &Origin) -> bool {
     origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some_and(|said| said.is_object())
 }
 
-/// Modern servers decide alone, if the client can handle it; older clients ask for a task.
+/// Whether the client can take a task as the answer to this call.
 pub(super) fn wants_task(request: &Request) -> bool {
-    if request.origin.is_modern() {
-        return declares(&request.origin);
+    match form(&request.origin) {
+        Form::Extension => declares(&request.origin),
+        Form::Core => request.params.member("task").is_some_and(|task| task.is_object()),
+        Form::Unknown => false,
     }
-    knows(&request.origin) && request.params.member("task").is_some_and(|task| task.is_object())
 }
 
 pub(super) fn needs_tasks(request: &Request) -> CallError {
-    if request.origin.is_modern() {
+    if form(&request.origin) == Form::Extension {
         return undeclared();
     }
     let message = "this tool runs as a task only: call it with `task`";
@@ -52,10 +70,10 @@ pub(super) fn needs_tasks(request: &Request) -> CallError {
 
 /// Whether the client may ask about tasks.
 pub(super) fn allowed(request: &Request) -> Result<(), CallError> {
-    match &request.origin {
-        origin if origin.is_modern() && !declares(origin) => Err(undeclared()),
-        origin if !knows(origin) => Err(CallError::unknown_method(request.method.as_str())),
-        _ => Ok(()),
+    match form(&request.origin) {
+        Form::Extension if !declares(&request.origin) => Err(undeclared()),
+        Form::Unknown => Err(CallError::unknown_method(request.method.as_str())),
+        Form::Extension | Form::Core => Ok(()),
     }
 }
 
@@ -67,9 +85,9 @@ fn undeclared() -> CallError {
     )
 }
 
-/// `tasks/list` and `tasks/result` are gone from the newest revision.
+/// The extension has no `tasks/list` and no `tasks/result`.
 pub(super) fn knows_lists(request: &Request) -> bool {
-    !request.origin.is_modern() && knows(&request.origin)
+    form(&request.origin) == Form::Core
 }
 
 /// How long the client wants the task to be kept, if it says so.
@@ -81,35 +99,38 @@ pub(super) fn kept_for(request: &Request) -> Option<Duration> {
 /// The answer to the call that started a task.
 pub(super) fn started(request: &Request, task: &Task) -> Raw {
     let standing = task.standing();
-    if request.origin.is_modern() {
-        let mut said = newest(task, &standing);
-        said["resultType"] = "task".into();
-        return said.into();
+    if form(&request.origin) == Form::Core {
+        return json!({ "task": core(task, &standing) }).into();
     }
-    json!({ "task": older(task, &standing) }).into()
+    let mut said = extension(task, &standing);
+    said["resultType"] = "task".into();
+    said.into()
 }
 
 /// The answer to `tasks/get`.
 pub(super) fn details(request: &Request, task: &Task) -> Raw {
     let standing = task.standing();
-    if request.origin.is_modern() { newest(task, &standing).into() } else { older(task, &standing).into() }
+    match form(&request.origin) {
+        Form::Core => core(task, &standing).into(),
+        Form::Extension | Form::Unknown => extension(task, &standing).into(),
+    }
 }
 
 /// The parameters of `notifications/tasks`.
 pub(super) fn announcement(task: &Task) -> Raw {
-    newest(task, &task.standing()).into()
+    extension(task, &task.standing()).into()
 }
 
 pub(super) fn cancelled(request: &Request, task: &Task, was_running: bool) -> Result<Raw, CallError> {
-    match request.origin.is_modern() {
-        true => Ok(Raw::empty_object()),
-        false if was_running => Ok(older(task, &task.standing()).into()),
-        false => Err(CallError::invalid_params("the task is over and cannot be cancelled")),
+    match form(&request.origin) {
+        Form::Extension | Form::Unknown => Ok(Raw::empty_object()),
+        Form::Core if was_running => Ok(core(task, &task.standing()).into()),
+        Form::Core => Err(CallError::invalid_params("the task is over and cannot be cancelled")),
     }
 }
 
-pub(super) fn list(_: &Request, tasks: &[Arc<Task>]) -> Raw {
-    let tasks: Vec<Value> = tasks.iter().map(|task| older(task, &task.standing())).collect();
+pub(super) fn list(tasks: &[Arc<Task>]) -> Raw {
+    let tasks: Vec<Value> = tasks.iter().map(|task| core(task, &task.standing())).collect();
     json!({ "tasks": tasks }).into()
 }
 
@@ -142,7 +163,7 @@ fn related(object: &Raw, task: &Task) -> Raw {
 }
 
 /// A tool that failed has completed all the same: only errors of the protocol are failures.
-fn newest(task: &Task, standing: &Standing) -> Value {
+fn extension(task: &Task, standing: &Standing) -> Value {
     let status = match &standing.outcome {
         None if standing.questions.is_empty() => "working",
         None => "input_required",
@@ -165,7 +186,7 @@ fn newest(task: &Task, standing: &Standing) -> Value {
 }
 
 /// In 2025-11-25 a tool that failed is a task that failed, and the result is fetched apart.
-fn older(task: &Task, standing: &Standing) -> Value {
+fn core(task: &Task, standing: &Standing) -> Value {
     let status = match &standing.outcome {
         None if standing.questions.is_empty() => "working",
         None => "input_required",

@@ -1,3 +1,5 @@
+//! An answer has a named type.
+
 use toolyard_tool::tool;
 
 /// Does it.

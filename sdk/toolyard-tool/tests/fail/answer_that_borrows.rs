@@ -1,3 +1,5 @@
+//! An answer is owned.
+
 use toolyard_tool::tool;
 
 struct Library(String);

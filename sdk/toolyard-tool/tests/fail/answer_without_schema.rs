@@ -1,3 +1,5 @@
+//! An answer needs a schema.
+
 use toolyard_tool::tool;
 
 use serde::Serialize;

@@ -1,3 +1,5 @@
+//! Arguments must be readable.
+
 use toolyard_tool::tool;
 
 use toolyard_tool::schemars::JsonSchema;

@@ -1,3 +1,5 @@
+//! Arguments need a schema.
+
 use toolyard_tool::tool;
 
 use serde::Deserialize;

@@ -1,3 +1,5 @@
+//! An argument has a name: text.
+
 use toolyard_tool::tool;
 
 /// Does it.

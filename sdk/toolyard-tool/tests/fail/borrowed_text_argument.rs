@@ -1,3 +1,5 @@
+//! Arguments are owned.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A check looks at the arguments of its tool.
+
 use toolyard_tool::{Problems, tool};
 use serde::{Deserialize};
 use toolyard_tool::schemars::JsonSchema;

@@ -1,3 +1,5 @@
+//! A completion is for one argument.
+
 use toolyard_tool::{Typed, tool};
 
 /// Does it.

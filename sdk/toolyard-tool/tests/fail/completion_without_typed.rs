@@ -1,3 +1,5 @@
+//! A completion wants to know what was typed.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! An error is an `Error`.
+
 use toolyard_tool::tool;
 
 struct Oops;

@@ -1,3 +1,5 @@
+//! Text is no error.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A flag is true or false.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A tool may move between threads.
+
 use toolyard_tool::tool;
 
 use std::rc::Rc;

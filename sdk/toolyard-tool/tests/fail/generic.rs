@@ -1,3 +1,5 @@
+//! A tool is not generic.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! Arguments have a named type.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A tool has no media type.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! State is shared.
+
 use toolyard_tool::tool;
 
 /// Does it.

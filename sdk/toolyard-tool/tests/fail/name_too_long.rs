@@ -1,3 +1,5 @@
+//! A name is one that models accept: not too long.
+
 use toolyard_tool::tool;
 
 /// Does it.

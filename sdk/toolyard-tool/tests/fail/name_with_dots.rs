@@ -1,3 +1,5 @@
+//! A name is one that models accept: no dots.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! Something that is not a word.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A struct is no tool.
+
 use toolyard_tool::tool;
 
 /// Does it.

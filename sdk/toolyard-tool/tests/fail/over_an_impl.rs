@@ -1,3 +1,5 @@
+//! An `impl` block is no tool.
+
 use toolyard_tool::tool;
 
 struct Search;

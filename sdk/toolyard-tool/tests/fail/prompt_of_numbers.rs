@@ -1,3 +1,5 @@
+//! A prompt is text or messages.
+
 use toolyard_tool::tool;
 
 /// Does it.

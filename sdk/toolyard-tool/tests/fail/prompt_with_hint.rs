@@ -1,3 +1,5 @@
+//! A prompt has no hints.
+
 use toolyard_tool::tool;
 
 /// Does it.

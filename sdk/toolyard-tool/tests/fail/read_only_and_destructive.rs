@@ -1,3 +1,5 @@
+//! Two words that contradict each other.
+
 use toolyard_tool::tool;
 
 /// Does it.

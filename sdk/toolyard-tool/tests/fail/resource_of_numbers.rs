@@ -1,3 +1,5 @@
+//! A resource is text or contents.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A resource has no arguments.
+
 use toolyard_tool::tool;
 
 use serde::{Deserialize};

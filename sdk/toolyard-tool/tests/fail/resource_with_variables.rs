@@ -1,3 +1,5 @@
+//! A URI with variables is a template.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A resource has a URI.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! Not every type is a tool.
+
 use toolyard_tool::ToolSet;
 
 fn main() {

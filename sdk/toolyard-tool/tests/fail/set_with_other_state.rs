@@ -1,3 +1,5 @@
+//! A set has the state that its tools take: another.
+
 use toolyard_tool::{ToolSet, tool};
 
 struct Library;

@@ -1,3 +1,5 @@
+//! Not every function is a tool.
+
 use toolyard_tool::ToolSet;
 
 async fn search() {}

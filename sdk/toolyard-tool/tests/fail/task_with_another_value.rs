@@ -1,3 +1,5 @@
+//! A task is allowed or required.
+
 use toolyard_tool::tool;
 
 /// Does it.

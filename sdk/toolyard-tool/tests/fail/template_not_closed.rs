@@ -1,3 +1,5 @@
+//! Every brace of a template is closed.
+
 use toolyard_tool::tool;
 
 /// Does it.

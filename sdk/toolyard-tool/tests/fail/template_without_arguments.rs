@@ -1,3 +1,5 @@
+//! The variables of a template are its arguments.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A template has variables.
+
 use toolyard_tool::tool;
 
 /// Does it.

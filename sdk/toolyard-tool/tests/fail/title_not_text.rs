@@ -1,3 +1,5 @@
+//! A title is text.
+
 use toolyard_tool::tool;
 
 /// Does it.

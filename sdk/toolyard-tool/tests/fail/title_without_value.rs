@@ -1,3 +1,5 @@
+//! A title has a text.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! An argument has a name: a tuple.
+
 use toolyard_tool::tool;
 
 /// Does it.

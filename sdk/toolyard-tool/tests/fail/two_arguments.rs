@@ -1,3 +1,5 @@
+//! A tool has one struct of arguments.
+
 use toolyard_tool::tool;
 
 use serde::{Deserialize};

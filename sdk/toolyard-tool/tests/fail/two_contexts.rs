@@ -1,3 +1,5 @@
+//! One context is enough.
+
 use toolyard_tool::{Context, tool};
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A function is one thing.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A set has one state.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A word that the attribute does not know.
+
 use toolyard_tool::tool;
 
 /// Does it.

@@ -1,3 +1,5 @@
+//! A tool is not `unsafe`.
+
 use toolyard_tool::tool;
 
 /// Does it.

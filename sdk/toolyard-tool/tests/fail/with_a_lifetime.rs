@@ -1,3 +1,5 @@
+//! A tool has no lifetime parameters.
+
 use toolyard_tool::tool;
 
 /// Does it.

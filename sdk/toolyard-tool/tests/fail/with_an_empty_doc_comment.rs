@@ -1,3 +1,5 @@
+//! What stands under a heading is no description for models.
+
 use toolyard_tool::tool;
 
 /// # Errors

@@ -1,3 +1,5 @@
+//! A tool is not a method.
+
 use toolyard_tool::tool;
 
 struct Library;

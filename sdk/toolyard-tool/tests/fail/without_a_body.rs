@@ -1,3 +1,5 @@
+//! A tool has a body.
+
 use toolyard_tool::tool;
 
 trait Search {

@@ -1,3 +1,5 @@
+//! A tool has a description.
+
 use toolyard_tool::tool;
 
 #[tool]

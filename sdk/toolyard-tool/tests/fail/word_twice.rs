@@ -1,3 +1,5 @@
+//! A word that stands twice.
+
 use toolyard_tool::tool;
 
 /// Does it.
