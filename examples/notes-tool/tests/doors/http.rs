@@ -83,8 +83,8 @@ fn unchunked(mut body: &str) -> String {
 
 /// The message of the last event, which is the answer.
 fn last_event(body: &str) -> String {
-    let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
-    data.filter(|data| !data.trim().is_empty()).next_back().unwrap().to_owned()
+    let mut data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.rfind(|data| !data.trim().is_empty()).unwrap().to_owned()
 }
 
 impl Client for Http {
