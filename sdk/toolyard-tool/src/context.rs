@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolyard_proto::{Id, Method, Notification, Raw};
+use toolyard_proto::{Id, Method, Notification, Raw, Revision};
 use toolyard_transport::{Origin, Peer, Request};
 
 use crate::changes::Changes;
@@ -159,6 +159,10 @@ impl Context {
 
     fn notify(&self, method: Method, params: Value) {
         self.0.peer.notify(Notification::new(method, Raw::from(params)));
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.0.origin.revision
     }
 
     pub(crate) fn threads(&self) -> &TaskTracker {

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use serde_json::json;
 use toolyard_proto::error::code;
-use toolyard_proto::{CallError, RpcError};
+use toolyard_proto::{CallError, Revision, RpcError};
 
 /// Why a tool did not do what it was asked to do.
 ///
@@ -38,6 +39,8 @@ enum Kind {
     NotFound,
     /// The request itself cannot be carried out: an error of the protocol rather than a result.
     Fatal,
+    /// The client would have to be able to do this.
+    Needs(&'static str),
 }
 
 impl ToolError {
@@ -69,8 +72,28 @@ impl ToolError {
         &self.message
     }
 
-    pub(crate) fn is_fatal(&self) -> bool {
-        self.kind == Kind::Fatal
+    /// The client lacks a capability without which this cannot be done. Questions fail with this by
+    /// themselves; say it beforehand where the work before the question would be in vain.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Context, ToolError};
+    /// fn before_the_work(context: &Context) -> Result<(), ToolError> {
+    ///     if context.can_sample() { Ok(()) } else { Err(ToolError::needs_capability("sampling")) }
+    /// }
+    /// ```
+    pub fn needs_capability(name: &'static str) -> Self {
+        let message = format!("this needs `{name}`, which the client did not declare that it can do");
+        Self { kind: Kind::Needs(name), ..Self::new(message) }
+    }
+
+    /// Whether a client of `revision` gets this as an error of the protocol rather than as a result. Missing
+    /// capabilities have an error of their own in revisions where each request declares them.
+    pub(crate) fn is_fatal(&self, revision: Revision) -> bool {
+        match self.kind {
+            Kind::Fatal => true,
+            Kind::Needs(_) => revision.has_result_stamps(),
+            Kind::Failed | Kind::NotFound => false,
+        }
     }
 
     /// For requests that have no `isError`: resources, prompts, completions.
@@ -78,6 +101,9 @@ impl ToolError {
         let number = match self.kind {
             Kind::NotFound => code::INVALID_PARAMS,
             Kind::Failed | Kind::Fatal => code::INTERNAL,
+            Kind::Needs(name) => {
+                return CallError::missing_capability(json!({ name: {} }).into(), self.to_string());
+            }
         };
         CallError::reported(RpcError::new(number, self.to_string()).to_raw())
     }

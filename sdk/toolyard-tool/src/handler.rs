@@ -151,8 +151,9 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 /// Runs a tool to its end; dropping this tells the function that nobody wants the answer any more.
 async fn run_tool(tool: Arc<Tool>, arguments: Option<Raw>, context: Context) -> Answer {
     let _cancel = context.cancel_token().clone().drop_guard();
+    let revision = context.revision();
     let answered = (tool.run)(arguments, context).await.or_else(|error| {
-        if error.is_fatal() { Err(error.to_call_error()) } else { Ok(Content::from(&error)) }
+        if error.is_fatal(revision) { Err(error.to_call_error()) } else { Ok(Content::from(&error)) }
     });
     Ok(AnswerBody::ours(answered?.into_raw()))
 }

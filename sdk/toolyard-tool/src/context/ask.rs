@@ -144,8 +144,21 @@ impl Context {
 
     async fn put(&self, method: Method, params: Option<Value>) -> Result<Raw, ToolError> {
         let name = method.to_string();
+        if let Some(capability) = needed(&method).filter(|capability| !self.declares(capability)) {
+            return Err(ToolError::needs_capability(capability));
+        }
         let ask = Ask { method, params: params.map(Raw::from) };
         self.0.peer.ask(ask).await.map_err(|error| unanswered(&name, &error))
+    }
+}
+
+/// What a client declares if it can be asked this.
+fn needed(method: &Method) -> Option<&'static str> {
+    match method.as_str() {
+        "elicitation/create" => Some("elicitation"),
+        "sampling/createMessage" => Some("sampling"),
+        "roots/list" => Some("roots"),
+        _ => None,
     }
 }
 

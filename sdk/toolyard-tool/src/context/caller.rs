@@ -42,7 +42,7 @@ impl Context {
         self.declares("roots")
     }
 
-    fn declares(&self, capability: &str) -> bool {
+    pub(super) fn declares(&self, capability: &str) -> bool {
         self.0.origin.capabilities.member(capability).as_ref().is_some_and(Raw::is_object)
     }
 

@@ -82,7 +82,8 @@ async fn a_form_is_asked_and_its_answer_is_typed() {
 
 #[tokio::test]
 async fn a_user_may_say_no_and_a_client_may_be_unable() {
-    let asked = |answer| Client::newest().answering("elicitation/create", answer);
+    let able = || Client::new(Revision::NEWEST, json!({ "elicitation": {} }));
+    let asked = |answer| able().answering("elicitation/create", answer);
     let client = asked(json!({ "action": "decline" }));
     assert_eq!(text(&client.call(&set(), "order", json!({})).await), "Declined");
     let client = asked(json!({ "action": "cancel" }));
@@ -92,16 +93,21 @@ async fn a_user_may_say_no_and_a_client_may_be_unable() {
         text(&client.call(&set(), "order", json!({})).await)
             .contains("`size` must be \"small\" or \"large\"")
     );
-    let answer = Client::newest().call(&set(), "order", json!({})).await;
+    let answer = able().call(&set(), "order", json!({})).await;
     assert_eq!(answer["isError"], true);
     assert_eq!(text(&answer), "this needs `elicitation/create` from the client, but it cannot be asked");
+    let said = "this needs `elicitation`, which the client did not declare that it can do";
+    let error = Client::newest().request(&set(), "tools/call", json!({ "name": "order" })).await.unwrap_err();
+    assert_eq!((error.code(), error.message.as_str()), (-32021, said));
+    let answer = Client::new(Revision::NEWEST_LEGACY, json!({})).call(&set(), "order", json!({})).await;
+    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), said));
 }
 
 #[tokio::test]
 async fn the_clients_model_and_folders_can_be_asked() {
     let sampled =
         json!({ "role": "assistant", "content": { "type": "text", "text": "Paris" }, "model": "m" });
-    let client = Client::newest()
+    let client = Client::new(Revision::NEWEST, json!({ "sampling": {}, "roots": {} }))
         .answering("sampling/createMessage", sampled)
         .answering("roots/list", json!({ "roots": [{ "uri": "file:///w" }] }));
     assert_eq!(text(&client.call(&set(), "surroundings", json!({})).await), "Paris (m), file:///w");

@@ -42,11 +42,12 @@ fn set(gate: &Arc<Notify>) -> ToolSet<Arc<Notify>> {
 }
 
 fn newer() -> Client {
-    Client::new(Revision::NEWEST, json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }))
+    let tasks = json!({ "io.modelcontextprotocol/tasks": {} });
+    Client::new(Revision::NEWEST, json!({ "extensions": tasks, "elicitation": {} }))
 }
 
 fn older() -> Client {
-    Client::new(Revision::V2025_11_25, json!({}))
+    Client::new(Revision::V2025_11_25, json!({ "elicitation": {} }))
 }
 
 async fn until(client: &Client, set: &dyn Handler, id: &Value, status: &str) -> Value {
