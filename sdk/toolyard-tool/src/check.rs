@@ -47,7 +47,7 @@ impl Checker {
         schema
     }
 
-    /// Moves clamped numbers into their ranges.
+    /// Puts numbers right that were meant well.
     pub(crate) fn clamp(&self, value: &mut Value) {
         clamp::apply(self, &self.schema, value, 0);
     }

@@ -1,11 +1,11 @@
-//! Numbers that are moved into their range instead of being refused.
+//! Numbers that are moved into their range instead of being refused, and `5.0` where `5` was meant.
 
 use serde_json::{Map, Value, json};
 
-use super::{Checker, DEEPEST, is_clamped};
+use super::{Checker, DEEPEST, is_clamped, scalar};
 use crate::schema::CLAMP;
 
-/// Moves what is out of range, through objects, arrays and references.
+/// Puts numbers right, through objects, arrays and references.
 pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, depth: usize) {
     let Value::Object(keywords) = schema else { return };
     if depth > DEEPEST {
@@ -13,6 +13,9 @@ pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, depth:
     }
     if is_clamped(keywords) {
         move_into_range(keywords, value);
+    }
+    if scalar::wants(keywords, "integer") && !scalar::wants(keywords, "number") {
+        without_fraction(value);
     }
     if let Some(target) = keywords.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name))
     {
@@ -44,6 +47,16 @@ fn move_into_range(keywords: &Map<String, Value>, value: &mut Value) {
     let above = end("maximum").filter(|end| end.as_f64().is_some_and(|end| number > end));
     if let Some(end) = below.or(above) {
         *value = end.clone();
+    }
+}
+
+/// To JSON Schema `5.0` is an integer, to serde it is not.
+#[expect(clippy::cast_possible_truncation, reason = "guarded by the range check")]
+fn without_fraction(value: &mut Value) {
+    if let Some(number) = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15)
+        && value.is_f64()
+    {
+        *value = json!(number as i64);
     }
 }
 

@@ -6,6 +6,15 @@ use super::words::{did_you_mean, either, shown};
 use super::{At, Checker};
 use crate::Problems;
 
+/// Whether a type is among those that a schema allows.
+pub(super) fn wants(keywords: &Map<String, Value>, name: &str) -> bool {
+    match keywords.get("type") {
+        Some(Value::String(only)) => only == name,
+        Some(Value::Array(several)) => several.iter().any(|one| one == name),
+        _ => false,
+    }
+}
+
 pub(super) fn fits_type(keywords: &Map<String, Value>, value: &Value) -> bool {
     match keywords.get("type") {
         Some(Value::String(name)) => is(name, value),
