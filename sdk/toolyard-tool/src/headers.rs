@@ -59,3 +59,46 @@ pub(crate) fn check(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use toolyard_proto::{Id, Method};
+    use toolyard_transport::Origin;
+
+    use super::*;
+
+    fn check_case(client: ClientKey, header: Option<&str>, arguments: Value, expected: i32) {
+        let schema =
+            json!({ "properties": { "at": { "properties": { "region": { "x-mcp-header": "Region" } } } } });
+        let mut origin = Origin::gateway(Raw::empty_object(), Raw::empty_object());
+        Arc::get_mut(&mut origin).unwrap().client = client;
+        let mut headers = Box::<http::HeaderMap>::default();
+        if let Some(header) = header {
+            headers.insert("mcp-param-region", header.parse().unwrap());
+        }
+        let request = Request {
+            origin,
+            id: Id::number(1),
+            method: Method::TOOLS_CALL,
+            params: Raw::empty_object(),
+            headers: Some(headers),
+            relay: false,
+        };
+        let got = check(&request, &marked(&schema), Some(&arguments.into()));
+        assert_eq!(got.map_or_else(|error| error.code(), |()| 0), expected, "{header:?}");
+    }
+
+    #[test]
+    fn over_http_a_header_repeats_its_argument() {
+        let eu = || json!({ "at": { "region": "é" } });
+        check_case(ClientKey::Request(1), Some("=?base64?w6k=?="), eu(), 0);
+        check_case(ClientKey::Request(1), Some("us"), eu(), -32020);
+        check_case(ClientKey::Request(1), None, eu(), -32020);
+        check_case(ClientKey::Request(1), None, json!({ "at": { "region": null } }), 0);
+        check_case(ClientKey::Request(1), Some("7"), json!({ "at": { "region": 7 } }), 0);
+        check_case(ClientKey::Connection(1), None, eu(), 0);
+    }
+}

@@ -5,6 +5,7 @@
 mod answers;
 mod asks;
 mod calls;
+mod doors;
 mod items;
 mod state;
 mod support;
