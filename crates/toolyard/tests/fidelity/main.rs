@@ -21,6 +21,7 @@ mod wire;
 
 mod agenda;
 mod compare;
+mod crowd;
 mod everything;
 mod follow;
 mod mask;

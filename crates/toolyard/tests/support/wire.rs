@@ -94,6 +94,12 @@ impl Client {
         (client, greeting)
     }
 
+    /// The same client at the same URL, for one more request at the same time; ids go on after `sent`.
+    pub(crate) fn beside(&self, sent: u64) -> Self {
+        let Door::Http(http) = &self.door else { panic!("a pipe has no room for two") };
+        Self { door: Door::Http(http.clone()), era: self.era, sent, inbox: JoinSet::new() }
+    }
+
     async fn initialize(&mut self) -> Exchange {
         let params = json!({
             "protocolVersion": LEGACY,
