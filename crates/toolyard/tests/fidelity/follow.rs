@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::record::Recorder;
-use super::wire::{Exchange, Request, result_for};
+use super::wire::script::result_for;
+use super::wire::{Exchange, Request};
 
 /// More rounds than any tool here takes.
 const ROUNDS: usize = 4;

@@ -63,7 +63,7 @@ async fn check(subject: &Subject, over: Over, era: Era) {
 
 async fn through(subject: &Subject, over: Over, era: Era, view: View, direct: &Recording) -> Recording {
     let (_server, reach): (Option<Program>, Reach) = (subject.start)(over, era);
-    let roots = format!("roots = [\"{}\"]", wire::ROOT);
+    let roots = format!("roots = [\"{}\"]", wire::script::ROOT);
     let gateway = Gateway::before(&[(view::ID, reach, &roots)]);
     let url = if view == View::Alone { gateway.alone(view::ID) } else { gateway.everything() };
     record(subject, &Reach::Url(url), era, view, Some(&direct.agenda)).await

@@ -3,7 +3,7 @@
 
 mod http;
 mod message;
-mod script;
+pub(crate) mod script;
 mod stdio;
 
 use std::time::Duration;
@@ -16,7 +16,6 @@ use super::gateway::Reach;
 use http::{Http, Replies};
 use message::Message;
 use script::answer_to;
-pub(crate) use script::{ROOT, result_for};
 use stdio::Stdio;
 
 /// No exchange takes longer; the slowest are tasks of some seconds.
