@@ -175,18 +175,18 @@ impl Process {
         let process = self.clone();
         Box::new(move |why| {
             Box::pin(async move {
-                let mut exit = process.exit.clone();
-                let status = timeout(STATUS_WAIT, exit.wait_for(Option::is_some)).await;
-                let status = status.ok().and_then(Result::ok).and_then(|status| *status);
+                let exited = timeout(STATUS_WAIT, process.exited()).await.is_ok();
                 process.begin_stop();
-                match status {
-                    Some(status) => {
-                        format!("{}{}", describe(status), process.tail.last_words(STATUS_WAIT).await)
-                    }
-                    None => why,
-                }
+                if exited { process.epitaph().await } else { why }
             })
         })
+    }
+
+    /// How a child that is gone has ended.
+    pub(crate) async fn epitaph(&self) -> String {
+        let status = *self.exit.borrow();
+        let words = self.tail.last_words(STATUS_WAIT).await;
+        format!("{}{words}", status.map_or("it was killed".to_owned(), describe))
     }
 }
 

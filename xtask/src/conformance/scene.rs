@@ -52,8 +52,17 @@ impl Scene {
         }
     }
 
+    /// How the fixture is reached, as the baseline names it.
+    pub(super) fn upstream(&self) -> &'static str {
+        match self {
+            Self::Url(_) | Self::Fixture => "direct",
+            Self::GatewayOverHttp => "http",
+            Self::GatewayOverStdio => "stdio",
+        }
+    }
+
     /// Starts what is needed. Logs go to the folder of results.
-    pub(super) fn set(&self, programs: Option<&Path>, era: Option<&str>, logs: &Path) -> Result<Stage> {
+    pub(super) fn set(&self, programs: Option<&Path>, era: &str, logs: &Path) -> Result<Stage> {
         if let Self::Url(url) = self {
             return Ok(Stage { url: url.clone(), running: Vec::new(), _folder: None });
         }
@@ -74,8 +83,8 @@ impl Scene {
         };
         let folder = tempfile::tempdir().context("make a folder for the gateway")?;
         let config = folder.path().join("toolyard.toml");
-        let era = era.map(|era| format!("era = \"{era}\"\n")).unwrap_or_default();
-        fs::write(&config, format!("[upstreams.{UPSTREAM}]\n{upstream}{era}")).context("write the config")?;
+        let text = format!("[upstreams.{UPSTREAM}]\n{upstream}era = \"{era}\"\n");
+        fs::write(&config, text).context("write the config")?;
         let mut command = Command::new(programs.join("toolyard"));
         command.arg("serve").arg("--config").arg(&config);
         command.args(["--listen", "127.0.0.1:0"]).arg("--state-dir").arg(folder.path().join("state"));

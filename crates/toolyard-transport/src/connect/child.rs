@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use toolyard_proto::{CallError, Era, Id, Kind, Method, Notification, Raw, Revision};
 
 use super::{ConnectError, Connected, First, Plan, Trouble};
@@ -37,9 +38,11 @@ pub(super) async fn connect(
 
 async fn probe(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Connected, ConnectError> {
     let attempt = Attempt::start(plan, spec)?;
-    let outcome =
-        attempt.ask(plan, Method::DISCOVER, plan.offer.discover_params(), plan.timeouts.probe).await;
-    let (offer, why) = match judge(outcome) {
+    let limit = plan.timeouts.probe;
+    let mut discover = Box::pin(attempt.discover(plan));
+    let in_time = timeout(limit, &mut discover).await;
+    let late = in_time.is_err().then_some(discover);
+    let (offer, why) = match judge(in_time.unwrap_or_else(|_| Err(no_answer(limit)))) {
         Discovered::Modern(greeting) => return Ok(attempt.met(greeting)),
         Discovered::Incompatible(why) => return Err(ConnectError::new(Trouble::Incompatible, why)),
         Discovered::Legacy { offer, why } => (offer, why),
@@ -49,6 +52,13 @@ async fn probe(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Connected, ConnectEr
         match attempt.initialize(plan, offer).await {
             Ok(greeting) => return Ok(attempt.met(greeting)),
             Err(error) => tried.push(error.message),
+        }
+        // A modern server that was merely slow to start has answered both questions by now.
+        if let Some(late) = late
+            && let Ok(outcome) = timeout(limit, late).await
+            && let Discovered::Modern(greeting) = judge(outcome)
+        {
+            return Ok(attempt.met(greeting));
         }
     }
     drop(attempt);
@@ -63,8 +73,8 @@ async fn fresh_legacy(plan: &Plan<'_>, spec: &ChildSpec, offer: Revision) -> Res
 
 async fn modern_only(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Connected, ConnectError> {
     let attempt = Attempt::start(plan, spec)?;
-    let outcome =
-        attempt.ask(plan, Method::DISCOVER, plan.offer.discover_params(), plan.timeouts.connect).await;
+    let limit = plan.timeouts.connect;
+    let outcome = timeout(limit, attempt.discover(plan)).await.unwrap_or_else(|_| Err(no_answer(limit)));
     match judge(outcome) {
         Discovered::Modern(greeting) => Ok(attempt.met(greeting)),
         Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
@@ -94,30 +104,36 @@ impl Attempt {
         Connected { link: Arc::new(StreamLink::new(greeting, self.channel)), events: self.events }
     }
 
-    async fn ask(
+    /// Asks the modern question.
+    fn discover(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Raw, CallError>> + use<> {
+        self.ask(plan, Method::DISCOVER, plan.offer.discover_params())
+    }
+
+    /// Borrows nothing, so that a late answer can still be taken.
+    fn ask(
         &self,
         plan: &Plan<'_>,
         method: Method,
         params: Raw,
-        limit: Duration,
-    ) -> Result<Raw, CallError> {
+    ) -> impl Future<Output = Result<Raw, CallError>> + use<> {
         let request = own_request(&plan.offer.origin(), Id::number(0), method, params);
-        let answer = self.channel.mux.call(request, Peer::nobody());
-        match tokio::time::timeout(limit, answer).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(CallError::timeout(format!("no answer within {limit:?}"))),
-        }
+        let mux = self.channel.mux.clone();
+        async move { mux.call(request, Peer::nobody()).await }
     }
 
     async fn initialize(&self, plan: &Plan<'_>, offer: Revision) -> Result<Greeting, ConnectError> {
-        let params = plan.offer.initialize_params(offer);
-        let outcome = self.ask(plan, Method::INITIALIZE, params, plan.timeouts.connect).await;
-        let result = outcome.map_err(|error| refused(&error))?;
+        let (params, limit) = (plan.offer.initialize_params(offer), plan.timeouts.connect);
+        let asked = timeout(limit, self.ask(plan, Method::INITIALIZE, params)).await;
+        let result = asked.unwrap_or_else(|_| Err(no_answer(limit))).map_err(|error| refused(&error))?;
         let greeting =
             legacy_greeting(result).map_err(|why| ConnectError::new(Trouble::Incompatible, why))?;
         self.channel.mux.say(Notification::new(Method::INITIALIZED, None)).await;
         Ok(greeting)
     }
+}
+
+fn no_answer(limit: Duration) -> CallError {
+    CallError::timeout(format!("no answer within {limit:?}"))
 }
 
 fn refused(error: &CallError) -> ConnectError {
@@ -130,5 +146,5 @@ fn refused(error: &CallError) -> ConnectError {
 async fn end_with(process: Process, mux: Mux) {
     process.exited().await;
     tokio::time::sleep(DRAIN).await;
-    mux.shut("its process has ended");
+    mux.shut(&process.epitaph().await);
 }

@@ -3,6 +3,7 @@
 
 mod call;
 mod inbox;
+mod memory;
 mod owner;
 mod pool;
 mod session;
@@ -78,9 +79,10 @@ async fn call(pool: &Arc<Pool>, request: &LinkRequest, peer: &Peer) -> Answer {
     let mut revision = session.revision();
     if matches!(outcome, Err(Failed::SessionLost)) {
         pool.discard(&session);
-        let session = pool.session(&request.origin).await?;
-        revision = session.revision();
-        outcome = session.call(request, peer).await;
+        let again = pool.session(&request.origin).await?;
+        again.recall(&session, &request.origin).await;
+        revision = again.revision();
+        outcome = again.call(request, peer).await;
     }
     match outcome {
         Ok(result) => Ok(AnswerBody::Whole(result, revision)),

@@ -108,10 +108,10 @@ impl Mux {
         let (mut ticket, answer, line) = self.register(request, peer)?;
         if self.0.outbox.send(line).await.is_err() {
             drop(ticket);
-            return answer.await.unwrap_or_else(|_| Err(self.0.lost("it is closed")));
+            return answer.await.unwrap_or_else(|_| Err(self.0.lost("it takes no more messages")));
         }
         ticket.sent = true;
-        answer.await.unwrap_or_else(|_| Err(self.0.lost("it is closed")))
+        answer.await.unwrap_or_else(|_| Err(self.0.lost("it gave the call up")))
     }
 
     fn register(

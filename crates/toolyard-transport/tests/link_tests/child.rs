@@ -247,3 +247,46 @@ serve(on)
         json!({"done": true})
     );
 }
+
+#[tokio::test]
+async fn a_modern_child_that_is_slow_to_start_is_still_found_out() {
+    let scope = Scope::new();
+    let script = format!(
+        "held = []\n{}",
+        r#"
+def on(id, method, params):
+    held.append((id, method))
+    if method == "initialize":
+        for (id, method) in held:
+            if method == "server/discover": described(id)
+            else: error(id, -32601)
+    elif method == "tools/call": answer(id, {})
+serve(on)
+"#
+    );
+    let mut upstream = target(python(&script), EraPin::Auto);
+    upstream.timeouts.probe = Duration::from_millis(200);
+    let connected = soon(connect(&upstream, None, &offer(), &scope)).await.unwrap();
+    assert_eq!(connected.era(), Era::Modern);
+    assert_eq!(whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await), json!({}));
+}
+
+#[tokio::test]
+async fn a_child_that_leaves_its_output_to_another_is_gone_all_the_same() {
+    let scope = Scope::new();
+    let script = r#"
+def on(id, method, params):
+    if method == "server/discover": described(id)
+    else:
+        kid = subprocess.Popen(["sleep", "30"], start_new_session=True)
+        sys.stderr.write("kid %d\n" % kid.pid); sys.stderr.flush(); os._exit(5)
+serve(on)
+"#;
+    let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
+    let error = failed(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await);
+    assert_eq!(error.kind, Kind::Lost);
+    assert!(error.message.contains("exited with status 5"), "{error}");
+    let kid = error.message.rsplit_once("kid ").unwrap().1.split(';').next().unwrap().parse().unwrap();
+    // Sessions of their own are the business of the guard that a child will run under.
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(kid), nix::sys::signal::Signal::SIGKILL);
+}

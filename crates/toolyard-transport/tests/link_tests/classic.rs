@@ -289,3 +289,25 @@ async fn an_unused_session_is_ended() {
     let ended = setup.server.got(Http::DELETE).await;
     assert_eq!(ended.header("mcp-session-id"), "s1", "and not the gateway's own");
 }
+
+#[tokio::test]
+async fn what_a_client_had_set_up_is_set_up_again_in_its_new_session() {
+    let mut setup = setup().await;
+    let (waiting, asked) = setup.first_call("old", Peer::nobody()).await;
+    asked.result(json!({}));
+    whole(soon(waiting).await.unwrap());
+    let subscribe =
+        request(&session("old"), Id::number(2), Method::RESOURCES_SUBSCRIBE, json!({"uri": "a:b"}));
+    let waiting = tokio::task::spawn(setup.connected.link.call(subscribe, Peer::nobody()));
+    setup.server.posted("resources/subscribe").await.result(json!({}));
+    whole(soon(waiting).await.unwrap());
+    let waiting = setup.call(&session("old"), json!({}), Peer::nobody());
+    setup.server.posted("tools/call").await.status(404);
+    open(&mut setup.server, "new").await;
+    no_inbox(&mut setup.server).await;
+    let again = setup.server.posted("resources/subscribe").await;
+    assert_eq!((again.header("mcp-session-id"), &again.body()["params"]), ("new", &json!({"uri": "a:b"})));
+    again.result(json!({}));
+    setup.server.posted("tools/call").await.result(json!({"ok": 1}));
+    assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
+}

@@ -47,8 +47,8 @@ impl Session {
     pub(crate) async fn call(self: &Arc<Self>, request: &LinkRequest, peer: &Peer) -> Result<Raw, Failed> {
         let (call, message) = Underway::begin(self, request, peer).ok_or(Failed::SessionLost)?;
         let outcome = call.run(&message).await;
-        if outcome.is_ok() && request.method == Method::RESOURCES_SUBSCRIBE {
-            self.lock().kept = true;
+        if outcome.is_ok() {
+            self.lock().memory.note(request);
         }
         call.end();
         outcome

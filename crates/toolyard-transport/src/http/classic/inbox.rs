@@ -41,7 +41,8 @@ pub(super) async fn run(session: Arc<Session>, stands: oneshot::Sender<()>) {
     loop {
         match listen(&session, &mut place, &mut stands).await {
             Ended::NotOffered => return,
-            Ended::SessionLost => return session.lost(),
+            // The next call opens another.
+            Ended::SessionLost => return session.retire(),
             Ended::Talked => pause = FIRST_PAUSE,
             Ended::Quiet => {}
         }
@@ -166,15 +167,5 @@ impl Session {
             None => state.calls.find(|flight| flight.token.as_ref() == Some(token)),
         }?;
         Some((flight.peer.clone(), flight.token.clone()?))
-    }
-
-    /// The upstream does not know this session any more. The next call opens another.
-    fn lost(&self) {
-        self.lock().ended = true;
-        self.scope.cancel();
-    }
-
-    pub(super) fn is_retired(&self) -> bool {
-        self.lock().ended
     }
 }

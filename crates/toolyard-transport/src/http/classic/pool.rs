@@ -176,7 +176,7 @@ impl Pool {
         let idle = |slot: &Slot| {
             let Some(session) = slot.get() else { return false };
             let too_long = session.idle(now).is_some_and(|idle| idle >= self.parts.idle);
-            session.is_retired() || too_long && session.owner != Owner::Gateway
+            too_long && session.may_end()
         };
         let gone: Vec<_> = self.lock().extract_if(|_, slot| idle(slot)).collect();
         for (_, slot) in gone {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Revision};
 
 use super::inbox;
+use super::memory::Memory;
 use super::owner::Owner;
 use crate::http::client::Reader;
 use crate::http::endpoint::{Endpoint, PROTOCOL_VERSION, SESSION_ID};
@@ -47,8 +48,7 @@ pub(super) struct State {
     pub(super) last: u64,
     pub(super) calls: InFlight<()>,
     pub(super) used: Instant,
-    /// Something lives in it (a subscription), so it does not end by being idle.
-    pub(super) kept: bool,
+    pub(super) memory: Memory,
     pub(super) ended: bool,
 }
 
@@ -137,7 +137,7 @@ impl Session {
                 last: 0,
                 calls: InFlight::default(),
                 used: Instant::now(),
-                kept: false,
+                memory: Memory::default(),
                 ended: false,
             }),
             greeting,
@@ -179,10 +179,20 @@ impl Session {
         self.get.clone()
     }
 
-    /// For how long nobody has used it; `None` while somebody does or something lives in it.
+    /// For how long nobody has used it; `None` while somebody does.
     pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
         let state = self.lock();
-        (state.calls.len() == 0 && !state.kept).then(|| now.duration_since(state.used))
+        (state.calls.len() == 0).then(|| now.duration_since(state.used))
+    }
+
+    /// Whether it may end once it has been idle for long: the gateway listens in its own, and what a client
+    /// has set up stays until the client goes.
+    pub(super) fn may_end(&self) -> bool {
+        match self.owner {
+            Owner::Gateway => false,
+            Owner::Client(_) => self.lock().memory.is_empty(),
+            Owner::Shared { .. } => true,
+        }
     }
 
     /// No call may use it from now on.
