@@ -21,9 +21,15 @@ pub(crate) struct Subject {
     pub(crate) others: fn(Era) -> Vec<Request>,
     /// Whether its log messages depend on what it is asked alone.
     pub(crate) logs_are_steady: bool,
+    /// What comes before something that differs from run to run: a time, or a seal made with a random key.
+    pub(crate) unsteady: &'static [&'static str],
     /// What it asks whenever it likes, so that it is a matter of time which call is under way then.
     pub(crate) asks_by_itself: &'static [&'static str],
+    /// Answers that contain certain bytes: a server made of the gateway's own parts could share its faults.
+    pub(crate) known: &'static [(&'static str, &'static str)],
 }
+
+pub(crate) const TASK_TIMES: &[&str] = &[r#""createdAt":""#, r#""lastUpdatedAt":""#];
 
 pub(crate) const FIXTURE: Subject = Subject {
     name: "the fixture",
@@ -38,7 +44,19 @@ pub(crate) const FIXTURE: Subject = Subject {
     from_templates: &["test://template/7/data", "test://template/a%20b/data"],
     others: fixture_others,
     logs_are_steady: true,
+    // Its tasks know when they began.
+    unsteady: TASK_TIMES,
     asks_by_itself: &[],
+    known: &[
+        ("test_unknown_fields 0", r#""vendor":{"kept":[1.5,1e-7,null]}"#),
+        (
+            "test_unknown_fields 0",
+            r#""structuredContent":{"b":1,"a":{"nested":[]}},"vendorField":9007199254740993"#,
+        ),
+        ("test_unknown_fields 0", r#""_meta":{"com.example/trace":{"id":"abc"}"#),
+        ("test_structured 0", r#""structuredContent":{"text":"ü and 🦀","length":7}"#),
+        ("test_error_handling 0", r#""isError":true"#),
+    ],
 };
 
 fn start_fixture(over: Over, era: Era) -> (Option<Program>, Reach) {

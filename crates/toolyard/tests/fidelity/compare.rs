@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::agenda::Subject;
 use super::mask::mask;
 use super::record::{LISTS, Recording, entries};
-use super::view::{ID, View};
+use super::view::{ID, View, name_of};
 use super::wire::{Era, Exchange};
 
 /// Each difference, said so that one sees it.
@@ -64,7 +64,7 @@ fn shown_entry(view: View, member: &str, entry: &str) -> String {
 
 /// Where everything is shown, there are the gateway's own tools, too.
 fn is_of_the_upstream(view: View, member: &str, entry: &str) -> bool {
-    view != View::Everything || member != "tools" || entry.starts_with(&format!(r#"{{"name":"{ID}__"#))
+    view != View::Everything || member != "tools" || name_of(entry).starts_with(&format!("{ID}__"))
 }
 
 fn compare_exchanges(
@@ -75,6 +75,7 @@ fn compare_exchanges(
     direct: &Exchange,
     through: &Exchange,
 ) {
+    let mask = |text: &str| mask(subject.unsteady, text);
     let (expected, got) = (outcome(direct), outcome(through));
     differences.add(&format!("the answer to `{label}`"), &mask(&view.answer(&expected)), &mask(&got));
     let asked = |exchange: &Exchange| -> String {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Over;
-use super::agenda::{Subject, complete, legacy_others};
+use super::agenda::{Subject, TASK_TIMES, complete, legacy_others};
 use super::found::Everything;
 use super::gateway::Reach;
 use super::program::Program;
@@ -23,8 +23,19 @@ pub(crate) const EVERYTHING: Subject = Subject {
     from_templates: &["demo://resource/dynamic/text/1", "demo://resource/dynamic/blob/2"],
     others,
     logs_are_steady: false,
+    unsteady: &[
+        TASK_TIMES[0],
+        TASK_TIMES[1],
+        // Dynamic resources say when they were made: `… created at 10:20:30 AM`,
+        "This is a plaintext resource created at ",
+        // and so do blobs, in base64. The words before the time fill whole groups of three bytes.
+        "UmVzb3VyY2UgMTogVGhpcyBpcyBhIGJhc2U2NCBibG9iIGNyZWF0ZWQgYXQg",
+        "UmVzb3VyY2UgMjogVGhpcyBpcyBhIGJhc2U2NCBibG9iIGNyZWF0ZWQgYXQg",
+        "UmVzb3VyY2UgMzogVGhpcyBpcyBhIGJhc2U2NCBibG9iIGNyZWF0ZWQgYXQg",
+    ],
     // Some time after the handshake. What it learned shows in `get-roots-list`.
     asks_by_itself: &["roots/list"],
+    known: &[],
 };
 
 fn start(over: Over, _: Era) -> (Option<Program>, Reach) {

@@ -16,6 +16,8 @@ mod fixture;
 mod gateway;
 #[path = "../support/program.rs"]
 mod program;
+#[path = "../support/python.rs"]
+mod python_server;
 #[path = "../support/wire.rs"]
 mod wire;
 
@@ -25,6 +27,7 @@ mod crowd;
 mod everything;
 mod follow;
 mod mask;
+mod python;
 mod record;
 mod view;
 
@@ -47,7 +50,12 @@ pub(crate) enum Over {
 async fn check(subject: &Subject, over: Over, era: Era) {
     let (_server, reach) = (subject.start)(over, era);
     let direct = record(subject, &reach, era, View::Direct, None).await;
-    assert!(!direct.agenda.is_empty(), "{} offers nothing", subject.name);
+    for (label, bytes) in subject.known {
+        let answer =
+            direct.said.iter().find(|(said, _)| said == label).map(|(_, exchange)| &exchange.outcome);
+        let is_said = answer.is_some_and(|answer| answer.as_ref().is_ok_and(|answer| answer.contains(bytes)));
+        assert!(is_said, "{label} does not say {bytes} but {answer:?}");
+    }
     for view in [View::Alone, View::Everything] {
         let through = through(subject, over, era, view, &direct).await;
         let differences = compare::differences(subject, era, view, &direct, &through);
@@ -63,8 +71,9 @@ async fn check(subject: &Subject, over: Over, era: Era) {
 
 async fn through(subject: &Subject, over: Over, era: Era, view: View, direct: &Recording) -> Recording {
     let (_server, reach): (Option<Program>, Reach) = (subject.start)(over, era);
-    let roots = format!("roots = [\"{}\"]", wire::script::ROOT);
-    let gateway = Gateway::before(&[(view::ID, reach, &roots)]);
+    let era_name = if era == Era::Legacy { "legacy" } else { "modern" };
+    let config = format!("era = \"{era_name}\"\nroots = [\"{}\"]", wire::script::ROOT);
+    let gateway = Gateway::before(&[(view::ID, reach, &config)]);
     let url = if view == View::Alone { gateway.alone(view::ID) } else { gateway.everything() };
     record(subject, &Reach::Url(url), era, view, Some(&direct.agenda)).await
 }
@@ -100,5 +109,21 @@ async fn server_everything_over_http_is_relayed_to_the_byte() {
 async fn server_everything_over_stdio_is_relayed_to_the_byte() {
     if Everything::find().is_some() {
         check(&everything::EVERYTHING, Over::Stdio, Era::Legacy).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_python_server_over_http_is_relayed_to_the_byte_in_both_eras() {
+    if python_server::interpreter().is_some() {
+        check(&python::PYTHON, Over::Http, Era::Legacy).await;
+        check(&python::PYTHON, Over::Http, Era::Modern).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_python_server_over_stdio_is_relayed_to_the_byte_in_both_eras() {
+    if python_server::interpreter().is_some() {
+        check(&python::PYTHON, Over::Stdio, Era::Legacy).await;
+        check(&python::PYTHON, Over::Stdio, Era::Modern).await;
     }
 }

@@ -1,32 +1,20 @@
 //! What no two runs of a server have in common, made the same. Nothing else may be hidden here.
 
-/// What follows one of these, up to the next quote, is a time.
-const TIMES: [&str; 6] = [
-    // Tasks, in both eras.
-    r#""createdAt":""#,
-    r#""lastUpdatedAt":""#,
-    // The dynamic resources of server-everything: `… created at 10:20:30 AM`,
-    "This is a plaintext resource created at ",
-    // and the same within a blob, in base64 (the words before it fill whole groups of three bytes).
-    "UmVzb3VyY2UgMTogVGhpcyBpcyBhIGJhc2U2NCBibG9iIGNyZWF0ZWQgYXQg",
-    "UmVzb3VyY2UgMjogVGhpcyBpcyBhIGJhc2U2NCBibG9iIGNyZWF0ZWQgYXQg",
-    "UmVzb3VyY2UgMzogVGhpcyBpcyBhIGJhc2U2NCBibG9iIGNyZWF0ZWQgYXQg",
-];
-
 /// Ids that are drawn by lot are at least this long: 128 bits in hexadecimal digits.
 const RANDOM: usize = 32;
 
-pub(crate) fn mask(text: &str) -> String {
-    let text = TIMES.iter().fold(text.to_owned(), |text, before| without_time(&text, before));
+/// Hides what follows one of `unsteady`, up to the end of that string, and random ids.
+pub(crate) fn mask(unsteady: &[&str], text: &str) -> String {
+    let text = unsteady.iter().fold(text.to_owned(), |text, before| without_rest(&text, before));
     without_random_ids(&text)
 }
 
-fn without_time(text: &str, before: &str) -> String {
+fn without_rest(text: &str, before: &str) -> String {
     let mut pieces = text.split(before);
     let mut out = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let end = piece.find(['"', '\\']).unwrap_or(piece.len());
-        out.extend([before, "<time>", &piece[end..]]);
+        out.extend([before, "<unsteady>", &piece[end..]]);
     }
     out
 }

@@ -53,10 +53,17 @@ impl View {
         if self != Self::Everything {
             return entry.to_owned();
         }
-        let name = r#"{"name":""#;
-        assert!(entry.starts_with(name), "this server does not begin with the name: {entry}");
-        entry.replacen(name, &format!("{name}{ID}__"), 1)
+        let own = name_of(entry);
+        let (own, shown) = (format!(r#""name":"{own}""#), format!(r#""name":"{}""#, shown_name(&own)));
+        assert_eq!(entry.matches(&own).count(), 1, "it is not clear which is the name: {entry}");
+        entry.replace(&own, &shown)
     }
+}
+
+/// The name of an entry of a list.
+pub(crate) fn name_of(entry: &str) -> String {
+    let entry: Value = serde_json::from_str(entry).unwrap();
+    entry["name"].as_str().expect("an entry has a name").to_owned()
 }
 
 fn show(value: &mut Value, shown: impl Fn(&str) -> String) {

@@ -14,6 +14,8 @@ mod fixture;
 mod gateway;
 #[path = "../support/program.rs"]
 mod program;
+#[path = "../support/python.rs"]
+mod python;
 #[path = "../support/wire.rs"]
 #[expect(dead_code, reason = "here it only looks whether everybody has arrived")]
 mod wire;

@@ -7,6 +7,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::program::say;
+use super::python::interpreter;
 use super::stop::{Seen, Stop};
 
 /// For all stops together.
@@ -18,29 +20,17 @@ pub(crate) enum Script {
     TypeScript { node: String, npm: String },
 }
 
-/// A script of this folder.
-pub(crate) fn script(name: &str) -> String {
-    format!("{}/tests/peers/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The Python that has the SDK.
-pub(crate) fn interpreter() -> Option<String> {
-    std::env::var("TOOLYARD_PEERS_PYTHON").ok()
-}
+const CLIENT_PY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/client.py");
 
 impl Script {
     pub(crate) fn python() -> Option<Self> {
-        let python = interpreter();
-        if python.is_none() {
-            eprintln!("skipped: the Python SDK is not here; `cargo xtask peers` brings it");
-        }
-        python.map(|python| Self::Python { python })
+        interpreter().map(|python| Self::Python { python })
     }
 
     pub(crate) fn typescript() -> Option<Self> {
         let (Ok(node), Ok(npm)) = (std::env::var("TOOLYARD_PEERS_NODE"), std::env::var("TOOLYARD_PEERS_NPM"))
         else {
-            eprintln!("skipped: the TypeScript SDK is not here; `cargo xtask peers` brings it");
+            say("skipped: the TypeScript SDK is not here; `cargo xtask peers` brings it");
             return None;
         };
         Some(Self::TypeScript { node, npm })
@@ -71,7 +61,7 @@ impl Script {
         let (mut command, input) = match self {
             Self::Python { python } => {
                 let mut command = Command::new(python);
-                command.args([&script("client.py"), mode, stops]);
+                command.args([CLIENT_PY, mode, stops]);
                 (command, "")
             }
             // Its imports are looked up where it runs, not where the file is.

@@ -1,7 +1,6 @@
 //! Every server there is, behind one gateway. Servers of both eras stand there twice: as the gateway meets
 //! them by itself, and held to the old one.
 
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
@@ -12,8 +11,8 @@ use super::fixture::{fixture_child, serve_fixture};
 use super::gateway::{Gateway, Reach};
 use super::offers::{EVERYTHING, FIXTURE, Offer, PYTHON, RUST};
 use super::program::Program;
+use super::python::{interpreter, python_child, serve_python};
 use super::rust_server::RustServer;
-use super::scripts::{self, script};
 use super::stop::Stop;
 use super::wire::{Client, Era, LEGACY, Request};
 
@@ -107,17 +106,13 @@ fn everything(programs: &mut Vec<Program>) -> Vec<Row> {
 }
 
 fn python(programs: &mut Vec<Program>) -> Vec<Row> {
-    let Some(python) = scripts::interpreter() else { return Vec::new() };
-    let (program, origin) = Program::serve(Command::new(&python).arg(script("server.py")).arg("http"));
+    let Some(python) = interpreter() else { return Vec::new() };
+    let (program, over_http) = serve_python(&python);
     programs.push(program);
-    let (over_http, over_stdio) = (
-        Reach::Url(format!("{origin}/mcp")),
-        Reach::Child(vec![python, script("server.py"), "stdio".to_owned()]),
-    );
     vec![
         ("python-http", &PYTHON, over_http.clone(), ""),
         ("python-http-old", &PYTHON, over_http, OLD),
-        ("python-stdio", &PYTHON, over_stdio.clone(), NEW),
-        ("python-stdio-old", &PYTHON, over_stdio, OLD),
+        ("python-stdio", &PYTHON, python_child(&python), NEW),
+        ("python-stdio-old", &PYTHON, python_child(&python), OLD),
     ]
 }

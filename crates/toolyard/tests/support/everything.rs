@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::gateway::Reach;
-use super::program::Program;
+use super::program::{Program, say};
 
 pub(crate) struct Everything {
     node: String,
@@ -17,7 +17,7 @@ impl Everything {
     pub(crate) fn find() -> Option<Self> {
         let (Ok(node), Ok(npm)) = (std::env::var("TOOLYARD_PEERS_NODE"), std::env::var("TOOLYARD_PEERS_NPM"))
         else {
-            eprintln!("skipped: server-everything is not here; `cargo xtask peers` brings it");
+            say("skipped: server-everything is not here; `cargo xtask peers` brings it");
             return None;
         };
         let script = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";

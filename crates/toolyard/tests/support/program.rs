@@ -1,7 +1,7 @@
 //! A program that a test has started: it says where it listens, what it says is kept, and it ends with its
 //! guard, together with everything it has started itself.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -76,8 +76,13 @@ impl Drop for Program {
     }
 }
 
+/// Says something that is seen although the test passes: what is printed is kept from sight then.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Asks a process group to end, so that it can look after its children, and then insists.
-pub(crate) fn end(leader: &mut Child) {
+fn end(leader: &mut Child) {
     let Ok(group) = i32::try_from(leader.id()).map(Pid::from_raw) else { return };
     if matches!(leader.try_wait(), Ok(None)) {
         let _ = killpg(group, Signal::SIGTERM);
