@@ -23,7 +23,7 @@ pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
         }
         (Era::Legacy, Era::Legacy) => {
             let (request, peer) = outbound(call, false);
-            link.call(request, peer).await
+            link.call(request, peer).await.map_err(|error| error.in_form(revision))
         }
         (Era::Modern, Era::Legacy) => classic_upstream::converse(call, link).await,
         (Era::Legacy, Era::Modern) => modern_upstream::converse(call, link).await,
@@ -31,8 +31,9 @@ pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
 }
 
 fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_transport::Peer) {
-    let Call { origin, id, method, params, headers, peer, .. } = call;
-    (LinkRequest { origin, id, method, params, headers, relay }, peer)
+    let Call { origin, id, method, params, headers, peer, entry, .. } = call;
+    let name = entry.and_then(|entry| entry.own_name_header.clone());
+    (LinkRequest { origin, id, method, params, headers, name, relay }, peer)
 }
 
 /// The parameters of a request of our own, in the form of an upstream's revision.

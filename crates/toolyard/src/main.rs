@@ -10,6 +10,7 @@ mod definition;
 mod secret;
 mod plan;
 mod connect;
+mod guard;
 mod fingerprint;
 mod bind;
 mod stop;
@@ -26,6 +27,9 @@ use cli::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    if let Some(code) = guard::run(std::env::args_os()) {
+        return code;
+    }
     let mut cli = Cli::parse();
     let command = cli.command().unwrap_or_else(|error| error.exit());
     match run(&cli, command) {
