@@ -25,6 +25,7 @@ use toolyard_transport::{
 use crate::cli::Common;
 use crate::config::{Config, Found};
 use crate::connect::Approach;
+use crate::guard::Guards;
 use crate::plan::plan;
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Running};
@@ -45,7 +46,7 @@ enum Way {
     /// A gateway that runs already, at this address; a link for each view that was looked at.
     Running { http: String, headers: HeaderMap, links: Mutex<HashMap<View, Arc<dyn Link>>> },
     /// One of our own.
-    Own(Gateway),
+    Own(Gateway, Guards),
 }
 
 /// What the gateway says of an upstream.
@@ -118,9 +119,11 @@ impl Client {
         let files = settings.found.files();
         let state_dir = state_dir::open(common.state_dir.as_deref(), &files, &settings::variable).ok();
         let scope = Scope::new();
-        let plan = plan(&settings.config, state_dir, &Approach::new(scope.child()));
+        // Without a record: whatever else uses this folder is none of our business.
+        let guards = Guards::begin(None);
+        let plan = plan(&settings.config, state_dir, &Approach::new(guards.guard(), scope.child()));
         let gateway = Gateway::start(plan, &scope);
-        Self::new(Way::Own(gateway), scope)
+        Self::new(Way::Own(gateway, guards), scope)
     }
 
     fn new(way: Way, scope: Scope) -> Self {
@@ -129,7 +132,7 @@ impl Client {
     }
 
     pub(super) fn is_own(&self) -> bool {
-        matches!(self.way, Way::Own(_))
+        matches!(self.way, Way::Own(..))
     }
 
     /// Sends a request and waits for its result. Dropping the future cancels the request.
@@ -151,13 +154,14 @@ impl Client {
         let params = stamp_request(Some(params), &meta);
         let (origin, id) = (self.origin(view), Id::number(1));
         let answer = match &self.way {
-            Way::Own(gateway) => {
+            Way::Own(gateway, _) => {
                 let request = Request { origin, id, method, params, headers, relay: false };
                 gateway.handle(request, peer).await?
             }
             Way::Running { .. } => {
                 let link = self.link(view).await?;
-                link.call(LinkRequest { origin, id, method, params, headers, relay: false }, peer).await?
+                link.call(LinkRequest { origin, id, method, params, headers, name: None, relay: false }, peer)
+                    .await?
             }
         };
         match answer {
@@ -236,7 +240,7 @@ impl Client {
 
     /// Ends what was started.
     pub(super) async fn end(self) {
-        if let Way::Own(gateway) = &self.way {
+        if let Way::Own(gateway, _) = &self.way {
             gateway.end().await;
         }
         let _ = tokio::time::timeout(LAST_TASKS, self.scope.end()).await;
