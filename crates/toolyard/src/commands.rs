@@ -7,6 +7,9 @@ mod get;
 mod tools;
 mod import;
 mod trust;
+mod doctor;
+mod explain;
+mod completions;
 mod edit;
 mod live;
 
@@ -32,6 +35,12 @@ pub(crate) enum Command {
     Import(import::ImportArgs),
     /// Let a project's `toolyard.toml` count, as it is now.
     Trust(trust::TrustArgs),
+    /// Look for what is wrong, and say how to mend it.
+    Doctor(doctor::DoctorArgs),
+    /// Say why a tool is there, and under which name, or why it is not.
+    Explain(explain::ExplainArgs),
+    /// Print what a shell needs to complete commands.
+    Completions(completions::CompletionsArgs),
 }
 
 pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
@@ -43,5 +52,11 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Tools(command) => tools::tools(common, command),
         Command::Import(args) => import::import(common, &args),
         Command::Trust(args) => trust::trust(common, &args),
+        Command::Doctor(args) => doctor::doctor(common, &args),
+        Command::Explain(args) => explain::explain(common, &args),
+        Command::Completions(args) => {
+            completions::completions(&args);
+            Ok(())
+        }
     }
 }

@@ -56,19 +56,11 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
     let mut draft = Draft::open(common, &args.place)?;
     let origins = origins(args)?;
     let mut remarks = Vec::new();
-    let steps = plan::plan(&origins, &draft.upstreams(), args.copy_secrets, &mut remarks);
+    let mut steps = plan::plan(&origins, &draft.upstreams(), args.copy_secrets, &mut remarks);
     if args.from.is_some() && remarks.iter().any(Problem::is_error) {
         return Err(Failure::Config(remarks));
     }
-    for step in &steps {
-        if let Action::Add { id, definition, .. } = &step.action {
-            draft.insert(id, definition);
-        }
-    }
-    let wrong: Vec<Problem> = draft.new_problems().into_iter().filter(Problem::is_error).collect();
-    if !wrong.is_empty() {
-        return Err(Failure::Config(wrong));
-    }
+    steps.iter_mut().for_each(|step| take_over(&mut draft, step));
     if !args.json {
         report::print(&origins, &steps);
         remarks.iter().for_each(say::line);
@@ -79,13 +71,24 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
     if args.json {
         return Ok(say::json(&report::json(&steps, &draft.path, written, backup.as_deref(), &remarks))?);
     }
-    report::print_outcome(count, &draft.path, written, backup.as_deref());
+    report::print_outcome(&steps, &draft.path, written, backup.as_deref());
     if written && draft.needs_trust(&args.place) {
         say::line(
             "note: toolyard.toml counts only once you trust it\n  help: look at it, then run `toolyard trust`",
         );
     }
     Ok(())
+}
+
+/// One server that is not right must not keep the others out.
+fn take_over(draft: &mut Draft, step: &mut Step) {
+    let Action::Add { id, definition, .. } = &step.action else { return };
+    draft.insert(id, definition);
+    if let Some(problem) = draft.new_problems().into_iter().find(Problem::is_error) {
+        draft.remove(id);
+        let key = problem.key.strip_prefix(&format!("upstreams.{id}.")).unwrap_or_default().to_owned();
+        step.action = Action::Skip { why: format!("cannot be taken over: {key}: {}", problem.message) };
+    }
 }
 
 fn origins(args: &ImportArgs) -> Result<Vec<Origin>, Failure> {

@@ -38,7 +38,7 @@ pub(super) enum Action {
         id: String,
     },
     Skip {
-        why: &'static str,
+        why: String,
     },
 }
 
@@ -62,13 +62,11 @@ pub(super) fn plan(
             let help = "known are `mcpServers`, `servers`, `context_servers` and [mcp_servers]";
             remarks.push(Problem::error("", message, help));
         }
-        let context = Context {
-            project: origin.project.as_deref(),
-            inputs: &inputs,
-            copy_secrets,
-            is_set: &|name| settings::variable(name).is_some(),
-        };
+        let here = std::env::current_dir().unwrap_or_default();
         for foreign in servers {
+            let project = if foreign.is_of_folder { Some(here.as_path()) } else { origin.project.as_deref() };
+            let is_set = |name: &str| settings::variable(name).is_some();
+            let context = Context { project, inputs: &inputs, copy_secrets, is_set: &is_set };
             let action = decide(&foreign, there, &steps, &context);
             steps.push(Step { origin: number, name: foreign.name, action, unused: foreign.unused });
         }
@@ -79,10 +77,10 @@ pub(super) fn plan(
 
 fn decide(foreign: &Foreign, there: &[Written], steps: &[Step], context: &Context<'_>) -> Action {
     if let Some(why) = foreign.obstacle {
-        return Action::Skip { why };
+        return Action::Skip { why: why.to_owned() };
     }
     if is_toolyard(&foreign.definition) {
-        return Action::Skip { why: "is Toolyard itself" };
+        return Action::Skip { why: "is Toolyard itself".to_owned() };
     }
     let planned = |wanted: &str| {
         steps

@@ -14,6 +14,8 @@ pub(super) struct Foreign {
     pub(super) unused: Vec<String>,
     /// Why it cannot be taken over at all.
     pub(super) obstacle: Option<&'static str>,
+    /// Whether its client keeps it for the working directory alone.
+    pub(super) is_of_folder: bool,
 }
 
 /// A question that VS Code asks instead of keeping a secret.
@@ -29,34 +31,37 @@ pub(super) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Pr
         file.text = jsonc::plain(&file.text);
     }
     let root = file.entries()?;
-    let servers = sections(&root, origin);
-    let mut found: Vec<Foreign> = servers.into_iter().flatten().map(|entry| foreign(&file, entry)).collect();
+    let mut found: Vec<Foreign> =
+        sections(&root).into_iter().flatten().map(|entry| foreign(&file, entry)).collect();
+    let of_folder = of_folder(&root, origin).iter().map(|entry| foreign(&file, entry));
+    found.extend(of_folder.map(|foreign| Foreign { is_of_folder: true, ..foreign }));
     found.extend(apps(&file, &root));
     Ok((found, inputs(&root)))
 }
 
-/// The tables that hold servers.
-fn sections<'a>(root: &'a [Entry], origin: &Origin) -> Vec<&'a [Entry]> {
-    let mut paths: Vec<Vec<String>> = [
-        &["mcpServers"][..],
+/// The tables that hold servers, as the various clients call them.
+fn sections(root: &[Entry]) -> Vec<&[Entry]> {
+    let paths: [&[&str]; 6] = [
+        &["mcpServers"],
         &["servers"],
         &["mcp", "servers"],
         &["context_servers"],
         &["mcp_servers"],
         &["upstreams"],
-    ]
-    .iter()
-    .map(|path| path.iter().map(|&key| key.to_owned()).collect())
-    .collect();
-    // What Claude Code keeps for this folder alone.
-    let folder = std::env::current_dir().unwrap_or_default().display().to_string();
-    if origin.client == "Claude Code" {
-        paths.push(vec!["projects".into(), folder, "mcpServers".into()]);
-    }
+    ];
     paths.iter().filter_map(|path| descend(root, path)).collect()
 }
 
-fn descend<'a>(mut entries: &'a [Entry], path: &[String]) -> Option<&'a [Entry]> {
+/// What Claude Code keeps for this folder alone.
+fn of_folder<'a>(root: &'a [Entry], origin: &Origin) -> &'a [Entry] {
+    if origin.client != "Claude Code" {
+        return &[];
+    }
+    let folder = std::env::current_dir().unwrap_or_default().display().to_string();
+    descend(root, &["projects", &folder, "mcpServers"]).unwrap_or_default()
+}
+
+fn descend<'a>(mut entries: &'a [Entry], path: &[&str]) -> Option<&'a [Entry]> {
     for key in path {
         let Value::Table(inner) = &entries.iter().find(|entry| entry.key == *key)?.node.value else {
             return None;
@@ -76,6 +81,7 @@ fn foreign(file: &File, entry: &Entry) -> Foreign {
             definition: Definition::default(),
             unused: Vec::new(),
             obstacle,
+            is_of_folder: false,
         };
     };
     let mut taken = Taken { keys, known: Vec::new() };
@@ -90,7 +96,7 @@ fn foreign(file: &File, entry: &Entry) -> Foreign {
         (Some(_), Some(_)) => Some("has both a command and a URL"),
         _ => None,
     };
-    Foreign { name: entry.key.clone(), place, definition, unused, obstacle }
+    Foreign { name: entry.key.clone(), place, definition, unused, obstacle, is_of_folder: false }
 }
 
 /// The keys of a server, and which of them mean something here.
@@ -170,8 +176,7 @@ fn inputs(root: &[Entry]) -> Vec<Input> {
 
 /// `.mcpproxy.json` names running apps by their address.
 fn apps(file: &File, root: &[Entry]) -> Vec<Foreign> {
-    let apps =
-        descend(root, &["Proxy".to_owned()]).and_then(|proxy| proxy.iter().find(|entry| entry.key == "Apps"));
+    let apps = descend(root, &["Proxy"]).and_then(|proxy| proxy.iter().find(|entry| entry.key == "Apps"));
     let Some(Value::List(items)) = apps.map(|entry| &entry.node.value) else { return Vec::new() };
     let app = |value: &Value, at: usize| {
         let Value::Table(keys) = value else { return None };
@@ -181,7 +186,7 @@ fn apps(file: &File, root: &[Entry]) -> Vec<Foreign> {
         let obstacle = url.is_none().then_some("has no endpoint: it registers by itself when it runs");
         let place = Place::find(&file.path, &file.text, at);
         let definition = Definition { url, ..Definition::default() };
-        Some(Foreign { name, place, definition, unused: Vec::new(), obstacle })
+        Some(Foreign { name, place, definition, unused: Vec::new(), obstacle, is_of_folder: false })
     };
     items.iter().filter_map(|item| app(&item.value, item.at)).collect()
 }

@@ -29,12 +29,15 @@ fn row(step: &Step) -> [String; 2] {
         Action::Add { id, definition, .. } => [format!("  + {id} (\"{name}\")"), definition.how()],
         Action::Same { id } => [format!("  = {name}"), format!("is there already, as {id}")],
         Action::Kept { id } => [format!("  ! {name}"), format!("another {id} is in your config, and stays")],
-        Action::Skip { why } => [format!("  - {name}"), (*why).to_owned()],
+        Action::Skip { why } => [format!("  - {name}"), why.clone()],
     }
 }
 
 fn print_notes(step: &Step) {
-    let Action::Add { id, missing, .. } = &step.action else { return };
+    let Action::Add { id, definition, missing } = &step.action else { return };
+    if definition.is_off && missing.is_empty() {
+        say::result(format_args!("    {id} is switched off, as it is there"));
+    }
     for (variable, why) in missing {
         say::result(format_args!("    {id} is switched off until {variable} is set: {why}"));
     }
@@ -47,8 +50,10 @@ pub(super) fn servers(count: usize) -> String {
     if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
 }
 
-pub(super) fn print_outcome(count: usize, file: &Path, written: bool, backup: Option<&Path>) {
+pub(super) fn print_outcome(steps: &[Step], file: &Path, written: bool, backup: Option<&Path>) {
     let file = file.display();
+    let count = steps.iter().filter(|step| step.is_new()).count();
+    let lacks = |step: &Step| matches!(&step.action, Action::Add { missing, .. } if !missing.is_empty());
     match (count, written) {
         (0, _) => say::result("nothing to do"),
         (count, false) => {
@@ -57,9 +62,11 @@ pub(super) fn print_outcome(count: usize, file: &Path, written: bool, backup: Op
         (count, true) => {
             let before = backup.map(|path| format!(" (as it was: {})", path.display())).unwrap_or_default();
             say::result(format_args!("wrote {} to {file}{before}", servers(count)));
-            say::result(
-                "once the variables are set, remove `enabled = false` from those that are switched off",
-            );
+            if steps.iter().any(lacks) {
+                say::result(
+                    "set the missing variables where the gateway is started; then remove `enabled = false`",
+                );
+            }
         }
     }
 }
