@@ -105,7 +105,7 @@ impl Endpoint {
     /// An endpoint whose tasks live in `scope`.
     pub fn new(handler: Arc<dyn Handler>, options: Options, scope: &Scope) -> Self {
         let ending = scope.child();
-        let sessions = Sessions::new(options.sessions, options.session_idle, ending.child());
+        let sessions = Sessions::new(options.sessions, options.session_idle, scope.child());
         let (counts, open) = (Arc::default(), AtomicUsize::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
         Self { handler, park, options, fallback: None, sessions, counts, ending, open }
@@ -140,11 +140,16 @@ impl Endpoint {
     /// they are busy with. Waits for that, but not longer than `at_most`.
     pub async fn end(&self, at_most: Duration) {
         self.ending.cancel();
-        self.sessions.end_all();
         let deadline = tokio::time::Instant::now() + at_most;
-        while self.open.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let wait_while = async |is_busy: &dyn Fn() -> bool| {
+            while is_busy() && tokio::time::Instant::now() < deadline {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // A session's calls finish before the session goes; its open streams would keep it for ever.
+        wait_while(&|| self.sessions.have_calls()).await;
+        self.sessions.end_all();
+        wait_while(&|| self.open.load(Ordering::Relaxed) > 0).await;
     }
 }
 
