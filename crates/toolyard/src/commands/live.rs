@@ -40,13 +40,15 @@ pub(super) struct Client {
     way: Way,
     scope: Scope,
     info: Raw,
+    /// What the programs of a gateway of our own run under.
+    _guards: Option<Guards>,
 }
 
 enum Way {
     /// A gateway that runs already, at this address; a link for each view that was looked at.
     Running { http: String, headers: HeaderMap, links: Mutex<HashMap<View, Arc<dyn Link>>> },
     /// One of our own.
-    Own(Gateway, Guards),
+    Own(Gateway),
 }
 
 /// What the gateway says of an upstream.
@@ -123,12 +125,12 @@ impl Client {
         let guards = Guards::begin(None);
         let plan = plan(&settings.config, state_dir, &Approach::new(guards.guard(), scope.child()));
         let gateway = Gateway::start(plan, &scope);
-        Self::new(Way::Own(gateway, guards), scope)
+        Self { _guards: Some(guards), ..Self::new(Way::Own(gateway), scope) }
     }
 
     fn new(way: Way, scope: Scope) -> Self {
         let info = json!({ "name": "toolyard-cli", "version": env!("CARGO_PKG_VERSION") });
-        Self { way, scope, info: info.into() }
+        Self { way, scope, info: info.into(), _guards: None }
     }
 
     pub(super) fn is_own(&self) -> bool {
@@ -154,7 +156,7 @@ impl Client {
         let params = stamp_request(Some(params), &meta);
         let (origin, id) = (self.origin(view), Id::number(1));
         let answer = match &self.way {
-            Way::Own(gateway, _) => {
+            Way::Own(gateway) => {
                 let request = Request { origin, id, method, params, headers, relay: false };
                 gateway.handle(request, peer).await?
             }
@@ -240,7 +242,7 @@ impl Client {
 
     /// Ends what was started.
     pub(super) async fn end(self) {
-        if let Way::Own(gateway, _) = &self.way {
+        if let Way::Own(gateway) = &self.way {
             gateway.end().await;
         }
         let _ = tokio::time::timeout(LAST_TASKS, self.scope.end()).await;
