@@ -11,6 +11,8 @@ mod park;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
+mod restart;
+#[cfg(test)]
 mod stream;
 #[cfg(test)]
 mod support;
