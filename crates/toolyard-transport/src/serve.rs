@@ -4,14 +4,17 @@
 
 pub mod endpoint;
 pub mod http;
+pub mod lines;
 pub mod stream;
 
+pub(crate) mod accept;
 pub(crate) mod body;
 pub(crate) mod calls;
 pub(crate) mod classic;
 pub(crate) mod guard;
 pub(crate) mod headers;
 pub(crate) mod modern;
+pub(crate) mod opening;
 pub(crate) mod outbox;
 pub(crate) mod park;
 pub(crate) mod post;
@@ -22,4 +25,5 @@ pub(crate) mod stall;
 pub use body::ServeBody;
 pub use endpoint::{Counts, Endpoint, Fallback, Options};
 pub use http::serve_http;
+pub use lines::{serve_local, serve_tcp};
 pub use stream::serve_stream;

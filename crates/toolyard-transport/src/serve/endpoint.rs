@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use tokio::sync::watch;
 
 use super::body::ServeBody;
 use super::classic::sessions::Sessions;
@@ -91,7 +92,8 @@ pub struct Endpoint {
     pub(crate) park: Park,
     /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
     pub(crate) ending: Scope,
-    pub(crate) open: AtomicUsize,
+    /// How many connections there are.
+    pub(crate) open: watch::Sender<usize>,
 }
 
 /// Numbers for connections and requests, unique in the process: several endpoints may share a handler.
@@ -106,7 +108,7 @@ impl Endpoint {
     pub fn new(handler: Arc<dyn Handler>, options: Options, scope: &Scope) -> Self {
         let ending = scope.child();
         let sessions = Sessions::new(options.sessions, options.session_idle, ending.child());
-        let (counts, open) = (Arc::default(), AtomicUsize::new(0));
+        let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
         Self { handler, park, options, fallback: None, sessions, counts, ending, open }
     }
@@ -141,9 +143,28 @@ impl Endpoint {
     pub async fn end(&self, at_most: Duration) {
         self.ending.cancel();
         self.sessions.end_all();
-        let deadline = tokio::time::Instant::now() + at_most;
-        while self.open.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        // Whoever has not left by then is not waited for.
+        let _ = tokio::time::timeout(at_most, self.empty()).await;
+    }
+
+    /// Waits until nobody is connected.
+    async fn empty(&self) {
+        // The sender lives as long as this, so waiting cannot fail.
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    /// Waits until somebody is connected.
+    pub async fn visited(&self) {
+        let _ = self.open.subscribe().wait_for(|open| *open > 0).await;
+    }
+
+    /// Waits until nobody has been connected for `grace`.
+    pub async fn deserted(&self, grace: Duration) {
+        loop {
+            self.empty().await;
+            if tokio::time::timeout(grace, self.visited()).await.is_err() {
+                return;
+            }
         }
     }
 }
@@ -159,13 +180,13 @@ pub(crate) struct OpenConnection(Arc<Endpoint>);
 
 impl OpenConnection {
     pub(crate) fn new(endpoint: &Arc<Endpoint>) -> Self {
-        endpoint.open.fetch_add(1, Ordering::Relaxed);
+        endpoint.open.send_modify(|open| *open += 1);
         Self(endpoint.clone())
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.send_modify(|open| *open -= 1);
     }
 }

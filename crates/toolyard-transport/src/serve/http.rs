@@ -13,9 +13,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::endpoint::{Counts, Endpoint, OpenConnection};
+use super::accept::{Entry, Room, accept_all};
+use super::endpoint::{Endpoint, OpenConnection};
 use super::guard::Guard;
 use super::reply::{self, HttpResponse};
 use super::stall::Impatient;
@@ -27,8 +28,6 @@ use crate::{Scope, View};
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long connections may finish their answers when the endpoint ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// How many connections beyond the limit are told so at the same time; the rest are closed without a word.
-const REFUSALS: usize = 64;
 
 /// One listener: the endpoint and what this listener checks.
 struct Door {
@@ -45,54 +44,19 @@ pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: S
         hosts: options.hosts.clone(),
         origins: options.origins.clone(),
     };
-    let room = Arc::new(Semaphore::new(options.connections));
-    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let room = Room::new(&endpoint);
     let door = Arc::new(Door { endpoint, guard });
-    let mut backoff = Duration::ZERO;
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = scope.ended() => return,
-            () = door.endpoint.ending.ended() => return,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                backoff = Duration::ZERO;
-                door.admit_connection(stream, &room, &refusals, &scope);
-            }
-            Err(error) => {
-                // Out of file descriptors, most likely: waiting is all that helps.
-                backoff = (backoff * 2).clamp(Duration::from_millis(10), Duration::from_secs(1));
-                tracing::warn!(%error, ?backoff, "cannot accept a connection");
-                tokio::time::sleep(backoff).await;
-            }
-        }
-    }
+    accept_all(listener, &door.endpoint, &scope, |stream| match room.enter(&door.endpoint.counts) {
+        Entry::Welcome(permit) => scope.spawn(door.clone().serve_connection(stream, permit)),
+        Entry::Refused(permit) => scope.spawn(refuse_connection(stream, permit)),
+        Entry::Dropped => {}
+    })
+    .await;
 }
 
 impl Door {
-    fn admit_connection(
-        self: &Arc<Self>,
-        stream: TcpStream,
-        room: &Arc<Semaphore>,
-        refusals: &Arc<Semaphore>,
-        scope: &Scope,
-    ) {
-        if let Ok(permit) = room.clone().try_acquire_owned() {
-            scope.spawn(self.clone().serve_connection(stream, permit));
-            return;
-        }
-        Counts::add(&self.endpoint.counts.refused);
-        if let Ok(permit) = refusals.clone().try_acquire_owned() {
-            scope.spawn(refuse_connection(stream, permit));
-        }
-    }
-
     async fn serve_connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let _open = OpenConnection::new(&self.endpoint);
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "cannot set TCP_NODELAY");
-        }
         let ending = self.endpoint.ending.clone();
         let stream = Impatient::new(stream, self.endpoint.options.patience);
         let service = service_fn(move |request| {

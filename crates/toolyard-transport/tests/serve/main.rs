@@ -5,6 +5,8 @@ mod classic;
 #[cfg(test)]
 mod ladder;
 #[cfg(test)]
+mod lines;
+#[cfg(test)]
 mod modern;
 #[cfg(test)]
 mod park;
