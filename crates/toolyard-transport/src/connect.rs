@@ -31,7 +31,10 @@ pub struct UpstreamTarget {
 #[derive(Clone, Debug)]
 pub enum Target {
     Child(ChildSpec),
+    /// Streamable HTTP, or what came before it where that is all it speaks.
     Http(HttpSpec),
+    /// HTTP+SSE only.
+    Sse(HttpSpec),
     Socket(SocketSpec),
 }
 
@@ -138,6 +141,11 @@ pub async fn connect(
     match &upstream.target {
         Target::Child(spec) => child::connect(&plan, Source::Child(spec), first).await,
         Target::Socket(spec) => child::connect(&plan, Source::Socket(spec), first).await,
+        Target::Sse(spec) => {
+            // It is older than the question.
+            let first = if let First::Only(_) = first { first } else { First::Only(Era::Legacy) };
+            child::connect(&plan, Source::Sse(spec), first).await
+        }
         Target::Http(spec) => http::connect(&plan, spec, first).await,
     }
 }

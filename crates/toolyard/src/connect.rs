@@ -78,8 +78,10 @@ fn target(reach: &Reach) -> Target {
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: Some(cwd.clone()),
         }),
-        Reach::Server(Server { url, headers }) => {
-            Target::Http(HttpSpec { url: url.clone(), headers: headers.clone() })
+        Reach::Server(Server { url, headers, sse }) => {
+            let spec = HttpSpec { url: url.clone(), headers: headers.clone() };
+            if *sse { Target::Sse(spec) } else { Target::Http(spec) }
         }
+        Reach::Socket(socket) => Target::Socket(socket.clone()),
     }
 }

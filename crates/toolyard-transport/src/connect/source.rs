@@ -1,7 +1,9 @@
-//! Where the lines of an upstream come from: a child that is started, or a socket that is dialled.
+//! Where the lines of an upstream come from: a child that is started, a socket that is dialled, or the event
+//! stream of an old HTTP server.
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -10,6 +12,9 @@ use tokio::time::timeout;
 
 use super::{ConnectError, Plan, Trouble};
 use crate::child::{self, ChildSpec, Process};
+use crate::http::HttpSpec;
+use crate::http::endpoint::Endpoint;
+use crate::http::oldest::{self, OpenError};
 use crate::stream::{Channel, Mux};
 use crate::{LinkEvent, Scope, local};
 
@@ -39,6 +44,7 @@ impl fmt::Display for SocketSpec {
 pub(super) enum Source<'a> {
     Child(&'a ChildSpec),
     Socket(&'a SocketSpec),
+    Sse(&'a HttpSpec),
 }
 
 type Opened = (Channel, mpsc::Receiver<LinkEvent>);
@@ -48,6 +54,7 @@ impl Source<'_> {
         match self {
             Self::Child(spec) => start(plan, spec),
             Self::Socket(spec) => dial(plan, spec).await,
+            Self::Sse(spec) => listen(plan, spec).await,
         }
     }
 }
@@ -97,4 +104,34 @@ fn over_tcp(plan: &Plan<'_>, stream: TcpStream, scope: &Scope) -> (Mux, mpsc::Re
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     Mux::start(plan.name, stream.into_split(), None, scope)
+}
+
+async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError> {
+    let (scope, limit) = (plan.scope.child(), plan.timeouts.connect);
+    let endpoint = Endpoint::new(plan.name, spec, limit, &scope)
+        .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
+    let endpoint = Arc::new(endpoint);
+    let opened = timeout(limit, oldest::open(endpoint.clone(), &scope)).await;
+    let opened = opened.unwrap_or_else(|_| Err(OpenError::Other(format!("no answer within {limit:?}"))));
+    let lines = opened.map_err(|error| {
+        scope.cancel();
+        not_heard(&endpoint, &error)
+    })?;
+    let (mux, events) = Mux::start(plan.name, lines, None, &scope);
+    Ok((Channel { mux, process: None, scope }, events))
+}
+
+fn not_heard(endpoint: &Endpoint, error: &OpenError) -> ConnectError {
+    let (trouble, why) = match error {
+        OpenError::Call(error) => (Trouble::Unreachable, error.message.clone()),
+        OpenError::Refused(refusal) if refusal.wants_credentials() => {
+            (Trouble::Credentials, refusal.describe(endpoint))
+        }
+        OpenError::Refused(refusal) if refusal.status.is_client_error() => {
+            (Trouble::Incompatible, refusal.describe(endpoint))
+        }
+        OpenError::Refused(refusal) => (Trouble::Unreachable, refusal.describe(endpoint)),
+        OpenError::Other(why) => (Trouble::Incompatible, why.clone()),
+    };
+    ConnectError::new(trouble, format!("HTTP+SSE: {why}"))
 }

@@ -8,3 +8,4 @@ pub(crate) mod listen;
 pub(crate) mod replay;
 pub(crate) mod session;
 pub(crate) mod sessions;
+pub(crate) mod sse;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::body::ServeBody;
 use super::classic::sessions::Sessions;
+use super::classic::sse::EventClients;
 use super::park::Park;
 use crate::admit::Gate;
 use crate::{BoxFuture, Handler, Scope};
@@ -88,6 +89,9 @@ pub struct Endpoint {
     pub(crate) options: Options,
     pub(crate) fallback: Option<Fallback>,
     pub(crate) sessions: Sessions,
+    pub(crate) event_clients: EventClients,
+    /// Where connections live that have no listener's scope of their own.
+    pub(crate) scope: Scope,
     pub(crate) counts: Arc<Counts>,
     pub(crate) park: Park,
     /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
@@ -110,7 +114,9 @@ impl Endpoint {
         let sessions = Sessions::new(options.sessions, options.session_idle, ending.child());
         let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
-        Self { handler, park, options, fallback: None, sessions, counts, ending, open }
+        let (event_clients, scope) = (EventClients::default(), scope.clone());
+        let fallback = None;
+        Self { handler, options, fallback, sessions, event_clients, scope, counts, park, ending, open }
     }
 
     /// Lets `fallback` answer every path that is not ours.

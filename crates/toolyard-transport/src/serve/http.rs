@@ -92,7 +92,7 @@ impl Door {
         if let Some(reason) = self.guard.refusal(request.uri(), request.headers()) {
             return reply::text(StatusCode::FORBIDDEN, format!("{reason}\n"));
         }
-        let Some(rest) = mcp_path(request.uri().path()) else {
+        let Some(place) = place(request.uri().path()) else {
             return match &self.endpoint.fallback {
                 Some(fallback) => fallback(request).await,
                 None => reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n"),
@@ -106,9 +106,13 @@ impl Door {
                 return response;
             }
         };
+        let (Place::Mcp(rest) | Place::Events(rest)) = place;
         match View::parse(rest).filter(|view| self.endpoint.handler.offers(view)) {
-            Some(view) => self.answer(view, admitted, request).await,
             None => reply::text(StatusCode::NOT_FOUND, format!("there is no view /mcp/{rest}\n")),
+            Some(view) if matches!(place, Place::Events(_)) => {
+                classic::sse::answer(&self.endpoint, view, admitted, request).await
+            }
+            Some(view) => self.answer(view, admitted, request).await,
         }
     }
 
@@ -128,10 +132,20 @@ pub(super) fn method_not_allowed() -> HttpResponse {
     response
 }
 
-/// What follows `/mcp/`, if the path is ours.
-fn mcp_path(path: &str) -> Option<&str> {
-    let rest = path.strip_prefix("/mcp")?;
-    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+/// The paths that are ours, with what follows them.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Mcp(&'a str),
+    /// Where clients of the oldest transport knock.
+    Events(&'a str),
+}
+
+fn place(path: &str) -> Option<Place<'_>> {
+    let after = |base: &str| {
+        let rest = path.strip_prefix(base)?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+    };
+    after("/mcp").map(Place::Mcp).or_else(|| after("/sse").map(Place::Events))
 }
 
 /// Says that there is no room, and waits a moment so that the client can read it.
