@@ -7,7 +7,8 @@ pub mod http;
 pub mod lines;
 pub mod stream;
 
-pub(crate) mod accept;
+mod accept;
+mod at_once;
 pub(crate) mod body;
 pub(crate) mod calls;
 pub(crate) mod classic;

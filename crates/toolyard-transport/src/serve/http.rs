@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::accept::{Entry, Room, accept_all};
+use super::at_once::AtOnce;
 use super::endpoint::{Endpoint, OpenConnection};
 use super::guard::Guard;
 use super::reply::{self, HttpResponse};
@@ -67,11 +68,11 @@ impl Door {
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .serve_connection(TokioIo::new(stream), service);
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = AtOnce::new(connection);
         let finished = tokio::select! {
-            finished = connection.as_mut() => finished,
+            finished = &mut connection => finished,
             () = ending.ended() => {
-                connection.as_mut().graceful_shutdown();
+                connection.inner().graceful_shutdown();
                 tokio::time::timeout(LAST_ANSWERS, connection).await.unwrap_or(Ok(()))
             }
         };
