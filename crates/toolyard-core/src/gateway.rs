@@ -143,9 +143,12 @@ fn reached_a_tool(error: &CallError) -> bool {
 impl Shared {
     /// A view of one upstream waits for that one only.
     pub(crate) async fn wait_for_first_list(&self, view: &View) {
-        let alone = self.catalog.snapshot().view(view).and_then(|view| view.alone.clone());
+        let snapshot = self.catalog.snapshot();
+        let alone = snapshot.view(view).and_then(|view| view.alone.clone());
+        let is_shown =
+            |upstream: &Upstream| snapshot.parts().iter().any(|p| p.upstream.id() == upstream.id());
         match alone {
-            Some(upstream) if upstream.definitions().is_none() => self.catalog.first_list_of(&upstream).await,
+            Some(upstream) if !is_shown(&upstream) => self.catalog.first_list_of(&upstream).await,
             Some(_) => {}
             None => self.catalog.first_list().await,
         }

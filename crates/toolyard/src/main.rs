@@ -2,13 +2,16 @@
 
 mod cli;
 mod serve;
+mod stdio;
 mod validate;
 mod settings;
 mod config;
 mod plan;
 mod connect;
 mod fingerprint;
+mod doors;
 mod bind;
+mod socket;
 mod stop;
 mod state_dir;
 mod logging;
@@ -36,6 +39,7 @@ fn run(cli: &Cli, command: Command) -> Result<(), Failure> {
     logging::start(cli.common.loudness(), asked.as_deref()).map_err(Failure::Usage)?;
     match command {
         Command::Serve(args) => serve::serve(&cli.common, &args),
+        Command::Stdio(args) => stdio::stdio(&cli.common, &args),
         Command::Validate(args) => validate::validate(&cli.common, &args),
     }
 }

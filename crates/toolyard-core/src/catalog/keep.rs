@@ -67,8 +67,13 @@ impl Catalog {
 
     /// The same for a view of one upstream.
     pub(crate) async fn first_list_of(&self, upstream: &Upstream) {
-        let _ = tokio::time::timeout_at(self.first_list, upstream.settled()).await;
-        self.refresh();
+        if upstream.definitions().is_none() {
+            let _ = tokio::time::timeout_at(self.first_list, upstream.settled()).await;
+        }
+        // They may be known and not shown yet.
+        if upstream.definitions().is_some() {
+            self.refresh();
+        }
     }
 
     /// Rebuilds on every word from an upstream, until the channel closes.

@@ -63,7 +63,11 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, Connect
     fresh_legacy(plan, source, offer).await.map_err(|error| error.after(tried))
 }
 
-async fn fresh_legacy(plan: &Plan<'_>, source: Source<'_>, offer: Revision) -> Result<Connected, ConnectError> {
+async fn fresh_legacy(
+    plan: &Plan<'_>,
+    source: Source<'_>,
+    offer: Revision,
+) -> Result<Connected, ConnectError> {
     let attempt = Attempt::start(plan, source).await?;
     let greeting = attempt.initialize(plan, offer).await?;
     Ok(attempt.met(greeting))

@@ -108,7 +108,9 @@ impl Attempt<'_> {
         })?;
         let (pool, session) = match opened {
             Ok(opened) => opened,
-            Err(OpenError::Refused(refusal)) if may_be_oldest(&refusal) => return self.oldest(&refusal).await,
+            Err(OpenError::Refused(refusal)) if may_be_oldest(&refusal) => {
+                return self.oldest(&refusal).await;
+            }
             Err(error) => return Err(self.not_opened(&error)),
         };
         let link = Arc::new(ClassicLink::new(session.greeting().clone(), pool));

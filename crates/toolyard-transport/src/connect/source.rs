@@ -61,8 +61,8 @@ impl Source<'_> {
 
 fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Opened, ConnectError> {
     let scope = plan.scope.child();
-    let started = child::spawn(plan.name, spec, &scope)
-        .map_err(|why| ConnectError::new(Trouble::CannotStart, why))?;
+    let started =
+        child::spawn(plan.name, spec, &scope).map_err(|why| ConnectError::new(Trouble::CannotStart, why))?;
     let process = started.process;
     let last_words = process.last_words();
     let (mux, events) = Mux::start(plan.name, (started.stdout, started.stdin), Some(last_words), &scope);
@@ -80,8 +80,9 @@ async fn end_with(process: Process, mux: Mux) {
 async fn dial(plan: &Plan<'_>, spec: &SocketSpec) -> Result<Opened, ConnectError> {
     let limit = plan.timeouts.connect;
     let failed = |why: String| {
-        let message =
-            format!("nobody can be reached at {spec}: {why}; check that it is running and that `url` is right");
+        let message = format!(
+            "nobody can be reached at {spec}: {why}; check that it is running and that `url` is right"
+        );
         ConnectError::new(Trouble::Unreachable, message)
     };
     let scope = plan.scope.child();

@@ -81,7 +81,11 @@ fn resolve(base: &Uri, text: &str) -> Result<Uri, String> {
     let authority = base.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     let origin = format!("{}://{authority}", base.scheme_str().unwrap_or("http"));
     if text.contains("://") || text.starts_with("//") {
-        let text = if text.starts_with("//") { format!("{}:{text}", base.scheme_str().unwrap_or("http")) } else { text.into() };
+        let text = if text.starts_with("//") {
+            format!("{}:{text}", base.scheme_str().unwrap_or("http"))
+        } else {
+            text.into()
+        };
         let url: Uri = text.parse().map_err(|_| wrong())?;
         return if origin_of(&url) == origin_of(base) {
             Ok(url)

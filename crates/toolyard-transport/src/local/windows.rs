@@ -78,11 +78,7 @@ fn pipe_name(path: &Path) -> String {
 }
 
 impl AsyncRead for LocalStream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Client(pipe) => Pin::new(pipe).poll_read(cx, buf),
             Self::Server(pipe) => Pin::new(pipe).poll_read(cx, buf),

@@ -43,8 +43,7 @@ where
     let room = Room::new(&endpoint);
     accept_all(entrance, &endpoint, &scope, |stream| match room.enter(&endpoint.counts) {
         Entry::Welcome(permit) => {
-            let connection =
-                Connection { stream, endpoint: endpoint.clone(), trust, scope: scope.clone() };
+            let connection = Connection { stream, endpoint: endpoint.clone(), trust, scope: scope.clone() };
             scope.spawn(connection.serve(permit));
         }
         Entry::Refused(permit) => scope.spawn(no_room(stream, permit)),

@@ -53,11 +53,12 @@ pub(super) fn open(
     offers: impl Fn(&View) -> bool,
 ) -> Result<Opened, Refused> {
     if !is_opening(&line) {
-        let admitted = admit(gate, trust, None).map_err(|text| Refused { id: id_of(&line), ..refused(text) })?;
+        let admitted =
+            admit(gate, trust, None).map_err(|text| Refused { id: id_of(&line), ..refused(text) })?;
         return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
     }
-    let opening: Opening =
-        serde_json::from_slice(&line).map_err(|error| refused(format!("the opening line is wrong: {error}")))?;
+    let opening: Opening = serde_json::from_slice(&line)
+        .map_err(|error| refused(format!("the opening line is wrong: {error}")))?;
     if opening.toolyard != 1 {
         return Err(refused(format!("opening line {} is not known here: send 1", opening.toolyard)));
     }
@@ -146,7 +147,12 @@ mod tests {
         check(&gate, Trust::Gate, r#"{"toolyard":1,"token":"simsim"}"#, "None the token is not accepted");
         check(&gate, Trust::Gate, r#"{"toolyard":1}"#, "None a token is required");
         check(&gate, Trust::Gate, r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "Some(\"a\") a token is");
-        check(&gate, Trust::Owner, r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "Everything local message");
+        check(
+            &gate,
+            Trust::Owner,
+            r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#,
+            "Everything local message",
+        );
         check(&gate, Trust::Owner, r#"{"toolyard":1,"token":"simsim"}"#, "None the token is not accepted");
         check(&gate, Trust::Owner, r#"{"toolyard":1,"token":"sesame"}"#, "Everything ann");
     }

@@ -11,8 +11,8 @@ use toolyard_transport::http::HttpSpec;
 use toolyard_transport::local::LocalListener;
 use toolyard_transport::serve::{Options, serve_local, serve_tcp};
 use toolyard_transport::{
-    AnswerBody, Connected, EraPin, LinkRequest, Offer, Peer, Principal, Request, Scope, SocketSpec, Target, Timeouts,
-    UpstreamTarget, View, connect,
+    AnswerBody, Connected, EraPin, LinkRequest, Offer, Peer, Principal, Request, Scope, SocketSpec, Target,
+    Timeouts, UpstreamTarget, View, connect,
 };
 
 use crate::support::{Headers, Live, Reply, World, initialize, modern, until, world, world_with};
@@ -126,7 +126,8 @@ async fn check_link(connected: Connected, revision: Revision) {
     let link = connected.link;
     assert_eq!(link.greeting().revision, revision);
     let origin = toolyard_transport::Origin::gateway(json!({}).into(), json!({}).into());
-    let params: Raw = modern("", json!({ "name": "echo", "arguments": { "x": "one\ntwo" } }))["params"].clone().into();
+    let params: Raw =
+        modern("", json!({ "name": "echo", "arguments": { "x": "one\ntwo" } }))["params"].clone().into();
     let (id, method) = (Id::number(1), Method::TOOLS_CALL);
     let request = LinkRequest { origin, id, method, params, headers: None, relay: false };
     let answer = link.call(request, Peer::nobody()).await.unwrap();

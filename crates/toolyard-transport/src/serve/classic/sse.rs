@@ -125,7 +125,8 @@ impl EventClients {
     /// A session is only there for whoever opened it, in the view they opened it in.
     fn find(&self, id: &str, view: &View, principal: &Principal) -> Option<mpsc::Sender<Bytes>> {
         let clients = self.lock();
-        let client = clients.get(id).filter(|client| client.view == *view && client.principal == *principal)?;
+        let client =
+            clients.get(id).filter(|client| client.view == *view && client.principal == *principal)?;
         Some(client.told.clone())
     }
 }
