@@ -23,6 +23,8 @@ use super::memory::Memory;
 const ROOM: usize = 64;
 /// How long a client that has closed its end may still get answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long a client is listened to before it is told that nothing can be done for it.
+const LAST_QUESTIONS: Duration = Duration::from_millis(200);
 /// A connection that ends sooner was no good.
 const SHORT: Duration = Duration::from_secs(5);
 /// How many of those there may be, one after the other.
@@ -91,7 +93,7 @@ impl Relay {
 
     /// Everything the client waits for fails, also what it has only just asked.
     async fn give_up(&self, client: &mut Client, stdout: &mut Stdout, why: &str) {
-        while let Ok(line) = client.lines.try_recv() {
+        while let Ok(Some(line)) = timeout(LAST_QUESTIONS, client.lines.recv()).await {
             self.memory().client_says(line);
         }
         let failures = self.memory().given_up(why);
