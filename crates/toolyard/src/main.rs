@@ -8,6 +8,7 @@ mod settings;
 mod config;
 mod plan;
 mod connect;
+mod guard;
 mod fingerprint;
 mod doors;
 mod bind;
@@ -26,6 +27,9 @@ use cli::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    if let Some(code) = guard::run(std::env::args_os()) {
+        return code;
+    }
     let mut cli = Cli::parse();
     let command = cli.command().unwrap_or_else(|error| error.exit());
     match run(&cli, command) {

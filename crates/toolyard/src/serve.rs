@@ -17,6 +17,7 @@ use crate::config::{ListenConfig, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
 use crate::failure::Failure;
+use crate::guard::Guards;
 use crate::plan::plan;
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Addresses, Announcement};
@@ -95,10 +96,11 @@ async fn run(
         anyhow::bail!("nobody could find a gateway without its socket");
     }
     let addresses = doors.addresses();
+    let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
     let announcement = announce(common, state_dir.as_deref(), &addresses)?;
     let scope = Scope::new();
-    let plan = plan(&config, state_dir, &Approach::new(scope.child()));
+    let plan = plan(&config, state_dir, &Approach::new(guards.guard(), scope.child()));
     let gateway = Gateway::start(plan, &scope);
     let options = options(&config.listen);
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
@@ -120,6 +122,7 @@ async fn run(
     end(&endpoint, &gateway, &mut stop).await;
     drop(announcement);
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
+    drop(guards);
     Ok(())
 }
 
