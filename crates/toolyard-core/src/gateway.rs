@@ -141,14 +141,13 @@ fn reached_a_tool(error: &CallError) -> bool {
 }
 
 impl Shared {
-    /// A view of one upstream waits for that one only.
+    /// A view of one upstream waits for that one only. What counts is the snapshot: definitions may be there
+    /// already while the debounce still keeps them out of it.
     pub(crate) async fn wait_for_first_list(&self, view: &View) {
         let snapshot = self.catalog.snapshot();
-        let alone = snapshot.view(view).and_then(|view| view.alone.clone());
-        let is_shown =
-            |upstream: &Upstream| snapshot.parts().iter().any(|p| p.upstream.id() == upstream.id());
-        match alone {
-            Some(upstream) if !is_shown(&upstream) => self.catalog.first_list_of(&upstream).await,
+        let Some(view) = snapshot.view(view) else { return };
+        match &view.alone {
+            Some(upstream) if view.upstreams.is_empty() => self.catalog.first_list_of(upstream).await,
             Some(_) => {}
             None => self.catalog.first_list().await,
         }

@@ -67,13 +67,8 @@ impl Catalog {
 
     /// The same for a view of one upstream.
     pub(crate) async fn first_list_of(&self, upstream: &Upstream) {
-        if upstream.definitions().is_none() {
-            let _ = tokio::time::timeout_at(self.first_list, upstream.settled()).await;
-        }
-        // They may be known and not shown yet.
-        if upstream.definitions().is_some() {
-            self.refresh();
-        }
+        let _ = tokio::time::timeout_at(self.first_list, upstream.settled()).await;
+        self.refresh();
     }
 
     /// Rebuilds on every word from an upstream, until the channel closes.
