@@ -7,9 +7,7 @@ use bytes::Bytes;
 use serde_json::json;
 use toolyard_proto::error::Fault;
 use toolyard_proto::modern::{Claim, claim, stamp_result};
-use toolyard_proto::{
-    CallError, Id, Incoming, Message, Method, Notification, Raw, RequestMessage, Response, classic,
-};
+use toolyard_proto::{CallError, Id, Incoming, Message, Method, Notification, Raw, RequestMessage, Response};
 
 /// What may change unheard between two gateways, by the capability that announces it.
 const CHANGES: [(&str, Method); 3] = [
@@ -247,13 +245,11 @@ impl Call {
             self.what
         );
         let error = CallError { origin: Fault::Gateway, ..CallError::lost(message) };
-        let outcome = match (&self.method, self.stamped) {
-            (method, true) if *method == Method::TOOLS_CALL => {
-                Ok(stamp_result(&error.to_tool_result(), None))
-            }
-            (method, false) if *method == Method::TOOLS_CALL => Ok(error.to_tool_result()),
-            (_, true) => Err(error.to_raw()),
-            (method, false) => Err(classic::error_for(method, &error.to_raw())),
+        let is_tool = self.method == Method::TOOLS_CALL;
+        let outcome = match (is_tool, self.stamped) {
+            (true, true) => Ok(stamp_result(&error.to_tool_result(), None)),
+            (true, false) => Ok(error.to_tool_result()),
+            (false, _) => Err(error.to_raw()),
         };
         Message::Response(Response { id: Some(id), outcome }).render()
     }
