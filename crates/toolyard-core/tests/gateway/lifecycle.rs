@@ -100,7 +100,8 @@ async fn stored_definitions_are_listed_at_once_on_the_next_start() {
     let double = Double::new(NEW, &["t"]);
     let state = |plan: &mut toolyard_core::Plan| plan.state_dir = Some(folder.path().to_owned());
     assert_eq!(Client::new(&start(&[("a", &double)], state), NEW, "").tools().await, ["a__t"]);
-    let again = Double::new(NEW, &["t", "new"]);
+    let mut again = Double::new(NEW, &["t", "new"]);
+    Arc::get_mut(&mut again).unwrap().fingerprint = double.fingerprint.clone();
     again.attempts.lock().unwrap().push_back(Attempt::Hangs);
     let started = Instant::now();
     let gateway = start(&[("a", &again)], state);

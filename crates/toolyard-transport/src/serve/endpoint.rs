@@ -111,7 +111,7 @@ impl Endpoint {
     /// An endpoint whose tasks live in `scope`.
     pub fn new(handler: Arc<dyn Handler>, options: Options, scope: &Scope) -> Self {
         let ending = scope.child();
-        let sessions = Sessions::new(options.sessions, options.session_idle, ending.child());
+        let sessions = Sessions::new(options.sessions, options.session_idle, scope.child());
         let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
         let (event_clients, scope) = (EventClients::default(), scope.clone());
@@ -148,9 +148,14 @@ impl Endpoint {
     /// they are busy with. Waits for that, but not longer than `at_most`.
     pub async fn end(&self, at_most: Duration) {
         self.ending.cancel();
+        let deadline = tokio::time::Instant::now() + at_most;
+        // A session's calls finish before the session goes; its open streams would keep it for ever.
+        while self.sessions.have_calls() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         self.sessions.end_all();
         // Whoever has not left by then is not waited for.
-        let _ = tokio::time::timeout(at_most, self.empty()).await;
+        let _ = tokio::time::timeout_at(deadline, self.empty()).await;
     }
 
     /// Waits until nobody is connected.

@@ -107,6 +107,11 @@ impl Sessions {
         }
     }
 
+    /// Whether any of them has a call under way.
+    pub(crate) fn have_calls(&self) -> bool {
+        self.0.state().open.values().any(|session| !session.session.calls.is_empty())
+    }
+
     pub(crate) fn end_all(&self) {
         let all: Vec<_> = self.0.state().open.drain().collect();
         for (_, session) in all {
