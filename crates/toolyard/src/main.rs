@@ -2,6 +2,7 @@
 
 mod cli;
 mod serve;
+mod stdio;
 mod validate;
 mod settings;
 mod config;
@@ -9,7 +10,9 @@ mod plan;
 mod connect;
 mod guard;
 mod fingerprint;
+mod doors;
 mod bind;
+mod socket;
 mod stop;
 mod state_dir;
 mod logging;
@@ -40,6 +43,7 @@ fn run(cli: &Cli, command: Command) -> Result<(), Failure> {
     logging::start(cli.common.loudness(), asked.as_deref()).map_err(Failure::Usage)?;
     match command {
         Command::Serve(args) => serve::serve(&cli.common, &args),
+        Command::Stdio(args) => stdio::stdio(&cli.common, &args),
         Command::Validate(args) => validate::validate(&cli.common, &args),
     }
 }

@@ -9,3 +9,4 @@ pub(crate) mod remember;
 pub(crate) mod replay;
 pub(crate) mod session;
 pub(crate) mod sessions;
+pub(crate) mod sse;

@@ -5,6 +5,8 @@ mod classic;
 #[cfg(test)]
 mod ladder;
 #[cfg(test)]
+mod lines;
+#[cfg(test)]
 mod modern;
 #[cfg(test)]
 mod park;
@@ -12,6 +14,8 @@ mod park;
 mod replay;
 #[cfg(test)]
 mod restart;
+#[cfg(test)]
+mod sse;
 #[cfg(test)]
 mod stream;
 #[cfg(test)]
