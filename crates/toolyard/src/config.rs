@@ -20,9 +20,9 @@ use std::path::Path;
 use toolyard_core::ProfilePlan;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 
-pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, unused_hint};
+pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
 pub(crate) use interpolate::Variables;
-pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, needs_token, parse_address};
+pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub(crate) use problem::{Level, Place, Problem};
 pub(crate) use reach::{Program, Reach, Server};
 pub(crate) use trust::{Standing, Trusted};
@@ -66,10 +66,15 @@ pub(crate) fn load(sources: &[Source], variables: &Variables<'_>) -> Loaded {
     Loaded { config: Some(config), problems }
 }
 
-/// Checks a text as if it stood in the file.
-pub(crate) fn check(path: &Path, text: String, variables: &Variables<'_>) -> Vec<Problem> {
-    let file = File { path: path.to_owned(), text };
-    read(&file, Role::Own, &Config::default(), variables).1
+/// What would be wrong with a file if this stood in it. `below` are the files that come before it.
+pub(crate) fn check(
+    source: &Source,
+    text: String,
+    below: &[Source],
+    variables: &Variables<'_>,
+) -> Vec<Problem> {
+    let below = load(below, variables).config.unwrap_or_default();
+    read(&File { path: source.path.clone(), text }, source.role, &below, variables).1
 }
 
 pub(crate) fn read_file(path: &Path) -> Result<File, Problem> {

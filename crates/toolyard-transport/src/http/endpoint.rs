@@ -68,6 +68,10 @@ impl Endpoint {
         Ok(Self { name: name.clone(), client, url: spec.url.clone(), post, get })
     }
 
+    pub(crate) fn url(&self) -> &Uri {
+        &self.url
+    }
+
     /// The headers of a POST, to be completed.
     pub(crate) fn post_headers(&self) -> HeaderMap {
         self.post.clone()
@@ -84,9 +88,20 @@ impl Endpoint {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<Incoming>, CallError> {
+        self.send_to(self.url.clone(), method, headers, body).await
+    }
+
+    /// To another address of the same server.
+    pub(crate) async fn send_to(
+        &self,
+        url: Uri,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, CallError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = self.url.clone();
+        *request.uri_mut() = url;
         *request.headers_mut() = headers;
         self.client.request(request).await.map_err(|error| self.failed(&error))
     }

@@ -105,7 +105,7 @@ fn id(name: &str) -> Result<UpstreamId, Failure> {
     UpstreamId::parse(name).map_err(|error| {
         let text = error.to_string();
         let (message, help) = text.split_once("; ").unwrap_or((&text, "choose another"));
-        refused(message, help)
+        Failure::Config(vec![Problem::error("NAME", message, help)])
     })
 }
 

@@ -57,7 +57,7 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> 
     findings.extend(place::state_dir(common, &found));
     let running = place::gateway(common, &found, &mut findings);
     if let Some(config) = loaded.config.as_ref().filter(|_| running.is_none()) {
-        findings.extend(place::doors(config));
+        findings.extend(place::doors(common, &found, config));
     }
     if loaded.config.is_some() && !args.offline {
         findings.extend(servers::servers(common)?);
@@ -88,7 +88,7 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
         (Some(config), Some(files)) => {
             let (on, off) = (config.upstreams.on.len(), config.upstreams.off.len());
             let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
-            findings.push(Finding::good("config", format!("{files}: {on} servers{off}")));
+            findings.push(Finding::good("config", format!("{files}: {}{off}", count(on, "server"))));
         }
         (Some(_), None) => {
             let help = "toolyard add NAME -- COMMAND…, or toolyard import";
@@ -134,6 +134,10 @@ fn print(findings: &[Finding]) {
     say::result(match wrong {
         0 => "nothing is wrong".to_owned(),
         1 => "1 thing is wrong".to_owned(),
-        count => format!("{count} things are wrong"),
+        wrong => format!("{} are wrong", count(wrong, "thing")),
     });
+}
+
+fn count(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use toml_edit::{DocumentMut, Item, Table};
 
 use crate::cli::Common;
-use crate::config::{self, File, Format, PROJECT_FILE, Problem, Trusted};
+use crate::config::{self, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
 use crate::definition::{Definition, Written, in_file};
 use crate::failure::{Failure, refused};
 use crate::{settings, state_dir};
@@ -27,6 +27,8 @@ pub(super) struct Where {
 /// A config file that is being changed.
 pub(super) struct Draft {
     pub(super) path: PathBuf,
+    source: Source,
+    below: Vec<Source>,
     before: String,
     document: DocumentMut,
     /// What is wrong with it already.
@@ -64,11 +66,23 @@ impl Draft {
             let help = format!("edit it by hand, or `toolyard import --from {}`", path.display());
             return Err(refused(message, help));
         }
-        let problems = config::check(&path, before.clone(), &settings::variable);
+        let (source, below) = match place.project {
+            true => config::project(&path, &settings::variable),
+            false => (Source { path: path.clone(), role: Role::Own }, Vec::new()),
+        };
+        let problems = config::check(&source, before.clone(), &below, &settings::variable);
         // What the reader cannot parse, the editor cannot either.
         let document = before.parse().map_err(|_| Failure::Config(problems.clone()))?;
         let is_trusted = Trusted::read(&settings::variable).standing(&path) == config::Standing::Trusted;
-        Ok(Self { path, before, document, problems, keeps_trust: place.project && (is_new || is_trusted) })
+        Ok(Self {
+            path,
+            source,
+            below,
+            before,
+            document,
+            problems,
+            keeps_trust: place.project && (is_new || is_trusted),
+        })
     }
 
     /// The upstreams of the file as it was.
@@ -107,7 +121,7 @@ impl Draft {
         let is_known = |problem: &Problem| {
             self.problems.iter().any(|known| known.key == problem.key && known.message == problem.message)
         };
-        let mut problems = config::check(&self.path, self.text(), &settings::variable);
+        let mut problems = config::check(&self.source, self.text(), &self.below, &settings::variable);
         problems.retain(|problem| !is_known(problem));
         problems
     }

@@ -34,6 +34,7 @@ struct Explanation {
 
 pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure> {
     let explanation = with_client(common, None, async |client, settings| {
+        client.settled().await?;
         let tools = Tools::of(client, settings, None).await?;
         let upstreams = written(&settings.found.sources);
         match tools.find(&args.tool) {

@@ -21,6 +21,9 @@ pub(crate) struct GetArgs {
 pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     let (found, loaded) = settings::look(common);
     let upstreams = written(&found.sources);
+    if upstreams.is_empty() && loaded.config.is_none() {
+        return Err(Failure::Config(loaded.problems));
+    }
     let is_it = |name: &str| name.eq_ignore_ascii_case(&args.name);
     let Some(upstream) =
         upstreams.iter().find(|own| is_it(&own.id) || own.name.as_deref().is_some_and(is_it))

@@ -57,6 +57,9 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
         let entries: Vec<Entry<'_>> = upstreams.iter().map(|own| Entry::new(own, state(own))).collect();
         return Ok(say::json(&entries)?);
     }
+    if upstreams.is_empty() && loaded.config.is_none() {
+        return Err(Failure::Config(loaded.problems));
+    }
     if !common.quiet {
         loaded.problems.iter().for_each(say::line);
     }

@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
 use toolyard_core::Gateway;
 use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
@@ -32,6 +33,10 @@ use crate::state_dir::{self, Running};
 
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
+/// For upstreams to be connected. Connecting and the first answer are given 10 seconds each; whoever needs
+/// longer is slow.
+const PATIENCE: Duration = Duration::from_secs(22);
+const PAUSE: Duration = Duration::from_millis(50);
 /// For what was started to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 
@@ -221,6 +226,19 @@ impl Client {
             .context("the gateway says something else than was asked")?;
         states.retain(|state| state.id != "yard");
         Ok(states)
+    }
+
+    /// The same, once none of them is only just being connected.
+    pub(super) async fn settled(&self) -> Result<Vec<State>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let states = self.states().await?;
+            let is_settled = states.iter().all(|state| state.state != "connecting");
+            if is_settled || Instant::now() >= deadline {
+                return Ok(states);
+            }
+            sleep(PAUSE).await;
+        }
     }
 
     /// The tools of one upstream, under its own names.

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::cli::Common;
-use crate::config::{PROJECT_FILE, Problem, Standing, Trusted, check, read_file};
+use crate::config::{PROJECT_FILE, Problem, Standing, Trusted, check, project, read_file};
 use crate::definition::in_file;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
@@ -43,7 +43,8 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
             format!("{} is not a {PROJECT_FILE}, and only such files are looked for", path.display());
         return Err(refused(message, format!("use it with --config {}", path.display())));
     }
-    let problems: Vec<Problem> = check(path, file.text.clone(), &settings::variable);
+    let (source, below) = project(path, &settings::variable);
+    let problems: Vec<Problem> = check(&source, file.text.clone(), &below, &settings::variable);
     if problems.iter().any(|problem| problem.is_error() && !problem.message.ends_with("is not set")) {
         return Err(Failure::Config(problems));
     }

@@ -27,6 +27,13 @@ pub(crate) struct Source {
     pub(crate) role: Role,
 }
 
+/// The project file at `path`, and the files that come before it.
+pub(crate) fn project(path: &Path, variables: &Variables<'_>) -> (Source, Vec<Source>) {
+    let own =
+        find(None, Path::new(""), variables).sources.into_iter().filter(|source| source.role == Role::Own);
+    (Source { path: path.to_owned(), role: Role::Project }, own.collect())
+}
+
 /// Whose file it is, which decides what it may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {

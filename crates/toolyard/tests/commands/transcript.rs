@@ -16,7 +16,7 @@ const WITH_GATEWAY: &str = r#"
 toolyard serve --quiet --listen 127.0.0.1:0 2>gateway.log & gateway=$!
 until grep -q 'listening on' gateway.log; do kill -0 $gateway || exit 9; sleep 0.02; done
 sh -c "$1"; code=$?
-kill $gateway; wait $gateway
+kill $gateway 2>/dev/null; wait $gateway 2>/dev/null
 exit $code
 "#;
 
@@ -24,6 +24,7 @@ exit $code
 pub(crate) fn play(written: &str) -> String {
     let home = tempfile::tempdir().unwrap();
     std::fs::create_dir(home.path().join("bin")).unwrap();
+    std::fs::create_dir(home.path().join("run")).unwrap();
     std::os::unix::fs::symlink(fixture(), home.path().join("bin/fixture")).unwrap();
     write(&home.path().join("bin/with-gateway"), WITH_GATEWAY.trim());
     std::fs::set_permissions(home.path().join("bin/with-gateway"), Permissions::from_mode(0o700)).unwrap();
@@ -76,6 +77,7 @@ fn run(home: &TempDir, command: &str) -> String {
         .env_clear()
         .env("HOME", home.path())
         .env("PATH", path)
+        .env("XDG_RUNTIME_DIR", home.path().join("run"))
         .stdin(Stdio::null())
         .output()
         .unwrap();

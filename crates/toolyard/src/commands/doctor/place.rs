@@ -1,14 +1,17 @@
 //! The place the gateway has on this machine: its folder, what it left there, and its address.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use super::{Finding, State};
 use crate::cli::Common;
 use crate::commands::live;
 use crate::config::{Config, DEFAULT_ADDRESS, Found};
-use crate::settings;
 use crate::state_dir::{self, GATEWAY_FILE, Running};
+use crate::{settings, socket};
 
 /// Whether things can be kept.
 pub(super) fn state_dir(common: &Common, found: &Found) -> Option<Finding> {
@@ -67,25 +70,51 @@ pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding
     None
 }
 
-/// Whether the address is free for the gateway that will want it.
-pub(super) fn doors(config: &Config) -> Option<Finding> {
+/// Whether the doors are free for the gateway that will want them.
+pub(super) fn doors(common: &Common, found: &Found, config: &Config) -> Vec<Finding> {
+    let http = http(config);
+    let tcp = config.listen.tcp.and_then(|address| taken(address, "tcp").map(|(_, finding)| finding));
+    let set = state_dir::set(common.state_dir.as_deref(), &found.files(), &settings::variable);
+    let local = socket::path(&config.listen.local, &set, &settings::variable).and_then(|path| stale(&path));
+    http.into_iter().chain(tcp).chain(local).collect()
+}
+
+fn http(config: &Config) -> Option<Finding> {
     let address = config.listen.http.unwrap_or(DEFAULT_ADDRESS);
+    let (kind, finding) = taken(address, "http")?;
+    if config.listen.http.is_some() || kind != io::ErrorKind::AddrInUse {
+        return Some(finding);
+    }
+    let help = "the next free port is used; `http` in [listen] chooses another";
+    Some(Finding::new(State::Note, "port", format!("{address} is taken by another program"), help))
+}
+
+fn taken(address: SocketAddr, key: &str) -> Option<(io::ErrorKind, Finding)> {
     let error = TcpListener::bind(address).err()?;
-    let taken = error.kind() == io::ErrorKind::AddrInUse;
-    Some(match (config.listen.http, taken) {
-        (None, true) => {
-            let message = format!("{address} is taken by another program");
-            Finding::new(
-                State::Note,
-                "port",
-                message,
-                "the next free port is used; `http` in [listen] chooses another",
-            )
-        }
-        _ => {
-            let message = format!("cannot listen on {address}: {error}");
-            let help = "end the program that has it, or choose another address as `http` in [listen]";
-            Finding::new(State::Wrong, "port", message, help)
-        }
-    })
+    let help = format!("end the program that has it, or choose another address as `{key}` in [listen]");
+    let message = format!("cannot listen on {address}: {error}");
+    Some((error.kind(), Finding::new(State::Wrong, "port", message, help)))
+}
+
+/// A socket that nobody listens on.
+fn stale(path: &Path) -> Option<Finding> {
+    let about = std::fs::symlink_metadata(path).ok()?;
+    let shown = path.display();
+    if !about.file_type().is_socket() {
+        let message = format!("{shown} is there, but is no socket");
+        return Some(Finding::new(
+            State::Wrong,
+            "socket",
+            message,
+            "move it away, or change `unix` in [listen]",
+        ));
+    }
+    UnixStream::connect(path).err()?;
+    let message = format!("{shown} is left over: nobody listens there");
+    Some(Finding::new(
+        State::Wrong,
+        "socket",
+        message,
+        "start the gateway again with `toolyard`, or delete it",
+    ))
 }

@@ -30,13 +30,20 @@ pub(super) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Pr
     if file.format() == Format::Json {
         file.text = jsonc::plain(&file.text);
     }
-    let root = file.entries()?;
+    let root = file.entries().map_err(unreadable)?;
     let mut found: Vec<Foreign> =
         sections(&root).into_iter().flatten().map(|entry| foreign(&file, entry)).collect();
     let of_folder = of_folder(&root, origin).iter().map(|entry| foreign(&file, entry));
     found.extend(of_folder.map(|foreign| Foreign { is_of_folder: true, ..foreign }));
     found.extend(apps(&file, &root));
     Ok((found, inputs(&root)))
+}
+
+fn unreadable(mut problems: Vec<Problem>) -> Vec<Problem> {
+    for problem in &mut problems {
+        "mend it there; comments and trailing commas are fine".clone_into(&mut problem.help);
+    }
+    problems
 }
 
 /// The tables that hold servers, as the various clients call them.
