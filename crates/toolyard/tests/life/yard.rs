@@ -92,9 +92,8 @@ fn section(how: &str) -> String {
 
 impl Drop for Yard {
     fn drop(&mut self) {
-        for process in self.processes() {
-            process.signal(Signal::SIGKILL);
-        }
+        // More than once: somebody may just be starting somebody.
+        processes::end_all(Duration::ZERO, Duration::from_secs(5), || self.processes());
     }
 }
 
