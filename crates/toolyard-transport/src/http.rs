@@ -8,6 +8,8 @@ pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod refusal;
 pub(crate) mod sse;
+pub(crate) mod wire;
+pub(crate) mod wires;
 
 pub use classic::ClassicLink;
 pub use client::HttpLink;
