@@ -23,7 +23,7 @@ pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
         }
         (Era::Legacy, Era::Legacy) => {
             let (request, peer) = outbound(call, false);
-            link.call(request, peer).await
+            link.call(request, peer).await.map_err(|error| error.in_form(revision))
         }
         (Era::Modern, Era::Legacy) => classic_upstream::converse(call, link).await,
         (Era::Legacy, Era::Modern) => modern_upstream::converse(call, link).await,

@@ -47,6 +47,9 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     /// Run the gateway.
     Serve(ServeArgs),
+    /// Speak MCP on stdin and stdout, through the running gateway of this config, or one that is started for
+    /// it: what the config of a client runs.
+    Stdio(StdioArgs),
     /// Check the config and say what is wrong with it.
     Validate(ValidateArgs),
 }
@@ -56,6 +59,22 @@ pub(crate) struct ServeArgs {
     /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:7777, or the next free port].
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
+    /// End soon after the last client has left.
+    #[arg(long, hide = true)]
+    pub(crate) while_needed: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StdioArgs {
+    /// Only what this profile allows.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub"])]
+    pub(crate) profile: Option<String>,
+    /// Only this upstream, under its own names.
+    #[arg(long, value_name = "ID", conflicts_with = "hub")]
+    pub(crate) upstream: Option<String>,
+    /// The hub: instances that are found, connected and called by handle.
+    #[arg(long)]
+    pub(crate) hub: bool,
 }
 
 #[derive(Debug, Args)]
@@ -72,7 +91,8 @@ impl Cli {
         match self.command.take() {
             None => Ok(Command::Serve(alone)),
             Some(Command::Serve(own)) => {
-                Ok(Command::Serve(ServeArgs { listen: own.listen.or(alone.listen) }))
+                let while_needed = own.while_needed || alone.while_needed;
+                Ok(Command::Serve(ServeArgs { listen: own.listen.or(alone.listen), while_needed }))
             }
             Some(other) if alone.listen.is_none() => Ok(other),
             Some(_) => Err(<Self as CommandFactory>::command()
@@ -106,6 +126,7 @@ mod tests {
         let got = command.map_err(|error| error.kind()).map(|command| match command {
             Command::Serve(serve) => serve.listen.map(|address| address.to_string()),
             Command::Validate(_) => Some("validate".into()),
+            Command::Stdio(_) => Some("stdio".into()),
         });
         assert_eq!(got.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{arguments:?}");
     }
@@ -118,6 +139,8 @@ mod tests {
         check(&["-v", "--config", "a", "serve"], Ok(None));
         check(&["-v", "validate"], Ok(Some("validate")));
         check(&["--listen", "127.0.0.1:1", "validate"], Err(ErrorKind::ArgumentConflict));
+        check(&["stdio", "--profile", "work"], Ok(Some("stdio")));
+        check(&["stdio", "--profile", "work", "--hub"], Err(ErrorKind::ArgumentConflict));
         check(&["--listen", "here"], Err(ErrorKind::ValueValidation));
         check(&["-v", "-q"], Err(ErrorKind::ArgumentConflict));
     }

@@ -21,7 +21,7 @@ use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle};
 
 pub(crate) use find::{Found, find, unused_hint};
 pub(crate) use interpolate::Variables;
-pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, needs_token, parse_address};
+pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub(crate) use problem::Problem;
 pub(crate) use reach::{Program, Reach, Server};
 pub(crate) use upstream::{UpstreamConfig, Upstreams};

@@ -2,13 +2,17 @@
 
 mod cli;
 mod serve;
+mod stdio;
 mod validate;
 mod settings;
 mod config;
 mod plan;
 mod connect;
+mod guard;
 mod fingerprint;
+mod doors;
 mod bind;
+mod socket;
 mod stop;
 mod state_dir;
 mod logging;
@@ -23,6 +27,9 @@ use cli::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    if let Some(code) = guard::run(std::env::args_os()) {
+        return code;
+    }
     let mut cli = Cli::parse();
     let command = cli.command().unwrap_or_else(|error| error.exit());
     match run(&cli, command) {
@@ -36,6 +43,7 @@ fn run(cli: &Cli, command: Command) -> Result<(), Failure> {
     logging::start(cli.common.loudness(), asked.as_deref()).map_err(Failure::Usage)?;
     match command {
         Command::Serve(args) => serve::serve(&cli.common, &args),
+        Command::Stdio(args) => stdio::stdio(&cli.common, &args),
         Command::Validate(args) => validate::validate(&cli.common, &args),
     }
 }

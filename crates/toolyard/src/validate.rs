@@ -63,7 +63,7 @@ fn print_json(found: &Found, loaded: Loaded) -> Result<(), Failure> {
         enabled: true,
         reached_by: Some(match upstream.reach {
             Reach::Program(_) => "command",
-            Reach::Server(_) => "url",
+            Reach::Server(_) | Reach::Socket(_) => "url",
         }),
     });
     let off = config.upstreams.off.iter();

@@ -1,6 +1,6 @@
 //! The last stop: a live link, the upstream's own form, and the answer back in the client's names.
 
-use toolyard_proto::uri::map_result;
+use toolyard_proto::uri::{map_result, to_shown};
 use toolyard_proto::{CallError, Kind, Raw};
 use toolyard_transport::{Answer, AnswerBody};
 
@@ -8,6 +8,7 @@ use super::Call;
 use crate::{bridge, tasks};
 
 pub(super) async fn route(call: Call) -> Answer {
+    let in_flight = call.upstream.begin();
     let link = call.upstream.link().await?;
     let edits = call.edits;
     let upstream = call.upstream.clone();
@@ -15,10 +16,15 @@ pub(super) async fn route(call: Call) -> Answer {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {
             Ok(AnswerBody::Whole(edited(&upstream, edits, result), revision))
         }
+        Ok(AnswerBody::Stream(mut relay)) => {
+            relay.hold(Box::new(in_flight));
+            Ok(AnswerBody::Stream(relay))
+        }
         Err(error) => {
             if matches!(error.kind, Kind::Unavailable | Kind::Lost) {
                 upstream.suspect();
             }
+            let error = if edits.uris.is_some() { with_shown_uri(&upstream, error) } else { error };
             Err(name_upstream(error, upstream.name()))
         }
         answer => answer,
@@ -34,6 +40,18 @@ fn edited(upstream: &crate::upstream::Upstream, edits: crate::call::Edits, resul
         result = mapped;
     }
     if edits.tasks { tasks::shown(upstream.id(), &result) } else { result }
+}
+
+/// The resource that an upstream says it does not have, under the name that the client knows.
+fn with_shown_uri(upstream: &crate::upstream::Upstream, error: CallError) -> CallError {
+    let path = &["data", "uri"];
+    match &error.kind {
+        Kind::Reported(raw) if let Some(own) = raw.at(path).and_then(|uri| uri.as_string()) => {
+            let shown = Raw::from_serialize(&to_shown(upstream.id(), &own));
+            CallError { kind: Kind::Reported(raw.with_path(path, &shown)), ..error }
+        }
+        _ => error,
+    }
 }
 
 fn name_upstream(error: CallError, name: &std::sync::Arc<str>) -> CallError {

@@ -18,12 +18,14 @@ use super::{Live, Upstream};
 use crate::bridge;
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::listen::Listeners;
-use crate::plan::Connected;
+use crate::plan::{Connected, UpstreamPlan};
 
 /// Longest wait for one attempt to connect, whatever the target's own bounds are.
 const CONNECT_BOUND: Duration = Duration::from_secs(90);
 const HEALTH_WAIT: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+/// Who has been there this long has not failed in a row with what was before.
+const STEADY: Duration = Duration::from_secs(10);
 
 /// Where an upstream's news go.
 #[derive(Clone)]
@@ -35,6 +37,11 @@ pub(crate) struct Outlets {
 }
 
 impl Outlets {
+    /// What was stored for just this upstream.
+    pub(crate) fn stored(&self, plan: &UpstreamPlan) -> Option<Arc<Definitions>> {
+        self.store.as_ref()?.load(&plan.id, &plan.fingerprint).map(Arc::new)
+    }
+
     /// The catalog looks again. One waiting word is as good as many.
     fn announce(&self) {
         let _ = self.changed.try_send(());
@@ -50,11 +57,12 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
         let attempt = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect(known));
         let reason = match within_grace(&upstream, &outlets, &mut lost_at, attempt).await {
             Ok(Ok(connected)) => {
+                let begun = Instant::now();
                 let mut life = Life::begin(&upstream, &outlets, connected);
                 let reason = life.run().await;
                 if life.learned {
-                    failures = 0;
                     lost_at = None;
+                    failures = if begun.elapsed() < STEADY { failures } else { 0 };
                 }
                 reason
             }

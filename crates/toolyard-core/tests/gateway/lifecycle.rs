@@ -1,15 +1,16 @@
 //! Upstreams that are slow, dead, lost and back again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_core::Gateway;
-use toolyard_proto::Revision;
+use toolyard_proto::{CallError, Revision};
 use toolyard_transport::LinkEvent;
 
-use crate::support::{Attempt, Client, Double, gateway, start};
+use crate::support::{Attempt, Behaviour, Client, Double, gateway, raw, start};
 
 const NEW: Revision = Revision::NEWEST;
 
@@ -99,11 +100,91 @@ async fn stored_definitions_are_listed_at_once_on_the_next_start() {
     let double = Double::new(NEW, &["t"]);
     let state = |plan: &mut toolyard_core::Plan| plan.state_dir = Some(folder.path().to_owned());
     assert_eq!(Client::new(&start(&[("a", &double)], state), NEW, "").tools().await, ["a__t"]);
-    let again = Double::new(NEW, &["t", "new"]);
+    let mut again = Double::new(NEW, &["t", "new"]);
+    Arc::get_mut(&mut again).unwrap().fingerprint = double.fingerprint.clone();
     again.attempts.lock().unwrap().push_back(Attempt::Hangs);
     let started = Instant::now();
     let gateway = start(&[("a", &again)], state);
     assert_eq!(Client::new(&gateway, NEW, "").tools().await, ["a__t"]);
     assert_eq!(Client::new(&gateway, NEW, "a").tools().await, ["t"]);
     assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_callers_are_not_failures_of_the_upstream() {
+    let error = raw(json!({ "code": -32602, "message": "no such argument" }));
+    let refuses: Behaviour = Arc::new(move |_, _| {
+        let error = error.clone();
+        Box::pin(async { Err(CallError::reported(error)) })
+    });
+    let double = Double::with(NEW, &["t"], refuses);
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    for _ in 0..1000 {
+        client.call("a__t", json!({})).await.unwrap_err();
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let about = about(&gateway, "a").await;
+    assert_eq!((&about["state"], &about["failures"]), (&json!("ready"), &json!(0)), "{about}");
+    assert_eq!(double.connects.load(Ordering::SeqCst), 1);
+}
+
+/// Ends the connection every time after it has been up for so long; how often it was made within `time`.
+async fn starts_within(time: Duration, up: Duration) -> usize {
+    let double = Double::new(NEW, &["t"]);
+    let gateway = gateway(&[("a", &double)]);
+    let began = Instant::now();
+    let mut seen = 0;
+    while began.elapsed() < time {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let connects = double.connects.load(Ordering::SeqCst);
+        if connects > seen && about(&gateway, "a").await["state"] == "ready" {
+            seen = connects;
+            tokio::time::sleep(up).await;
+            double.say(LinkEvent::Closed("it exited with status 1".into()));
+        }
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_crashes_soon_after_every_start_is_started_less_and_less() {
+    let starts = starts_within(Duration::from_mins(2), Duration::from_secs(1)).await;
+    assert!((5..=10).contains(&starts), "started {starts} times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_has_been_up_for_a_while_is_started_again_soon() {
+    let starts = starts_within(Duration::from_mins(10), Duration::from_secs(30)).await;
+    assert!((18..=20).contains(&starts), "started {starts} times");
+}
+
+/// A gateway over `all` doubles named `u0`, `u1`, …; every tenth cannot be reached. Gives when the first list
+/// came and how many tools it had.
+async fn first_list(folder: &std::path::Path, all: &[Arc<Double>], broken: bool) -> (Duration, usize) {
+    for double in all.iter().step_by(10).filter(|_| broken) {
+        double.attempts.lock().unwrap().extend((0..1000).map(|_| Attempt::Hangs));
+    }
+    let ids: Vec<String> = (0..all.len()).map(|n| format!("u{n}")).collect();
+    let named: Vec<(&str, &Arc<Double>)> = ids.iter().map(String::as_str).zip(all).collect();
+    let started = Instant::now();
+    let gateway = start(&named, |plan| plan.state_dir = Some(folder.to_owned()));
+    let tools = Client::new(&gateway, NEW, "").tools().await.len();
+    (started.elapsed(), tools)
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_upstreams_of_which_twenty_hang_list_as_fast_as_all_good_ones() {
+    let all: Vec<Arc<Double>> = (0..200).map(|_| Double::new(NEW, &["t"])).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let (never_seen, tools) = first_list(folder.path(), &all, true).await;
+    assert_eq!((never_seen, tools), (Duration::from_secs(5), 180), "once, for all of them together");
+    let folder = tempfile::tempdir().unwrap();
+    for double in &all {
+        double.attempts.lock().unwrap().clear();
+    }
+    let (_, stored) = first_list(folder.path(), &all, false).await;
+    let (seen, tools) = first_list(folder.path(), &all, true).await;
+    assert_eq!((stored, seen, tools), (200, Duration::ZERO, 200));
 }

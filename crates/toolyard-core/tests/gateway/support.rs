@@ -26,6 +26,7 @@ pub(crate) type Behaviour = Arc<dyn Fn(LinkRequest, Peer) -> BoxFuture<Answer> +
 /// A scripted upstream: shared by the connector, its links and the test.
 pub(crate) struct Double {
     pub(crate) revision: Revision,
+    pub(crate) fingerprint: String,
     pub(crate) tools: Mutex<Vec<Value>>,
     pub(crate) resources: Mutex<Vec<Value>>,
     pub(crate) prompts: Mutex<Vec<Value>>,
@@ -52,6 +53,7 @@ impl Double {
         let tool = |name: &&str| json!({ "name": name, "description": format!("does {name}"), "inputSchema": { "type": "object" } });
         Arc::new(Self {
             revision,
+            fingerprint: format!("{}", NEXT.fetch_add(1, Ordering::SeqCst)),
             tools: Mutex::new(tools.iter().map(tool).collect()),
             resources: Mutex::default(),
             prompts: Mutex::default(),
@@ -184,16 +186,21 @@ pub(crate) fn gateway(doubles: &[(&str, &Arc<Double>)]) -> Gateway {
 }
 
 pub(crate) fn start(doubles: &[(&str, &Arc<Double>)], adjust: impl FnOnce(&mut Plan)) -> Gateway {
+    let mut plan = plan(doubles);
+    adjust(&mut plan);
+    Gateway::start(plan, &Scope::new())
+}
+
+/// The same double is the same definition; another one is another.
+pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
     let upstream = |(id, double): &(&str, &Arc<Double>)| UpstreamPlan {
         id: UpstreamId::parse(id).unwrap(),
         connect: Arc::new(Door((*double).clone())),
         timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
         roots: Vec::new(),
-        fingerprint: (*id).to_owned(),
+        fingerprint: double.fingerprint.clone(),
     };
-    let mut plan = Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() };
-    adjust(&mut plan);
-    Gateway::start(plan, &Scope::new())
+    Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() }
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);

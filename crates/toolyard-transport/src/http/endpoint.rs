@@ -61,6 +61,10 @@ impl Endpoint {
         Ok(Self { name: name.clone(), wires, url: spec.url.clone(), target: target(&spec.url), post, get })
     }
 
+    pub(crate) fn url(&self) -> &Uri {
+        &self.url
+    }
+
     /// The headers of a POST, to be completed.
     pub(crate) fn post_headers(&self) -> HeaderMap {
         self.post.clone()
@@ -77,9 +81,30 @@ impl Endpoint {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response<Arriving>, CallError> {
+        self.ask(self.target.clone(), method, headers, body).await
+    }
+
+    /// To another address of the same server.
+    pub(crate) async fn send_to(
+        &self,
+        url: Uri,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Arriving>, CallError> {
+        self.ask(target(&url), method, headers, body).await
+    }
+
+    async fn ask(
+        &self,
+        target: Uri,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Arriving>, CallError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
-        *request.uri_mut() = self.target.clone();
+        *request.uri_mut() = target;
         *request.headers_mut() = headers;
         self.wires.send(request).await.map_err(|error| self.failed(&error))
     }

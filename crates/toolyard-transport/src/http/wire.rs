@@ -61,16 +61,24 @@ impl Wire {
     /// Goes on as far as the socket allows. What waits for the connection is looked at right after this, so
     /// only the socket has to wake anybody.
     fn drive(&mut self, cx: &mut Context<'_>) {
-        let Some(connection) = &mut self.connection else { return };
-        if Pin::new(connection).poll(cx).is_ready() || self.ended.as_mut().poll(cx).is_ready() {
-            // Tells whoever still waits for it.
+        self.turn(cx);
+        if self.connection.is_some() && self.ended.as_mut().poll(cx).is_ready() {
+            self.connection = None;
+        }
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) {
+        if let Some(connection) = &mut self.connection
+            && Pin::new(connection).poll(cx).is_ready()
+        {
+            // Dropping it tells whoever still waits for it.
             self.connection = None;
         }
     }
 
     /// Whether it could take a request now. Whoever used it last is not woken on its behalf any more.
     pub(super) fn is_idle(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
+        self.turn(&mut Context::from_waker(Waker::noop()));
         self.connection.is_some() && self.send.is_ready()
     }
 }

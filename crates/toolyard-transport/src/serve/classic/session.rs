@@ -72,10 +72,30 @@ impl Session {
             let (id, method) = (message.id.clone(), message.method.clone());
             let answer = match session.clone().perform(message, outlet).await {
                 Ok(result) => Rendered::result(&id, result),
-                Err(error) => Rendered::error(Some(&id), &classic::error_for(&method, &error.to_raw())),
+                Err(error) => {
+                    Rendered::error(Some(&id), &classic::error_for(error.form, &method, &error.to_raw()))
+                }
             };
             ending.answer(answer).await;
         });
+    }
+
+    /// The resources that its client watches.
+    pub(crate) fn watched(&self) -> Vec<String> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    /// Watches them again, after a restart that the client did not notice.
+    pub(crate) fn watch_again(self: &Arc<Self>, uris: Vec<String>) {
+        for uri in uris {
+            let session = self.clone();
+            self.scope.spawn(async move {
+                let params = serde_json::json!({ "uri": uri });
+                if let Err(error) = session.subscribe(&params.into()).await {
+                    tracing::debug!(%error, "a resource is not watched any more");
+                }
+            });
+        }
     }
 
     /// A notification or an answer of the client.
