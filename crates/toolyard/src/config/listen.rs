@@ -38,8 +38,17 @@ pub(crate) enum LocalDoor {
     At(PathBuf),
 }
 
-pub(super) fn read(root: &mut Section, reader: &mut Reader<'_>) -> ListenConfig {
-    let Some(mut section) = root.section(reader, "listen") else { return ListenConfig::default() };
+/// A project file may not open doors.
+pub(super) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<ListenConfig> {
+    if let Some(field) = root.take("listen") {
+        let help = "move it to your own config, or use this file with --config";
+        field.warn(reader, "is not used: a project file does not say where to listen", help);
+    }
+    None
+}
+
+pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
+    let Some(mut section) = field.section(reader) else { return ListenConfig::default() };
     let http_field = section.take("http");
     let http = http_field.as_ref().and_then(|field| read_address(reader, field));
     let token_field = section.take("token");
