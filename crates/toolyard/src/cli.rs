@@ -28,7 +28,7 @@ pub(crate) struct Cli {
 }
 
 /// What goes with every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// The config: TOML, or a JSON file with `mcpServers` [default: toolyard/config.toml in
     /// `$XDG_CONFIG_HOME`, if it is there].

@@ -16,7 +16,7 @@ pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCA
 const ADDRESS_HELP: &str = "write an address and a port, such as \"127.0.0.1:7777\" or \"[::1]:7777\"";
 
 // Not `Debug`: the token is a secret.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(crate) struct ListenConfig {
     pub(crate) http: Option<SocketAddr>,
     /// For newline JSON-RPC.
