@@ -103,7 +103,7 @@ fn hear(wire: &mut Wire, expected: &[Heard], ends: bool) -> Result<(), String> {
             None => return Err(format!("{message}, instead of {left:?}")),
         }
     }
-    if !ends { Ok(()) } else { wire.next().map_or(Ok(()), |more| Err(format!("{more}, instead of the end"))) }
+    if ends { wire.next().map_or(Ok(()), |more| Err(format!("{more}, instead of the end"))) } else { Ok(()) }
 }
 
 fn fits(heard: &Heard, message: &Value) -> bool {
@@ -148,7 +148,7 @@ fn a_client_that_leaves_in_a_call_cancels_it_upstream_where_leaving_means_that()
             let calls = yard.heard("\"name\":\"hang\"");
             wire.send(wire.request("1", "tools/call", json!({ "name": "sh__hang", "arguments": {} })));
             eventually("the call", || (yard.heard("\"name\":\"hang\"") > calls).then_some(()));
-            wire.hang_up();
+            drop(wire);
             // A lost connection is no cancel for a client that can come back to its session.
             if (transport, era) != (Transport::Http, Era::Legacy) {
                 expected += 1;

@@ -38,11 +38,10 @@ pub(crate) enum Era {
     Modern,
 }
 
-/// A connected client.
+/// A connected client. It hangs up when it is dropped.
 pub(crate) struct Wire {
-    send: Box<dyn FnMut(&[u8])>,
+    ends: Ends,
     heard: Receiver<Value>,
-    hang_up: Box<dyn FnMut()>,
     pub(crate) era: Era,
 }
 
@@ -50,14 +49,14 @@ impl Wire {
     /// Connects and, where that is the custom, shakes hands.
     pub(crate) fn connect(yard: &Yard, transport: Transport, era: Era) -> Self {
         let (sender, heard) = channel();
-        let (send, hang_up): (Box<dyn FnMut(&[u8])>, Box<dyn FnMut()>) = match transport {
+        let ends = match transport {
             Transport::Tcp => over_tcp(TcpStream::connect(&yard.tcp).unwrap(), sender),
             Transport::Unix => over_unix(UnixStream::connect(&yard.unix).unwrap(), sender),
             Transport::Stdio => over_stdio(yard.shim(), sender),
             Transport::Http => over_http(yard.http.clone(), era, sender),
             Transport::Sse => over_sse(yard.http.clone(), sender),
         };
-        let mut wire = Self { send, heard, hang_up, era };
+        let mut wire = Self { ends, heard, era };
         if era == Era::Legacy {
             let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
             wire.send(
@@ -71,7 +70,7 @@ impl Wire {
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        (self.send)(bytes.as_ref());
+        (self.ends.0)(bytes.as_ref());
     }
 
     /// The next message; `None` at the end of the connection.
@@ -81,10 +80,6 @@ impl Wire {
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("silence for {PATIENCE:?}"),
         }
-    }
-
-    pub(crate) fn hang_up(mut self) {
-        (self.hang_up)();
     }
 
     /// A request in the form of the client's era; `id` is raw JSON.
@@ -97,7 +92,15 @@ impl Wire {
     }
 }
 
-type Ends = (Box<dyn FnMut(&[u8])>, Box<dyn FnMut()>);
+impl Drop for Wire {
+    fn drop(&mut self) {
+        (self.ends.1)();
+    }
+}
+
+type SendLine = Box<dyn FnMut(&[u8])>;
+type HangUp = Box<dyn FnMut()>;
+type Ends = (SendLine, HangUp);
 
 fn read_lines(read: impl Read + Send + 'static, heard: Sender<Value>) {
     thread::spawn(move || {
@@ -233,7 +236,7 @@ fn modern_headers(bytes: &[u8]) -> String {
     let mut headers = "mcp-protocol-version: 2026-07-28\r\n".to_owned();
     for (header, value) in [("mcp-method", &message["method"]), ("mcp-name", &message["params"]["name"])] {
         if let Some(value) = value.as_str() {
-            headers.push_str(&format!("{header}: {value}\r\n"));
+            headers.extend([header, ": ", value, "\r\n"]);
         }
     }
     headers
