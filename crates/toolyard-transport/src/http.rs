@@ -10,6 +10,8 @@ pub(crate) mod endpoint;
 pub(crate) mod oldest;
 pub(crate) mod refusal;
 pub(crate) mod sse;
+pub(crate) mod wire;
+pub(crate) mod wires;
 
 pub use classic::ClassicLink;
 pub use client::HttpLink;

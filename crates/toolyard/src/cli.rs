@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use crate::commands;
 use crate::config::{DEFAULT_ADDRESS, parse_address};
 use crate::logging::Loudness;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong.
+Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong,
+130 it was interrupted.
 Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) says how much of them.";
 
 /// One endpoint for every tool: an MCP gateway. Without a command it serves.
@@ -26,7 +28,7 @@ pub(crate) struct Cli {
 }
 
 /// What goes with every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// The config: TOML, or a JSON file with `mcpServers` [default: toolyard/config.toml in
     /// `$XDG_CONFIG_HOME`, if it is there].
@@ -52,6 +54,8 @@ pub(crate) enum Command {
     Stdio(StdioArgs),
     /// Check the config and say what is wrong with it.
     Validate(ValidateArgs),
+    #[command(flatten)]
+    Other(commands::Command),
 }
 
 #[derive(Debug, Default, Args)]
@@ -102,9 +106,11 @@ impl Cli {
 }
 
 impl Common {
-    pub(crate) fn loudness(&self) -> Loudness {
+    /// A command that ends by itself answers a question; what goes on meanwhile is not part of the answer.
+    pub(crate) fn loudness(&self, serves: bool) -> Loudness {
         match (self.quiet, self.verbose) {
             (true, _) => Loudness::Quiet,
+            (false, 0) if !serves => Loudness::Brief,
             (false, 0) => Loudness::Normal,
             (false, 1) => Loudness::Verbose,
             (false, _) => Loudness::Everything,
@@ -127,6 +133,7 @@ mod tests {
             Command::Serve(serve) => serve.listen.map(|address| address.to_string()),
             Command::Validate(_) => Some("validate".into()),
             Command::Stdio(_) => Some("stdio".into()),
+            Command::Other(_) => Some("other".into()),
         });
         assert_eq!(got.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{arguments:?}");
     }

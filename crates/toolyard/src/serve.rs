@@ -1,6 +1,7 @@
 //! `toolyard serve`: opens the door, starts the gateway behind it, and ends both in order when told to.
 
 mod greeting;
+mod reload;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::settings::{self, Settings};
 use crate::state_dir::{self, Addresses, Announcement};
 use crate::stop::Stop;
 use crate::{say, socket};
+use reload::Reload;
 
 /// How long calls in flight may take to finish once the gateway is told to stop.
 const LAST_CALLS: Duration = Duration::from_secs(10);
@@ -30,7 +32,7 @@ const LAST_CALLS: Duration = Duration::from_secs(10);
 const LAST_TASKS: Duration = Duration::from_secs(5);
 /// How long a gateway that runs only for its clients waits for the first, and for the next.
 const FIRST_CLIENT: Duration = Duration::from_secs(10);
-const NEXT_CLIENT: Duration = Duration::from_secs(2);
+const NEXT_CLIENT: Duration = Duration::from_secs(1);
 
 pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
     if args.while_needed {
@@ -55,8 +57,8 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
 
 /// A folder that was asked for must be there; without the usual one the gateway only remembers less.
 fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf>> {
-    let files = settings.found.file.as_slice();
-    match state_dir::open(common.state_dir.as_deref(), files, &settings::variable) {
+    let files = settings.found.files();
+    match state_dir::open(common.state_dir.as_deref(), &files, &settings::variable) {
         Ok(folder) => Ok(Some(folder)),
         Err(error) if common.state_dir.is_some() => Err(error.context("open the state directory")),
         Err(error) => {
@@ -89,7 +91,7 @@ async fn run(
 ) -> Result<()> {
     let mut stop = Stop::new()?;
     let Settings { found, config, .. } = settings;
-    let set = state_dir::set(common.state_dir.as_deref(), found.file.as_slice(), &settings::variable);
+    let set = state_dir::set(common.state_dir.as_deref(), &found.files(), &settings::variable);
     let local = socket::path(&config.listen.local, &set, &settings::variable);
     let doors = Doors::open(args.listen, &config.listen, local.as_deref()).await?;
     if args.while_needed && !doors.has_local() {
@@ -100,9 +102,9 @@ async fn run(
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
     let announcement = announce(common, state_dir.as_deref(), &addresses)?;
     let scope = Scope::new();
-    let plan = plan(&config, state_dir, &Approach::new(guards.guard(), scope.child()));
-    let gateway = Gateway::start(plan, &scope);
-    let options = options(&config.listen);
+    let approach = Approach::new(guards.guard(), scope.child());
+    let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
+    let options = options(&config.listen, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
     let taken = doors.taken();
     doors.serve(&endpoint, &scope);
@@ -114,8 +116,11 @@ async fn run(
         config: &config,
         quiet,
     });
+    let (common, listen) = (common.clone(), config.listen);
+    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen };
     let why = tokio::select! {
         signal = stop.told() => signal,
+        () = reload.watch(found) => "the config cannot be watched any more",
         () = deserted(&endpoint), if args.while_needed => "no client is left",
     };
     tracing::info!("{why}: stopping");
@@ -143,12 +148,18 @@ async fn deserted(endpoint: &Endpoint) {
     }
 }
 
-fn options(listen: &ListenConfig) -> Options {
+fn options(listen: &ListenConfig, state_dir: Option<&Path>) -> Options {
     let gate = match &listen.token {
         Some(token) => Gate::open().with_token(Principal::named("token"), token),
         None => Gate::open(),
     };
-    Options { gate, hosts: listen.hosts.clone(), origins: listen.origins.clone(), ..Options::default() }
+    Options {
+        gate,
+        hosts: listen.hosts.clone(),
+        origins: listen.origins.clone(),
+        session_folder: state_dir.map(|folder| folder.join("sessions")),
+        ..Options::default()
+    }
 }
 
 /// Clients first, so that calls can finish while their upstreams still live. Whoever says it twice means now.

@@ -13,18 +13,24 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Variables;
 
-const GATEWAY_FILE: &str = "gateway.json";
+pub(crate) const GATEWAY_FILE: &str = "gateway.json";
 
 /// The folder for these config files: `asked` as it is, or one of their own under `$XDG_STATE_HOME`.
 pub(crate) fn open(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
-    let folder = asked.map_or_else(|| usual(files, variables), |asked| Ok(asked.to_owned()))?;
-    // An existing folder keeps its permissions: it may be somebody else's.
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .with_context(|| format!("create {}", folder.display()))?;
+    let folder = locate(asked, files, variables)?;
+    create(&folder)?;
     Ok(folder)
+}
+
+/// The same folder, which may not be there.
+pub(crate) fn locate(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
+    asked.map_or_else(|| usual(files, variables), |asked| Ok(asked.to_owned()))
+}
+
+/// An existing folder keeps its permissions: it may be somebody else's.
+pub(crate) fn create(folder: &Path) -> Result<()> {
+    let create = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    create.with_context(|| format!("create {}", folder.display()))
 }
 
 fn usual(files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
@@ -38,7 +44,8 @@ pub(crate) fn set(asked: Option<&Path>, files: &[PathBuf], variables: &Variables
     set_hash(files, &asked.or_else(|| base(variables)).unwrap_or_default())
 }
 
-fn base(variables: &Variables<'_>) -> Option<PathBuf> {
+/// Where the folders of all config sets are.
+pub(crate) fn base(variables: &Variables<'_>) -> Option<PathBuf> {
     let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home =
         absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
@@ -72,15 +79,20 @@ pub(crate) struct Addresses {
 
 /// The content of `gateway.json`.
 #[derive(Debug, Deserialize, Serialize)]
-struct Running {
-    http: String,
+pub(crate) struct Running {
+    pub(crate) http: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tcp: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    socket: Option<PathBuf>,
-    pid: u32,
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) pid: u32,
     /// Seconds since 1970.
     started: u64,
+}
+
+/// The gateway that says it runs with this folder. It may have been killed since.
+pub(crate) fn announced(folder: &Path) -> Option<Running> {
+    read(&folder.join(GATEWAY_FILE))
 }
 
 impl Announcement {
@@ -106,7 +118,7 @@ fn read(path: &Path) -> Option<Running> {
 
 /// The socket of the gateway whose state is in this folder, as it said itself.
 pub(crate) fn announced_socket(folder: &Path) -> Option<PathBuf> {
-    read(&folder.join(GATEWAY_FILE))?.socket
+    announced(folder)?.socket
 }
 
 impl Drop for Announcement {

@@ -13,11 +13,11 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::cli::{Common, StdioArgs};
-use crate::config::{Found, LocalDoor};
+use crate::config::{Found, LocalDoor, Role};
 use crate::failure::Failure;
 use crate::settings::{self, Settings};
 use crate::{socket, state_dir};
-use meet::Meeting;
+use meet::{Meeting, Start};
 use relay::Relay;
 
 pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
@@ -48,16 +48,16 @@ fn opening(args: &StdioArgs) -> Option<String> {
 }
 
 fn meeting(common: &Common, found: &Found, door: &LocalDoor) -> Result<Meeting, Failure> {
-    let files = found.file.as_slice();
+    let files = found.files();
     let asked = common.state_dir.as_deref();
-    let state_dir = state_dir::open(asked, files, &settings::variable);
-    let set = state_dir::set(asked, files, &settings::variable);
+    let state_dir = state_dir::open(asked, &files, &settings::variable);
+    let set = state_dir::set(asked, &files, &settings::variable);
     let Some(socket) = socket::path(door, &set, &settings::variable) else {
         let message = "`unix = false` in [listen] leaves no socket to reach the gateway by: remove it";
         return Err(Failure::Usage(message.to_owned()));
     };
     let state_dir = state_dir.ok();
-    Ok(Meeting::new(socket, state_dir, arguments(found.file.as_deref(), asked)))
+    Ok(Meeting::new(socket, state_dir, start(found, asked)))
 }
 
 /// A gateway that runs goes on with the config it has, so a file that is being edited need not keep a new
@@ -71,14 +71,17 @@ fn meeting_despite(
     if meeting.is_answered() { Ok(meeting) } else { Err(Failure::Config(problems)) }
 }
 
-/// How to start a gateway of the same set.
-fn arguments(file: Option<&Path>, state_dir: Option<&Path>) -> Vec<std::ffi::OsString> {
+/// How to start a gateway of the same set. A project file is found from its folder, any other is named.
+fn start(found: &Found, state_dir: Option<&Path>) -> Start {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let project = found.sources.iter().find(|source| source.role == Role::Project);
+    let named = found.sources.first().filter(|_| project.is_none()).map(|source| source.path.as_path());
     let mut arguments = vec!["serve".into(), "--while-needed".into()];
-    for (flag, path) in [("--config", file), ("--state-dir", state_dir)] {
+    for (flag, path) in [("--config", named), ("--state-dir", state_dir)] {
         if let Some(path) = path {
             arguments.extend([flag.into(), absolute(path).into_os_string()]);
         }
     }
-    arguments
+    let folder = project.and_then(|source| absolute(&source.path).parent().map(Path::to_owned));
+    Start { arguments, folder: folder.unwrap_or_else(|| "/".into()) }
 }

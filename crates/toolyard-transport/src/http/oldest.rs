@@ -9,7 +9,6 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::{Method as HttpMethod, Response, StatusCode, Uri};
-use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -21,6 +20,7 @@ use super::body::{Content, content};
 use super::endpoint::Endpoint;
 use super::refusal::Refusal;
 use super::sse::EventStream;
+use super::wire::Arriving;
 use crate::Scope;
 
 /// How much may wait between the link and the wire, each way.
@@ -184,7 +184,7 @@ impl Conversation {
         let _ = failed.send(answer.render()).await;
     }
 
-    async fn post(&self, line: Bytes) -> Result<Response<Incoming>, CallError> {
+    async fn post(&self, line: Bytes) -> Result<Response<Arriving>, CallError> {
         let headers = self.endpoint.post_headers();
         self.endpoint.send_to(self.url.clone(), HttpMethod::POST, headers, line).await
     }

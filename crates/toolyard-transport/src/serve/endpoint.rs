@@ -1,6 +1,7 @@
 //! What all doors of one server share: the handler, who may come in, the limits, and the legacy sessions.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub struct Options {
     pub line_limit: usize,
     pub sessions: usize,
     pub session_idle: Duration,
+    /// Where sessions are kept, so that they outlive the process; nowhere if not given.
+    pub session_folder: Option<PathBuf>,
     /// Calls under way at once in one session or stream connection.
     pub calls: usize,
     /// How long a client has to answer a question.
@@ -56,6 +59,7 @@ impl Default for Options {
             line_limit: toolyard_proto::codec::MAX_MESSAGE,
             sessions: 10_000,
             session_idle: Duration::from_hours(1),
+            session_folder: None,
             calls: 1_000,
             parked: 1_000,
             ask_timeout: Duration::from_mins(10),
@@ -111,7 +115,12 @@ impl Endpoint {
     /// An endpoint whose tasks live in `scope`.
     pub fn new(handler: Arc<dyn Handler>, options: Options, scope: &Scope) -> Self {
         let ending = scope.child();
-        let sessions = Sessions::new(options.sessions, options.session_idle, scope.child());
+        let sessions = Sessions::new(
+            options.sessions,
+            options.session_idle,
+            options.session_folder.clone(),
+            scope.child(),
+        );
         let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
         let (event_clients, scope) = (EventClients::default(), scope.clone());

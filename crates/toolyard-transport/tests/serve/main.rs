@@ -13,6 +13,8 @@ mod park;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
+mod restart;
+#[cfg(test)]
 mod sse;
 #[cfg(test)]
 mod stream;

@@ -16,7 +16,7 @@ pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCA
 const ADDRESS_HELP: &str = "write an address and a port, such as \"127.0.0.1:7777\" or \"[::1]:7777\"";
 
 // Not `Debug`: the token is a secret.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(crate) struct ListenConfig {
     pub(crate) http: Option<SocketAddr>,
     /// For newline JSON-RPC.
@@ -38,8 +38,17 @@ pub(crate) enum LocalDoor {
     At(PathBuf),
 }
 
-pub(super) fn read(root: &mut Section, reader: &mut Reader<'_>) -> ListenConfig {
-    let Some(mut section) = root.section(reader, "listen") else { return ListenConfig::default() };
+/// A project file may not open doors.
+pub(super) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<ListenConfig> {
+    if let Some(field) = root.take("listen") {
+        let help = "move it to your own config, or use this file with --config";
+        field.warn(reader, "is not used: a project file does not say where to listen", help);
+    }
+    None
+}
+
+pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
+    let Some(mut section) = field.section(reader) else { return ListenConfig::default() };
     let http_field = section.take("http");
     let http = http_field.as_ref().and_then(|field| read_address(reader, field));
     let token_field = section.take("token");

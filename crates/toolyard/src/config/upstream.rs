@@ -34,6 +34,15 @@ impl Upstreams {
     pub(crate) fn ids(&self) -> impl Iterator<Item = &UpstreamId> {
         self.on.iter().map(|upstream| &upstream.id).chain(&self.off)
     }
+
+    /// Those of another file win over these, id by id.
+    pub(super) fn lay_over(&mut self, other: Self) {
+        let is_new = |id: &UpstreamId| other.ids().all(|new| new.fold() != id.fold());
+        self.on.retain(|old| is_new(&old.id));
+        self.off.retain(|old| is_new(old));
+        self.on.extend(other.on);
+        self.off.extend(other.off);
+    }
 }
 
 /// Whether clients share one connection to an upstream.

@@ -55,8 +55,8 @@ fn upstreams(greeting: &Greeting<'_>) -> String {
     let off: Vec<&str> = upstreams.off.iter().map(AsRef::as_ref).collect();
     let on = if on.is_empty() { "none, only the built-in tools".to_owned() } else { on.join(", ") };
     let off = if off.is_empty() { String::new() } else { format!("; switched off: {}", off.join(", ")) };
-    let origin = match (&greeting.found.file, &greeting.found.user_file) {
-        (Some(file), _) => format!("from {}", file.display()),
+    let origin = match (greeting.found.names(), &greeting.found.user_file) {
+        (Some(files), _) => format!("from {files}"),
         (None, Some(file)) => format!("add some in {}", file.display()),
         (None, None) => "add some in a file, and name it with --config".to_owned(),
     };

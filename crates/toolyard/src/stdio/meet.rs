@@ -27,12 +27,19 @@ const LAST_WORDS: usize = 2_000;
 pub(super) struct Meeting {
     socket: PathBuf,
     state_dir: Option<PathBuf>,
-    arguments: Vec<OsString>,
+    start: Start,
+}
+
+/// How a gateway is started: with which arguments, and where.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) arguments: Vec<OsString>,
+    pub(super) folder: PathBuf,
 }
 
 impl Meeting {
-    pub(super) fn new(socket: PathBuf, state_dir: Option<PathBuf>, arguments: Vec<OsString>) -> Self {
-        Self { socket, state_dir, arguments }
+    pub(super) fn new(socket: PathBuf, state_dir: Option<PathBuf>, start: Start) -> Self {
+        Self { socket, state_dir, start }
     }
 
     /// Whether a gateway runs now.
@@ -113,8 +120,8 @@ impl Meeting {
     fn spawn(&self, log: &Log) -> Result<Child> {
         let program = std::env::current_exe().context("find this program")?;
         let mut command = Command::new(program);
-        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
-        command.current_dir("/").spawn().context("start the gateway")
+        command.args(&self.start.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
+        command.current_dir(&self.start.folder).spawn().context("start the gateway")
     }
 }
 

@@ -84,6 +84,15 @@ impl Gateway {
         }
     }
 
+    /// Reads on until it has said this; it says something at least when it ends.
+    pub(crate) fn wait_for_words(&mut self, words: &str) {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "it never said {words:?}");
+        }
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

@@ -4,6 +4,7 @@
 
 mod gateway;
 mod http;
+mod reload;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
