@@ -31,8 +31,9 @@ pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
 }
 
 fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_transport::Peer) {
-    let Call { origin, id, method, params, headers, peer, .. } = call;
-    (LinkRequest { origin, id, method, params, headers, relay }, peer)
+    let Call { origin, id, method, params, headers, peer, entry, .. } = call;
+    let name = entry.and_then(|entry| entry.own_name_header.clone());
+    (LinkRequest { origin, id, method, params, headers, name, relay }, peer)
 }
 
 /// The parameters of a request of our own, in the form of an upstream's revision.

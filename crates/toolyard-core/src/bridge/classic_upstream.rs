@@ -25,6 +25,7 @@ pub(super) async fn converse(call: Call, link: &dyn Link) -> Answer {
         params: modern::strip_request(&call.params),
         method: call.method,
         headers: None,
+        name: None,
         relay: false,
     };
     for _ in 0..MOST_VISITS {

@@ -30,6 +30,7 @@ pub(super) async fn converse(call: Call, link: &dyn Link) -> Answer {
             method: call.method.clone(),
             params,
             headers: call.headers.clone(),
+            name: None,
             relay: false,
         };
         let answer = link.call(request, call.peer.clone()).await?;
