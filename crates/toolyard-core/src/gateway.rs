@@ -61,11 +61,12 @@ impl Gateway {
 
     /// Ends every upstream, bounded in time.
     pub async fn end(&self) {
+        // First of all, or what closes at once would be connected again while others still close.
+        self.shared.scope.cancel();
         let closing =
             self.shared.catalog.rules().upstreams.iter().filter_map(|upstream| upstream.live_link());
         let all = futures_util::future::join_all(closing.map(|link| async move { link.close().await }));
         let _ = tokio::time::timeout(Duration::from_secs(10), all).await;
-        self.shared.scope.cancel();
     }
 
     /// The upstreams in order, for whoever reports on them.

@@ -158,3 +158,14 @@ async fn one_that_has_been_up_for_a_while_is_started_again_soon() {
     let starts = starts_within(Duration::from_mins(10), Duration::from_secs(30)).await;
     assert!((18..=20).contains(&starts), "started {starts} times");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_ends_connects_nothing_again() {
+    let (quick, slow) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
+    *slow.closing.lock().unwrap() = Duration::from_secs(5);
+    let gateway = gateway(&[("quick", &quick), ("slow", &slow)]);
+    assert_eq!(Client::new(&gateway, NEW, "").tools().await, ["quick__t", "slow__t"]);
+    gateway.end().await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!((quick.connects.load(Ordering::SeqCst), slow.connects.load(Ordering::SeqCst)), (1, 1));
+}
