@@ -7,15 +7,16 @@ mod supervise;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, watch};
 use toolyard_proto::CallError;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::{ClientKey, Link};
+use toolyard_transport::{ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
 use crate::pipeline::{Chain, chain};
@@ -23,7 +24,10 @@ use crate::plan::{Pace, UpstreamPlan};
 use state::{Phase, State};
 
 pub(crate) use subscribe::Subscribed;
-pub(crate) use supervise::{Outlets, run};
+pub(crate) use supervise::Outlets;
+
+/// How long a link may take to end.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 /// One upstream. Shared by the catalog, the calls to it and its supervisor, which alone changes its state.
 pub struct Upstream {
@@ -40,6 +44,11 @@ pub struct Upstream {
     suspect: Notify,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
+    /// Its supervisor and all that it keeps running.
+    life: Scope,
+    /// Calls whose answers have not ended. Touched by every call, so it is no lock.
+    in_flight: AtomicUsize,
+    drained: Notify,
 }
 
 struct Live {
@@ -47,7 +56,12 @@ struct Live {
 }
 
 impl Upstream {
-    pub(crate) fn new(plan: UpstreamPlan, pace: Pace, stored: Option<Arc<Definitions>>) -> Arc<Self> {
+    pub(crate) fn new(
+        plan: UpstreamPlan,
+        pace: Pace,
+        stored: Option<Arc<Definitions>>,
+        life: Scope,
+    ) -> Arc<Self> {
         Arc::new(Self {
             name: plan.id.as_str().into(),
             chain: chain(plan.timeouts),
@@ -59,6 +73,9 @@ impl Upstream {
             suspect: Notify::new(),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
+            life,
+            in_flight: AtomicUsize::new(0),
+            drained: Notify::new(),
             plan,
         })
     }
@@ -138,10 +155,63 @@ impl Upstream {
         levels.values().min().copied()
     }
 
+    /// Counts a call until the guard is dropped, which is when its answer has really ended.
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        InFlight(self.clone())
+    }
+
+    /// Starts its supervisor.
+    pub(crate) fn start(self: &Arc<Self>, outlets: Outlets) {
+        self.life.spawn(supervise::run(self.clone(), outlets));
+    }
+
+    /// Whether `plan` asks for just this upstream.
+    pub(crate) fn is_as(&self, plan: &UpstreamPlan) -> bool {
+        let own = &self.plan;
+        own.id == plan.id
+            && own.fingerprint == plan.fingerprint
+            && own.timeouts == plan.timeouts
+            && own.roots == plan.roots
+    }
+
+    /// Waits until no call is in flight.
+    async fn idle(&self) {
+        loop {
+            let drained = self.drained.notified();
+            if self.in_flight.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Lets calls in flight finish, a bounded time, and ends its link.
+    pub(crate) async fn retire(self: Arc<Self>, at_most: Duration) {
+        let link = self.live_link();
+        self.state.send_modify(|state| state.enter(Phase::Ended, Some("it is no longer configured".into())));
+        let _ = tokio::time::timeout(at_most, self.idle()).await;
+        self.life.cancel();
+        if let Some(link) = link {
+            let _ = tokio::time::timeout(CLOSE_WAIT, link.close()).await;
+        }
+    }
+
     pub(crate) fn forget(&self, client: &ClientKey) {
         self.want_level(client, None);
         if let Some(link) = self.live_link() {
             link.forget(client);
+        }
+    }
+}
+
+/// One call under way.
+pub(crate) struct InFlight(Arc<Upstream>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.drained.notify_waiters();
         }
     }
 }

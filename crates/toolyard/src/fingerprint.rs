@@ -22,8 +22,12 @@ pub(crate) fn fingerprint(reach: &Reach) -> String {
             }
             parts.add(cwd.as_os_str().as_encoded_bytes());
         }
-        Reach::Server(Server { url, headers }) => {
-            parts.add(b"server");
+        Reach::Socket(socket) => {
+            parts.add(b"socket");
+            parts.add(socket.to_string().as_bytes());
+        }
+        Reach::Server(Server { url, headers, sse }) => {
+            parts.add(if *sse { b"sse" } else { b"server" });
             parts.add(url.to_string().as_bytes());
             let mut headers: Vec<_> = headers.iter().collect();
             headers.sort_by_key(|(name, _)| name.as_str());

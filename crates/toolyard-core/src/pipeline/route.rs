@@ -8,12 +8,17 @@ use super::Call;
 use crate::{bridge, tasks};
 
 pub(super) async fn route(call: Call) -> Answer {
+    let in_flight = call.upstream.begin();
     let link = call.upstream.link().await?;
     let edits = call.edits;
     let upstream = call.upstream.clone();
     match bridge::exchange(call, link.as_ref()).await {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {
             Ok(AnswerBody::Whole(edited(&upstream, edits, result), revision))
+        }
+        Ok(AnswerBody::Stream(mut relay)) => {
+            relay.hold(Box::new(in_flight));
+            Ok(AnswerBody::Stream(relay))
         }
         Err(error) => {
             if matches!(error.kind, Kind::Unavailable | Kind::Lost) {

@@ -26,6 +26,7 @@ pub(crate) type Behaviour = Arc<dyn Fn(LinkRequest, Peer) -> BoxFuture<Answer> +
 /// A scripted upstream: shared by the connector, its links and the test.
 pub(crate) struct Double {
     pub(crate) revision: Revision,
+    pub(crate) fingerprint: String,
     pub(crate) tools: Mutex<Vec<Value>>,
     pub(crate) resources: Mutex<Vec<Value>>,
     pub(crate) prompts: Mutex<Vec<Value>>,
@@ -54,6 +55,7 @@ impl Double {
         let tool = |name: &&str| json!({ "name": name, "description": format!("does {name}"), "inputSchema": { "type": "object" } });
         Arc::new(Self {
             revision,
+            fingerprint: format!("{}", NEXT.fetch_add(1, Ordering::SeqCst)),
             tools: Mutex::new(tools.iter().map(tool).collect()),
             resources: Mutex::default(),
             prompts: Mutex::default(),
@@ -69,8 +71,7 @@ impl Double {
 
     pub(crate) fn say(&self, event: LinkEvent) {
         let sender = self.events.lock().unwrap().clone().unwrap();
-        // Nobody listens to a link that is gone.
-        let _ = sender.try_send(event);
+        sender.try_send(event).unwrap();
     }
 
     pub(crate) fn announce(&self, method: Method) {
@@ -124,9 +125,9 @@ impl Connect for Door {
                 None => {}
             }
             let (sender, events) = mpsc::channel(64);
-            *double.events.lock().unwrap() = Some(sender);
+            *double.events.lock().unwrap() = Some(sender.clone());
             let greeting = double.greeting();
-            Ok(Connected { link: Arc::new(DoubleLink { double, greeting }), events })
+            Ok(Connected { link: Arc::new(DoubleLink { double, greeting, events: sender }), events })
         })
     }
 }
@@ -134,6 +135,7 @@ impl Connect for Door {
 struct DoubleLink {
     double: Arc<Double>,
     greeting: Greeting,
+    events: mpsc::Sender<LinkEvent>,
 }
 
 struct CountDrop(Arc<AtomicUsize>);
@@ -178,7 +180,7 @@ impl Link for DoubleLink {
     }
 
     fn close(&self) -> BoxFuture<()> {
-        self.double.say(LinkEvent::Closed("it was closed by the gateway".into()));
+        let _ = self.events.try_send(LinkEvent::Closed("it was closed by the gateway".into()));
         let takes = *self.double.closing.lock().unwrap();
         Box::pin(tokio::time::sleep(takes))
     }
@@ -190,16 +192,21 @@ pub(crate) fn gateway(doubles: &[(&str, &Arc<Double>)]) -> Gateway {
 }
 
 pub(crate) fn start(doubles: &[(&str, &Arc<Double>)], adjust: impl FnOnce(&mut Plan)) -> Gateway {
+    let mut plan = plan(doubles);
+    adjust(&mut plan);
+    Gateway::start(plan, &Scope::new())
+}
+
+/// The same double is the same definition; another one is another.
+pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
     let upstream = |(id, double): &(&str, &Arc<Double>)| UpstreamPlan {
         id: UpstreamId::parse(id).unwrap(),
         connect: Arc::new(Door((*double).clone())),
         timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
         roots: Vec::new(),
-        fingerprint: (*id).to_owned(),
+        fingerprint: double.fingerprint.clone(),
     };
-    let mut plan = Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() };
-    adjust(&mut plan);
-    Gateway::start(plan, &Scope::new())
+    Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() }
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -34,17 +34,10 @@ pub(super) async fn post(
 ) -> HttpResponse {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    if let Some(refusal) = refuse_by_headers(headers, endpoint.options.body_limit) {
-        return refusal;
-    }
-    let bytes = match read_body(body, endpoint).await {
+    let bytes = match read(endpoint, headers, body).await {
         Ok(bytes) => bytes,
         Err(refusal) => return *refusal,
     };
-    if nests_too_deep(&bytes) {
-        let error = RpcError::new(code::INVALID_REQUEST, "the message nests too deeply");
-        return reply::refusal(StatusCode::BAD_REQUEST, None, &error);
-    }
     match Incoming::parse(&bytes) {
         Err(error) => malformed(&error),
         Ok(Incoming::Batch(batch)) => classic::http::batch(endpoint, &view, &admitted, headers, batch).await,
@@ -56,6 +49,23 @@ pub(super) async fn post(
         }
         Ok(Incoming::One(message)) => classic::http::traffic(endpoint, &view, &admitted, headers, message),
     }
+}
+
+/// The body of a POST, if it can be a message at all.
+pub(super) async fn read(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    body: IncomingBody,
+) -> Result<Bytes, Box<HttpResponse>> {
+    if let Some(refusal) = refuse_by_headers(headers, endpoint.options.body_limit) {
+        return Err(Box::new(refusal));
+    }
+    let bytes = read_body(body, endpoint).await?;
+    if nests_too_deep(&bytes) {
+        let error = RpcError::new(code::INVALID_REQUEST, "the message nests too deeply");
+        return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, None, &error)));
+    }
+    Ok(bytes)
 }
 
 async fn one_request(
@@ -79,7 +89,7 @@ pub(super) fn version(headers: &HeaderMap) -> Option<&str> {
     headers.get(VERSION).and_then(|value| value.to_str().ok())
 }
 
-fn malformed(error: &ParseError) -> HttpResponse {
+pub(super) fn malformed(error: &ParseError) -> HttpResponse {
     reply::refusal(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.to_rpc())
 }
 

@@ -43,7 +43,8 @@ impl Home {
     pub(crate) fn toolyard(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
         command.args(arguments).current_dir(self.folder.path()).env_clear();
-        command.env("HOME", self.folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.folder.path()).env("XDG_RUNTIME_DIR", self.folder.path());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

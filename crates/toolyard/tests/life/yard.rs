@@ -61,6 +61,14 @@ impl Yard {
         Gateway { child, url, log: Some(log) }
     }
 
+    /// `toolyard stdio`, as the config of a client runs it.
+    pub(crate) fn stdio(&self) -> Command {
+        let mut command = self.toolyard();
+        command.args(["stdio", "--state-dir", "state", "--config", "config.toml"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    }
+
     /// Everybody alive who carries the mark.
     pub(crate) fn processes(&self) -> Vec<Process> {
         let is_marked = |process: &Process| {
