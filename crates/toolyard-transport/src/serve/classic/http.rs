@@ -74,7 +74,9 @@ pub(crate) async fn batch(
 ) -> HttpResponse {
     let session = match find(endpoint, view, admitted, headers) {
         Ok(session) if session.session.origin.revision == Revision::V2025_03_26 => session,
-        _ => {
+        Err(missing @ (Missing::Session | Missing::Version(_))) => return missing.response(None),
+        // Whoever comes without a session may be of any revision.
+        Ok(_) | Err(Missing::Header) => {
             let error = RpcError::new(code::INVALID_REQUEST, "batches are not accepted here");
             return reply::refusal(StatusCode::BAD_REQUEST, None, &error);
         }
