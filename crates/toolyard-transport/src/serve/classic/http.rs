@@ -125,8 +125,8 @@ pub(crate) fn get(
     let reader = match headers.get(LAST_EVENT).map(|value| value.to_str().unwrap_or_default()) {
         None => Some(session.streams.open_outside()),
         Some(last) => session.streams.resume(last).or_else(|| {
-            // What came before the restart is lost; what comes from now on is not.
-            session.is_recalled.then(|| session.streams.open_outside())
+            // What came before a restart, or was too much to keep, is lost; what comes from now on is not.
+            (session.is_recalled || Streams::is_outside(last)).then(|| session.streams.open_outside())
         }),
     };
     reply::events(
