@@ -45,7 +45,7 @@ pub(crate) enum Command {
 
 pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
     match command {
-        Command::Add(args) => add::add(common, args),
+        Command::Add(args) => add::add(common, &args),
         Command::Remove(args) => remove::remove(common, &args),
         Command::List(args) => list::list(common, &args),
         Command::Get(args) => get::get(common, &args),

@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn secrets_are_told_by_name_or_by_look() {
         let check = |name: &str, value: &str, expected: bool| {
-            assert_eq!(is_secret(name, value), expected, "{name}={value}")
+            assert_eq!(is_secret(name, value), expected, "{name}={value}");
         };
         check("GITHUB_TOKEN", "x", true);
         check("apiKey", "x", true);

@@ -66,9 +66,9 @@ struct Outcome<'a> {
     problems: &'a [Problem],
 }
 
-pub(super) fn add(common: &Common, args: AddArgs) -> Result<(), Failure> {
+pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
     let id = id(&args.name)?;
-    let definition = definition(&args)?;
+    let definition = definition(args)?;
     let mut draft = Draft::open(common, &args.place)?;
     let there = draft.upstreams().into_iter().find(|there| there.id.eq_ignore_ascii_case(id.as_str()));
     let is_same = there.as_ref().is_some_and(|there| there.definition == definition);

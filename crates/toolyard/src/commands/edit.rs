@@ -66,9 +66,10 @@ impl Draft {
             let help = format!("edit it by hand, or `toolyard import --from {}`", path.display());
             return Err(refused(message, help));
         }
-        let (source, below) = match place.project {
-            true => config::project(&path, &settings::variable),
-            false => (Source { path: path.clone(), role: Role::Own }, Vec::new()),
+        let (source, below) = if place.project {
+            config::project(&path, &settings::variable)
+        } else {
+            (Source { path: path.clone(), role: Role::Own }, Vec::new())
         };
         let problems = config::check(&source, before.clone(), &below, &settings::variable);
         // What the reader cannot parse, the editor cannot either.

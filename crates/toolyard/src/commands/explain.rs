@@ -75,7 +75,7 @@ fn server(id: &str, tools: &Tools, upstreams: &[Written]) -> String {
     match (state, place) {
         (Some(state), Some(place)) => {
             let why = state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-            format!("its server is {id}, {}{why} (from {place})", state.state)
+            format!("its server is {id}, {}{why} (from {place})", state.phase)
         }
         _ => format!("its server is {id}, built in"),
     }

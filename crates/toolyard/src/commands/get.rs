@@ -54,7 +54,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
             _ if definition.is_off => "off (enabled = false)".to_owned(),
             Some(state) => format!(
                 "{}, {} tools, {} resources, {} prompts",
-                state.state, state.tools, state.resources, state.prompts
+                state.phase, state.tools, state.resources, state.prompts
             ),
             None => "no gateway runs with this config".to_owned(),
         },

@@ -29,6 +29,7 @@ use crate::{say, settings};
 Without a client, all of them are looked at. A value of `env` or `headers` that looks like a secret is not
 copied: the config gets ${NAME} instead, and the server stays switched off until that variable is set.
 --copy-secrets copies such values into the config, which only you can read.")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ImportArgs {
     /// Whose servers to take over.
     #[arg(value_enum)]
@@ -60,7 +61,9 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
     if args.from.is_some() && remarks.iter().any(Problem::is_error) {
         return Err(Failure::Config(remarks));
     }
-    steps.iter_mut().for_each(|step| take_over(&mut draft, step));
+    for step in &mut steps {
+        take_over(&mut draft, step);
+    }
     if !args.json {
         report::print(&origins, &steps);
         remarks.iter().for_each(say::line);

@@ -96,7 +96,7 @@ fn print<'a>(upstreams: &'a [Written], found: &Found, state: &impl Fn(&'a Writte
         };
         let (word, tools) = match state(upstream) {
             _ if upstream.definition.is_off => ("off".to_owned(), "-".to_owned()),
-            Some(state) => (state.state.clone(), state.tools.to_string()),
+            Some(state) => (state.phase.clone(), state.tools.to_string()),
             None => ("-".to_owned(), "-".to_owned()),
         };
         let from = match found.sources.len() {
@@ -109,7 +109,7 @@ fn print<'a>(upstreams: &'a [Written], found: &Found, state: &impl Fn(&'a Writte
 }
 
 pub(super) fn print_reason(state: &State) {
-    if let Some(reason) = state.reason.as_deref().filter(|_| state.state != "ready") {
+    if let Some(reason) = state.reason.as_deref().filter(|_| state.phase != "ready") {
         say::result(format_args!("  {}: {reason}", say::coloured(&state.id, Colour::Red)));
     }
 }

@@ -60,7 +60,8 @@ enum Way {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct State {
     pub(super) id: String,
-    pub(super) state: String,
+    #[serde(rename = "state")]
+    pub(super) phase: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     #[serde(default)]
@@ -233,7 +234,7 @@ impl Client {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let states = self.states().await?;
-            let is_settled = states.iter().all(|state| state.state != "connecting");
+            let is_settled = states.iter().all(|state| state.phase != "connecting");
             if is_settled || Instant::now() >= deadline {
                 return Ok(states);
             }

@@ -106,7 +106,7 @@ fn hashes(file: &Path) -> Option<BTreeMap<String, String>> {
         match section.key.as_str() {
             "upstreams" => found.extend(named.into_iter().map(|entry| (entry.key.clone(), hash(&entry)))),
             "packs" => {
-                found.extend(named.into_iter().map(|entry| (format!("pack {}", entry.key), hash(&entry))))
+                found.extend(named.into_iter().map(|entry| (format!("pack {}", entry.key), hash(&entry))));
             }
             _ => {}
         }
@@ -146,7 +146,9 @@ fn add(hash: &mut Sha256, value: &Value) {
         Value::Flag(flag) => hash.update([b'b', u8::from(*flag)]),
         Value::List(items) => {
             count(b'l', items.len());
-            items.iter().for_each(|item| add(hash, &item.value));
+            for item in items {
+                add(hash, &item.value);
+            }
         }
         Value::Table(entries) => {
             count(b't', entries.len());

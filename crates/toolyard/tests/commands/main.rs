@@ -5,6 +5,10 @@
 //! they say anew; look at the difference before you keep it.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+#![expect(
+    clippy::print_stderr,
+    reason = "that is where a program that a test has started says why it failed"
+)]
 
 #[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
 #[path = "../support/fixture.rs"]
@@ -54,7 +58,11 @@ fn transcripts() -> Vec<PathBuf> {
 fn first_difference(written: &str, played: &str) -> String {
     let pairs = written.lines().chain(["(end)"]).zip(played.lines().chain(["(end)"]));
     let at = pairs.take_while(|(a, b)| a == b).count();
-    let rest =
-        |text: &str| text.lines().skip(at).take(8).map(|line| format!("    {line}\n")).collect::<String>();
-    format!("  from line {}, expected:\n{}  got:\n{}", at + 1, rest(written), rest(played))
+    let rest = |text: &str| {
+        text.lines().skip(at).take(8).collect::<Vec<_>>().join(
+            "
+    ",
+        )
+    };
+    format!("  from line {}, expected:\n    {}\n  got:\n    {}", at + 1, rest(written), rest(played))
 }

@@ -13,8 +13,9 @@ use crate::fixture::fixture;
 /// `with-gateway COMMAND`: runs a command while a gateway runs.
 const WITH_GATEWAY: &str = r#"
 #!/bin/sh
+rm -f gateway.log
 toolyard serve --quiet --listen 127.0.0.1:0 2>gateway.log & gateway=$!
-until grep -q 'listening on' gateway.log; do kill -0 $gateway || exit 9; sleep 0.02; done
+until grep -qs 'listening on' gateway.log; do kill -0 $gateway || exit 9; sleep 0.02; done
 sh -c "$1"; code=$?
 kill $gateway 2>/dev/null; wait $gateway 2>/dev/null
 exit $code
@@ -47,7 +48,8 @@ pub(crate) fn play(written: &str) -> String {
             }
             (_, Some(name)) => {
                 write(&home.path().join(name), &expanded(&home, &block.join("\n")));
-                block.iter().for_each(|line| played.extend([line, "\n"]));
+                played.push_str(&block.join("\n"));
+                played.push('\n');
             }
             _ => panic!("a block that is neither a file nor commands, after {played}"),
         }

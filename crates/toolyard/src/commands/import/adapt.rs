@@ -68,7 +68,7 @@ struct Values<'a> {
 impl Values<'_> {
     fn env(&mut self, name: &str, value: &str) -> String {
         let value = self.text(value);
-        if !secret::is_secret(name, &value) { value } else { self.hide(name.to_owned(), &value) }
+        if secret::is_secret(name, &value) { self.hide(name.to_owned(), &value) } else { value }
     }
 
     fn header(&mut self, name: &str, value: &str) -> String {

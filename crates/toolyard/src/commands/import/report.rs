@@ -18,7 +18,7 @@ pub(super) fn print(origins: &[Origin], steps: &[Step]) {
         say::result(origin.label());
         let rows: Vec<[String; 2]> = own.iter().map(|step| row(step)).collect();
         say::table(&rows);
-        own.iter().for_each(|step| print_notes(step));
+        own.into_iter().for_each(print_notes);
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn print_outcome(steps: &[Step], file: &Path, written: bool, backup: 
     match (count, written) {
         (0, _) => say::result("nothing to do"),
         (count, false) => {
-            say::result(format_args!("nothing was written; --yes writes {} to {file}", servers(count)))
+            say::result(format_args!("nothing was written; --yes writes {} to {file}", servers(count)));
         }
         (count, true) => {
             let before = backup.map(|path| format!(" (as it was: {})", path.display())).unwrap_or_default();

@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    fn check(typed: &[&str], whole: Option<&str>, expected: Result<Value, &str>) {
+    fn check(typed: &[&str], whole: Option<&str>, expected: &Result<Value, &str>) {
         let schema = json!({ "properties": {
             "text": { "type": "string" }, "n": { "type": "integer" }, "on": { "type": ["boolean", "null"] },
             "list": { "type": "array" },
@@ -95,21 +95,21 @@ mod tests {
 
     #[test]
     fn arguments_are_texts_unless_the_tool_wants_something_else() {
-        check(&["text=1", "n=1", "on=true"], None, Ok(json!({ "text": "1", "n": 1, "on": true })));
-        check(&["other=1", "text=a=b"], None, Ok(json!({ "other": "1", "text": "a=b" })));
-        check(&["text:=[1]", "list=[2]"], None, Ok(json!({ "text": [1], "list": [2] })));
-        check(&["n=2"], Some("{\"n\":1,\"m\":{}}"), Ok(json!({ "n": 2, "m": {} })));
+        check(&["text=1", "n=1", "on=true"], None, &Ok(json!({ "text": "1", "n": 1, "on": true })));
+        check(&["other=1", "text=a=b"], None, &Ok(json!({ "other": "1", "text": "a=b" })));
+        check(&["text:=[1]", "list=[2]"], None, &Ok(json!({ "text": [1], "list": [2] })));
+        check(&["n=2"], Some("{\"n\":1,\"m\":{}}"), &Ok(json!({ "n": 2, "m": {} })));
     }
 
     #[test]
     fn mistakes_are_named() {
-        check(&["n=x"], None, Err("`n` must be of type integer, and `x` is not"));
-        check(&["n"], None, Err("`n` is no argument: write name=text or name:=json"));
+        check(&["n=x"], None, &Err("`n` must be of type integer, and `x` is not"));
+        check(&["n"], None, &Err("`n` is no argument: write name=text or name:=json"));
         check(
             &["n:={"],
             None,
-            Err("`n:=` wants JSON, and this is none: EOF while parsing an object at line 1 column 1"),
+            &Err("`n:=` wants JSON, and this is none: EOF while parsing an object at line 1 column 1"),
         );
-        check(&[], Some("[]"), Err("--args wants a JSON object, such as '{\"path\": \"/srv\"}'"));
+        check(&[], Some("[]"), &Err("--args wants a JSON object, such as '{\"path\": \"/srv\"}'"));
     }
 }
