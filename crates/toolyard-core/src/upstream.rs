@@ -44,6 +44,8 @@ pub struct Upstream {
     suspect: Notify,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
+    /// One subscribes or unsubscribes at a time, so that the two cannot overtake each other.
+    turnstile: tokio::sync::Mutex<()>,
     /// Its supervisor and all that it keeps running.
     life: Scope,
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
@@ -73,6 +75,7 @@ impl Upstream {
             suspect: Notify::new(),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
+            turnstile: tokio::sync::Mutex::default(),
             life,
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
@@ -166,6 +169,16 @@ impl Upstream {
         self.life.spawn(supervise::run(self.clone(), outlets));
     }
 
+    /// Whether a call is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether it only finishes what is under way.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.state.borrow().phase == Phase::Ended
+    }
+
     /// Whether `plan` asks for just this upstream.
     pub(crate) fn is_as(&self, plan: &UpstreamPlan) -> bool {
         let own = &self.plan;
@@ -192,7 +205,8 @@ impl Upstream {
         self.state.send_modify(|state| state.enter(Phase::Ended, Some("it is no longer configured".into())));
         let _ = tokio::time::timeout(at_most, self.idle()).await;
         self.life.cancel();
-        if let Some(link) = link {
+        let now = self.live.swap(None).map(|live| live.link.clone());
+        for link in [link, now].into_iter().flatten() {
             let _ = tokio::time::timeout(CLOSE_WAIT, link.close()).await;
         }
     }
