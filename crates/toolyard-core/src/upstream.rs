@@ -42,6 +42,7 @@ pub struct Upstream {
     /// Whether its entries are listed: false once it has been lost for longer than the grace.
     listed: AtomicBool,
     suspect: Notify,
+    outdated: Notify,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
     /// One subscribes or unsubscribes at a time, so that the two cannot overtake each other.
@@ -73,6 +74,7 @@ impl Upstream {
             definitions: ArcSwapOption::new(stored),
             state: watch::Sender::new(State::new()),
             suspect: Notify::new(),
+            outdated: Notify::new(),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
             turnstile: tokio::sync::Mutex::default(),
@@ -140,6 +142,12 @@ impl Upstream {
     /// Something went wrong on its link: the supervisor looks whether it is still there.
     pub(crate) fn suspect(&self) {
         self.suspect.notify_one();
+    }
+
+    /// What we know of it no longer fits: the supervisor asks again, and looks whether it is still there.
+    pub(crate) fn outdated(&self) {
+        self.outdated.notify_one();
+        self.suspect();
     }
 
     /// Waits until there are definitions or the first attempt to get them has failed.

@@ -153,6 +153,7 @@ enum Event {
     ListenAgain,
     Refreshed(Result<Fetched, String>),
     Suspected,
+    Outdated,
 }
 
 impl<'a> Life<'a> {
@@ -203,6 +204,7 @@ impl<'a> Life<'a> {
             () = at_time(self.listen_at) => Event::ListenAgain,
             fetched = pending_or(self.refreshing.as_mut()) => Event::Refreshed(fetched),
             () = self.upstream.suspect.notified() => Event::Suspected,
+            () = self.upstream.outdated.notified() => Event::Outdated,
         }
     }
 
@@ -221,6 +223,7 @@ impl<'a> Life<'a> {
             Event::ListenAgain => self.listen(),
             Event::Refreshed(fetched) => return self.refreshed(fetched),
             Event::Suspected => return self.check_health().await,
+            Event::Outdated => self.dirty = ListKind::ALL.to_vec(),
         }
         None
     }
