@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -91,6 +91,16 @@ impl Remember {
         });
         if let Err(error) = written {
             tracing::debug!(%error, "a session is not remembered");
+        }
+    }
+
+    /// Notes that a session was last used so long ago.
+    pub(crate) fn used(&self, id: &str, idle: Duration) {
+        let at = SystemTime::now().checked_sub(idle).unwrap_or_else(SystemTime::now);
+        let noted =
+            fs::File::options().append(true).open(self.path(id)).and_then(|file| file.set_modified(at));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the use of a session is not noted");
         }
     }
 

@@ -115,6 +115,7 @@ impl Sessions {
         }
         if let Some(remember) = &self.0.remember {
             remember.save(&session.id, &session.session);
+            session.session.scope.spawn(save_changes(Arc::downgrade(&self.0), session.clone()));
         }
         let mut state = self.0.state();
         state.open.insert(session.id.clone(), session);
@@ -170,6 +171,15 @@ impl Table {
         session.end();
     }
 
+    /// Remembers an open session as it is now.
+    fn save(&self, session: &Arc<HttpSession>) {
+        let _turn = self.turn();
+        let is_open = self.state().open.get(&session.id).is_some_and(|open| Arc::ptr_eq(open, session));
+        if let Some(remember) = self.remember.as_ref().filter(|_| is_open) {
+            remember.save(&session.id, &session.session);
+        }
+    }
+
     fn turn(&self) -> Turn<'_> {
         Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -192,8 +202,21 @@ impl Table {
         for session in all {
             if session.idle() >= self.idle {
                 self.forget(&session, &self.turn());
+            } else if let Some(remember) = &self.remember {
+                remember.used(&session.id, session.idle());
             }
         }
+    }
+}
+
+/// Remembers what a client changes in its session, so that it is not lost when this process is killed.
+async fn save_changes(table: Weak<Table>, session: Arc<HttpSession>) {
+    loop {
+        session.session.changed.notified().await;
+        let Some(table) = table.upgrade() else { return };
+        let session = session.clone();
+        // Files may be slow; a session that ends meanwhile is not saved.
+        let _ = tokio::task::spawn_blocking(move || table.save(&session)).await;
     }
 }
 
