@@ -2,6 +2,7 @@
 //! a single command, without a door.
 
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,14 +29,16 @@ use crate::config::{Config, Found};
 use crate::connect::Approach;
 use crate::guard::Guards;
 use crate::plan::plan;
+use crate::say;
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Running};
 
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
-/// For upstreams to be connected. Connecting and the first answer are given 10 seconds each; whoever needs
-/// longer is slow.
-const PATIENCE: Duration = Duration::from_secs(22);
+/// What the gateway calls an upstream that is being connected.
+const CONNECTING: &str = "connecting";
+/// For upstreams to be connected: their own bounds, all of them in a row, and a little more.
+const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 /// For what was started to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
@@ -231,11 +234,28 @@ impl Client {
 
     /// The same, once none of them is only just being connected.
     pub(super) async fn settled(&self) -> Result<Vec<State>> {
-        let deadline = Instant::now() + PATIENCE;
+        self.states_once(|state| state.phase != CONNECTING).await
+    }
+
+    /// The same, once it is known of all of them what they offer, from now or from the last time.
+    pub(super) async fn known(&self) -> Result<Vec<State>> {
+        self.states_once(|state| state.phase != CONNECTING || state.revision.is_some()).await
+    }
+
+    /// The states once all are as they should be, or at the end of all patience.
+    async fn states_once(&self, is_done: impl Fn(&State) -> bool) -> Result<Vec<State>> {
+        let started = Instant::now();
         loop {
             let states = self.states().await?;
-            let is_settled = states.iter().all(|state| state.phase != "connecting");
-            if is_settled || Instant::now() >= deadline {
+            let waiting: Vec<&str> =
+                states.iter().filter(|state| !is_done(state)).map(|state| state.id.as_str()).collect();
+            let is_over = waiting.is_empty() || started.elapsed() >= PATIENCE;
+            if started.elapsed() >= A_MOMENT && std::io::stderr().is_terminal() {
+                let text =
+                    if is_over { String::new() } else { format!("waiting for {}", waiting.join(", ")) };
+                say::passing(text);
+            }
+            if is_over {
                 return Ok(states);
             }
             sleep(PAUSE).await;
