@@ -160,6 +160,17 @@ async fn one_that_has_been_up_for_a_while_is_started_again_soon() {
     assert!((18..=20).contains(&starts), "started {starts} times");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_ends_connects_nothing_again() {
+    let (quick, slow) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
+    *slow.closing.lock().unwrap() = Duration::from_secs(5);
+    let gateway = gateway(&[("quick", &quick), ("slow", &slow)]);
+    assert_eq!(Client::new(&gateway, NEW, "").tools().await, ["quick__t", "slow__t"]);
+    gateway.end().await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!((quick.connects.load(Ordering::SeqCst), slow.connects.load(Ordering::SeqCst)), (1, 1));
+}
+
 /// A gateway over `all` doubles named `u0`, `u1`, …; every tenth cannot be reached. Gives when the first list
 /// came and how many tools it had.
 async fn first_list(folder: &std::path::Path, all: &[Arc<Double>], broken: bool) -> (Duration, usize) {

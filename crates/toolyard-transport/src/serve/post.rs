@@ -13,7 +13,7 @@ use hyper::body::Incoming as IncomingBody;
 use tokio::time::timeout;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
-use toolyard_proto::modern::{claim_in, find_parts};
+use toolyard_proto::modern::find_parts;
 use toolyard_proto::{
     Era, Incoming, Message, Method, Notification, ParseError, RequestMessage, Revision, RpcError, era,
 };
@@ -76,7 +76,7 @@ async fn one_request(
     message: RequestMessage,
 ) -> HttpResponse {
     let found = find_parts(&message.method, message.params.as_ref());
-    let claim = claim_in(found.meta.as_ref());
+    let claim = found.envelope.claim();
     match era::classify(&message.method, &claim, version(headers)) {
         Era::Modern => {
             modern::post(endpoint, view, admitted, headers, Arrived { message, claim, found }).await

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
-use toolyard_proto::modern::{RequestMeta, claim_in, find_parts};
+use toolyard_proto::modern::{Envelope, RequestMeta, find_parts};
 use toolyard_proto::{
     CallError, Era, Id, Incoming, Message, Method, Notification, ParseError, Raw, RequestMessage, Revision,
     RpcError, era,
@@ -177,9 +177,9 @@ impl Connection {
 
     async fn request(&mut self, message: RequestMessage) {
         let found = find_parts(&message.method, message.params.as_ref());
-        let claim = claim_in(found.meta.as_ref());
+        let claim = found.envelope.claim();
         match era::classify(&message.method, &claim, None) {
-            Era::Modern => self.modern(message, found.meta).await,
+            Era::Modern => self.modern(message, found.envelope).await,
             Era::Legacy => self.legacy(message).await,
         }
     }
@@ -215,9 +215,9 @@ impl Connection {
         }
     }
 
-    async fn modern(&mut self, message: RequestMessage, meta: Option<Raw>) {
+    async fn modern(&mut self, message: RequestMessage, envelope: Envelope) {
         let RequestMessage { id, method, params } = message;
-        let meta = match RequestMeta::read_meta(meta) {
+        let meta = match RequestMeta::judge(envelope) {
             Ok(_) if era::is_removed(&method) || self.view == View::Hub => {
                 let error = CallError::unknown_method(method.as_str());
                 return self.say(Rendered::error(Some(&id), &error.to_raw())).await;
