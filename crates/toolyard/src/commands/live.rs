@@ -90,7 +90,7 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
 
 /// Where the config set of these files keeps its things.
 pub(super) fn folder(common: &Common, found: &Found) -> Option<PathBuf> {
-    state_dir::locate(common.state_dir.as_deref(), &found.files(), &settings::variable).ok()
+    state_dir::locate(common.state_dir.as_deref(), &found.set(), &settings::variable).ok()
 }
 
 /// The gateway that runs with these files, if one does.
@@ -127,7 +127,7 @@ impl Client {
 
     /// To a gateway of our own. Must be called in a runtime.
     pub(super) fn of_own(common: &Common, settings: &Settings) -> Self {
-        let files = settings.found.files();
+        let files = settings.found.set();
         let state_dir = state_dir::open(common.state_dir.as_deref(), &files, &settings::variable).ok();
         let scope = Scope::new();
         // Without a record: whatever else uses this folder is none of our business.
