@@ -93,7 +93,7 @@ async fn run(
     let Settings { found, config, .. } = settings;
     let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
     let local = socket::path(&config.listen.local, &set, &settings::variable);
-    let doors = Doors::open(args.listen, &config.listen, local.as_deref()).await?;
+    let doors = Doors::open(args.listen, &config.listen, local.as_deref())?;
     if args.while_needed && !doors.has_local() {
         anyhow::bail!("nobody could find a gateway without its socket");
     }
