@@ -202,6 +202,9 @@ fn open(
 
 /// A session from before this process, as if nothing had happened.
 fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Option<Arc<HttpSession>> {
+    if !endpoint.sessions.may_recall(id) {
+        return None;
+    }
     // Two requests of one client may arrive at once; only the first finds the session closed.
     let turn = endpoint.sessions.turn();
     if let Some(found) = endpoint.sessions.find(id, view, &admitted.principal) {

@@ -124,6 +124,10 @@ impl Remember {
         Some(Recalled { origin, watched: record.watched })
     }
 
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.path(id).exists()
+    }
+
     pub(crate) fn forget(&self, id: &str) {
         let _ = fs::remove_file(self.path(id));
     }

@@ -94,6 +94,11 @@ impl Sessions {
         self.0.turn()
     }
 
+    /// Whether it is worth a turn to look: ids that are none cost nothing, and unknown ones hold up nobody.
+    pub(crate) fn may_recall(&self, id: &str) -> bool {
+        self.0.remember.as_ref().is_some_and(|remember| name_of(id).is_some() && remember.has(id))
+    }
+
     /// What a session was before this process, if it was.
     pub(crate) fn recall(&self, id: &str, view: &View, principal: &Principal) -> Option<Recalled> {
         self.0.remember.as_ref()?.recall(id, view, principal)
@@ -230,10 +235,12 @@ async fn sweep(table: Weak<Table>) {
     }
 }
 
+const ID_BYTES: usize = 24;
+
 /// A fresh session id (192 bits), and the name that the session has inside: who knows the name, as logs do,
 /// cannot use the session.
 pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
-    let mut bytes = [0; 24];
+    let mut bytes = [0; ID_BYTES];
     getrandom::fill(&mut bytes).ok()?;
     let name = HEXLOWER.encode(&Sha256::digest(bytes)[..8]);
     Some((BASE64URL_NOPAD.encode(&bytes).into(), ClientKey::Session(name.into())))
@@ -241,6 +248,20 @@ pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
 
 /// The name inside of a session id that was minted before.
 pub(crate) fn name_of(id: &str) -> Option<ClientKey> {
-    let bytes = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?;
+    let bytes: [u8; ID_BYTES] = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?.try_into().ok()?;
     Some(ClientKey::Session(HEXLOWER.encode(&Sha256::digest(bytes)[..8]).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_an_id_has_a_name() {
+        let (id, name) = mint().unwrap();
+        assert_eq!(name_of(&id), Some(name));
+        for id in ["", "x", "AAAA", &id[1..], &format!("{id}AAAA"), "../../../../../../../../../etc"] {
+            assert_eq!(name_of(id), None, "{id}");
+        }
+    }
 }
