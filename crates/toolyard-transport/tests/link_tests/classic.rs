@@ -327,3 +327,17 @@ async fn a_server_that_always_hangs_up_at_once_is_not_asked_without_pause_or_end
     assert!(begun.elapsed() >= Duration::from_millis(1250), "{:?}", begun.elapsed());
     assert_eq!(heard.try_recv().unwrap(), Heard::HangUp(Duration::from_millis(250)));
 }
+
+#[tokio::test]
+async fn a_call_given_up_during_the_handshake_leaves_nothing_behind() {
+    let mut setup = setup().await;
+    // More than there may be sessions.
+    for n in 0..1_010 {
+        let waiting = setup.call(&session(&format!("gone{n}")), json!({}), Peer::nobody());
+        let _unanswered = setup.server.posted("initialize").await;
+        waiting.abort();
+    }
+    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    asked.result(json!({"ok": 1}));
+    assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
+}
