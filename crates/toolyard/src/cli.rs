@@ -8,6 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::config::{DEFAULT_ADDRESS, parse_address};
 use crate::logging::Loudness;
+use crate::pack::PackArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong.
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Check the config and say what is wrong with it.
     Validate(ValidateArgs),
+    /// Serve one pack alone, on stdio or where its flags say.
+    Pack(PackArgs),
 }
 
 #[derive(Debug, Default, Args)]
@@ -106,6 +109,7 @@ mod tests {
         let got = command.map_err(|error| error.kind()).map(|command| match command {
             Command::Serve(serve) => serve.listen.map(|address| address.to_string()),
             Command::Validate(_) => Some("validate".into()),
+            Command::Pack(_) => Some("pack".into()),
         });
         assert_eq!(got.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{arguments:?}");
     }
@@ -117,6 +121,7 @@ mod tests {
         check(&["serve", "--listen", "[::1]:1"], Ok(Some("[::1]:1")));
         check(&["-v", "--config", "a", "serve"], Ok(None));
         check(&["-v", "validate"], Ok(Some("validate")));
+        check(&["pack", "dev", "-v", "--http", "127.0.0.1:0"], Ok(Some("pack")));
         check(&["--listen", "127.0.0.1:1", "validate"], Err(ErrorKind::ArgumentConflict));
         check(&["--listen", "here"], Err(ErrorKind::ValueValidation));
         check(&["-v", "-q"], Err(ErrorKind::ArgumentConflict));

@@ -11,6 +11,7 @@ mod duration;
 mod reach;
 mod upstream;
 mod mcp_servers;
+mod packs;
 mod profile;
 mod listen;
 
@@ -22,6 +23,7 @@ use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle};
 pub(crate) use find::{Found, find, unused_hint};
 pub(crate) use interpolate::Variables;
 pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, needs_token, parse_address};
+pub(crate) use packs::PackConfig;
 pub(crate) use problem::Problem;
 pub(crate) use reach::{Program, Reach, Server};
 pub(crate) use upstream::{UpstreamConfig, Upstreams};
@@ -35,6 +37,8 @@ const LONGEST_BUDGET: usize = 64;
 #[derive(Default)]
 pub(crate) struct Config {
     pub(crate) upstreams: Upstreams,
+    /// What is written of packs; which of them are on is decided in [`crate::packs`].
+    pub(crate) packs: Vec<PackConfig>,
     pub(crate) profiles: Vec<ProfilePlan>,
     pub(crate) listen: ListenConfig,
     /// Show the only upstream as if clients spoke to it directly.
@@ -80,13 +84,14 @@ fn read(file: &File, variables: &Variables<'_>) -> Loaded {
 fn read_toml(mut root: Section, reader: &mut Reader<'_>) -> Config {
     let upstreams = upstream::read(&mut root, reader);
     let ids: Vec<String> = upstreams.ids().map(|id| id.as_str().to_owned()).collect();
+    let packs = packs::read(&mut root, reader);
     let profiles = profile::read(&mut root, reader, &ids);
     let listen = listen::read(&mut root, reader);
     let transparent = read_transparent(&mut root, reader, upstreams.on.len());
     let names = read_names(&mut root, reader);
-    check_later_sections(&mut root, reader);
+    check_apps(&mut root, reader);
     root.finish(reader);
-    Config { upstreams, profiles, listen, transparent, names }
+    Config { upstreams, packs, profiles, listen, transparent, names }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> bool {
@@ -115,8 +120,8 @@ fn read_names(root: &mut Section, reader: &mut Reader<'_>) -> NameStyle {
     chosen.unwrap_or(shown)
 }
 
-/// `[apps]` and `[packs.*]` are understood and checked, and have no effect yet.
-fn check_later_sections(root: &mut Section, reader: &mut Reader<'_>) {
+/// `[apps]` is understood and checked, and has no effect yet.
+fn check_apps(root: &mut Section, reader: &mut Reader<'_>) {
     if let Some(field) = root.take("apps") {
         listen::warn_not_yet(reader, &field);
         if let Some(mut apps) = field.section(reader) {
@@ -125,8 +130,5 @@ fn check_later_sections(root: &mut Section, reader: &mut Reader<'_>) {
             }
             apps.finish(reader);
         }
-    }
-    for (field, _any_keys) in root.named_sections(reader, "packs") {
-        listen::warn_not_yet(reader, &field);
     }
 }

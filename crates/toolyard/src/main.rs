@@ -3,9 +3,11 @@
 mod cli;
 mod serve;
 mod validate;
+mod pack;
 mod settings;
 mod config;
 mod plan;
+mod packs;
 mod connect;
 mod guard;
 mod fingerprint;
@@ -41,5 +43,6 @@ fn run(cli: &Cli, command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::serve(&cli.common, &args),
         Command::Validate(args) => validate::validate(&cli.common, &args),
+        Command::Pack(args) => pack::pack(&cli.common, args),
     }
 }

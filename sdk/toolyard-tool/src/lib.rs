@@ -24,6 +24,7 @@ mod tasks;
 mod handler;
 mod link;
 mod serve;
+mod pack;
 mod random;
 
 pub use arguments::Arguments;
@@ -36,9 +37,10 @@ pub use item::completion::{Suggestions, Typed};
 pub use item::prompt::{IntoMessages, Messages};
 pub use item::resource::{Contents, Readable};
 pub use output::{Output, Told};
+pub use pack::{Key, Pack, Wrong};
 pub use problems::Problems;
 pub use schema::clamp;
-pub use serve::{Door, ServeError, Server, UsageError, run, serve};
+pub use serve::{Door, ServeError, Server, UsageError, run, run_on, serve};
 pub use set::ToolSet;
 pub use toolyard_tool_macros::tool;
 

@@ -36,7 +36,7 @@ pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
         say(USAGE);
         return ExitCode::SUCCESS;
     }
-    match serve_arguments(set, arguments) {
+    match Door::from_args(arguments).map_err(ServeError::from).and_then(|doors| run_on(set, doors)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let cause =
@@ -47,11 +47,9 @@ pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
     }
 }
 
-fn serve_arguments<S: Send + Sync + 'static>(
-    set: ToolSet<S>,
-    arguments: Vec<String>,
-) -> Result<(), ServeError> {
-    let doors = Door::from_args(arguments)?;
+/// Serves a set on these doors until the client on stdio leaves or the process is told to end. For programs
+/// with arguments of their own; makes its own runtime, so it must not be called from within one.
+pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: Vec<Door>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
