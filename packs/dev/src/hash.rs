@@ -2,7 +2,7 @@
 
 use data_encoding::{BASE64, HEXLOWER};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256, Sha512};
 use toolyard_tool::tool;
 
@@ -18,7 +18,7 @@ pub(crate) struct Wish {
     encoding: Encoding,
 }
 
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Algorithm {
     #[default]
@@ -26,7 +26,7 @@ pub(crate) enum Algorithm {
     Sha512,
 }
 
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Encoding {
     #[default]

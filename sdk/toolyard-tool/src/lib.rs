@@ -26,11 +26,12 @@ mod link;
 mod serve;
 mod pack;
 mod random;
+mod seal;
 
 pub use arguments::Arguments;
 pub use changes::Changes;
 pub use content::Content;
-pub use context::{Caller, Context, Level, Reply, Root, Sample, Sampled};
+pub use context::{Caller, Context, Level, Questions, Replies, Reply, Root, Sample, Sampled};
 pub use error::ToolError;
 pub use item::Item;
 pub use item::completion::{Suggestions, Typed};
