@@ -95,8 +95,12 @@ impl Gateway {
         let is_there = |id: &str| upstreams.iter().any(|upstream| upstream.id().as_str() == id);
         done.removed = retired.iter().map(|old| old.id().to_string()).filter(|id| !is_there(id)).collect();
         shared.catalog.replace(Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams));
-        fresh.iter().for_each(|upstream| upstream.start(shared.outlets.clone()));
-        retired.into_iter().for_each(|upstream| shared.scope.spawn(upstream.retire(DRAIN)));
+        for upstream in &fresh {
+            upstream.start(shared.outlets.clone());
+        }
+        for upstream in retired {
+            shared.scope.spawn(upstream.retire(DRAIN));
+        }
         done
     }
 

@@ -36,6 +36,11 @@ pub(crate) fn standings(config: &Config) -> Vec<Standing> {
     all().iter().map(|pack| Standing { pack, config: stand(pack, config) }).collect()
 }
 
+/// Why a pack of this name is off, if there is one and it is.
+pub(crate) fn why_off(config: &Config, name: &str) -> Option<String> {
+    stand(find(name)?, config).err()
+}
+
 fn stand(pack: &Pack, config: &Config) -> Result<Value, String> {
     let written = config.packs.iter().find(|written| written.name == pack.name());
     if let Some(upstream) = config.upstreams.ids().find(|id| id.as_str().eq_ignore_ascii_case(pack.name())) {

@@ -36,6 +36,8 @@ pub(crate) struct Double {
     pub(crate) connects: AtomicUsize,
     pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
     pub(crate) dropped: Arc<AtomicUsize>,
+    /// How long a link takes to close.
+    pub(crate) closing: Mutex<Duration>,
     events: Mutex<Option<mpsc::Sender<LinkEvent>>>,
 }
 
@@ -62,6 +64,7 @@ impl Double {
             connects: AtomicUsize::new(0),
             seen: Mutex::default(),
             dropped: Arc::default(),
+            closing: Mutex::default(),
             events: Mutex::default(),
         })
     }
@@ -122,9 +125,9 @@ impl Connect for Door {
                 None => {}
             }
             let (sender, events) = mpsc::channel(64);
-            *double.events.lock().unwrap() = Some(sender);
+            *double.events.lock().unwrap() = Some(sender.clone());
             let greeting = double.greeting();
-            Ok(Connected { link: Arc::new(DoubleLink { double, greeting }), events })
+            Ok(Connected { link: Arc::new(DoubleLink { double, greeting, events: sender }), events })
         })
     }
 }
@@ -132,6 +135,7 @@ impl Connect for Door {
 struct DoubleLink {
     double: Arc<Double>,
     greeting: Greeting,
+    events: mpsc::Sender<LinkEvent>,
 }
 
 struct CountDrop(Arc<AtomicUsize>);
@@ -176,7 +180,9 @@ impl Link for DoubleLink {
     }
 
     fn close(&self) -> BoxFuture<()> {
-        Box::pin(async {})
+        let _ = self.events.try_send(LinkEvent::Closed("it was closed by the gateway".into()));
+        let takes = *self.double.closing.lock().unwrap();
+        Box::pin(tokio::time::sleep(takes))
     }
 }
 

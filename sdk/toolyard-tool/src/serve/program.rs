@@ -56,9 +56,17 @@ pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: Vec<Door>) -> Re
         .map_err(|source| ServeError::Listen { door: "anything: there is no runtime".into(), source })?;
     let served = runtime.block_on(async {
         let has_stdio = doors.contains(&Door::Stdio);
-        let server = Server::start(set, doors).await?;
-        for address in server.addresses() {
-            say(&format!("listening on {address}\n"));
+        let server = Server::start(set, doors.clone()).await?;
+        let mut addresses = server.addresses().iter();
+        for door in &doors {
+            match door {
+                Door::Http(_) => {
+                    addresses.next().into_iter().for_each(|at| listening(&format!("http://{at}/mcp")))
+                }
+                Door::Tcp(_) => addresses.next().into_iter().for_each(|at| listening(&format!("tcp://{at}"))),
+                Door::Unix(path) => listening(&format!("unix://{}", path.display())),
+                Door::Stdio => {}
+            }
         }
         tokio::select! {
             () = server.left(), if has_stdio => {}
@@ -83,6 +91,11 @@ pub(super) async fn told_to_end() {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
+}
+
+/// Says where clients find it, as they write it in their configs.
+fn listening(place: &str) {
+    say(&format!("listening on {place}\n"));
 }
 
 /// Only stderr is for people: stdout may be a client's.
