@@ -13,7 +13,7 @@ use toolyard_transport::{Answer, Link, LinkRequest, Origin};
 use crate::call::Call;
 
 /// Carries a call to an upstream and its answer back in a form the client's edge understands.
-pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
+pub(crate) async fn exchange(call: Call, link: &Arc<dyn Link>) -> Answer {
     let revision = link.greeting().revision;
     match (call.origin.revision.era(), revision.era()) {
         (Era::Modern, Era::Modern) => {
@@ -77,9 +77,4 @@ pub(crate) fn own_origin(name: &str, version: &str) -> Arc<Origin> {
 /// The versions that this gateway speaks, newest first.
 pub(crate) fn our_versions() -> Raw {
     convert::our_versions()
-}
-
-/// Whether an upstream keeps a log level between requests.
-pub(crate) fn keeps_level(revision: Revision) -> bool {
-    !revision.is_modern()
 }

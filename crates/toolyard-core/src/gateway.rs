@@ -61,9 +61,7 @@ impl Gateway {
 
     /// Ends every upstream, bounded in time.
     pub async fn end(&self) {
-        let closing =
-            self.shared.catalog.rules().upstreams.iter().filter_map(|upstream| upstream.live_link());
-        let all = futures_util::future::join_all(closing.map(|link| async move { link.close().await }));
+        let all = futures_util::future::join_all(self.upstreams().iter().map(|upstream| upstream.close()));
         let _ = tokio::time::timeout(Duration::from_secs(10), all).await;
         self.shared.scope.cancel();
     }
@@ -108,9 +106,7 @@ impl Handler for Gateway {
         let Some(view) = snapshot.view(&origin.view) else { return };
         let everywhere = notification.method == Method::ROOTS_CHANGED;
         for upstream in view.upstreams.iter().filter(|_| everywhere || view.alone.is_some()) {
-            if let Some(link) = upstream.live_link() {
-                link.notify(origin, notification.clone());
-            }
+            upstream.notify(origin, notification.clone());
         }
     }
 

@@ -70,8 +70,19 @@ pub struct UpstreamPlan {
     pub timeouts: Timeouts,
     /// What `roots/list` outside of any call is answered with.
     pub roots: Vec<String>,
+    pub sharing: Sharing,
     /// Identifies the definition, so that stored tools of another server are not shown.
     pub fingerprint: String,
+}
+
+/// Whether clients share one connection to an upstream, where it is one that can be shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// As long as it does no harm: an upstream that asks questions gets a connection for each client.
+    #[default]
+    Shared,
+    /// Each client has its own from the start.
+    Client,
 }
 
 /// How long a call may take.

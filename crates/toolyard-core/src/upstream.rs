@@ -1,7 +1,10 @@
 //! Whoever offers tools: its state, its link while it is there, and what it said it offers.
 
 pub mod state;
+mod errands;
 mod fetch;
+mod lease;
+mod pool;
 mod subscribe;
 mod supervise;
 
@@ -11,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use toolyard_proto::CallError;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
@@ -22,6 +25,7 @@ use crate::pipeline::{Chain, chain};
 use crate::plan::{Pace, UpstreamPlan};
 use state::{Phase, State};
 
+pub(crate) use lease::Lease;
 pub(crate) use subscribe::Subscribed;
 pub(crate) use supervise::{Outlets, run};
 
@@ -40,6 +44,10 @@ pub struct Upstream {
     suspect: Notify,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
+    pool: pool::Pool,
+    /// Links of the pool on their way to whoever listens to them.
+    opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
+    errands: errands::Errands,
 }
 
 struct Live {
@@ -48,6 +56,7 @@ struct Live {
 
 impl Upstream {
     pub(crate) fn new(plan: UpstreamPlan, pace: Pace, stored: Option<Arc<Definitions>>) -> Arc<Self> {
+        let (open, opened) = mpsc::channel(16);
         Arc::new(Self {
             name: plan.id.as_str().into(),
             chain: chain(plan.timeouts),
@@ -59,6 +68,9 @@ impl Upstream {
             suspect: Notify::new(),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
+            pool: pool::Pool::new(plan.sharing),
+            opened: (open, tokio::sync::Mutex::new(opened)),
+            errands: errands::Errands::default(),
             plan,
         })
     }
@@ -143,6 +155,7 @@ impl Upstream {
         if let Some(link) = self.live_link() {
             link.forget(client);
         }
+        self.close_later(self.pool.forget(client));
     }
 }
 

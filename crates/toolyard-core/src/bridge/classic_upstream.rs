@@ -1,6 +1,8 @@
 //! A modern client at an older upstream: the envelope is taken off, the stamps are put on, and an upstream that
 //! wants the user to visit a page first is asked again once the user has.
 
+use std::sync::Arc;
+
 use toolyard_proto::splice::elements;
 use toolyard_proto::{CallError, Kind, Method, Raw, modern};
 use toolyard_transport::{Answer, AnswerBody, Ask, Link, LinkRequest, Peer};
@@ -13,7 +15,7 @@ const MOST_VISITS: u32 = 3;
 /// The error by which a 2025-11-25 server says that the user has to visit a page first.
 const VISIT_REQUIRED: i32 = -32042;
 
-pub(super) async fn converse(call: Call, link: &dyn Link) -> Answer {
+pub(super) async fn converse(call: Call, link: &Arc<dyn Link>) -> Answer {
     if call.params.member("requestState").is_some() || call.params.member("inputResponses").is_some() {
         let message = "this `requestState` is not known here (any more); make the call again without it and without \
                        `inputResponses`";
@@ -30,7 +32,7 @@ pub(super) async fn converse(call: Call, link: &dyn Link) -> Answer {
     for _ in 0..MOST_VISITS {
         match link.call(request.clone(), call.peer.clone()).await {
             Err(error) if error.code() == VISIT_REQUIRED => visit(&error, &call.peer).await?,
-            answer => return finished(&request.method, link, answer),
+            answer => return finished(&request.method, link.as_ref(), answer),
         }
     }
     Err(CallError::bad_answer("the upstream keeps sending the user to pages without going on"))

@@ -1,6 +1,7 @@
 //! An older client at a modern upstream: `input_required` becomes questions on the client's own stream, and
 //! their answers go back with the upstream's state, until the call is complete.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -15,7 +16,7 @@ const MOST_ROUNDS: u32 = 8;
 /// An upstream that sheds load answers with a state and no question; it is not asked again at once.
 const PACE: Duration = Duration::from_millis(250);
 
-pub(super) async fn converse(call: Call, link: &dyn Link) -> Answer {
+pub(super) async fn converse(call: Call, link: &Arc<dyn Link>) -> Answer {
     let base = convert::stamped(&call.origin, &call.params);
     let mut params = base.clone();
     for round in 0..MOST_ROUNDS {

@@ -8,10 +8,12 @@ use super::Call;
 use crate::{bridge, tasks};
 
 pub(super) async fn route(call: Call) -> Answer {
-    let link = call.upstream.link().await?;
+    let lease = call.upstream.lease(&call.origin).await?;
     let edits = call.edits;
     let upstream = call.upstream.clone();
-    match bridge::exchange(call, link.as_ref()).await {
+    let answer = bridge::exchange(call, lease.link()).await;
+    lease.done();
+    match answer {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {
             Ok(AnswerBody::Whole(edited(&upstream, edits, result), revision))
         }

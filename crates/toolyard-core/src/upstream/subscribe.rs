@@ -54,7 +54,8 @@ impl Upstream {
         scope: &Scope,
     ) -> Result<Subscribed, CallError> {
         let link = self.link().await?;
-        let key = (link.per_client().then(|| origin.client.clone()), uri);
+        let apart = link.per_client() || self.keeps_apart(link.as_ref(), &origin.client);
+        let key = (apart.then(|| origin.client.clone()), uri);
         let (guard, mut outcome) = self.join(key, origin, listeners, scope);
         let decided = outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
         match decided {
@@ -105,7 +106,8 @@ impl Keeper {
     async fn run(self, scope: Scope) {
         let mut state = self.upstream.state.subscribe();
         loop {
-            if let Ok(link) = self.upstream.link().await {
+            if let Ok(lease) = self.upstream.lease_to_stay(&self.origin).await {
+                let link = lease.link();
                 let held = async {
                     if bridge::subscribes_by_listening(link.greeting().revision) {
                         self.hold_by_listening(link.as_ref()).await

@@ -7,3 +7,4 @@ mod support;
 mod calls;
 mod catalog;
 mod lifecycle;
+mod pool;
