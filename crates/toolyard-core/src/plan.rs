@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
-use toolyard_transport::BoxFuture;
 pub use toolyard_transport::connect::Connected;
+use toolyard_transport::{BoxFuture, Origin};
 
 #[derive(Debug)]
 pub struct Plan {
@@ -103,6 +103,11 @@ impl Timeouts {
 pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// `known` is the revision it spoke the last time, to spare a probe.
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>>;
+
+    /// The same for one client alone: the upstream may be told who that is and what it can do.
+    fn connect_for(&self, known: Option<Revision>, _: &Origin) -> BoxFuture<Result<Connected, String>> {
+        self.connect(known)
+    }
 }
 
 /// A named slice of the catalog.

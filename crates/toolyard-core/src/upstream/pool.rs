@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use toolyard_proto::{CallError, Method, Notification};
+use toolyard_proto::{CallError, Method, Notification, Raw};
 use toolyard_transport::{ClientKey, Link, LinkEvent, Origin};
 
 use super::supervise::{CONNECT_BOUND, Outlets};
@@ -43,12 +43,35 @@ struct State {
 
 struct Member {
     number: u64,
-    /// `None`: for requests that stand alone, one at a time.
-    owner: Option<ClientKey>,
+    owner: Owner,
     /// `None` while it is being opened.
     link: Option<Arc<dyn Link>>,
     busy: usize,
     since: Instant,
+}
+
+/// Whose a link is. The upstream is told what that client can do.
+#[derive(Clone, PartialEq, Eq)]
+enum Owner {
+    Client(ClientKey),
+    /// Requests that stand alone and can do the same, one at a time.
+    Alone(Raw),
+}
+
+impl Owner {
+    fn of(origin: &Origin) -> Self {
+        match &origin.client {
+            ClientKey::Request(_) => Self::Alone(origin.capabilities.clone()),
+            client => Self::Client(client.clone()),
+        }
+    }
+
+    fn client(&self) -> Option<&ClientKey> {
+        match self {
+            Self::Client(client) => Some(client),
+            Self::Alone(_) => None,
+        }
+    }
 }
 
 /// What becomes of somebody who wants a link.
@@ -92,20 +115,20 @@ impl Pool {
     /// The link of a client that has one now.
     pub(super) fn link_of(&self, client: &ClientKey) -> Option<Arc<dyn Link>> {
         let state = self.state();
-        let own = state.members.iter().find(|member| member.owner.as_ref() == Some(client));
+        let own = state.members.iter().find(|member| member.owner.client() == Some(client));
         own.and_then(|member| member.link.clone())
     }
 
     /// Finds a link for `owner`, or room for one; an idle one makes room, and is given back to be closed.
-    fn find(&self, owner: Option<&ClientKey>) -> (Found, Option<Arc<dyn Link>>) {
+    fn find(&self, owner: &Owner) -> (Found, Option<Arc<dyn Link>>) {
         let mut state = self.state();
-        for member in state.members.iter_mut().filter(|member| member.owner.as_ref() == owner) {
+        for member in state.members.iter_mut().filter(|member| member.owner == *owner) {
             match &member.link {
-                Some(link) if owner.is_some() || member.busy == 0 => {
+                Some(link) if owner.client().is_some() || member.busy == 0 => {
                     member.busy += 1;
                     return (Found::Ready(member.number, link.clone()), None);
                 }
-                None if owner.is_some() => return (Found::Wait, None),
+                None if owner.client().is_some() => return (Found::Wait, None),
                 _ => {}
             }
         }
@@ -118,7 +141,7 @@ impl Pool {
             evicted = state.remove(number);
         }
         state.last += 1;
-        let (number, owner, since) = (state.last, owner.cloned(), Instant::now());
+        let (number, owner, since) = (state.last, owner.clone(), Instant::now());
         state.members.push(Member { number, owner, link: None, busy: 1, since });
         (Found::Room(number), evicted)
     }
@@ -143,7 +166,7 @@ impl Pool {
         let member = state.member(number)?;
         member.busy -= 1;
         member.since = Instant::now();
-        let spoilt = member.link.is_none() || (member.owner.is_none() && !is_done);
+        let spoilt = member.link.is_none() || (member.owner.client().is_none() && !is_done);
         let removed = if spoilt { state.remove(number) } else { None };
         drop(state);
         self.changed.notify_waiters();
@@ -158,7 +181,7 @@ impl Pool {
 
     /// A client is gone: so is its link.
     pub(super) fn forget(&self, client: &ClientKey) -> Vec<Arc<dyn Link>> {
-        self.take_out(|member| member.owner.as_ref() == Some(client))
+        self.take_out(|member| member.owner.client() == Some(client))
     }
 
     /// Everything, to be closed.
@@ -186,30 +209,31 @@ impl State {
 /// A link from the pool for the calls of `origin`, opened if need be.
 pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<Lease, CallError> {
     let pool = &upstream.pool;
-    let owner = Some(&origin.client).filter(|client| !matches!(client, ClientKey::Request(_)));
+    let owner = Owner::of(origin);
     loop {
         let mut changed = std::pin::pin!(pool.changed.notified());
         changed.as_mut().enable();
-        let (found, evicted) = pool.find(owner);
+        let (found, evicted) = pool.find(&owner);
         upstream.close_later(evicted);
         match found {
             Found::Ready(number, link) => return Ok(Lease::own(link, Held::new(upstream, number))),
-            Found::Room(number) => return open(upstream, number, owner.cloned()).await,
+            Found::Room(number) => return open(upstream, number, origin).await,
             Found::Wait => changed.await,
         }
     }
 }
 
-async fn open(upstream: &Arc<Upstream>, number: u64, owner: Option<ClientKey>) -> Result<Lease, CallError> {
+async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<Lease, CallError> {
     let held = Held::new(upstream, number);
     let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
-    let connecting = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect(known));
+    let connecting = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect_for(known, origin));
     let connected = match connecting.await {
         Ok(Ok(connected)) => connected,
         Ok(Err(reason)) => return Err(not_opened(upstream, &reason)),
         Err(_) => return Err(not_opened(upstream, "no answer in time")),
     };
     upstream.pool.opened(number, &connected.link);
+    let owner = Owner::of(origin).client().cloned();
     let member = Opened { number, owner, events: connected.events };
     let _ = upstream.opened.0.send(member).await;
     Ok(Lease::own(connected.link, held))
