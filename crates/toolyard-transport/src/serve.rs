@@ -6,6 +6,7 @@ pub mod endpoint;
 pub mod http;
 pub mod stream;
 
+mod at_once;
 pub(crate) mod body;
 pub(crate) mod calls;
 pub(crate) mod classic;

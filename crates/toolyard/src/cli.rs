@@ -15,7 +15,7 @@ Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) says how much of 
 
 /// One endpoint for every tool: an MCP gateway. Without a command it serves.
 #[derive(Debug, Parser)]
-#[command(name = "toolyard", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "toolyard", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

@@ -2,7 +2,7 @@
 
 mod greeting;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +56,17 @@ fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf
     }
 }
 
+/// The same: other programs find the gateway by this only if they know the folder.
+fn announce(common: &Common, state_dir: Option<&Path>, url: &str) -> Result<Option<Announcement>> {
+    match state_dir.map(|folder| Announcement::write(folder, url)).transpose() {
+        Err(error) if common.state_dir.is_none() => {
+            tracing::warn!("other programs cannot find this gateway: {error:#}");
+            Ok(None)
+        }
+        announced => announced,
+    }
+}
+
 async fn run(
     common: &Common,
     args: &ServeArgs,
@@ -64,16 +75,16 @@ async fn run(
 ) -> Result<()> {
     let mut stop = Stop::new()?;
     let Settings { found, config, .. } = settings;
-    let bound = bind(args.listen.or(config.listen.http)).await?;
+    let Bound { listener, address, taken } = bind(args.listen.or(config.listen.http)).await?;
+    let url = format!("http://{address}");
+    // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
+    let announcement = announce(common, state_dir.as_deref(), &url)?;
     let scope = Scope::new();
-    let plan = plan(&config, state_dir.clone(), &Approach::new(scope.child()));
+    let plan = plan(&config, state_dir, &Approach::new(scope.child()));
     let gateway = Gateway::start(plan, &scope);
     let options = options(&config.listen);
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
-    let Bound { listener, address, taken } = bound;
     scope.spawn(serve_http(listener, endpoint.clone(), scope.clone()));
-    let url = format!("http://{address}");
-    let announcement = state_dir.map(|folder| Announcement::write(&folder, &url)).transpose()?;
     greeting::print(&greeting::Greeting { url, taken, found: &found, config: &config, quiet: common.quiet });
     let signal = stop.told().await;
     tracing::info!("{signal}: stopping");

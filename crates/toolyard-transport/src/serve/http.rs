@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::at_once::AtOnce;
 use super::endpoint::{Counts, Endpoint, OpenConnection};
 use super::guard::Guard;
 use super::reply::{self, HttpResponse};
@@ -103,11 +104,11 @@ impl Door {
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .serve_connection(TokioIo::new(stream), service);
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = AtOnce::new(connection);
         let finished = tokio::select! {
-            finished = connection.as_mut() => finished,
+            finished = &mut connection => finished,
             () = ending.ended() => {
-                connection.as_mut().graceful_shutdown();
+                connection.inner().graceful_shutdown();
                 tokio::time::timeout(LAST_ANSWERS, connection).await.unwrap_or(Ok(()))
             }
         };

@@ -51,7 +51,11 @@ impl File {
     pub(crate) fn format(&self) -> Format {
         let is_named_so =
             self.path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-        if is_named_so || self.text.trim_start().starts_with('{') { Format::Json } else { Format::Toml }
+        if is_named_so || self.text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
+            Format::Json
+        } else {
+            Format::Toml
+        }
     }
 
     /// The entries of the file, in the order in which they are written.
