@@ -3,6 +3,7 @@
 pub mod state;
 mod errands;
 mod fetch;
+pub(crate) mod held;
 mod lease;
 mod pool;
 mod subscribe;
@@ -18,7 +19,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use toolyard_proto::CallError;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::{ClientKey, Link};
+use toolyard_transport::{BoxFuture, ClientKey, Link};
 
 use crate::catalog::Definitions;
 use crate::pipeline::{Chain, chain};
@@ -48,6 +49,7 @@ pub struct Upstream {
     /// Links of the pool on their way to whoever listens to them.
     opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
     errands: errands::Errands,
+    held: held::HeldTasks,
 }
 
 struct Live {
@@ -71,6 +73,7 @@ impl Upstream {
             pool: pool::Pool::new(plan.sharing),
             opened: (open, tokio::sync::Mutex::new(opened)),
             errands: errands::Errands::default(),
+            held: held::HeldTasks::default(),
             plan,
         })
     }
@@ -132,6 +135,15 @@ impl Upstream {
     /// Something went wrong on its link: the supervisor looks whether it is still there.
     pub(crate) fn suspect(&self) {
         self.suspect.notify_one();
+    }
+
+    /// Lets the supervisor do something that nobody waits for.
+    pub(crate) fn later(&self, errand: BoxFuture<()>) {
+        self.errands.add(errand);
+    }
+
+    pub(crate) fn held(&self) -> &held::HeldTasks {
+        &self.held
     }
 
     /// Waits until there are definitions or the first attempt to get them has failed.

@@ -1,5 +1,7 @@
 //! The last stop: a live link, the upstream's own form, and the answer back in the client's names.
 
+use std::sync::Arc;
+
 use toolyard_proto::uri::map_result;
 use toolyard_proto::{CallError, Kind, Raw};
 use toolyard_transport::{Answer, AnswerBody};
@@ -8,10 +10,10 @@ use super::Call;
 use crate::{bridge, tasks};
 
 pub(super) async fn route(call: Call) -> Answer {
-    let lease = call.upstream.lease(&call.origin).await?;
+    let lease = Arc::new(call.upstream.lease(&call.origin).await?);
     let edits = call.edits;
     let upstream = call.upstream.clone();
-    let answer = bridge::exchange(call, lease.link()).await;
+    let answer = bridge::exchange(call, &lease).await;
     lease.done();
     match answer {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {

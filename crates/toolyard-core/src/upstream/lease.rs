@@ -31,8 +31,8 @@ impl Lease {
 
     /// The call came to its end, so that the next one may have the link. One that is merely dropped is not
     /// trusted with another client's call.
-    pub(crate) fn done(self) {
-        if let Some(held) = self.held {
+    pub(crate) fn done(&self) {
+        if let Some(held) = &self.held {
             held.done();
         }
     }

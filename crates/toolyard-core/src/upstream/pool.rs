@@ -251,23 +251,23 @@ fn not_opened(upstream: &Upstream, reason: &str) -> CallError {
 pub(super) struct Held {
     upstream: Arc<Upstream>,
     number: u64,
-    is_done: bool,
+    is_done: AtomicBool,
 }
 
 impl Held {
     fn new(upstream: &Arc<Upstream>, number: u64) -> Self {
-        Self { upstream: upstream.clone(), number, is_done: false }
+        Self { upstream: upstream.clone(), number, is_done: AtomicBool::new(false) }
     }
 
     /// Nothing is under way on it any more.
-    pub(super) fn done(mut self) {
-        self.is_done = true;
+    pub(super) fn done(&self) {
+        self.is_done.store(true, Ordering::Relaxed);
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let spoilt = self.upstream.pool.give_back(self.number, self.is_done);
+        let spoilt = self.upstream.pool.give_back(self.number, *self.is_done.get_mut());
         self.upstream.close_later(spoilt);
     }
 }

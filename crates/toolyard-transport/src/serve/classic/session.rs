@@ -10,7 +10,7 @@ use toolyard_proto::error::code;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{CallError, Message, Notification, Raw, RequestMessage, Response, RpcError, classic};
 
-use super::asks::{Asks, refusal};
+use super::asks::Asks;
 use crate::peer::{Ask, AskError, Back};
 use crate::serve::calls::{Calls, EndOnDrop, Ending, Outlet};
 use crate::serve::endpoint::{Counts, Endpoint};
@@ -188,7 +188,7 @@ impl Back for SessionBack {
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        if let Some(refusal) = refusal(&self.session.origin.capabilities, &ask) {
+        if let Some(refusal) = ask.refusal(&self.session.origin.capabilities) {
             return Box::pin(async { Err(refusal) });
         }
         Box::pin(self.session.asks.clone().ask(ask, self.outlet.clone()))
