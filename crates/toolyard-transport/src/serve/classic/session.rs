@@ -13,7 +13,7 @@ use toolyard_proto::{CallError, Message, Notification, Raw, RequestMessage, Resp
 use super::asks::Asks;
 use crate::peer::{Ask, AskError, Back};
 use crate::serve::calls::{Calls, EndOnDrop, Ending, Outlet};
-use crate::serve::endpoint::{Counts, Endpoint};
+use crate::serve::endpoint::{Counts, Endpoint, next_number};
 use crate::serve::modern::log_level;
 use crate::serve::outbox::Weight;
 use crate::serve::rendered::Rendered;
@@ -191,7 +191,10 @@ impl Back for SessionBack {
         if let Some(refusal) = ask.refusal(&self.session.origin.capabilities) {
             return Box::pin(async { Err(refusal) });
         }
-        Box::pin(self.session.asks.clone().ask(ask, self.outlet.clone()))
+        let Ask { method, params } = ask;
+        let revision = self.session.origin.revision;
+        let params = params.map(|params| classic::ask_for(revision, &method, &params, next_number()));
+        Box::pin(self.session.asks.clone().ask(Ask { method, params }, self.outlet.clone()))
     }
 
     fn hang_up(&self, come_back_after: Duration) {
