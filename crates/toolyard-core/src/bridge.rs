@@ -27,7 +27,7 @@ pub(crate) async fn exchange(call: Call, lease: &Arc<Lease>) -> Answer {
             let (request, peer) = outbound(call, relay);
             link.call(request, peer).await
         }
-        (Era::Legacy, Era::Legacy) => among_older(call, lease).await,
+        (Era::Legacy, Era::Legacy) => among_older(call, lease).await.map_err(|error| error.in_form(revision)),
         (Era::Modern, Era::Legacy) => classic_upstream::converse(call, lease).await,
         (Era::Legacy, Era::Modern) => modern_upstream::converse(call, link).await,
     }
@@ -49,12 +49,13 @@ async fn among_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
 
 /// A request of a client, or one that the bridge makes on its behalf.
 fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
-    LinkRequest { origin: origin.clone(), id, method, params, headers: None, relay: false }
+    LinkRequest { origin: origin.clone(), id, method, params, headers: None, name: None, relay: false }
 }
 
 fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_transport::Peer) {
-    let Call { origin, id, method, params, headers, peer, .. } = call;
-    (LinkRequest { origin, id, method, params, headers, relay }, peer)
+    let Call { origin, id, method, params, headers, peer, entry, .. } = call;
+    let name = entry.and_then(|entry| entry.own_name_header.clone());
+    (LinkRequest { origin, id, method, params, headers, name, relay }, peer)
 }
 
 /// The parameters of a request of our own, in the form of an upstream's revision.

@@ -17,6 +17,7 @@ pub(crate) use view::ViewCatalog;
 
 use std::sync::{Arc, OnceLock};
 
+use http::HeaderValue;
 use toolyard_proto::Raw;
 
 use crate::upstream::Upstream;
@@ -28,6 +29,10 @@ pub struct Entry {
     pub upstream: Arc<Upstream>,
     /// Its name at the upstream.
     pub own_name: String,
+    /// The same as JSON, to be put into requests.
+    pub own_name_raw: Raw,
+    /// The same as a header value; `None` where that is not possible.
+    pub own_name_header: Option<HeaderValue>,
     /// Its name in views of many upstreams.
     pub shown: String,
     /// `upstream:name`, in policy, records and messages.

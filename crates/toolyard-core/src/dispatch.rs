@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use toolyard_proto::splice::find;
 use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{CallError, Method, Raw};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture, Peer, Request};
@@ -26,12 +27,12 @@ const REMOVED: [&str; 7] = [
 ];
 
 pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    if !bridge::has_inbox(&request.origin) && REMOVED.contains(&request.method.as_str()) {
-        return refuse(CallError::unknown_method(request.method.as_str()));
-    }
     let snapshot = shared.catalog.snapshot();
     match request.method.as_str() {
         "tools/call" => call_tool(&snapshot, request, peer),
+        removed if REMOVED.contains(&removed) && !bridge::has_inbox(&request.origin) => {
+            refuse(CallError::unknown_method(removed))
+        }
         "tools/list" => list(shared, ListKind::Tools, request),
         "resources/list" => list(shared, ListKind::Resources, request),
         "resources/templates/list" => list(shared, ListKind::Templates, request),
@@ -111,15 +112,16 @@ fn to_entry(
     }
     let upstream = entry.upstream.clone();
     let edits = if namespaced { edits(&request, &upstream, kind) } else { Edits::default() };
-    if namespaced {
-        request.params = request.params.with("name", &Raw::from_serialize(&entry.own_name));
+    if namespaced && let Some(range) = find(request.params.as_bytes(), "name") {
+        request.params = request.params.replaced(range, entry.own_name_raw.as_bytes());
     }
     send(request, peer, upstream, Some(entry.clone()), edits)
 }
 
 fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
     let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
-    let tasks = tasks::declared(&request.origin) || request.params.member("task").is_some();
+    let may_be_older = bridge::has_inbox(&request.origin);
+    let tasks = tasks::declared(&request.origin) || may_be_older && request.params.member("task").is_some();
     Edits { uris: has_resources.then_some(kind), tasks }
 }
 

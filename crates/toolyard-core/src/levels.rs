@@ -45,6 +45,7 @@ async fn tell_level(upstream: &Arc<Upstream>, request: &Request, level: LogLevel
         method: Method::SET_LEVEL,
         params,
         headers: None,
+        name: None,
         relay: false,
     };
     let _ = link.call(request, Peer::nobody()).await;

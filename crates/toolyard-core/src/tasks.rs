@@ -25,7 +25,7 @@ pub(crate) fn own(shown: &str) -> Option<(&str, &str)> {
 
 /// Whether this client has said that it knows tasks.
 pub(crate) fn declared(origin: &Origin) -> bool {
-    origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some()
+    origin.capabilities.len() > 2 && origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some()
 }
 
 pub(crate) fn undeclared() -> CallError {

@@ -284,6 +284,10 @@ pub fn render_error(id: Option<&Id>, error: &Raw) -> Bytes {
 
 /// Whether `bytes` nest deeper than [`MAX_NESTING`]. Strings are skipped; invalid JSON is judged elsewhere.
 pub fn nests_too_deep(bytes: &[u8]) -> bool {
+    // What opens no more often than that cannot nest deeper, and that is quickly counted.
+    if memchr::memchr2_iter(b'{', b'[', bytes).take(MAX_NESTING + 1).count() <= MAX_NESTING {
+        return false;
+    }
     let (mut depth, mut at) = (0usize, 0usize);
     while let Some(byte) = bytes.get(at) {
         match byte {

@@ -97,7 +97,11 @@ impl Raw {
 
     /// The string, if this is a JSON string.
     pub fn as_string(&self) -> Option<String> {
-        (self.0.first() == Some(&b'"')).then(|| self.read().ok()).flatten()
+        let inner = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        if inner.contains(&b'\\') {
+            return self.read().ok();
+        }
+        Some(String::from_utf8_lossy(inner).into_owned())
     }
 
     pub fn is_null(&self) -> bool {

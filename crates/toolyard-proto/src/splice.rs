@@ -94,9 +94,21 @@ fn skip_space(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
+/// Strings up to this long are searched byte by byte.
+const SHORT: usize = 12;
+
 /// Where the string that starts at `at` ends (after the closing quote).
 pub fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
+    // Keys and names are short: for them a plain loop beats the set-up of a wide search.
+    let near = bytes.len().min(at + SHORT);
+    while at < near {
+        match bytes[at] {
+            b'"' => return at + 1,
+            b'\\' => break,
+            _ => at += 1,
+        }
+    }
     while let Some(step) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         if bytes[at + step] == b'"' {
             return at + step + 1;

@@ -1,6 +1,12 @@
 //! An upstream as a child process: spawned without a shell in a process group of its own, its stderr read
 //! into our log, and stopped so that nothing of it stays behind.
+//!
+//! Its process group is all that we can end ourselves, and only while we live. A [`Guard`] between us and
+//! the child ends everything that the child ever started, also when we are killed.
 
+pub mod processes;
+mod ours;
+mod program;
 mod stderr;
 
 use std::ffi::OsString;
@@ -10,8 +16,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::sys::signal::{Signal, kill, killpg};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -19,12 +24,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Scope;
 use crate::stream::LastWords;
+use ours::Ours;
 use stderr::Tail;
+
+pub use ours::adopt_orphans;
 
 /// How long a child may take to end after its input was closed, and again after TERM.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long the end of a stream waits for the exit status that explains it.
-const STATUS_WAIT: Duration = Duration::from_millis(250);
+/// How long the end of a stream waits for the exit status that explains it. A guard passes it on when it has
+/// ended whatever the child left behind, for which it takes half a second at most.
+const STATUS_WAIT: Duration = Duration::from_millis(750);
 
 /// What to run. Comes from trusted config only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +43,27 @@ pub struct ChildSpec {
     /// Added to our own environment.
     pub env: Vec<(OsString, OsString)>,
     pub cwd: Option<PathBuf>,
+    pub guard: Option<Guard>,
+}
+
+/// A program that runs the child for us. It is given the child's command after its own arguments and must
+///
+/// - leave stdin, stdout and stderr to the child, and hold none of them itself,
+/// - end everything below it when it gets TERM, when its parent is gone, and when the child has ended,
+/// - then end as the child did, by its exit code or by its signal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    pub program: OsString,
+    /// What lists of processes call it.
+    pub title: OsString,
+    pub args: Vec<OsString>,
+    /// For the guard and everything below it.
+    pub env: Vec<(OsString, OsString)>,
 }
 
 impl ChildSpec {
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: None }
+        Self { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: None, guard: None }
     }
 
     /// The command as a person would type it.
@@ -48,10 +73,19 @@ impl ChildSpec {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = match &self.guard {
+            None => Command::new(&self.program),
+            Some(guard) => {
+                let mut command = Command::new(&guard.program);
+                command.arg0(&guard.title).args(&guard.args).arg(&self.program);
+                command.envs(guard.env.iter().map(|(key, value)| (key, value)));
+                command
+            }
+        };
         command.args(&self.args).envs(self.env.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).kill_on_drop(true);
+        // A guard that is killed cannot end what it guards.
+        command.process_group(0).kill_on_drop(self.guard.is_none());
         if let Some(cwd) = &self.cwd {
             command.current_dir(cwd);
         }
@@ -76,8 +110,7 @@ pub(crate) struct Started {
 
 /// Starts the command. The error says what to do about it.
 pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<Started, String> {
-    let mut child = spec.command().spawn().map_err(|error| cannot_start(spec, &error))?;
-    let group = Group(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
+    let (mut child, hold) = start(spec).map_err(|error| cannot_start(spec, &error))?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
@@ -87,8 +120,16 @@ pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<
     let (tail, stop) = (Tail::default(), CancellationToken::new());
     let (exited, exit) = watch::channel(None);
     scope.spawn(stderr::read(name.clone(), stderr, tail.clone()));
-    scope.spawn(own(child, group, stop.clone(), exited));
+    scope.spawn(own(child, hold, stop.clone(), exited));
     Ok(Started { process: Process { stop, exit, tail }, stdin, stdout })
+}
+
+fn start(spec: &ChildSpec) -> io::Result<(Child, Hold)> {
+    if spec.guard.is_some() {
+        program::check(spec)?;
+    }
+    let (child, ours) = ours::spawn(&mut spec.command())?;
+    Ok((child, if spec.guard.is_some() { Hold::Guard(Some(ours)) } else { Hold::Group(ours) }))
 }
 
 fn cannot_start(spec: &ChildSpec, error: &io::Error) -> String {
@@ -108,48 +149,67 @@ fn cannot_start(spec: &ChildSpec, error: &io::Error) -> String {
     }
 }
 
-/// Owns the child until it has ended, of itself or because it was told to.
+/// Owns the child until it has ended, of itself or because it was told to, and nothing of it is left.
 async fn own(
     mut child: Child,
-    group: Group,
+    hold: Hold,
     stop: CancellationToken,
     exited: watch::Sender<Option<ExitStatus>>,
 ) {
     let status = tokio::select! {
         status = child.wait() => status,
-        () = stop.cancelled() => end(&mut child, &group).await,
+        () = stop.cancelled() => end(&mut child, &hold).await,
     };
-    drop(group);
+    hold.let_go().await;
     exited.send_replace(Some(status.unwrap_or_default()));
 }
 
 /// Its input is closed already: waits for it, then TERM, then KILL.
-async fn end(child: &mut Child, group: &Group) -> io::Result<ExitStatus> {
+async fn end(child: &mut Child, hold: &Hold) -> io::Result<ExitStatus> {
     if let Ok(status) = timeout(PATIENCE, child.wait()).await {
         return status;
     }
-    group.signal(Signal::SIGTERM);
+    hold.signal(Signal::SIGTERM);
     if let Ok(status) = timeout(PATIENCE, child.wait()).await {
         return status;
     }
-    group.signal(Signal::SIGKILL);
+    hold.signal(Signal::SIGKILL);
     child.wait().await
 }
 
-/// The process group of a child. Whatever is left of it is killed in the end.
-struct Group(Option<Pid>);
+/// What we hold a child by. When it is dropped early, the child is told to end and nobody waits for it.
+enum Hold {
+    /// Its process group: what has left that is out of reach.
+    Group(Ours),
+    /// Its guard, until its status was fetched.
+    Guard(Option<Ours>),
+}
 
-impl Group {
+impl Hold {
     fn signal(&self, signal: Signal) {
-        if let Some(leader) = self.0 {
-            let _ = killpg(leader, signal);
+        let _ = match self {
+            Self::Group(ours) => killpg(ours.id(), signal),
+            Self::Guard(Some(ours)) => kill(ours.id(), signal),
+            Self::Guard(None) => Ok(()),
+        };
+    }
+
+    /// The child, or its guard, is gone: ends what was left to us.
+    async fn let_go(mut self) {
+        if let Self::Guard(ours) = &mut self
+            && let Some(ours) = ours.take()
+        {
+            ours.end_orphans().await;
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for Hold {
     fn drop(&mut self) {
-        self.signal(Signal::SIGKILL);
+        match self {
+            Self::Group(_) => self.signal(Signal::SIGKILL),
+            Self::Guard(_) => self.signal(Signal::SIGTERM),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod levels;
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use toolyard_proto::error::code;
 use toolyard_proto::modern::SERVER_INFO;
 use toolyard_proto::{CallError, Fault, Id, Method, Notification, Raw, Retry, Revision};
@@ -57,6 +57,8 @@ pub struct LinkRequest {
     pub method: Method,
     pub params: Raw,
     pub headers: Option<Box<HeaderMap>>,
+    /// What is called, as the `Mcp-Name` header says it, where that is known already.
+    pub name: Option<HeaderValue>,
     /// The answer may come as the upstream's own bytes.
     pub relay: bool,
 }
@@ -126,5 +128,5 @@ pub(crate) fn own_hop(mut error: CallError) -> CallError {
 
 /// The gateway's own question to an upstream, as part of meeting it.
 pub(crate) fn own_request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
-    LinkRequest { origin: origin.clone(), id, method, params, headers: None, relay: false }
+    LinkRequest { origin: origin.clone(), id, method, params, headers: None, name: None, relay: false }
 }

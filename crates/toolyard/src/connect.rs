@@ -6,21 +6,22 @@ use std::sync::Arc;
 use serde_json::json;
 use toolyard_core::{Connect, Connected};
 use toolyard_proto::Revision;
-use toolyard_transport::child::ChildSpec;
+use toolyard_transport::child::{ChildSpec, Guard};
 use toolyard_transport::http::HttpSpec;
 use toolyard_transport::{BoxFuture, Offer, Origin, Scope, Target, Timeouts, UpstreamTarget, connect};
 
 use crate::config::{Program, Reach, Server, UpstreamConfig};
 
-/// What all upstreams are told of us, and the scope that their links live in.
+/// What all upstreams are told of us, what children run under, and the scope that the links live in.
 #[derive(Clone, Debug)]
 pub(crate) struct Approach {
     offer: Arc<Offer>,
+    guard: Option<Guard>,
     scope: Scope,
 }
 
 impl Approach {
-    pub(crate) fn new(scope: Scope) -> Self {
+    pub(crate) fn new(guard: Option<Guard>, scope: Scope) -> Self {
         // Every question that can be passed on to a client. One to a client that cannot answer it is
         // declined when it comes.
         let capabilities = json!({
@@ -31,7 +32,7 @@ impl Approach {
         let client_info =
             json!({ "name": "toolyard", "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") });
         let offer = Offer { capabilities: capabilities.into(), client_info: client_info.into() };
-        Self { offer: Arc::new(offer), scope }
+        Self { offer: Arc::new(offer), guard, scope }
     }
 }
 
@@ -45,7 +46,7 @@ impl Upstream {
     pub(crate) fn new(upstream: &UpstreamConfig, approach: &Approach) -> Self {
         let target = UpstreamTarget {
             name: upstream.id.as_str().into(),
-            target: target(&upstream.reach),
+            target: target(&upstream.reach, approach),
             era: upstream.era,
             timeouts: Timeouts::default(),
         };
@@ -85,13 +86,14 @@ impl Connect for Upstream {
     }
 }
 
-fn target(reach: &Reach) -> Target {
+fn target(reach: &Reach, approach: &Approach) -> Target {
     match reach {
         Reach::Program(Program { command, args, env, cwd }) => Target::Child(ChildSpec {
             program: command.into(),
             args: args.iter().map(Into::into).collect(),
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: Some(cwd.clone()),
+            guard: approach.guard.clone(),
         }),
         Reach::Server(Server { url, headers }) => {
             Target::Http(HttpSpec { url: url.clone(), headers: headers.clone() })

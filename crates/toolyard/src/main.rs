@@ -7,6 +7,7 @@ mod settings;
 mod config;
 mod plan;
 mod connect;
+mod guard;
 mod fingerprint;
 mod bind;
 mod stop;
@@ -23,6 +24,9 @@ use cli::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    if let Some(code) = guard::run(std::env::args_os()) {
+        return code;
+    }
     let mut cli = Cli::parse();
     let command = cli.command().unwrap_or_else(|error| error.exit());
     match run(&cli, command) {

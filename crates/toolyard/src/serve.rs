@@ -17,6 +17,7 @@ use crate::cli::{Common, ServeArgs};
 use crate::config::{ListenConfig, needs_token};
 use crate::connect::Approach;
 use crate::failure::Failure;
+use crate::guard::Guards;
 use crate::plan::plan;
 use crate::say;
 use crate::settings::{self, Settings};
@@ -76,11 +77,12 @@ async fn run(
     let mut stop = Stop::new()?;
     let Settings { found, config, .. } = settings;
     let Bound { listener, address, taken } = bind(args.listen.or(config.listen.http)).await?;
+    let guards = Guards::begin(state_dir.as_deref());
     let url = format!("http://{address}");
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
     let announcement = announce(common, state_dir.as_deref(), &url)?;
     let scope = Scope::new();
-    let plan = plan(&config, state_dir, &Approach::new(scope.child()));
+    let plan = plan(&config, state_dir, &Approach::new(guards.guard(), scope.child()));
     let gateway = Gateway::start(plan, &scope);
     let options = options(&config.listen);
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
@@ -91,6 +93,7 @@ async fn run(
     end(&endpoint, &gateway, &mut stop).await;
     drop(announcement);
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
+    drop(guards);
     Ok(())
 }
 

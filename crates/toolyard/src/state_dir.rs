@@ -92,7 +92,7 @@ impl Drop for Announcement {
 }
 
 /// In one step, so that nobody reads half of it.
-fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+pub(crate) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension(format!("json.{}", std::process::id()));
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(content)?;

@@ -60,6 +60,14 @@ const RULES: &[Rule] = &[
         never_named: &[],
         never_linked: &[],
     },
+    Rule { package: "hello-tool", ours: &["toolyard-tool"], never_named: FOR_THE_PROGRAM, never_linked: &[] },
+    // Its tests speak to it through every door.
+    Rule {
+        package: "notes-tool",
+        ours: &["toolyard-tool", "toolyard-proto", "toolyard-transport"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &[],
+    },
     Rule { package: "toolyard-bench", ours: &[], never_named: &[], never_linked: &[] },
     Rule { package: "xtask", ours: &[], never_named: &[], never_linked: &[] },
 ];

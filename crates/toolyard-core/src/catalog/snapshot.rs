@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
 use toolyard_transport::View;
 
 use super::Definitions;
@@ -34,7 +35,7 @@ pub(crate) struct Views {
 #[derive(Debug)]
 pub struct Snapshot {
     parts: Vec<Part>,
-    views: HashMap<View, (Shape, OnceLock<ViewCatalog>)>,
+    views: HashMap<View, (Shape, OnceLock<ViewCatalog>), RandomState>,
     rules: Arc<Views>,
     /// Whether every upstream has been heard of; until then lists are good for a moment only.
     pub(crate) settled: bool,
@@ -42,7 +43,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn build(rules: Arc<Views>, parts: Vec<Part>, settled: bool) -> Self {
-        let mut views = HashMap::new();
+        let mut views = HashMap::default();
         let slot = |shape| (shape, OnceLock::new());
         views.insert(View::Everything, slot(rules.whole_shape()));
         for upstream in &rules.upstreams {

@@ -3,6 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::fast::RandomState;
+
+use http::HeaderValue;
+use toolyard_proto::modern::encode_header;
 use toolyard_proto::name::{NameStyle, canonical};
 use toolyard_proto::uri::{self, ResultKind, map_result};
 use toolyard_proto::{Raw, Revision};
@@ -29,8 +33,8 @@ pub(crate) struct ViewCatalog {
     /// The upstream that this view shows as if clients spoke to it directly.
     pub(crate) alone: Option<Arc<Upstream>>,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
-    tools: HashMap<String, Arc<Entry>>,
-    prompts: HashMap<String, Arc<Entry>>,
+    tools: HashMap<String, Arc<Entry>, RandomState>,
+    prompts: HashMap<String, Arc<Entry>, RandomState>,
     /// Tools in list order, for search.
     pub(crate) listed_tools: Vec<Arc<Entry>>,
     /// Canonical names that are not shown, and why.
@@ -44,8 +48,8 @@ impl ViewCatalog {
         let mut view = Self {
             alone: None,
             upstreams: Vec::new(),
-            tools: HashMap::new(),
-            prompts: HashMap::new(),
+            tools: HashMap::default(),
+            prompts: HashMap::default(),
             listed_tools: Vec::new(),
             left_out: Vec::new(),
             lists: Lists::new(snapshot.settled),
@@ -172,7 +176,11 @@ fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameSt
         renamed
     };
     let canonical = canonical(id, &own_name);
+    let own_name_raw = Raw::from_serialize(&own_name);
+    let own_name_header = HeaderValue::try_from(encode_header(&own_name)).ok();
     Entry {
+        own_name_raw,
+        own_name_header,
         upstream: part.upstream.clone(),
         own_name,
         shown,

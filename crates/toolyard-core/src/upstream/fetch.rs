@@ -75,5 +75,13 @@ pub(super) fn own_request(
     id: &str,
 ) -> LinkRequest {
     let params = bridge::own_params(link.greeting().revision, origin, params);
-    LinkRequest { origin: origin.clone(), id: Id::string(id), method, params, headers: None, relay: false }
+    LinkRequest {
+        origin: origin.clone(),
+        id: Id::string(id),
+        method,
+        params,
+        headers: None,
+        name: None,
+        relay: false,
+    }
 }

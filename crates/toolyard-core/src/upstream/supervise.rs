@@ -24,6 +24,8 @@ use crate::plan::Connected;
 pub(super) const CONNECT_BOUND: Duration = Duration::from_secs(90);
 const HEALTH_WAIT: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+/// Who has been there this long has not failed in a row with what was before.
+const STEADY: Duration = Duration::from_secs(10);
 
 /// Where an upstream's news go.
 #[derive(Clone)]
@@ -58,11 +60,12 @@ async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
         let attempt = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect(known));
         let reason = match within_grace(upstream, outlets, &mut lost_at, attempt).await {
             Ok(Ok(connected)) => {
+                let begun = Instant::now();
                 let mut life = Life::begin(upstream, outlets, connected);
                 let reason = life.run().await;
                 if life.learned {
-                    failures = 0;
                     lost_at = None;
+                    failures = if begun.elapsed() < STEADY { failures } else { 0 };
                 }
                 reason
             }

@@ -1,15 +1,16 @@
 //! Upstreams that are slow, dead, lost and back again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_core::Gateway;
-use toolyard_proto::Revision;
+use toolyard_proto::{CallError, Revision};
 use toolyard_transport::LinkEvent;
 
-use crate::support::{Attempt, Client, Double, gateway, start};
+use crate::support::{Attempt, Behaviour, Client, Double, gateway, raw, start};
 
 const NEW: Revision = Revision::NEWEST;
 
@@ -106,4 +107,54 @@ async fn stored_definitions_are_listed_at_once_on_the_next_start() {
     assert_eq!(Client::new(&gateway, NEW, "").tools().await, ["a__t"]);
     assert_eq!(Client::new(&gateway, NEW, "a").tools().await, ["t"]);
     assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_callers_are_not_failures_of_the_upstream() {
+    let error = raw(json!({ "code": -32602, "message": "no such argument" }));
+    let refuses: Behaviour = Arc::new(move |_, _| {
+        let error = error.clone();
+        Box::pin(async { Err(CallError::reported(error)) })
+    });
+    let double = Double::with(NEW, &["t"], refuses);
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    for _ in 0..1000 {
+        client.call("a__t", json!({})).await.unwrap_err();
+    }
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let about = about(&gateway, "a").await;
+    assert_eq!((&about["state"], &about["failures"]), (&json!("ready"), &json!(0)), "{about}");
+    assert_eq!(double.connects.load(Ordering::SeqCst), 1);
+}
+
+/// Ends the connection every time after it has been up for so long; how often it was made within `time`.
+async fn starts_within(time: Duration, up: Duration) -> usize {
+    let double = Double::new(NEW, &["t"]);
+    let gateway = gateway(&[("a", &double)]);
+    let began = Instant::now();
+    let mut seen = 0;
+    while began.elapsed() < time {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let connects = double.connects.load(Ordering::SeqCst);
+        if connects > seen && about(&gateway, "a").await["state"] == "ready" {
+            seen = connects;
+            tokio::time::sleep(up).await;
+            double.say(LinkEvent::Closed("it exited with status 1".into()));
+        }
+    }
+    seen
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_crashes_soon_after_every_start_is_started_less_and_less() {
+    let starts = starts_within(Duration::from_mins(2), Duration::from_secs(1)).await;
+    assert!((5..=10).contains(&starts), "started {starts} times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_has_been_up_for_a_while_is_started_again_soon() {
+    let starts = starts_within(Duration::from_mins(10), Duration::from_secs(30)).await;
+    assert!((18..=20).contains(&starts), "started {starts} times");
 }

@@ -72,13 +72,17 @@ impl Drop for HttpLink {
 pub(crate) struct Caller {
     pub(crate) endpoint: Arc<Endpoint>,
     headers: HeaderMap,
+    /// The same with the method of a tool call, the most frequent one, and room for the name.
+    call_headers: HeaderMap,
 }
 
 impl Caller {
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
         let mut headers = endpoint.post_headers();
         headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(Revision::NEWEST.as_str()));
-        Self { endpoint, headers }
+        let mut call_headers = headers.clone();
+        call_headers.insert(METHOD, HeaderValue::from_static("tools/call"));
+        Self { endpoint, headers, call_headers }
     }
 
     async fn call(&self, request: LinkRequest, peer: Peer) -> Answer {
@@ -106,12 +110,20 @@ impl Caller {
     }
 
     fn headers_for(&self, request: &LinkRequest) -> HeaderMap {
-        let mut headers = self.headers.clone();
-        if let Ok(method) = HeaderValue::from_str(request.method.as_str()) {
-            headers.insert(METHOD, method);
-        }
-        let name = name_in(&request.method, &request.params).map(|name| encode_header(&name));
-        if let Some(name) = name.and_then(|name| HeaderValue::try_from(name).ok()) {
+        let mut headers = if request.method == Method::TOOLS_CALL {
+            self.call_headers.clone()
+        } else {
+            let mut headers = self.headers.clone();
+            if let Ok(method) = HeaderValue::from_str(request.method.as_str()) {
+                headers.insert(METHOD, method);
+            }
+            headers
+        };
+        let name = request.name.clone().or_else(|| {
+            let name = name_in(&request.method, &request.params).map(|name| encode_header(&name))?;
+            HeaderValue::try_from(name).ok()
+        });
+        if let Some(name) = name {
             headers.insert(NAME, name);
         }
         if let Some(more) = &request.headers {

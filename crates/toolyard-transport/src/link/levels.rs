@@ -30,6 +30,7 @@ impl Told {
             method: Method::SET_LEVEL,
             params: Raw::empty_object().with("level", &Raw::from_serialize(&wanted.as_str())),
             headers: None,
+            name: None,
             relay: false,
         })
     }
@@ -56,7 +57,7 @@ mod tests {
         };
         let (id, method) = (Id::number(1), Method::TOOLS_CALL);
         let params = Raw::empty_object();
-        LinkRequest { origin: Arc::new(origin), id, method, params, headers: None, relay: false }
+        LinkRequest { origin: Arc::new(origin), id, method, params, headers: None, name: None, relay: false }
     }
 
     #[test]

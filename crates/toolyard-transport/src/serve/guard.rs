@@ -12,6 +12,8 @@ pub(crate) struct Guard {
     /// Whether the Host header is checked: on loopback always (DNS rebinding), elsewhere where names are set.
     pub(crate) check_host: bool,
     pub(crate) hosts: Vec<String>,
+    /// The listener's own loopback address, empty where it has none.
+    pub(crate) own_address: String,
     /// Whole origins (`https://app.example`), beside those on loopback.
     pub(crate) origins: Vec<String>,
 }
@@ -30,6 +32,10 @@ impl Guard {
     fn host_fits(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        // Nearly every client names the very address it connected to.
+        if uri.authority().is_none() && host.as_bytes() == self.own_address.as_bytes() {
+            return true;
+        }
         let known = |authority: &Authority| {
             let name = authority.host();
             is_loopback(name) || self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
@@ -65,6 +71,7 @@ mod tests {
         let guard = Guard {
             check_host: true,
             hosts: vec!["yard.example".into()],
+            own_address: "127.0.0.1:7777".into(),
             origins: vec!["https://app.example".into()],
         };
         let mut headers = HeaderMap::new();

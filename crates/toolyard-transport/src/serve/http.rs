@@ -39,11 +39,12 @@ struct Door {
 
 /// Accepts connections until `scope` or the endpoint ends.
 pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: Scope) {
-    let on_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let own_address = listener.local_addr().ok().filter(|address| address.ip().is_loopback());
     let options = &endpoint.options;
     let guard = Guard {
-        check_host: on_loopback || !options.hosts.is_empty(),
+        check_host: own_address.is_some() || !options.hosts.is_empty(),
         hosts: options.hosts.clone(),
+        own_address: own_address.map(|address| address.to_string()).unwrap_or_default(),
         origins: options.origins.clone(),
     };
     let room = Arc::new(Semaphore::new(options.connections));

@@ -1,15 +1,16 @@
 //! A posted body becomes messages: size, type, nesting and shape are checked, then the era decides who goes on.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body::Body;
 use hyper::body::Incoming as IncomingBody;
+use tokio::time::timeout;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
 use toolyard_proto::modern::{claim_in, find_parts};
@@ -120,25 +121,68 @@ fn too_large() -> HttpResponse {
 }
 
 /// The whole body. Most are there with the headers already; only a late one costs a timer.
-async fn read_body(body: IncomingBody, endpoint: &Endpoint) -> Result<Bytes, Box<HttpResponse>> {
-    let mut collecting = pin!(Limited::new(body, endpoint.options.body_limit).collect());
-    let at_once = poll_fn(|cx| {
-        Poll::Ready(match collecting.as_mut().poll(cx) {
-            Poll::Ready(collected) => Some(collected),
-            Poll::Pending => None,
-        })
-    })
-    .await;
-    let collected = match at_once {
-        Some(collected) => collected,
-        None => tokio::time::timeout(endpoint.options.patience, collecting).await.map_err(|_| {
-            Box::new(reply::text(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n"))
-        })?,
+async fn read_body(mut body: IncomingBody, endpoint: &Endpoint) -> Result<Bytes, Box<HttpResponse>> {
+    let mut gathered =
+        Gathered { first: Bytes::new(), more: BytesMut::new(), limit: endpoint.options.body_limit };
+    let at_once = poll_fn(|cx| Poll::Ready(gathered.poll(&mut body, cx))).await;
+    let gathering = match at_once {
+        Poll::Ready(done) => Ok(done),
+        Poll::Pending => timeout(endpoint.options.patience, poll_fn(|cx| gathered.poll(&mut body, cx))).await,
     };
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Box::new(too_large())),
-        Err(_) => Err(Box::new(reply::text(StatusCode::BAD_REQUEST, "the request body could not be read\n"))),
+    let too_late = || reply::text(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n");
+    gathering.map_err(|_| Box::new(too_late()))?.map_err(Box::new)?;
+    Ok(gathered.take())
+}
+
+/// A body as it comes: most come in one piece, which is kept as it is.
+struct Gathered {
+    first: Bytes,
+    more: BytesMut,
+    limit: usize,
+}
+
+impl Gathered {
+    fn poll(&mut self, body: &mut IncomingBody, cx: &mut Context<'_>) -> Poll<Result<(), HttpResponse>> {
+        while !body.is_end_stream() {
+            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+                None => break,
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data()
+                        && !self.add(data)
+                    {
+                        return Poll::Ready(Err(too_large()));
+                    }
+                }
+                Some(Err(_)) => {
+                    let text = "the request body could not be read\n";
+                    return Poll::Ready(Err(reply::text(StatusCode::BAD_REQUEST, text)));
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// False if it is too much.
+    fn add(&mut self, data: Bytes) -> bool {
+        if self.first.len() + self.more.len() + data.len() > self.limit {
+            return false;
+        }
+        if self.first.is_empty() {
+            self.first = data;
+        } else {
+            self.more.extend_from_slice(&data);
+        }
+        true
+    }
+
+    fn take(self) -> Bytes {
+        if self.more.is_empty() {
+            return self.first;
+        }
+        let mut whole = BytesMut::with_capacity(self.first.len() + self.more.len());
+        whole.extend_from_slice(&self.first);
+        whole.extend_from_slice(&self.more);
+        whole.freeze()
     }
 }
 

@@ -47,7 +47,15 @@ pub(crate) fn connection(number: u64) -> Arc<Origin> {
 }
 
 pub(crate) fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Value) -> LinkRequest {
-    LinkRequest { origin: origin.clone(), id, method, params: raw(params), headers: None, relay: false }
+    LinkRequest {
+        origin: origin.clone(),
+        id,
+        method,
+        params: raw(params),
+        headers: None,
+        name: None,
+        relay: false,
+    }
 }
 
 pub(crate) fn call(client: u64, params: Value) -> LinkRequest {

@@ -46,7 +46,7 @@ impl Session {
         let subscribed = subscribed.into_iter().map(|params| (Method::RESOURCES_SUBSCRIBE, params));
         for (method, params) in level.chain(subscribed) {
             let (origin, id) = (origin.clone(), Id::string("yard-recall"));
-            let request = LinkRequest { origin, id, method, params, headers: None, relay: false };
+            let request = LinkRequest { origin, id, method, params, headers: None, name: None, relay: false };
             if self.call(&request, &Peer::nobody()).await.is_err() {
                 tracing::debug!(upstream = %self.endpoint.name, "a lost session was not set up again in full");
             }

@@ -1,0 +1,170 @@
+//! The system's processes, as far as ending them needs: who is whose child, and signals that reach nobody
+//! else. A process is its id together with its start, because ids are used again.
+//!
+//! Read from `/proc`. Where there is none, nobody is ever found, and process groups have to do.
+
+use std::collections::HashSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+/// How long to wait before looking again who is left.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// A process at the moment it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Process {
+    pub id: i32,
+    /// In ticks since the machine was started.
+    pub start: u64,
+    pub parent: i32,
+    /// It has ended, and only its status is left to be fetched.
+    pub is_dead: bool,
+}
+
+/// Every process that can be seen.
+pub fn all() -> Vec<Process> {
+    let Ok(folder) = fs::read_dir("/proc") else { return Vec::new() };
+    let ids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter_map(find).collect()
+}
+
+pub fn find(id: i32) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
+    parse(id, &String::from_utf8_lossy(&stat))
+}
+
+/// The second field is the program's name in parentheses, in which anything may stand.
+fn parse(id: i32, stat: &str) -> Option<Process> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let is_dead = matches!(*fields.first()?, "Z" | "X");
+    Some(Process { id, start: fields.get(19)?.parse().ok()?, parent: fields.get(1)?.parse().ok()?, is_dead })
+}
+
+/// The living among `all` whose parent, or parent's parent, and so on, is one of `roots`.
+pub fn below(roots: &[i32], all: &[Process]) -> Vec<Process> {
+    let mut family: HashSet<i32> = roots.iter().copied().collect();
+    let mut found = Vec::new();
+    loop {
+        let known = found.len();
+        for process in all.iter().filter(|process| !process.is_dead) {
+            if family.contains(&process.parent) && family.insert(process.id) {
+                found.push(*process);
+            }
+        }
+        if found.len() == known {
+            return found;
+        }
+    }
+}
+
+impl Process {
+    /// Sends a signal to this very process, and to nobody who has its id by now.
+    pub fn signal(&self, signal: Signal) {
+        let (Some(id), Some(signal)) =
+            (Pid::from_raw(self.id), rustix::process::Signal::from_named_raw(signal as i32))
+        else {
+            return;
+        };
+        let handle = pidfd_open(id, PidfdFlags::empty());
+        if find(self.id).is_none_or(|now| now.start != self.start) {
+            return;
+        }
+        // Kernels before 5.3 have no handles; there, the check just made is all there is.
+        let _ = match handle {
+            Ok(handle) => pidfd_send_signal(handle, signal),
+            Err(_) => rustix::process::kill_process(id, signal),
+        };
+    }
+}
+
+/// Ending processes: TERM once to each, KILL to whoever is still there later.
+#[derive(Debug)]
+pub struct Ending {
+    term_at: Instant,
+    kill_at: Instant,
+    told: HashSet<(i32, u64)>,
+}
+
+impl Ending {
+    /// `alone` is for those who end by themselves, `grace` for those who do when told.
+    pub fn new(now: Instant, alone: Duration, grace: Duration) -> Self {
+        Self { term_at: now + alone, kill_at: now + alone + grace, told: HashSet::new() }
+    }
+
+    /// Less patience than before, never more.
+    pub fn hasten(&mut self, now: Instant, alone: Duration, grace: Duration) {
+        self.term_at = self.term_at.min(now + alone);
+        self.kill_at = self.kill_at.min(now + alone + grace);
+    }
+
+    /// Whether the time of those who end by themselves is over.
+    pub fn has_begun(&self, now: Instant) -> bool {
+        now >= self.term_at
+    }
+
+    pub fn round(&mut self, now: Instant, left: &[Process]) {
+        for process in left {
+            if now >= self.kill_at {
+                process.signal(Signal::SIGKILL);
+            } else if now >= self.term_at && self.told.insert((process.id, process.start)) {
+                process.signal(Signal::SIGTERM);
+            }
+        }
+    }
+}
+
+/// Ends whoever `left` finds, until it finds nobody or `bound` is over; gives those who are still there.
+pub fn end_all(grace: Duration, bound: Duration, mut left: impl FnMut() -> Vec<Process>) -> Vec<Process> {
+    let begun = Instant::now();
+    let mut ending = Ending::new(begun, Duration::ZERO, grace);
+    loop {
+        let still = left();
+        if still.is_empty() || begun.elapsed() > bound {
+            return still;
+        }
+        ending.round(Instant::now(), &still);
+        std::thread::sleep(ROUND);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(id: i32, parent: i32) -> Process {
+        Process { id, start: 1, parent, is_dead: false }
+    }
+
+    #[test]
+    fn a_name_may_hold_anything() {
+        let rest = "S 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0";
+        let expected = Some(Process { id: 5, start: 4242, parent: 7, is_dead: false });
+        for name in ["sh", "a b", "x) Z 1 (y"] {
+            assert_eq!(parse(5, &format!("5 ({name}) {rest}")), expected, "{name}");
+        }
+        assert!(parse(5, &format!("5 (sh) Z{}", &rest[1..])).is_some_and(|process| process.is_dead));
+        assert_eq!(parse(5, "5 (sh"), None);
+    }
+
+    #[test]
+    fn everybody_below_is_found_in_any_order() {
+        let all = [process(4, 3), process(3, 2), process(2, 1), process(9, 8), process(1, 0)];
+        let mut ids: Vec<i32> = below(&[1], &all).iter().map(|process| process.id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [2, 3, 4]);
+        assert_eq!(below(&[7], &all), []);
+    }
+
+    #[test]
+    fn a_signal_does_not_reach_a_later_process_of_the_same_id() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let process = find(i32::try_from(child.id()).unwrap()).unwrap();
+        Process { start: process.start + 1, ..process }.signal(Signal::SIGKILL);
+        assert!(child.try_wait().unwrap().is_none());
+        process.signal(Signal::SIGKILL);
+        assert!(!child.wait().unwrap().success());
+    }
+}

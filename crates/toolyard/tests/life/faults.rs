@@ -1,0 +1,145 @@
+//! One gateway with every kind of bad upstream and a good one beside them.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::yard::{Gateway, Yard, command_line, none, soon, within};
+
+/// The tool of an upstream is listed and gives what is expected, or fails as is expected.
+fn check(gateway: &Gateway, upstream: &str, expected: Result<&str, &str>) {
+    let called = Instant::now();
+    let (failed, text) = gateway.go(upstream);
+    match expected {
+        Ok(given) => assert_eq!((failed, text.as_str()), (false, given), "{upstream}"),
+        Err(part) => assert!(failed && text.contains(part), "{upstream}: {text}"),
+    }
+    assert!(called.elapsed() < Duration::from_secs(10), "{upstream}: {:?}", called.elapsed());
+    assert_eq!(gateway.go("good"), (false, "well".to_owned()), "after {upstream}");
+}
+
+fn ready(yard: &Yard, upstreams: &[&str]) -> Gateway {
+    let gateway = yard.start();
+    for upstream in upstreams {
+        soon(upstream, || {
+            let about = gateway.upstream(upstream);
+            let is_listed = gateway.tools().contains(&format!("{upstream}__go"));
+            if about["state"] == "ready" && is_listed { Ok(()) } else { Err(about.to_string()) }
+        });
+    }
+    gateway
+}
+
+#[test]
+fn a_bad_answer_is_the_trouble_of_its_own_call() {
+    let yard = Yard::new(&["good", "half", "closes", "dies", "crashes", "twice", "late", "invalid"]);
+    let gateway = ready(&yard, &["good", "half", "closes", "dies", "crashes", "twice", "late", "invalid"]);
+    check(&gateway, "half", Err("exited with status 5"));
+    check(&gateway, "closes", Err("`closes`"));
+    check(&gateway, "dies", Err("exited with status 6; its last words on stderr: out of cheese"));
+    check(&gateway, "crashes", Err("ended by signal SIGKILL"));
+    check(&gateway, "twice", Ok("first"));
+    check(&gateway, "twice", Ok("first"));
+    check(&gateway, "late", Err("late"));
+    soon("the late one is well again", || {
+        let (failed, text) = gateway.go("late");
+        if failed { Err(text) } else { Ok(()) }
+    });
+    for _ in 0..20 {
+        check(&gateway, "invalid", Err("no such argument"));
+    }
+    let about = gateway.upstream("invalid");
+    assert_eq!((&about["state"], &about["failures"]), (&"ready".into(), &0.into()), "{about}");
+    soon("what died is back", || {
+        let states: Vec<_> = ["half", "closes", "dies", "crashes"]
+            .iter()
+            .map(|id| gateway.upstream(id)["state"].as_str().unwrap().to_owned())
+            .collect();
+        if states.iter().all(|state| state == "ready") { Ok(()) } else { Err(format!("{states:?}")) }
+    });
+    stop(&yard, gateway);
+}
+
+#[test]
+fn one_that_exits_or_hangs_at_the_start_delays_nobody() {
+    let yard = Yard::new(&["exits", "hangs", "good"]);
+    let gateway = ready(&yard, &["good"]);
+    assert_eq!(gateway.go("good"), (false, "well".to_owned()));
+    let begun = Instant::now();
+    let tools = gateway.tools();
+    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    assert!(tools.contains(&"good__go".to_owned()) && !tools.contains(&"hangs__go".to_owned()), "{tools:?}");
+    let reason = gateway.upstream("exits")["reason"].to_string();
+    assert!(reason.contains("status 4") && reason.contains("no such database"), "{reason}");
+    stop(&yard, gateway);
+}
+
+#[test]
+fn floods_are_bounded_and_delay_nobody() {
+    let yard = Yard::new(&["good", "loud", "flood"]);
+    let gateway = ready(&yard, &["good", "loud", "flood"]);
+    let before = memory(gateway.id());
+    for _ in 0..3 {
+        check(&gateway, "loud", Ok("said"));
+        check(&gateway, "flood", Ok("dry"));
+    }
+    let grown = memory(gateway.id()).saturating_sub(before);
+    assert!(grown < 30_000, "{grown} kB more");
+    let log = stop(&yard, gateway);
+    assert!(log.len() < 400_000, "{} bytes", log.len());
+    assert!(log.contains("upstream=loud") && log.lines().all(|line| line.len() < 2200), "{log}");
+}
+
+#[test]
+fn one_that_will_not_stop_is_ended_with_all_it_started() {
+    let yard = Yard::new(&["stays", "forks", "hangs", "good"]);
+    let gateway = ready(&yard, &["stays", "forks", "good"]);
+    stop(&yard, gateway);
+}
+
+#[test]
+fn a_guard_that_is_stopped_is_no_way_out() {
+    let yard = Yard::new(&["forks", "good"]);
+    let gateway = ready(&yard, &["forks", "good"]);
+    for process in yard.processes() {
+        if command_line(process.id).starts_with("toolyard guard") {
+            process.signal(Signal::SIGSTOP);
+        }
+    }
+    stop(&yard, gateway);
+}
+
+#[test]
+fn what_cannot_be_started_is_named_as_without_a_guard() {
+    let yard = Yard::new(&["good"]);
+    yard.also("[upstreams.missing]\ncommand = \"no-such-program\"\n");
+    yard.also("[upstreams.locked]\ncommand = \"./config.toml\"\n");
+    let gateway = ready(&yard, &["good"]);
+    for (upstream, expected) in [
+        ("missing", "program `no-such-program` was not found: install it"),
+        ("locked", "program `./config.toml` may not be run: make it executable"),
+    ] {
+        soon(upstream, || {
+            let about = gateway.upstream(upstream);
+            let is_named = about["reason"].as_str().is_some_and(|reason| reason.starts_with(expected));
+            if is_named { Ok(()) } else { Err(about.to_string()) }
+        });
+    }
+}
+
+/// TERM to the gateway: it and everything below it is gone in time. Gives what it logged.
+fn stop(yard: &Yard, gateway: Gateway) -> String {
+    gateway.signal(Signal::SIGTERM);
+    let told = Instant::now();
+    let log = gateway.wait();
+    assert!(told.elapsed() < Duration::from_secs(8), "{:?}", told.elapsed());
+    within(Duration::from_secs(2), "nobody left", || none(&yard.left_of(&yard.processes())));
+    log
+}
+
+/// Resident, in kB.
+fn memory(process: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}

@@ -1,0 +1,12 @@
+//! Upstreams that misbehave and processes that are killed: nobody else notices, nothing is left behind.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+
+mod faults;
+mod guard;
+mod kills;
+#[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
+#[path = "../cli/http.rs"]
+mod http;
+mod yard;

@@ -1,0 +1,23 @@
+//! A whole MCP server: one tool, served on whatever the arguments ask for (stdio without any).
+
+use std::process::ExitCode;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolyard_tool::{ToolSet, tool};
+
+#[derive(Deserialize, JsonSchema)]
+struct Hello {
+    /// Who to greet.
+    name: String,
+}
+
+/// Greets somebody.
+#[tool(read_only)]
+async fn hello(args: Hello) -> String {
+    format!("Hello, {}!", args.name)
+}
+
+fn main() -> ExitCode {
+    toolyard_tool::run(ToolSet::new("hello-tool", "1.0.0").with::<hello>())
+}

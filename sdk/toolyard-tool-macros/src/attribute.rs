@@ -1,0 +1,244 @@
+//! What stands in the brackets of `#[tool(…)]`.
+
+use proc_macro2::Span;
+use syn::parse::ParseStream;
+use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
+
+/// What kind of thing a function is.
+pub(crate) enum Kind {
+    Tool,
+    Prompt,
+    Resource(LitStr),
+    Template(LitStr),
+    Completion { of: LitStr, argument: LitStr },
+}
+
+/// Everything that was said about a function.
+pub(crate) struct Attribute {
+    pub(crate) kind: Kind,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) title: Option<LitStr>,
+    pub(crate) mime: Option<LitStr>,
+    pub(crate) hints: [Option<bool>; 4],
+    pub(crate) icons: Vec<LitStr>,
+    pub(crate) task: Task,
+    pub(crate) check: Option<Path>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Task {
+    Never,
+    Allowed,
+    Required,
+}
+
+const HINTS: [&str; 4] = ["read_only", "destructive", "idempotent", "open_world"];
+const KEYS: [&str; 15] = [
+    "name",
+    "title",
+    "icon",
+    "read_only",
+    "destructive",
+    "idempotent",
+    "open_world",
+    "task",
+    "check",
+    "prompt",
+    "resource",
+    "template",
+    "mime",
+    "completes",
+    "argument",
+];
+
+/// One word in the brackets, with its value.
+struct Said {
+    key: Ident,
+    value: Option<Expr>,
+}
+
+impl Attribute {
+    pub(crate) fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut all: Vec<Said> = Vec::new();
+        while !input.is_empty() {
+            let key: Ident = input.parse().map_err(|error| {
+                Error::new(error.span(), "expected a word such as `read_only` or `title = \"…\"`")
+            })?;
+            let value = if input.peek(Token![=]) {
+                input.parse::<Token![=]>()?;
+                Some(input.parse()?)
+            } else {
+                None
+            };
+            let is_twice = key != "icon" && all.iter().any(|said| said.key == key);
+            if is_twice {
+                return Err(Error::new(key.span(), format!("`{key}` stands here twice")));
+            }
+            all.push(Said { key, value });
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Self::read(&all)
+    }
+
+    fn read(all: &[Said]) -> Result<Self> {
+        let mut attribute = Self {
+            kind: kind(all)?,
+            name: None,
+            title: None,
+            mime: None,
+            hints: [None; 4],
+            icons: Vec::new(),
+            task: Task::Never,
+            check: None,
+        };
+        for said in all {
+            attribute.take(said)?;
+        }
+        if let (Some(true), Some(true)) = (attribute.hints[0], attribute.hints[1]) {
+            let key = all
+                .iter()
+                .find(|said| said.key == "destructive")
+                .map_or_else(Span::call_site, |said| said.key.span());
+            return Err(Error::new(
+                key,
+                "a tool that is `read_only` destroys nothing: remove one of the two",
+            ));
+        }
+        Ok(attribute)
+    }
+
+    fn take(&mut self, said: &Said) -> Result<()> {
+        let key = said.key.to_string();
+        said.check_kind(&self.kind)?;
+        match key.as_str() {
+            "name" => self.name = Some(said.checked_name()?),
+            "title" => self.title = Some(said.text()?),
+            "mime" => self.mime = Some(said.text()?),
+            "icon" => self.icons.push(said.text()?),
+            "task" => self.task = said.task()?,
+            "check" => self.check = Some(said.path()?),
+            "prompt" | "resource" | "template" | "completes" | "argument" => {}
+            key => match HINTS.iter().position(|hint| *hint == key) {
+                Some(at) => self.hints[at] = Some(said.flag()?),
+                None => return Err(unknown(&said.key)),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn kind(all: &[Said]) -> Result<Kind> {
+    let find = |key: &str| all.iter().find(|said| said.key == key);
+    let kinds: Vec<&Said> =
+        ["prompt", "resource", "template", "completes"].iter().filter_map(|key| find(key)).collect();
+    if let [_, second, ..] = kinds.as_slice() {
+        return Err(Error::new(
+            second.key.span(),
+            "a function is one thing: a tool, a prompt, a resource, a template or a completion",
+        ));
+    }
+    let Some(said) = kinds.first() else { return Ok(Kind::Tool) };
+    match said.key.to_string().as_str() {
+        "prompt" => said.bare().map(|()| Kind::Prompt),
+        "resource" => said.uri(false).map(Kind::Resource),
+        "template" => said.uri(true).map(Kind::Template),
+        _ => {
+            let argument = find("argument").ok_or_else(|| {
+                Error::new(said.key.span(), "say which argument is completed: `argument = \"…\"`")
+            })?;
+            Ok(Kind::Completion { of: said.text()?, argument: argument.text()? })
+        }
+    }
+}
+
+fn unknown(key: &Ident) -> Error {
+    Error::new(key.span(), format!("`{key}` is not known here; there are: {}", KEYS.join(", ")))
+}
+
+impl Said {
+    /// Whether this word makes sense for what the function is.
+    fn check_kind(&self, kind: &Kind) -> Result<()> {
+        let (fits, of) = match self.key.to_string().as_str() {
+            "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "check" | "icon" => {
+                (matches!(kind, Kind::Tool), "tools")
+            }
+            "mime" => (matches!(kind, Kind::Resource(_) | Kind::Template(_)), "resources and templates"),
+            "argument" => (matches!(kind, Kind::Completion { .. }), "`completes`"),
+            "name" | "title" => {
+                (!matches!(kind, Kind::Completion { .. }), "what is listed, and completions are not")
+            }
+            _ => return Ok(()),
+        };
+        if fits { Ok(()) } else { Err(self.wrong(&format!("is only for {of}"))) }
+    }
+
+    fn wrong(&self, what: &str) -> Error {
+        Error::new(self.key.span(), format!("`{}` {what}", self.key))
+    }
+
+    fn bare(&self) -> Result<()> {
+        if self.value.is_some() { Err(self.wrong("has no value")) } else { Ok(()) }
+    }
+
+    fn literal<T: syn::parse::Parse>(&self, wanted: &str) -> Result<T> {
+        let value = self.value.as_ref().ok_or_else(|| self.wrong(&format!("needs a value: {wanted}")))?;
+        syn::parse2(quote::quote!(#value))
+            .map_err(|_| Error::new_spanned(value, format!("`{}` must be {wanted}", self.key)))
+    }
+
+    fn text(&self) -> Result<LitStr> {
+        self.literal("text in quotes")
+    }
+
+    fn flag(&self) -> Result<bool> {
+        if self.value.is_none() {
+            return Ok(true);
+        }
+        self.literal::<LitBool>("`true` or `false`").map(|flag| flag.value)
+    }
+
+    fn path(&self) -> Result<Path> {
+        self.literal("the name of a function")
+    }
+
+    fn task(&self) -> Result<Task> {
+        match &self.value {
+            None => Ok(Task::Allowed),
+            Some(_) if self.text()?.value() == "required" => Ok(Task::Required),
+            Some(value) => Err(Error::new_spanned(value, "write `task`, or `task = \"required\"`")),
+        }
+    }
+
+    fn checked_name(&self) -> Result<LitStr> {
+        let name = self.text()?;
+        let text = name.value();
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if text.is_empty() || text.len() > 64 || !text.chars().all(is_legal) {
+            let message = "models accept names of 1 to 64 letters, digits, `_` and `-`";
+            return Err(Error::new(name.span(), message));
+        }
+        Ok(name)
+    }
+
+    fn uri(&self, has_variables: bool) -> Result<LitStr> {
+        let uri = self.text()?;
+        let text = uri.value();
+        let wrong = |what: &str| Err(Error::new(uri.span(), what));
+        let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+        if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
+            return wrong("a URI begins with a scheme, such as `notes://`");
+        }
+        if text.matches('{').count() != text.matches('}').count() {
+            return wrong("every `{` needs a `}`");
+        }
+        match (has_variables, text.contains('{')) {
+            (true, false) => {
+                wrong("a template has variables, such as `notes://{id}`; without one it is a `resource`")
+            }
+            (false, true) => wrong("a resource is one URI; with variables it is a `template`"),
+            _ => Ok(uri),
+        }
+    }
+}

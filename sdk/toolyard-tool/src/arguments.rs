@@ -1,0 +1,116 @@
+//! From what a client sent to the argument struct of a function.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use toolyard_proto::Raw;
+
+use crate::check::Checker;
+use crate::{Problems, ToolError, schema};
+
+/// What a function may take as its arguments: a struct that derives `Deserialize` and `JsonSchema`.
+///
+/// Its doc comments describe the fields, `#[serde(default)]` makes one optional, and schemars' own
+/// attributes (`range`, `length`, `regex`) are checked before the function is called.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the arguments of a tool",
+    label = "not an argument struct",
+    note = "derive `serde::Deserialize` and `schemars::JsonSchema` for it"
+)]
+pub trait Arguments: DeserializeOwned + JsonSchema + Send + 'static {}
+
+impl<T: DeserializeOwned + JsonSchema + Send + 'static> Arguments for T {}
+
+/// The arguments of a function that has none.
+#[doc(hidden)]
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct NoArguments {}
+
+/// Checks that say more than a schema can, such as that one field must not exceed another.
+#[doc(hidden)]
+pub type Check<A> = fn(&A, &mut Problems);
+
+/// Knows the schema of `A` and reads values of it.
+pub(crate) struct Reader<A> {
+    checker: Checker,
+    check: Option<Check<A>>,
+}
+
+impl<A: Arguments> Reader<A> {
+    /// Panics if `A` is not a struct: arguments have names.
+    pub(crate) fn new(owner: &str, check: Option<Check<A>>) -> Self {
+        let mut schema = schema::input::<A>();
+        assert!(
+            schema.get("type").and_then(Value::as_str) == Some("object"),
+            "the arguments of `{owner}` must be a struct with named fields, since every argument has a name"
+        );
+        if let Some(keywords) = schema.as_object_mut() {
+            keywords.remove("description");
+            keywords.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+        }
+        Self { checker: Checker::new(schema), check }
+    }
+
+    /// The schema as clients see it.
+    pub(crate) fn published(&self) -> Value {
+        self.checker.published()
+    }
+
+    /// The fields and their schemas.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.checker.schema()["properties"].as_object().into_iter().flatten()
+    }
+
+    pub(crate) fn is_required(&self, field: &str) -> bool {
+        let required = self.checker.schema().get("required").and_then(Value::as_array);
+        required.is_some_and(|names| names.iter().any(|name| name == field))
+    }
+
+    /// From the `arguments` of a `tools/call`; absent is the same as empty.
+    pub(crate) fn read(&self, arguments: Option<&Raw>) -> Result<A, ToolError> {
+        let value = match arguments.filter(|arguments| !arguments.is_null()) {
+            Some(arguments) => arguments.read()?,
+            None => Value::Object(Map::new()),
+        };
+        self.accept(value)
+    }
+
+    /// From texts, as prompts and templates have them: what should be a number or a flag is read as one.
+    pub(crate) fn read_texts(
+        &self,
+        texts: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<A, ToolError> {
+        let schema = self.checker.schema();
+        let fields = texts.into_iter().map(|(name, text)| {
+            let wants_text = wants(&schema["properties"][&name], "string");
+            let read = (!wants_text).then(|| serde_json::from_str(&text).ok()).flatten();
+            (name, read.unwrap_or(Value::String(text)))
+        });
+        self.accept(Value::Object(fields.collect()))
+    }
+
+    fn accept(&self, mut value: Value) -> Result<A, ToolError> {
+        self.checker.clamp(&mut value);
+        self.checker.check(&value).into_result()?;
+        let arguments: A = serde_json::from_value(value).map_err(|error| {
+            let mut problems = Problems::default();
+            problems.add_general(error.to_string());
+            problems.into_result().err().unwrap_or_else(|| error.into())
+        })?;
+        let mut problems = Problems::default();
+        if let Some(check) = self.check {
+            check(&arguments, &mut problems);
+        }
+        problems.into_result().map(|()| arguments)
+    }
+}
+
+fn wants(schema: &Value, name: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::String(only)) => only == name,
+        Some(Value::Array(several)) => several.iter().any(|one| one == name),
+        // A choice or a reference: text, unless it says otherwise.
+        _ => true,
+    }
+}

@@ -1,0 +1,104 @@
+//! `allOf`, `anyOf`, `oneOf`: enums with data, optional structs. Where no form fits, the one that was
+//! probably meant says what is wrong.
+
+use serde_json::{Map, Value};
+
+use super::words::{either, shown};
+use super::{At, Checker};
+use crate::Problems;
+
+pub(super) fn check(
+    checker: &Checker,
+    keywords: &Map<String, Value>,
+    value: &Value,
+    at: &At<'_>,
+    problems: &mut Problems,
+) {
+    for schema in list(keywords, "allOf") {
+        checker.visit(schema, value, at, problems);
+    }
+    for name in ["anyOf", "oneOf"] {
+        let forms = list(keywords, name);
+        if !forms.is_empty() {
+            check_any(checker, forms, value, at, problems);
+        }
+    }
+}
+
+fn list<'a>(keywords: &'a Map<String, Value>, name: &str) -> &'a [Value] {
+    keywords.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn check_any(checker: &Checker, forms: &[Value], value: &Value, at: &At<'_>, problems: &mut Problems) {
+    let mut tried: Vec<(&Value, Problems)> = Vec::new();
+    for form in forms {
+        let mut found = Problems::default();
+        checker.visit(form, value, at, &mut found);
+        if found.is_empty() {
+            return;
+        }
+        tried.push((form, found));
+    }
+    if let Some(choices) = choices(forms) {
+        return problems.add(&at.path(), format!("must be {choices}, not {}", shown(value)));
+    }
+    // `null` is the other half of an optional value, and never what a wrong value was meant to be.
+    tried.retain(|(form, _)| form["type"] != "null");
+    if let Some((_, found)) = tried.iter().find(|(form, _)| has_tag_of(checker, form, value)) {
+        return problems.extend(found.clone());
+    }
+    if let Some((tag, choices)) =
+        tags(checker, tried.iter().map(|(form, _)| *form)).filter(|_| value.is_object())
+    {
+        let prefix = if value.get(&tag).is_some() { "" } else { "is missing; it " };
+        return problems.add(&at.field(&tag).path(), format!("{prefix}must be {choices}"));
+    }
+    let Some((_, closest)) = tried.iter().min_by_key(|(_, found)| found.len()) else { return };
+    if tried.iter().any(|(_, found)| found != closest) {
+        let count = tried.len();
+        problems.add(&at.path(), format!("fits none of its {count} forms; for the closest of them:"));
+    }
+    problems.extend(closest.clone());
+}
+
+/// "a, b or c", if every form is a fixed value.
+fn choices(forms: &[Value]) -> Option<String> {
+    let values: Vec<String> = forms
+        .iter()
+        .filter(|form| form["type"] != "null")
+        .map(|form| match (form.get("const"), form.get("enum")) {
+            (Some(only), _) => Some(vec![only.to_string()]),
+            (_, Some(Value::Array(several))) => Some(several.iter().map(Value::to_string).collect()),
+            _ => None,
+        })
+        .collect::<Option<Vec<_>>>()?
+        .concat();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    Some(either(&values))
+}
+
+/// Whether a form of a tagged enum names the same variant as the value.
+fn has_tag_of(checker: &Checker, form: &Value, value: &Value) -> bool {
+    let Some(properties) = properties(checker, form) else { return false };
+    tag_of(properties).is_some_and(|(name, tag)| value.get(name) == Some(tag))
+        || properties.len() == 1 && properties.keys().all(|name| value.get(name).is_some())
+}
+
+/// The name of the tag that all forms have, and the values it may take.
+fn tags<'a>(checker: &'a Checker, forms: impl Iterator<Item = &'a Value>) -> Option<(String, String)> {
+    let tags: Vec<(&String, &Value)> =
+        forms.map(|form| tag_of(properties(checker, form)?)).collect::<Option<_>>()?;
+    let (name, _) = *tags.first()?;
+    let values: Vec<String> = tags.iter().map(|(_, value)| value.to_string()).collect();
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    tags.iter().all(|(other, _)| *other == name).then(|| (name.clone(), either(&values)))
+}
+
+fn properties<'a>(checker: &'a Checker, form: &'a Value) -> Option<&'a Map<String, Value>> {
+    let target = form.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name));
+    target.unwrap_or(form).get("properties")?.as_object()
+}
+
+fn tag_of(properties: &Map<String, Value>) -> Option<(&String, &Value)> {
+    properties.iter().find_map(|(name, schema)| Some((name, schema.get("const")?)))
+}

@@ -1,0 +1,123 @@
+//! Types, choices, ranges, lengths and patterns.
+
+use serde_json::{Map, Value};
+
+use super::words::{did_you_mean, either, shown};
+use super::{At, Checker};
+use crate::Problems;
+
+/// Whether a type is among those that a schema allows.
+pub(super) fn wants(keywords: &Map<String, Value>, name: &str) -> bool {
+    match keywords.get("type") {
+        Some(Value::String(only)) => only == name,
+        Some(Value::Array(several)) => several.iter().any(|one| one == name),
+        _ => false,
+    }
+}
+
+pub(super) fn fits_type(keywords: &Map<String, Value>, value: &Value) -> bool {
+    match keywords.get("type") {
+        Some(Value::String(name)) => is(name, value),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).any(|name| is(name, value)),
+        _ => true,
+    }
+}
+
+fn is(name: &str, value: &Value) -> bool {
+    match name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
+        _ => true,
+    }
+}
+
+pub(super) fn check(
+    checker: &Checker,
+    keywords: &Map<String, Value>,
+    value: &Value,
+    at: &At<'_>,
+    problems: &mut Problems,
+) {
+    if let Some(complaint) = choice(keywords, value) {
+        problems.add(&at.path(), complaint);
+    }
+    let complaint = match value {
+        Value::Number(number) => number.as_f64().and_then(|number| range(keywords, number, value)),
+        Value::String(text) => length(keywords, text).or_else(|| pattern(checker, keywords, text)),
+        _ => None,
+    };
+    if let Some(complaint) = complaint {
+        problems.add(&at.path(), complaint);
+    }
+}
+
+fn choice(keywords: &Map<String, Value>, value: &Value) -> Option<String> {
+    let choices: &[Value] = match (keywords.get("enum"), keywords.get("const")) {
+        (Some(Value::Array(choices)), _) => choices,
+        (_, Some(only)) => std::slice::from_ref(only),
+        _ => return None,
+    };
+    if choices.contains(value) {
+        return None;
+    }
+    let names: Vec<String> = choices.iter().map(Value::to_string).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let meant = value.as_str().map(|said| did_you_mean(said, choices.iter().filter_map(Value::as_str)));
+    Some(format!("must be {}, not {}{}", either(&names), shown(value), meant.unwrap_or_default()))
+}
+
+fn range(keywords: &Map<String, Value>, number: f64, value: &Value) -> Option<String> {
+    let bound = |name: &str| keywords.get(name).and_then(Value::as_f64);
+    let text = |name: &str| keywords.get(name).map(Value::to_string).unwrap_or_default();
+    let too_small = bound("minimum").is_some_and(|least| number < least);
+    let too_large = bound("maximum").is_some_and(|most| number > most);
+    if too_small || too_large {
+        let wanted = match (bound("minimum"), bound("maximum")) {
+            (Some(_), Some(_)) => format!("from {} to {}", text("minimum"), text("maximum")),
+            (Some(_), None) => format!("at least {}", text("minimum")),
+            _ => format!("at most {}", text("maximum")),
+        };
+        return Some(format!("must be {wanted}, not {value}"));
+    }
+    if bound("exclusiveMinimum").is_some_and(|least| number <= least) {
+        return Some(format!("must be greater than {}, not {value}", text("exclusiveMinimum")));
+    }
+    if bound("exclusiveMaximum").is_some_and(|most| number >= most) {
+        return Some(format!("must be less than {}, not {value}", text("exclusiveMaximum")));
+    }
+    let step = bound("multipleOf").filter(|step| *step > 0.0)?;
+    let is_multiple = (number / step - (number / step).round()).abs() < 1e-9;
+    (!is_multiple).then(|| format!("must be a multiple of {}, not {value}", text("multipleOf")))
+}
+
+fn length(keywords: &Map<String, Value>, text: &str) -> Option<String> {
+    let count = text.chars().count() as u64;
+    let complaint = amount(keywords, count, ("minLength", "maxLength"), "characters")?;
+    if text.is_empty() { Some("must not be empty".into()) } else { Some(complaint) }
+}
+
+/// Too few or too many of something.
+pub(super) fn amount(
+    keywords: &Map<String, Value>,
+    count: u64,
+    names: (&str, &str),
+    unit: &str,
+) -> Option<String> {
+    let least = keywords.get(names.0).and_then(Value::as_u64);
+    let most = keywords.get(names.1).and_then(Value::as_u64);
+    if least.is_some_and(|least| count < least) {
+        return Some(format!("must have at least {} {unit}, not {count}", least.unwrap_or_default()));
+    }
+    most.filter(|most| count > *most).map(|most| format!("must have at most {most} {unit}, not {count}"))
+}
+
+fn pattern(checker: &Checker, keywords: &Map<String, Value>, text: &str) -> Option<String> {
+    let pattern = keywords.get("pattern")?.as_str()?;
+    let fits = checker.pattern(pattern)?.is_match(text);
+    (!fits).then(|| format!("must match the pattern {pattern}, which {} does not", shown(&text.into())))
+}

@@ -1,0 +1,140 @@
+//! The checker against real schemas: what is said about wrong values, and that right ones pass.
+
+use schemars::JsonSchema;
+use serde_json::json;
+
+use super::*;
+use crate::{clamp, schema};
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+#[schemars(deny_unknown_fields)]
+struct Search {
+    /// What to look for.
+    #[schemars(length(min = 1, max = 10))]
+    query: String,
+    #[schemars(range(min = 1, max = 50), transform = clamp)]
+    limit: Option<u32>,
+    #[schemars(range(min = -1.5))]
+    score: f64,
+    #[schemars(regex(pattern = "^[a-z]+$"))]
+    word: Option<String>,
+    order: Order,
+    #[schemars(length(max = 2))]
+    tags: Option<Vec<Tag>>,
+    filter: Option<Filter>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+#[schemars(rename_all = "lowercase")]
+enum Order {
+    Newest,
+    Oldest,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Tag {
+    name: String,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+#[schemars(tag = "kind", rename_all = "lowercase")]
+enum Filter {
+    Year { year: u16 },
+    Name { name: String },
+}
+
+fn check(value: &Value, expected: &str) {
+    let checker = Checker::new(schema::input::<Search>());
+    let said = checker
+        .check(value)
+        .into_result()
+        .map_or_else(|error| error.message().to_owned(), |()| "fine".into());
+    assert_eq!(said, expected, "{value}");
+}
+
+#[test]
+fn a_right_value_passes() {
+    check(&json!({ "query": "a", "score": 0, "order": "newest" }), "fine");
+    check(
+        &json!({ "query": "a", "limit": null, "score": 1.5, "word": "ab", "order": "oldest",
+                "tags": [{ "name": "x" }], "filter": { "kind": "year", "year": 1999 } }),
+        "fine",
+    );
+}
+
+#[test]
+fn each_problem_is_said_in_words() {
+    let with = |key: &str, value: Value| {
+        let mut whole = json!({ "query": "a", "score": 0, "order": "newest" });
+        whole[key] = value;
+        whole
+    };
+    let wrong = |key: &str, value: Value, said: &str| {
+        check(&with(key, value), &format!("The arguments are not valid: {said}."));
+    };
+    wrong("query", json!(7), "`query` must be a string, not 7");
+    wrong("query", json!(""), "`query` must not be empty");
+    wrong("query", json!("12345678901"), "`query` must have at most 10 characters, not 11");
+    wrong("score", json!(-2), "`score` must be at least -1.5, not -2");
+    wrong("word", json!("A1"), "`word` must match the pattern ^[a-z]+$, which \"A1\" does not");
+    wrong(
+        "order",
+        json!("newset"),
+        "`order` must be \"newest\" or \"oldest\", not \"newset\" (did you mean `newest`?)",
+    );
+    wrong("filter", json!({ "kind": "year" }), "`filter.year` is missing");
+    wrong("filter", json!({ "kind": "yr" }), "`filter.kind` must be \"year\" or \"name\"");
+    wrong("filter", json!({}), "`filter.kind` is missing; it must be \"year\" or \"name\"");
+    wrong("filter", json!(7), "`filter` must be an object, not 7");
+    wrong("querry", json!("a"), "`querry` is not known (did you mean `query`?)");
+}
+
+#[test]
+fn one_answer_names_every_problem() {
+    check(
+        &json!({ "qery": "a", "limit": "5", "tags": [{}, { "name": 1 }, {}] }),
+        "The arguments have 9 problems:\
+         \n- `query` is missing (there is `qery` instead)\
+         \n- `score` is missing\
+         \n- `order` is missing\
+         \n- `qery` is not known (did you mean `query`?)\
+         \n- `limit` must be an integer or null, not \"5\"\
+         \n- `tags` must have at most 2 items, not 3\
+         \n- `tags[0].name` is missing\
+         \n- `tags[1].name` must be a string, not 1\
+         \n- `tags[2].name` is missing",
+    );
+}
+
+#[test]
+fn a_clamped_number_is_moved_and_its_range_is_told() {
+    let checker = Checker::new(schema::input::<Search>());
+    let mut value = json!({ "limit": 1000 });
+    checker.clamp(&mut value);
+    assert_eq!(value, json!({ "limit": 50 }));
+    let mut value = json!({ "limit": 5.0, "score": 5.0 });
+    checker.clamp(&mut value);
+    assert_eq!(value.to_string(), r#"{"limit":5,"score":5.0}"#);
+    let limit = &checker.published()["properties"]["limit"];
+    assert_eq!(limit["description"], "From 1 to 50; other values are moved to the nearest of these.");
+    assert_eq!((limit.get("minimum"), limit.get("maximum"), limit.get(CLAMP)), (None, None, None));
+}
+
+#[test]
+fn a_type_that_contains_itself_is_checked_all_the_way_down() {
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Tree {
+        leaves: Vec<Tree>,
+    }
+    let checker = Checker::new(schema::input::<Tree>());
+    let problems = checker.check(&json!({ "leaves": [{ "leaves": [{ "leaves": 3 }] }] }));
+    assert_eq!(
+        problems.into_result().unwrap_err().message(),
+        "The arguments are not valid: `leaves[0].leaves[0].leaves` must be an array, not 3."
+    );
+}

@@ -1,0 +1,76 @@
+//! The words: what a value is, what it should be, and what was probably meant.
+
+use serde_json::{Map, Value};
+
+/// Longer values are cut in messages.
+const LONGEST: usize = 60;
+
+pub(super) fn wrong_type(keywords: &Map<String, Value>, value: &Value) -> String {
+    let names: Vec<&str> = match keywords.get("type") {
+        Some(Value::String(name)) => vec![with_article(name)],
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(with_article).collect(),
+        _ => Vec::new(),
+    };
+    format!("must be {}, not {}", either(&names), shown(value))
+}
+
+fn with_article(name: &str) -> &str {
+    match name {
+        "string" => "a string",
+        "integer" => "an integer",
+        "number" => "a number",
+        "boolean" => "true or false",
+        "array" => "an array",
+        "object" => "an object",
+        other => other,
+    }
+}
+
+/// The value as JSON, cut where it is long.
+pub(super) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// "a", "a or b", "a, b or c".
+pub(super) fn either(names: &[&str]) -> String {
+    match names {
+        [] => "something else".into(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// " (did you mean `x`?)", if one of the names is close.
+pub(super) fn did_you_mean<'a>(said: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    closest(said, names).map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
+/// The name that `said` was probably meant to be.
+pub(super) fn closest<'a>(said: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = said.chars().count() / 3;
+    let near = names.into_iter().map(|name| (distance(said, name), name)).filter(|(far, _)| *far <= limit);
+    near.min_by_key(|(far, _)| *far).map(|(_, name)| name)
+}
+
+/// How many letters differ, without regard to case, `_` and `-`.
+fn distance(a: &str, b: &str) -> usize {
+    let plain = |text: &str| -> Vec<char> {
+        text.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+    };
+    let (a, b) = (plain(a), plain(b));
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, right) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != right);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,188 @@
+//! What a function knows of the call it answers, and its way back to the client.
+
+mod ask;
+mod caller;
+mod log;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolyard_proto::{Id, Method, Notification, Raw, Revision};
+use toolyard_transport::{Origin, Peer, Request};
+
+use crate::changes::Changes;
+
+pub use ask::{Reply, Root, Sample, Sampled};
+pub use caller::Caller;
+pub use log::Level;
+
+/// One call: who made it, whether it is still wanted, and the way back while it runs.
+///
+/// Take it as `&Context` (or `Context`, to keep it) in any function under `#[tool]`. Cloning is cheap.
+///
+/// ```
+/// # use toolyard_tool::{Context, ToolError, tool};
+/// /// Counts to three.
+/// #[tool]
+/// async fn count(context: &Context) -> Result<u32, ToolError> {
+///     for step in 1..=3 {
+///         context.progress(step, 3);
+///         context.info(format!("at {step}"));
+///     }
+///     Ok(3)
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+struct Inner {
+    origin: Arc<Origin>,
+    id: Id,
+    peer: Peer,
+    meta: Option<Raw>,
+    progress_token: Option<Raw>,
+    last_progress: Mutex<f64>,
+    cancel: CancellationToken,
+    set: Arc<Surroundings>,
+}
+
+/// What all calls of one set share.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) name: Arc<str>,
+    pub(crate) changes: Changes,
+    /// Joins blocking functions that are still running when the set ends.
+    pub(crate) threads: TaskTracker,
+}
+
+impl Context {
+    pub(crate) fn new(request: &Request, peer: Peer, set: Arc<Surroundings>) -> Self {
+        let meta = request.params.member("_meta");
+        let progress_token = meta.as_ref().and_then(|meta| meta.member("progressToken"));
+        Self(Arc::new(Inner {
+            origin: request.origin.clone(),
+            id: request.id.clone(),
+            peer,
+            meta,
+            progress_token,
+            last_progress: Mutex::new(f64::NEG_INFINITY),
+            cancel: CancellationToken::new(),
+            set,
+        }))
+    }
+
+    /// A context that belongs to no client, for calling functions by hand: progress and logs go nowhere,
+    /// questions are refused.
+    ///
+    /// ```
+    /// use toolyard_tool::Context;
+    ///
+    /// let context = Context::detached();
+    /// context.progress(1, 2);
+    /// assert!(!context.is_cancelled());
+    /// ```
+    pub fn detached() -> Self {
+        let request = Request {
+            origin: Origin::gateway(Raw::empty_object(), json!({ "name": "none", "version": "0" }).into()),
+            id: Id::number(0),
+            method: Method::TOOLS_CALL,
+            params: Raw::empty_object(),
+            headers: None,
+            relay: false,
+        };
+        let set =
+            Surroundings { name: "none".into(), changes: Changes::default(), threads: TaskTracker::new() };
+        Self::new(&request, Peer::nobody(), Arc::new(set))
+    }
+
+    /// Tells how far the work is, if the client wants to know: `done` of `total`, in any unit. Only steps
+    /// forward are told.
+    pub fn progress(&self, done: impl Into<f64>, total: impl Into<f64>) {
+        self.tell_progress(done.into(), Some(total.into()), None);
+    }
+
+    /// The same with a few words. Pass no total where it is not known.
+    pub fn progress_with(&self, done: impl Into<f64>, total: Option<f64>, message: impl Into<String>) {
+        self.tell_progress(done.into(), total, Some(message.into()));
+    }
+
+    fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<String>) {
+        let Some(token) = &self.0.progress_token else { return };
+        {
+            let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
+            if done <= *last {
+                return;
+            }
+            *last = done;
+        }
+        let mut params = json!({ "progressToken": token, "progress": number(done) });
+        if let Some(total) = total {
+            params["total"] = number(total);
+        }
+        if let Some(message) = message {
+            params["message"] = message.into();
+        }
+        self.notify(Method::PROGRESS, params);
+    }
+
+    /// Whether the client no longer wants the answer. An async function is simply dropped at its next
+    /// `.await`; a blocking one should look here now and then.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+
+    /// Waits until the client no longer wants the answer. `'static`, so that what was started elsewhere can
+    /// wait for it too.
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
+        let cancel = self.0.cancel.clone();
+        async move { cancel.cancelled().await }
+    }
+
+    /// Tells subscribed clients that a resource has changed.
+    pub fn resource_updated(&self, uri: &str) {
+        self.0.set.changes.resource_updated(uri);
+    }
+
+    /// The handle that announces changes of the set; keep it to announce some outside of calls.
+    pub fn changes(&self) -> &Changes {
+        &self.0.set.changes
+    }
+
+    /// Everything the client put into the request's `_meta`.
+    pub fn meta(&self, key: &str) -> Option<Value> {
+        self.0.meta.as_ref()?.member(key)?.read().ok()
+    }
+
+    fn notify(&self, method: Method, params: Value) {
+        self.0.peer.notify(Notification::new(method, Raw::from(params)));
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.0.origin.revision
+    }
+
+    pub(crate) fn threads(&self) -> &TaskTracker {
+        &self.0.set.threads
+    }
+
+    pub(crate) fn cancel_token(&self) -> &CancellationToken {
+        &self.0.cancel
+    }
+}
+
+/// Whole numbers without a fraction, as most clients show them.
+#[expect(clippy::cast_possible_truncation, reason = "guarded by the range check")]
+fn number(value: f64) -> Value {
+    let is_whole = value.fract() == 0.0 && value.abs() < 9e15;
+    if is_whole { json!(value as i64) } else { json!(value) }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("id", &self.0.id).finish_non_exhaustive()
+    }
+}

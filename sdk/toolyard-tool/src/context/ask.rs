@@ -1,0 +1,187 @@
+//! Questions to the client in the middle of a call: to its user, to its model, about its folders.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use toolyard_proto::{Method, Raw};
+use toolyard_transport::{Ask, AskError};
+
+use super::Context;
+use crate::check::Checker;
+use crate::{ToolError, schema};
+
+/// What the user made of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply<T> {
+    /// The user answered.
+    Accepted(T),
+    /// The user said no.
+    Declined,
+    /// The user did not want to decide.
+    Cancelled,
+}
+
+impl<T> Reply<T> {
+    /// The answer, or an error that says there is none.
+    pub fn accepted(self) -> Result<T, ToolError> {
+        match self {
+            Self::Accepted(answer) => Ok(answer),
+            Self::Declined => Err(ToolError::new("the user declined to answer")),
+            Self::Cancelled => Err(ToolError::new("the user cancelled the question")),
+        }
+    }
+}
+
+/// A folder or file that the client works in.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Root {
+    /// Where it is; today always a `file://` URI.
+    pub uri: String,
+    /// What to call it.
+    pub name: Option<String>,
+}
+
+/// A question to the client's model.
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct Sample(Value);
+
+impl Sample {
+    /// Asks for an answer to `text`, of at most `max_tokens` tokens.
+    pub fn new(text: impl Into<String>, max_tokens: u32) -> Self {
+        let message = json!({ "role": "user", "content": { "type": "text", "text": text.into() } });
+        Self(json!({ "messages": [message], "maxTokens": max_tokens }))
+    }
+
+    /// Sets the system prompt.
+    pub fn system(mut self, text: impl Into<String>) -> Self {
+        self.0["systemPrompt"] = text.into().into();
+        self
+    }
+
+    /// Sets how free the model is.
+    pub fn temperature(mut self, temperature: f64) -> Self {
+        self.0["temperature"] = temperature.into();
+        self
+    }
+
+    /// Sets any other parameter of `sampling/createMessage`.
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0[key] = value.into();
+        self
+    }
+}
+
+/// What the client's model answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampled {
+    /// The text of the answer; empty where it is none.
+    pub text: String,
+    /// Which model it was.
+    pub model: String,
+    /// The whole result as the client sent it.
+    pub whole: Value,
+}
+
+impl Context {
+    /// Asks the user to fill in a form with the fields of `T`: a flat struct of strings, numbers, flags and
+    /// choices. Doc comments on the fields become their descriptions.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Context, Reply, ToolError, schemars::JsonSchema, tool};
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Confirm {
+    ///     /// Really delete it?
+    ///     sure: bool,
+    /// }
+    ///
+    /// /// Deletes everything, after asking.
+    /// #[tool(destructive)]
+    /// async fn delete_all(context: &Context) -> Result<&'static str, ToolError> {
+    ///     let answer = context.ask::<Confirm>("This cannot be undone.").await?.accepted()?;
+    ///     Ok(if answer.sure { "deleted" } else { "kept" })
+    /// }
+    /// ```
+    pub async fn ask<T: DeserializeOwned + JsonSchema>(
+        &self,
+        message: impl Into<String>,
+    ) -> Result<Reply<T>, ToolError> {
+        let schema = schema::form::<T>();
+        let params = json!({ "mode": "form", "message": message.into(), "requestedSchema": schema });
+        let answer = self.put(Method::ELICIT, Some(params)).await?;
+        read_reply(&answer, |content| {
+            Checker::new(schema).check(&content).into_result()?;
+            Ok(serde_json::from_value(content)?)
+        })
+    }
+
+    /// Asks the user to visit a page, for what must not pass through the client (signing in, paying).
+    /// Accepted means that the user agreed to go there, not that it is done.
+    pub async fn ask_to_visit(&self, url: &str, message: impl Into<String>) -> Result<Reply<()>, ToolError> {
+        let id = crate::random::token();
+        let params = json!({ "mode": "url", "message": message.into(), "url": url, "elicitationId": id });
+        let answer = self.put(Method::ELICIT, Some(params)).await?;
+        read_reply(&answer, |_| Ok(()))
+    }
+
+    /// Asks the client's model.
+    pub async fn sample(&self, sample: Sample) -> Result<Sampled, ToolError> {
+        let whole: Value = self.put(Method::SAMPLE, Some(sample.0)).await?.read()?;
+        let text = whole["content"]["text"].as_str().unwrap_or_default().to_owned();
+        let model = whole["model"].as_str().unwrap_or_default().to_owned();
+        Ok(Sampled { text, model, whole })
+    }
+
+    /// Asks which folders the client works in.
+    pub async fn roots(&self) -> Result<Vec<Root>, ToolError> {
+        #[derive(Deserialize)]
+        struct Roots {
+            roots: Vec<Root>,
+        }
+        Ok(self.put(Method::ROOTS_LIST, None).await?.read::<Roots>()?.roots)
+    }
+
+    async fn put(&self, method: Method, params: Option<Value>) -> Result<Raw, ToolError> {
+        let name = method.to_string();
+        if let Some(capability) = needed(&method).filter(|capability| !self.declares(capability)) {
+            return Err(ToolError::needs_capability(capability));
+        }
+        let ask = Ask { method, params: params.map(Raw::from) };
+        self.0.peer.ask(ask).await.map_err(|error| unanswered(&name, &error))
+    }
+}
+
+/// What a client declares if it can be asked this.
+fn needed(method: &Method) -> Option<&'static str> {
+    match method.as_str() {
+        "elicitation/create" => Some("elicitation"),
+        "sampling/createMessage" => Some("sampling"),
+        "roots/list" => Some("roots"),
+        _ => None,
+    }
+}
+
+fn read_reply<T>(
+    answer: &Raw,
+    read: impl FnOnce(Value) -> Result<T, ToolError>,
+) -> Result<Reply<T>, ToolError> {
+    let answer: Value = answer.read()?;
+    match answer["action"].as_str() {
+        Some("accept") => {
+            let content = answer.get("content").cloned().unwrap_or_else(|| json!({}));
+            read(content).map(Reply::Accepted)
+        }
+        Some("decline") => Ok(Reply::Declined),
+        _ => Ok(Reply::Cancelled),
+    }
+}
+
+fn unanswered(method: &str, error: &AskError) -> ToolError {
+    let said = match error {
+        AskError::Reported(error) => error.member("message").and_then(|message| message.as_string()),
+        _ => None,
+    };
+    let reason = said.map_or_else(|| error.to_string(), |said| format!("{error}: {said}"));
+    ToolError::new(format!("this needs `{method}` from the client, but {reason}"))
+}

@@ -1,0 +1,53 @@
+//! Who is calling.
+
+use serde_json::Value;
+use toolyard_proto::Raw;
+
+use super::Context;
+
+/// Who made a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Caller {
+    /// Who they are, as proven by what they presented; `local` where nobody had to present anything.
+    pub principal: String,
+    /// The client's program, as it says itself. Never base a decision on it.
+    pub client: Option<String>,
+    /// That program's version.
+    pub client_version: Option<String>,
+}
+
+impl Context {
+    /// Who made this call.
+    pub fn caller(&self) -> Caller {
+        let said = |key: &str| self.0.origin.client_info.as_ref()?.member(key)?.as_string();
+        Caller {
+            principal: self.0.origin.principal.name().to_string(),
+            client: said("name"),
+            client_version: said("version"),
+        }
+    }
+
+    /// Whether the client said that it can fill in forms ([`Context::ask`]).
+    pub fn can_ask(&self) -> bool {
+        self.declares("elicitation")
+    }
+
+    /// Whether the client said that it lends its model ([`Context::sample`]).
+    pub fn can_sample(&self) -> bool {
+        self.declares("sampling")
+    }
+
+    /// Whether the client said that it names its folders ([`Context::roots`]).
+    pub fn has_roots(&self) -> bool {
+        self.declares("roots")
+    }
+
+    pub(super) fn declares(&self, capability: &str) -> bool {
+        self.0.origin.capabilities.member(capability).as_ref().is_some_and(Raw::is_object)
+    }
+
+    /// What the client said that it can do, as it said it.
+    pub fn client_capabilities(&self) -> Value {
+        self.0.origin.capabilities.read().unwrap_or_default()
+    }
+}

@@ -1,0 +1,73 @@
+//! Log messages that the client asked to hear.
+
+use serde::Serialize;
+use serde_json::json;
+use toolyard_proto::Method;
+
+use super::Context;
+
+/// How grave a log message is, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Details for whoever looks for a defect.
+    Debug,
+    /// What happens.
+    Info,
+    /// What happens and is worth a look.
+    Notice,
+    /// Something may go wrong.
+    Warning,
+    /// Something went wrong.
+    Error,
+    /// A part has failed.
+    Critical,
+    /// Somebody must act at once.
+    Alert,
+    /// Nothing works any more.
+    Emergency,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+            Self::Alert => "alert",
+            Self::Emergency => "emergency",
+        }
+    }
+}
+
+impl Context {
+    /// Sends a log message to the client: text or any other value. What is below the level that the client
+    /// chose does not reach it.
+    pub fn log(&self, level: Level, data: impl Serialize) {
+        let data = serde_json::to_value(data).unwrap_or_default();
+        let params = json!({ "level": level.as_str(), "logger": &*self.0.set.name, "data": data });
+        self.notify(Method::LOG, params);
+    }
+
+    /// [`Context::log`] at [`Level::Debug`].
+    pub fn debug(&self, data: impl Serialize) {
+        self.log(Level::Debug, data);
+    }
+
+    /// [`Context::log`] at [`Level::Info`].
+    pub fn info(&self, data: impl Serialize) {
+        self.log(Level::Info, data);
+    }
+
+    /// [`Context::log`] at [`Level::Warning`].
+    pub fn warn(&self, data: impl Serialize) {
+        self.log(Level::Warning, data);
+    }
+
+    /// [`Context::log`] at [`Level::Error`].
+    pub fn error(&self, data: impl Serialize) {
+        self.log(Level::Error, data);
+    }
+}

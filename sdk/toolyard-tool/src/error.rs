@@ -1,0 +1,143 @@
+//! What a tool says when it cannot do what was asked: a message, and a hint what to do instead.
+
+use std::fmt;
+
+use serde_json::json;
+use toolyard_proto::error::code;
+use toolyard_proto::{CallError, Revision, RpcError};
+
+/// Why a tool did not do what it was asked to do.
+///
+/// It reaches the model as a result with `isError`, so write it for a reader who can try again: what
+/// happened, and what would work. Every [`std::error::Error`] becomes one with `?`; its causes are kept in
+/// the text.
+///
+/// ```
+/// use toolyard_tool::ToolError;
+///
+/// fn read(path: &str) -> Result<String, ToolError> {
+///     if path.is_empty() {
+///         return Err(ToolError::new("no path was given").hint("pass an absolute path"));
+///     }
+///     Ok(std::fs::read_to_string(path)?)
+/// }
+///
+/// assert_eq!(read("").unwrap_err().to_string(), "no path was given\nHint: pass an absolute path");
+/// ```
+#[derive(Clone, PartialEq)]
+pub struct ToolError {
+    message: String,
+    hint: Option<String>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// The tool was reached and says no.
+    Failed,
+    /// There is nothing of that name.
+    NotFound,
+    /// The request itself cannot be carried out: an error of the protocol rather than a result.
+    Fatal,
+    /// The client would have to be able to do this.
+    Needs(&'static str),
+}
+
+impl ToolError {
+    /// An error with a message for the model.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: None, kind: Kind::Failed }
+    }
+
+    /// Something that was named does not exist. For resources this becomes the protocol's own error.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self { kind: Kind::NotFound, ..Self::new(message) }
+    }
+
+    /// An error of the protocol instead of a result: the model never sees it, the client does. For the rare
+    /// case that trying again with other arguments cannot help.
+    pub fn fatal(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Fatal, ..Self::new(message) }
+    }
+
+    /// Adds what to do instead.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// What happened, without the hint.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The client lacks a capability without which this cannot be done. Questions fail with this by
+    /// themselves; say it beforehand where the work before the question would be in vain.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Context, ToolError};
+    /// fn before_the_work(context: &Context) -> Result<(), ToolError> {
+    ///     if context.can_sample() { Ok(()) } else { Err(ToolError::needs_capability("sampling")) }
+    /// }
+    /// ```
+    pub fn needs_capability(name: &'static str) -> Self {
+        let message = format!("this needs `{name}`, which the client did not declare that it can do");
+        Self { kind: Kind::Needs(name), ..Self::new(message) }
+    }
+
+    /// Whether a client of `revision` gets this as an error of the protocol rather than as a result. Missing
+    /// capabilities have an error of their own in revisions where each request declares them.
+    pub(crate) fn is_fatal(&self, revision: Revision) -> bool {
+        match self.kind {
+            Kind::Fatal => true,
+            Kind::Needs(_) => revision.has_result_stamps(),
+            Kind::Failed | Kind::NotFound => false,
+        }
+    }
+
+    /// For requests that have no `isError`: resources, prompts, completions.
+    pub(crate) fn to_call_error(&self) -> CallError {
+        let number = match self.kind {
+            Kind::NotFound => code::INVALID_PARAMS,
+            Kind::Failed | Kind::Fatal => code::INTERNAL,
+            Kind::Needs(name) => {
+                return CallError::missing_capability(json!({ name: {} }).into(), self.to_string());
+            }
+        };
+        CallError::reported(RpcError::new(number, self.to_string()).to_raw())
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\nHint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ToolError({self})")
+    }
+}
+
+/// `ToolError` is not an error type itself: that would forbid this conversion, which makes `?` work.
+impl<E: std::error::Error> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            let text = inner.to_string();
+            if !message.contains(&text) {
+                message.push_str(": ");
+                message.push_str(&text);
+            }
+            cause = inner.source();
+        }
+        Self::new(message)
+    }
+}

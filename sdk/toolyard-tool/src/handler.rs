@@ -1,0 +1,182 @@
+//! A set as a [`Handler`]: one table from method to function, and lists that are made once.
+
+mod lists;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolyard_proto::modern::{stamp_cache, stamp_result};
+use toolyard_proto::{CallError, Notification, Raw};
+use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request};
+
+use crate::changes::Filter;
+use crate::item::completion::{Typed, render};
+use crate::item::template::Asked;
+use crate::item::tool::Tool;
+use crate::{Content, Context, ToolSet, headers, tasks};
+
+pub(crate) use lists::Lists;
+
+/// How long clients may keep a list: it changes only with an announcement.
+const TTL_MS: u64 = 300_000;
+
+type Answering = Result<BoxFuture<Answer>, CallError>;
+
+impl<S: Send + Sync + 'static> Handler for ToolSet<S> {
+    fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
+        self.answer(&request, peer).unwrap_or_else(|error| Box::pin(async { Err(error) }))
+    }
+
+    fn notice(&self, _: &Arc<Origin>, _: Notification) {}
+
+    fn ended(&self, _: &ClientKey) {}
+}
+
+impl<S: Send + Sync + 'static> ToolSet<S> {
+    fn answer(&self, request: &Request, peer: Peer) -> Answering {
+        match request.method.as_str() {
+            "server/discover" => Ok(ready(self.discover(&request.origin))),
+            "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+                self.list(request)
+            }
+            "tools/call" => self.call_tool(request, peer),
+            "prompts/get" => self.get_prompt(request, peer),
+            "resources/read" => self.read_resource(request, peer),
+            "completion/complete" => self.complete(request, peer),
+            "logging/setLevel" => Ok(ready(Raw::empty_object())),
+            "subscriptions/listen" => Ok(self.listen(request, peer)),
+            _ => match self.tasks.answer(request, peer) {
+                Some(answering) => Ok(self.stamped(answering, None)),
+                None => Err(CallError::unknown_method(request.method.as_str())),
+            },
+        }
+    }
+
+    fn context(&self, request: &Request, peer: Peer) -> Context {
+        Context::new(request, peer, self.surroundings.clone())
+    }
+
+    fn call_tool(&self, request: &Request, peer: Peer) -> Answering {
+        let name = text(request, "name")?;
+        let Some(tool) = self.items.tool(&name) else {
+            return Err(CallError::invalid_params(format!("unknown tool: {name}")));
+        };
+        let (tool, arguments) = (tool.clone(), request.params.member("arguments"));
+        headers::check(request, &tool.repeated, arguments.as_ref())?;
+        if tasks::becomes_task(request, tool.task)? {
+            let set = self.surroundings.clone();
+            let start = |peer| run_tool(tool, arguments, Context::new(request, peer, set));
+            let started = self.tasks.start(request, start)?;
+            return Ok(self.stamped(Box::pin(async { Ok(AnswerBody::ours(started)) }), None));
+        }
+        let context = self.context(request, peer);
+        Ok(self.stamped(Box::pin(run_tool(tool, arguments, context)), None))
+    }
+
+    fn get_prompt(&self, request: &Request, peer: Peer) -> Answering {
+        let name = text(request, "name")?;
+        let Some(prompt) = self.items.prompt(&name) else {
+            return Err(CallError::invalid_params(format!("unknown prompt: {name}")));
+        };
+        let getting = (prompt.get)(texts(request, &["arguments"])?, self.context(request, peer));
+        // A prompt that cannot be made from what was given is the request's fault.
+        let getting = async { getting.await.map_err(|error| CallError::invalid_params(error.to_string())) };
+        Ok(self.stamped(Box::pin(async { getting.await.map(AnswerBody::ours) }), None))
+    }
+
+    fn read_resource(&self, request: &Request, peer: Peer) -> Answering {
+        let uri = text(request, "uri")?;
+        let context = self.context(request, peer);
+        let reading = if let Some(resource) = self.items.resource(&uri) {
+            (resource.read)((), context)
+        } else {
+            let fits = |template: &Arc<crate::item::template::Template>| {
+                template.pattern.fit(&uri).map(|variables| (template.clone(), variables))
+            };
+            let Some((template, variables)) = self.items.templates.iter().find_map(fits) else {
+                return Err(CallError::invalid_params(format!("resource not found: {uri}")));
+            };
+            (template.read)(Asked { uri, variables }, context)
+        };
+        let reading = async { reading.await.map(AnswerBody::ours).map_err(|error| error.to_call_error()) };
+        Ok(self.stamped(Box::pin(reading), Some("private")))
+    }
+
+    fn complete(&self, request: &Request, peer: Peer) -> Answering {
+        let at = |path: &[&str]| request.params.at(path).and_then(|value| value.as_string());
+        let of = at(&["ref", "name"]).or_else(|| at(&["ref", "uri"]));
+        let (of, argument) = (of.unwrap_or_default(), at(&["argument", "name"]).unwrap_or_default());
+        let is_it = |one: &&Arc<crate::item::completion::Completion>| {
+            one.about.of == of && one.about.argument == argument
+        };
+        let Some(completion) = self.items.completions.iter().find(is_it) else {
+            return Ok(self.stamped(ready(render(Vec::new())), None));
+        };
+        let others = texts(request, &["context", "arguments"])?.into_iter().collect();
+        let typed = Typed { text: at(&["argument", "value"]).unwrap_or_default(), others };
+        let completing = (completion.complete)(typed, self.context(request, peer));
+        let completing =
+            async { completing.await.map(AnswerBody::ours).map_err(|error| error.to_call_error()) };
+        Ok(self.stamped(Box::pin(completing), None))
+    }
+
+    fn listen(&self, request: &Request, peer: Peer) -> BoxFuture<Answer> {
+        let wishes: Value =
+            request.params.member("notifications").and_then(|wishes| wishes.read().ok()).unwrap_or_default();
+        let filter = Filter::new(
+            &wishes,
+            |uri| self.items.has_resource(uri),
+            |id| self.tasks.is_of(id, &request.origin.principal),
+        );
+        let changes = self.surroundings.changes.clone();
+        Box::pin(async move {
+            changes.tell(peer, filter).await;
+            Ok(AnswerBody::ours(Raw::empty_object()))
+        })
+    }
+
+    /// Adds the stamps of the protocol to whatever is answered.
+    fn stamped(&self, answering: BoxFuture<Answer>, cache: Option<&'static str>) -> BoxFuture<Answer> {
+        let info = self.about.info().clone();
+        Box::pin(async move {
+            let answer = answering.await?;
+            let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
+            let result = stamp_result(&result, Some(&info));
+            let result = cache.map_or_else(|| result.clone(), |scope| stamp_cache(&result, 0, scope));
+            Ok(AnswerBody::Whole(result, revision))
+        })
+    }
+}
+
+/// Runs a tool to its end; dropping this tells the function that nobody wants the answer any more.
+async fn run_tool(tool: Arc<Tool>, arguments: Option<Raw>, context: Context) -> Answer {
+    let _cancel = context.cancel_token().clone().drop_guard();
+    let revision = context.revision();
+    let answered = (tool.run)(arguments, context).await.or_else(|error| {
+        if error.is_fatal(revision) { Err(error.to_call_error()) } else { Ok(Content::from(&error)) }
+    });
+    Ok(AnswerBody::ours(answered?.into_raw()))
+}
+
+fn ready(result: Raw) -> BoxFuture<Answer> {
+    Box::pin(async { Ok(AnswerBody::ours(result)) })
+}
+
+/// A parameter that must be text.
+fn text(request: &Request, key: &str) -> Result<String, CallError> {
+    let value = request.params.member(key).and_then(|value| value.as_string());
+    value.ok_or_else(|| CallError::invalid_params(format!("`{key}` must be a string")))
+}
+
+/// A parameter that is an object of texts; absent is the same as empty.
+fn texts(request: &Request, path: &[&str]) -> Result<Vec<(String, String)>, CallError> {
+    let Some(raw) = request.params.at(path).filter(|raw| !raw.is_null()) else { return Ok(Vec::new()) };
+    let map: serde_json::Map<String, Value> = raw
+        .read()
+        .map_err(|_| CallError::invalid_params(format!("`{}` must be an object", path.join("."))))?;
+    let as_text = |value: Value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    Ok(map.into_iter().map(|(name, value)| (name, as_text(value))).collect())
+}

@@ -1,0 +1,91 @@
+//! What a set says of itself and of what it offers, made once for each revision that asks.
+
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+use toolyard_proto::modern::{stamp_cache, stamp_result};
+use toolyard_proto::{CallError, Method, Raw, Revision, classic};
+use toolyard_transport::{Origin, Request};
+
+use super::{Answering, TTL_MS, ready};
+use crate::{ToolSet, tasks};
+
+/// Lists as they are sent. Only the list of tools differs between revisions.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    tools: [OnceLock<Raw>; Revision::ALL.len()],
+    prompts: OnceLock<Raw>,
+    resources: OnceLock<Raw>,
+    templates: OnceLock<Raw>,
+}
+
+impl<S: Send + Sync + 'static> ToolSet<S> {
+    pub(super) fn discover(&self, origin: &Origin) -> Raw {
+        let versions: Vec<&str> = Revision::ALL.iter().rev().map(|revision| revision.as_str()).collect();
+        let mut said = json!({ "supportedVersions": versions, "capabilities": self.capabilities(origin) });
+        if let Some(text) = &self.about.instructions {
+            said["instructions"] = text.as_str().into();
+        }
+        self.public(&said.into())
+    }
+
+    /// What the set says of itself to the gateway it stands in.
+    pub(crate) fn greeting(&self) -> Raw {
+        self.discover(&Origin::gateway(Raw::empty_object(), Raw::empty_object()))
+    }
+
+    fn capabilities(&self, origin: &Origin) -> Value {
+        let items = &self.items;
+        let mut said = json!({ "logging": {} });
+        if !items.tools.is_empty() {
+            said["tools"] = json!({ "listChanged": true });
+        }
+        if !items.prompts.is_empty() {
+            said["prompts"] = json!({ "listChanged": true });
+        }
+        if !items.resources.is_empty() || !items.templates.is_empty() {
+            said["resources"] = json!({ "subscribe": true, "listChanged": true });
+        }
+        if !items.completions.is_empty() {
+            said["completions"] = json!({});
+        }
+        if items.has_tasks() {
+            tasks::declare(origin, &mut said);
+        }
+        said
+    }
+
+    /// Lists are one page long, so there is no cursor that we ever gave out.
+    pub(super) fn list(&self, request: &Request) -> Answering {
+        if request.params.member("cursor").is_some_and(|cursor| !cursor.is_null()) {
+            return Err(CallError::invalid_params("`cursor` is not one of this server"));
+        }
+        let (items, lists) = (&self.items, &self.lists);
+        let revision = request.origin.revision;
+        let list = match &request.method {
+            method if *method == Method::TOOLS_LIST => lists.tools[revision as usize].get_or_init(|| {
+                let tools = items.tools.iter().map(|tool| classic::tool_for(revision, &tool.definition));
+                self.rendered("tools", tools)
+            }),
+            method if *method == Method::PROMPTS_LIST => lists.prompts.get_or_init(|| {
+                self.rendered("prompts", items.prompts.iter().map(|prompt| prompt.definition.clone()))
+            }),
+            method if *method == Method::RESOURCES_LIST => lists.resources.get_or_init(|| {
+                self.rendered("resources", items.resources.iter().map(|one| one.definition.clone()))
+            }),
+            _ => lists.templates.get_or_init(|| {
+                self.rendered("resourceTemplates", items.templates.iter().map(|one| one.definition.clone()))
+            }),
+        };
+        Ok(ready(list.clone()))
+    }
+
+    fn rendered(&self, key: &str, entries: impl Iterator<Item = Raw>) -> Raw {
+        let entries: Vec<Raw> = entries.collect();
+        self.public(&Raw::empty_object().with(key, &Raw::array(&entries)))
+    }
+
+    fn public(&self, result: &Raw) -> Raw {
+        stamp_cache(&stamp_result(result, Some(self.about.info())), TTL_MS, "public")
+    }
+}

@@ -1,0 +1,41 @@
+//! What a set offers: tools, prompts, resources and completions, each made from one plain function.
+
+pub(crate) mod completion;
+pub(crate) mod prompt;
+pub(crate) mod resource;
+pub(crate) mod template;
+pub(crate) mod tool;
+
+use crate::state::{Source, Wanted};
+
+/// Something that a set can offer. Made by the `#[tool]` attribute, and by nothing else.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not something a tool set can offer",
+    label = "not a tool",
+    note = "write `#[tool]` over a function, and add it by its name: `.with::<name>()`"
+)]
+pub trait Item {
+    /// What the function wants of the set's state.
+    #[doc(hidden)]
+    type Wants: Wanted;
+
+    /// The function and all that is known of it.
+    #[doc(hidden)]
+    fn entry(source: Source<Self::Wants>) -> Entry;
+}
+
+/// One thing that a set offers.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Entry {
+    /// A tool.
+    Tool(tool::Tool),
+    /// A prompt.
+    Prompt(prompt::Prompt),
+    /// A resource at one URI.
+    Resource(resource::Resource),
+    /// Resources at many URIs.
+    Template(template::Template),
+    /// Suggestions for an argument.
+    Completion(completion::Completion),
+}

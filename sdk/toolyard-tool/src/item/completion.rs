@@ -1,0 +1,86 @@
+//! Suggestions for an argument of a prompt, or for a variable of a template.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use toolyard_proto::Raw;
+
+use super::Entry;
+use crate::run::{Call, Runner, runner};
+use crate::state::{Source, Wanted};
+
+/// More suggestions than this are not sent.
+const MOST: usize = 100;
+
+/// What the user has typed so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Typed {
+    /// The beginning of the value.
+    pub text: String,
+    /// The other arguments, as far as they are known.
+    pub others: BTreeMap<String, String>,
+}
+
+/// What the attribute read from a function.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AboutCompletion {
+    /// The name of a prompt, or the URI of a template.
+    pub of: &'static str,
+    /// Which argument or variable.
+    pub argument: &'static str,
+}
+
+/// What a function under `#[tool(completes = …)]` may return: a list of texts, best first, or a `Result` of
+/// that.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be suggestions",
+    label = "not a list of texts",
+    note = "return `Vec<String>`, or a `Result` of that"
+)]
+pub trait Suggestions: Send + 'static {
+    /// The suggestions themselves.
+    fn into_suggestions(self) -> Vec<String>;
+}
+
+impl Suggestions for Vec<String> {
+    fn into_suggestions(self) -> Vec<String> {
+        self
+    }
+}
+
+impl Suggestions for Vec<&'static str> {
+    fn into_suggestions(self) -> Vec<String> {
+        self.into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// Suggestions of a set.
+#[doc(hidden)]
+pub struct Completion {
+    pub(crate) about: AboutCompletion,
+    pub(crate) complete: Runner<Typed, Raw>,
+}
+
+/// Makes suggestions from a function. Called by what the attribute writes.
+#[doc(hidden)]
+pub fn completion<W: Wanted, O: Suggestions>(
+    about: AboutCompletion,
+    source: Source<W>,
+    call: Call<W, Typed, O>,
+) -> Entry {
+    let complete = runner(source, call, Ok, |output: O| Ok(render(output.into_suggestions())));
+    Entry::Completion(Completion { about, complete })
+}
+
+pub(crate) fn render(mut values: Vec<String>) -> Raw {
+    let total = values.len();
+    values.truncate(MOST);
+    json!({ "completion": { "values": values, "total": total, "hasMore": total > MOST } }).into()
+}
+
+impl std::fmt::Debug for Completion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Completion({} {})", self.about.of, self.about.argument)
+    }
+}

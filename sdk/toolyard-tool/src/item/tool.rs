@@ -1,0 +1,125 @@
+//! A tool: its definition as clients see it, and its function with the types forgotten.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use toolyard_proto::Raw;
+
+use super::Entry;
+use crate::Content;
+use crate::arguments::{Arguments, Check, Reader};
+use crate::headers::{self, Repeated};
+use crate::output::Output;
+use crate::run::{Call, Runner, runner};
+use crate::state::{Source, Wanted};
+
+/// What the attribute read from a function.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct AboutTool {
+    /// As called.
+    pub name: &'static str,
+    /// As shown to people.
+    pub title: Option<&'static str>,
+    /// The doc comment.
+    pub description: &'static str,
+    /// What a client may assume.
+    pub hints: Hints,
+    /// Addresses of pictures.
+    pub icons: &'static [&'static str],
+    /// Whether it may run as a task.
+    pub task: TaskUse,
+}
+
+/// What a client may assume of a tool; nothing where nothing was said.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Hints {
+    /// It changes nothing.
+    #[serde(rename = "readOnlyHint", skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+    /// It may destroy something.
+    #[serde(rename = "destructiveHint", skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// Twice is the same as once.
+    #[serde(rename = "idempotentHint", skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+    /// It reaches beyond its own small world.
+    #[serde(rename = "openWorldHint", skip_serializing_if = "Option::is_none")]
+    pub open_world: Option<bool>,
+}
+
+/// Whether a tool runs as a task, for which the client comes back later.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskUse {
+    /// It is quick.
+    Never,
+    /// Where the client knows tasks.
+    Allowed,
+    /// Only for clients that know tasks.
+    Required,
+}
+
+/// A tool of a set.
+#[doc(hidden)]
+pub struct Tool {
+    pub(crate) name: &'static str,
+    pub(crate) definition: Raw,
+    pub(crate) task: TaskUse,
+    pub(crate) repeated: Vec<Repeated>,
+    pub(crate) run: Runner<Option<Raw>, Content>,
+}
+
+/// Makes a tool from a function. Called by what the attribute writes.
+#[doc(hidden)]
+pub fn tool<W: Wanted, A: Arguments, O: Output>(
+    about: AboutTool,
+    check: Option<Check<A>>,
+    source: Source<W>,
+    call: Call<W, A, O>,
+) -> Entry {
+    let reader = Reader::<A>::new(about.name, check);
+    let (input, shape) = (reader.published(), O::shape());
+    let repeated = headers::marked(&input);
+    let definition = define(&about, input, shape.schema());
+    let run = runner(
+        source,
+        call,
+        move |arguments: Option<Raw>| reader.read(arguments.as_ref()),
+        move |output: O| output.into_content(&shape),
+    );
+    Entry::Tool(Tool { name: about.name, definition, task: about.task, repeated, run })
+}
+
+fn define(about: &AboutTool, input: Value, output: Option<&Value>) -> Raw {
+    let mut tool = Map::new();
+    let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
+    put("name", about.name.into());
+    if let Some(title) = about.title {
+        put("title", title.into());
+    }
+    put("description", about.description.into());
+    put("inputSchema", input);
+    if let Some(schema) = output {
+        put("outputSchema", schema.clone());
+    }
+    let hints = json!(about.hints);
+    if hints.as_object().is_some_and(|hints| !hints.is_empty()) {
+        put("annotations", hints);
+    }
+    if !about.icons.is_empty() {
+        put("icons", about.icons.iter().map(|src| json!({ "src": src })).collect());
+    }
+    match about.task {
+        TaskUse::Never => {}
+        TaskUse::Allowed => drop(put("execution", json!({ "taskSupport": "optional" }))),
+        TaskUse::Required => drop(put("execution", json!({ "taskSupport": "required" }))),
+    }
+    Value::Object(tool).into()
+}
+
+impl std::fmt::Debug for Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tool({})", self.name)
+    }
+}

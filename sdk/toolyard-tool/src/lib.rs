@@ -1,0 +1,64 @@
+//! Define an MCP tool once, as a typed function, and serve it on any transport.
+//!
+#![doc = include_str!("docs/intro.md")]
+#![warn(missing_docs)]
+
+// So that what `#[tool]` writes finds the library in its own tests, too.
+extern crate self as toolyard_tool;
+
+mod set;
+mod item;
+mod arguments;
+mod output;
+mod content;
+mod error;
+mod problems;
+mod context;
+mod state;
+mod run;
+mod schema;
+mod check;
+mod headers;
+mod changes;
+mod tasks;
+mod handler;
+mod link;
+mod serve;
+mod random;
+
+pub use arguments::Arguments;
+pub use changes::Changes;
+pub use content::Content;
+pub use context::{Caller, Context, Level, Reply, Root, Sample, Sampled};
+pub use error::ToolError;
+pub use item::Item;
+pub use item::completion::{Suggestions, Typed};
+pub use item::prompt::{IntoMessages, Messages};
+pub use item::resource::{Contents, Readable};
+pub use output::{Output, Told};
+pub use problems::Problems;
+pub use schema::clamp;
+pub use serve::{Door, ServeError, Server, UsageError, run, serve};
+pub use set::ToolSet;
+pub use toolyard_tool_macros::tool;
+
+/// The crate that schemas come from; derive `JsonSchema` with it.
+pub use schemars;
+
+/// What the `#[tool]` attribute writes refers to this. Not for use by hand.
+#[doc(hidden)]
+pub mod private {
+    pub use crate::arguments::{Check, NoArguments};
+    pub use crate::item::completion::{AboutCompletion, Completion, completion};
+    pub use crate::item::prompt::{AboutPrompt, Prompt, prompt};
+    pub use crate::item::resource::{AboutResource, Resource, resource};
+    pub use crate::item::template::{Template, template};
+    pub use crate::item::tool::{AboutTool, Hints, TaskUse, Tool, tool};
+    pub use crate::item::{Entry, Item};
+    pub use crate::output::Shape;
+    pub use crate::run::{Call, Run};
+    pub use crate::state::{Gives, Held, Later, Needs, Nothing, Source, Wanted};
+    pub use std::boxed::Box;
+    pub use std::option::Option;
+    pub use std::sync::Arc;
+}

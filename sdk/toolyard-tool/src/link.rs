@@ -1,0 +1,95 @@
+//! A set in memory: an upstream without a wire, for the gateway and for tests.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+use toolyard_proto::modern::RequestMeta;
+use toolyard_proto::{Notification, Raw, Revision};
+use toolyard_transport::{
+    Answer, BoxFuture, ClientKey, Connected, Greeting, Handler, LevelCell, Link, LinkEvent, LinkRequest,
+    Origin, Peer, Request, View,
+};
+
+use crate::ToolSet;
+
+impl<S: Send + Sync + 'static> ToolSet<S> {
+    /// The set as an upstream: a link to call, and what happens outside of calls. Can be called again; all
+    /// links lead to the same set.
+    ///
+    /// Nothing is started and no state is made: that is left to the first call.
+    pub fn connect(self: &Arc<Self>) -> Connected {
+        let greeting = Greeting::read(Revision::NEWEST, self.greeting());
+        let (closed, events) = mpsc::channel(1);
+        let link = MemoryLink { handler: self.clone(), greeting, closed: Mutex::new(Some(closed)) };
+        Connected { link: Arc::new(link), events }
+    }
+}
+
+/// Leads to a handler in the same process.
+struct MemoryLink {
+    handler: Arc<dyn Handler>,
+    greeting: Greeting,
+    closed: Mutex<Option<mpsc::Sender<LinkEvent>>>,
+}
+
+impl Link for MemoryLink {
+    fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
+        let LinkRequest { origin, id, method, params, headers, .. } = request;
+        let origin = match as_asked(&origin, &params, self.greeting.revision) {
+            Ok(origin) => origin,
+            Err(error) => return Box::pin(async { Err(error) }),
+        };
+        self.handler.handle(Request { origin, id, method, params, headers, relay: false }, peer)
+    }
+
+    fn notify(&self, origin: &Arc<Origin>, notification: Notification) {
+        self.handler.notice(origin, notification);
+    }
+
+    fn forget(&self, client: &ClientKey) {
+        self.handler.ended(client);
+    }
+
+    fn close(&self) -> BoxFuture<()> {
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Box::pin(async move {
+            if let Some(closed) = closed {
+                // Whoever does not take the event has let go of the link already.
+                let _ = closed.try_send(LinkEvent::Closed("the link was closed".into()));
+            }
+        })
+    }
+}
+
+/// Who asks, in the words of the request itself: a caller of another revision has been translated, and only
+/// what the request says of it still holds.
+fn as_asked(
+    origin: &Arc<Origin>,
+    params: &Raw,
+    revision: Revision,
+) -> Result<Arc<Origin>, toolyard_proto::CallError> {
+    if origin.revision == revision {
+        return Ok(origin.clone());
+    }
+    let meta = RequestMeta::read(params)?;
+    Ok(Arc::new(Origin {
+        view: View::Everything,
+        principal: origin.principal.clone(),
+        client: origin.client.clone(),
+        revision: meta.revision,
+        capabilities: meta.capabilities,
+        client_info: meta.client_info,
+        log_level: LevelCell::new(meta.log_level),
+    }))
+}
+
+impl fmt::Debug for MemoryLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MemoryLink")
+    }
+}

@@ -1,0 +1,148 @@
+//! From a function's return type to the answer: its schema, its structured content and its text.
+//!
+//! Structured content is always an object, since clients before 2026-07-28 accept nothing else: a list or a
+//! number stands under `result`. Text and `()` have none.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::schema;
+use crate::{Content, ToolError};
+
+/// What a tool function may return, bare or as the good half of a `Result`: any value that derives
+/// `Serialize` and `JsonSchema`, [`Content`], or [`Told`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the answer of a tool",
+    label = "not an answer",
+    note = "return a value that derives `Serialize` and `JsonSchema`, `Content`, `Told`, `()`, or a `Result` of these"
+)]
+pub trait Output: Send + 'static {
+    /// The form in which values of this type are answered.
+    #[doc(hidden)]
+    fn shape() -> Shape;
+
+    /// The answer itself.
+    #[doc(hidden)]
+    fn into_content(self, shape: &Shape) -> Result<Content, ToolError>;
+}
+
+/// How values of a type are answered.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shape {
+    /// `()`: there is nothing to say but that it worked.
+    Nothing,
+    /// Text alone.
+    Text,
+    /// An object with this schema.
+    Object(Value),
+    /// Anything else, under `result` of an object with this schema.
+    Wrapped(Value),
+    /// Whatever the tool puts together.
+    Free,
+}
+
+impl Shape {
+    pub(crate) fn schema(&self) -> Option<&Value> {
+        match self {
+            Self::Object(schema) | Self::Wrapped(schema) => Some(schema),
+            Self::Nothing | Self::Text | Self::Free => None,
+        }
+    }
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Wrapped<T> {
+    result: T,
+}
+
+fn shape_of<T: JsonSchema>() -> Shape {
+    let schema = schema::output::<T>();
+    match schema.get("type").and_then(Value::as_str) {
+        Some("null") => Shape::Nothing,
+        Some("string") => Shape::Text,
+        Some("object") => Shape::Object(schema),
+        _ => Shape::Wrapped(schema::output::<Wrapped<T>>()),
+    }
+}
+
+fn content_of<T: Serialize>(value: &T, shape: &Shape, text: Option<String>) -> Result<Content, ToolError> {
+    let value = serde_json::to_value(value)?;
+    match shape {
+        Shape::Nothing => Ok(Content::new().text(text.unwrap_or_else(|| "Done.".into()))),
+        Shape::Object(_) | Shape::Wrapped(_) => {
+            let text = text.unwrap_or_else(|| readable(&value));
+            Ok(Content::new().text(text).structured(&value))
+        }
+        Shape::Text | Shape::Free => Ok(Content::new().text(text.unwrap_or_else(|| readable(&value)))),
+    }
+}
+
+/// The value as text: strings bare, everything else as indented JSON.
+fn readable(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => format!("{value:#}"),
+    }
+}
+
+impl<T: Serialize + JsonSchema + Send + 'static> Output for T {
+    fn shape() -> Shape {
+        shape_of::<T>()
+    }
+
+    fn into_content(self, shape: &Shape) -> Result<Content, ToolError> {
+        content_of(&self, shape, None)
+    }
+}
+
+impl Output for Content {
+    fn shape() -> Shape {
+        Shape::Free
+    }
+
+    fn into_content(self, _: &Shape) -> Result<Content, ToolError> {
+        Ok(self)
+    }
+}
+
+/// A value with a text of its own, where indented JSON would not read well.
+///
+/// ```
+/// # use toolyard_tool::{Told, schemars::JsonSchema};
+/// #[derive(serde::Serialize, JsonSchema)]
+/// struct Sum { total: i64 }
+///
+/// fn answer() -> Told<Sum> {
+///     Told::new(Sum { total: 4 }, "2 + 2 = 4")
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told<T> {
+    value: T,
+    text: String,
+}
+
+impl<T> Told<T> {
+    /// `value` as structured content, `text` for whoever reads.
+    pub fn new(value: T, text: impl Into<String>) -> Self {
+        Self { value, text: text.into() }
+    }
+
+    /// The value, for callers by hand.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Serialize + JsonSchema + Send + 'static> Output for Told<T> {
+    fn shape() -> Shape {
+        shape_of::<T>()
+    }
+
+    fn into_content(self, shape: &Shape) -> Result<Content, ToolError> {
+        content_of(&self.value, shape, Some(self.text))
+    }
+}

@@ -1,0 +1,116 @@
+//! Schemas of Rust types, as clients and models read them: without what only Rust readers need.
+
+use schemars::generate::{Contract, SchemaSettings};
+use schemars::transform::{Transform, transform_subschemas};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Value, json};
+
+/// Marks a number that is moved into its range instead of being refused.
+pub(crate) const CLAMP: &str = "x-toolyard-clamp";
+
+/// Makes a field clamp: a number outside its `range` is moved to the nearest end instead of being refused.
+///
+/// ```
+/// use toolyard_tool::{clamp, schemars::JsonSchema};
+///
+/// #[derive(serde::Deserialize, JsonSchema)]
+/// struct Page {
+///     /// How many to show.
+///     #[schemars(range(min = 1, max = 50), transform = clamp)]
+///     limit: u32,
+/// }
+/// ```
+pub fn clamp(schema: &mut Schema) {
+    schema.insert(CLAMP.into(), true.into());
+}
+
+pub(crate) fn input<T: JsonSchema>() -> Value {
+    generate::<T>(Contract::Deserialize)
+}
+
+pub(crate) fn output<T: JsonSchema>() -> Value {
+    generate::<T>(Contract::Serialize)
+}
+
+fn generate<T: JsonSchema>(contract: Contract) -> Value {
+    let mut settings = SchemaSettings::draft2020_12().with_transform(Plain);
+    settings.contract = contract;
+    // The dialect is the protocol's default.
+    settings.meta_schema = None;
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    // The name of the Rust type says nothing to a model.
+    schema.remove("title");
+    schema.to_value()
+}
+
+/// The schema of a form that a user fills in: flat, with nothing but simple fields.
+pub(crate) fn form<T: JsonSchema>() -> Value {
+    let mut settings = SchemaSettings::draft2020_12().with_transform(Plain).with_transform(Flat);
+    settings.meta_schema = None;
+    settings.inline_subschemas = true;
+    let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    json!({
+        "type": "object",
+        "properties": schema.get("properties").cloned().unwrap_or_else(|| json!({})),
+        "required": schema.get("required").cloned().unwrap_or_else(|| json!([])),
+    })
+}
+
+/// Removes formats such as `uint32`: they are no standard, and some models' interfaces refuse them.
+#[derive(Clone)]
+struct Plain;
+
+impl Transform for Plain {
+    fn transform(&mut self, schema: &mut Schema) {
+        let is_number_format = schema.get("format").and_then(Value::as_str).is_some_and(|format| {
+            format.starts_with("int") || format.starts_with("uint") || NUMBERS.contains(&format)
+        });
+        if is_number_format {
+            schema.remove("format");
+        }
+        transform_subschemas(self, schema);
+    }
+}
+
+const NUMBERS: [&str; 3] = ["float", "double", "decimal"];
+
+/// What a form cannot express is said in a simpler way: an optional field is simply not required, and the
+/// description of a choice is its title.
+#[derive(Clone)]
+struct Flat;
+
+impl Transform for Flat {
+    fn transform(&mut self, schema: &mut Schema) {
+        if let Some(Value::Array(types)) = schema.get("type") {
+            let rest: Vec<Value> = types.iter().filter(|name| *name != "null").cloned().collect();
+            if let [only] = rest.as_slice() {
+                let only = only.clone();
+                schema.insert("type".into(), only);
+            }
+        }
+        if let Some(Value::Array(forms)) = schema.get("anyOf") {
+            let rest: Vec<&Value> = forms.iter().filter(|form| form["type"] != "null").collect();
+            if let [Value::Object(only)] = rest.as_slice() {
+                let only = only.clone();
+                schema.remove("anyOf");
+                for (key, value) in only {
+                    schema.insert(key, value);
+                }
+            }
+        }
+        if let Some(Value::Array(choices)) = schema.get_mut("oneOf") {
+            choices.iter_mut().for_each(title_choice);
+            schema.insert("type".into(), "string".into());
+        }
+        transform_subschemas(self, schema);
+    }
+}
+
+fn title_choice(choice: &mut Value) {
+    if let Some(choice) = choice.as_object_mut() {
+        choice.remove("type");
+        if let Some(text) = choice.remove("description") {
+            choice.insert("title".into(), text);
+        }
+    }
+}

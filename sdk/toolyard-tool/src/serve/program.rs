@@ -1,0 +1,94 @@
+//! A whole program: arguments, runtime, signals, exit code.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::arguments::USAGE;
+use super::{Door, ServeError, Server};
+use crate::ToolSet;
+
+/// How long a thread that still waits for input may hold up the end of the program.
+const LAST_THREADS: Duration = Duration::from_millis(100);
+
+/// The whole `main` of a standalone server: opens the doors that the program's arguments ask for
+/// ([`Door::from_args`]) and serves until the client leaves or the process is told to end.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// use toolyard_tool::{ToolSet, tool};
+///
+/// /// Says which way is up.
+/// #[tool(read_only)]
+/// async fn up() -> &'static str {
+///     "the other way"
+/// }
+///
+/// fn main() -> ExitCode {
+///     toolyard_tool::run(ToolSet::new("compass", "1.0.0").with::<up>())
+/// }
+/// ```
+pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--help" || argument == "-h") {
+        say(USAGE);
+        return ExitCode::SUCCESS;
+    }
+    match serve_arguments(set, arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let cause =
+                std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            say(&format!("{error}{cause}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_arguments<S: Send + Sync + 'static>(
+    set: ToolSet<S>,
+    arguments: Vec<String>,
+) -> Result<(), ServeError> {
+    let doors = Door::from_args(arguments)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| ServeError::Listen { door: "anything: there is no runtime".into(), source })?;
+    let served = runtime.block_on(async {
+        let has_stdio = doors.contains(&Door::Stdio);
+        let server = Server::start(set, doors).await?;
+        for address in server.addresses() {
+            say(&format!("listening on {address}\n"));
+        }
+        tokio::select! {
+            () = server.left(), if has_stdio => {}
+            () = told_to_end() => {}
+        }
+        server.end().await;
+        Ok(())
+    });
+    // Reading stdin cannot be interrupted, and must not keep the program alive.
+    runtime.shutdown_timeout(LAST_THREADS);
+    served
+}
+
+/// Waits for the interrupt or terminate signal.
+pub(super) async fn told_to_end() {
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// Only stderr is for people: stdout may be a client's.
+fn say(text: &str) {
+    // There is nobody left to tell if this fails.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,284 @@
+//! A set of tools: everything that one server, or one pack, offers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
+use toolyard_proto::Raw;
+
+use crate::ToolError;
+use crate::changes::Changes;
+use crate::context::Surroundings;
+use crate::item::completion::Completion;
+use crate::item::prompt::Prompt;
+use crate::item::resource::Resource;
+use crate::item::template::Template;
+use crate::item::tool::{TaskUse, Tool};
+use crate::item::{Entry, Item};
+use crate::state::{Gives, Held};
+use crate::tasks::Tasks;
+
+/// What a server or a pack offers, listed explicitly. It answers requests by itself: serve it on any
+/// transport with [`serve`](crate::serve), or put it into a gateway with [`ToolSet::connect`].
+///
+/// ```
+/// use toolyard_tool::{ToolSet, tool};
+///
+/// struct Greeting(String);
+///
+/// /// Greets whoever asks.
+/// #[tool(read_only)]
+/// async fn greet(greeting: &Greeting) -> String {
+///     format!("{}!", greeting.0)
+/// }
+///
+/// let set = ToolSet::new("greeter", "1.0.0")
+///     .instructions("Call `greet` first.")
+///     .state(Greeting("Hello".into()))
+///     .with::<greet>();
+/// assert_eq!(set.tool_names().collect::<Vec<_>>(), ["greet"]);
+/// ```
+pub struct ToolSet<S = ()> {
+    pub(crate) about: About,
+    held: Held<S>,
+    pub(crate) items: Items,
+    pub(crate) tasks: Tasks,
+    pub(crate) surroundings: Arc<Surroundings>,
+    /// Lists as they are sent, made when first asked for.
+    pub(crate) lists: crate::handler::Lists,
+}
+
+/// Who the server says it is.
+#[derive(Debug)]
+pub(crate) struct About {
+    pub(crate) name: Arc<str>,
+    version: String,
+    title: Option<String>,
+    pub(crate) instructions: Option<String>,
+    info: OnceLock<Raw>,
+}
+
+impl About {
+    /// `serverInfo`.
+    pub(crate) fn info(&self) -> &Raw {
+        self.info.get_or_init(|| {
+            let mut info = json!({ "name": &*self.name });
+            if let Some(title) = &self.title {
+                info["title"] = title.as_str().into();
+            }
+            info["version"] = self.version.as_str().into();
+            info.into()
+        })
+    }
+}
+
+/// Everything offered, in the order in which it was added.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    pub(crate) tools: Vec<Arc<Tool>>,
+    pub(crate) prompts: Vec<Arc<Prompt>>,
+    pub(crate) resources: Vec<Arc<Resource>>,
+    pub(crate) templates: Vec<Arc<Template>>,
+    pub(crate) completions: Vec<Arc<Completion>>,
+    tool_by_name: HashMap<&'static str, usize>,
+}
+
+impl ToolSet<()> {
+    /// An empty set. The name and version are what clients are told of the server.
+    pub fn new(name: &str, version: &str) -> Self {
+        let name: Arc<str> = name.into();
+        let surroundings =
+            Surroundings { name: name.clone(), changes: Changes::default(), threads: TaskTracker::new() };
+        Self {
+            about: About {
+                name,
+                version: version.to_owned(),
+                title: None,
+                instructions: None,
+                info: OnceLock::new(),
+            },
+            held: Held::Ready(Arc::new(())),
+            items: Items::default(),
+            tasks: Tasks::new(surroundings.changes.clone()),
+            surroundings: Arc::new(surroundings),
+            lists: crate::handler::Lists::default(),
+        }
+    }
+}
+
+impl<S: Send + Sync + 'static> ToolSet<S> {
+    /// How people see the server.
+    #[must_use]
+    pub fn title(mut self, title: &str) -> Self {
+        self.about.title = Some(title.to_owned());
+        self
+    }
+
+    /// What a model should know before it calls anything.
+    #[must_use]
+    pub fn instructions(mut self, text: &str) -> Self {
+        self.about.instructions = Some(text.to_owned());
+        self
+    }
+
+    /// The state of everything added from here on: a function gets it by taking `&T`.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(self, state: T) -> ToolSet<T> {
+        self.holding(Held::Ready(Arc::new(state)))
+    }
+
+    /// State that is made by the first call that needs it, so that starting and listing cost nothing. If
+    /// making it fails, that call fails with the reason, and the next one tries again.
+    ///
+    /// ```
+    /// use toolyard_tool::{ToolError, ToolSet};
+    ///
+    /// struct Index(Vec<String>);
+    ///
+    /// async fn load() -> Result<Index, ToolError> {
+    ///     Ok(Index(vec!["a".into()]))
+    /// }
+    ///
+    /// let set = ToolSet::new("search", "1.0.0").state_with(load);
+    /// ```
+    #[must_use]
+    pub fn state_with<T, F, M>(self, make: F) -> ToolSet<T>
+    where
+        T: Send + Sync + 'static,
+        F: Fn() -> M + Send + Sync + 'static,
+        M: Future<Output = Result<T, ToolError>> + Send + 'static,
+    {
+        self.holding(Held::later(make))
+    }
+
+    fn holding<T>(self, held: Held<T>) -> ToolSet<T> {
+        let Self { about, items, tasks, surroundings, lists, .. } = self;
+        ToolSet { about, held, items, tasks, surroundings, lists }
+    }
+
+    /// Adds a function under `#[tool]`, by its name: a tool, a prompt, a resource or a completion.
+    ///
+    /// # Panics
+    /// If the set has something of that name already, or if a schema cannot be right (arguments that are no
+    /// struct, a pattern that is no regular expression): such a set must not get as far as being served.
+    #[must_use]
+    pub fn with<I: Item>(mut self) -> Self
+    where
+        S: Gives<I::Wants>,
+    {
+        self.items.add(I::entry(S::source(&self.held)));
+        self
+    }
+
+    /// Adds everything that another set offers; its state stays its own.
+    ///
+    /// # Panics
+    /// If both have something of the same name.
+    #[must_use]
+    pub fn join<T>(mut self, other: ToolSet<T>) -> Self {
+        let Items { tools, prompts, resources, templates, completions, .. } = other.items;
+        for tool in tools {
+            self.items.add_tool(tool);
+        }
+        for prompt in prompts {
+            self.items.add_prompt(prompt);
+        }
+        for resource in resources {
+            self.items.add_resource(resource);
+        }
+        self.items.templates.extend(templates);
+        self.items.completions.extend(completions);
+        self
+    }
+
+    /// The names of its tools, in order.
+    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
+        self.items.tools.iter().map(|tool| tool.name)
+    }
+
+    /// The definition of a tool, as clients see it.
+    pub fn definition(&self, tool: &str) -> Option<Value> {
+        self.items.tool(tool)?.definition.read().ok()
+    }
+
+    /// Announces changes to listening clients.
+    pub fn changes(&self) -> Changes {
+        self.surroundings.changes.clone()
+    }
+
+    /// Ends tasks and waits for blocking functions that are still running. Bound it with a timeout: a thread
+    /// cannot be stopped from outside.
+    pub async fn end(&self) {
+        self.tasks.end().await;
+        self.surroundings.threads.close();
+        self.surroundings.threads.wait().await;
+    }
+}
+
+impl Items {
+    fn add(&mut self, entry: Entry) {
+        match entry {
+            Entry::Tool(tool) => self.add_tool(Arc::new(tool)),
+            Entry::Prompt(prompt) => self.add_prompt(Arc::new(prompt)),
+            Entry::Resource(resource) => self.add_resource(Arc::new(resource)),
+            Entry::Template(template) => self.templates.push(Arc::new(template)),
+            Entry::Completion(completion) => self.completions.push(Arc::new(completion)),
+        }
+    }
+
+    fn add_tool(&mut self, tool: Arc<Tool>) {
+        let taken = self.tool_by_name.insert(tool.name, self.tools.len());
+        assert!(taken.is_none(), "there are two tools named `{}` in the set", tool.name);
+        self.tools.push(tool);
+    }
+
+    fn add_prompt(&mut self, prompt: Arc<Prompt>) {
+        assert!(
+            self.prompt(prompt.name).is_none(),
+            "there are two prompts named `{}` in the set",
+            prompt.name
+        );
+        self.prompts.push(prompt);
+    }
+
+    fn add_resource(&mut self, resource: Arc<Resource>) {
+        assert!(
+            self.resource(resource.uri).is_none(),
+            "there are two resources at `{}` in the set",
+            resource.uri
+        );
+        self.resources.push(resource);
+    }
+
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        self.tool_by_name.get(name).map(|index| &self.tools[*index])
+    }
+
+    pub(crate) fn prompt(&self, name: &str) -> Option<&Arc<Prompt>> {
+        self.prompts.iter().find(|prompt| prompt.name == name)
+    }
+
+    pub(crate) fn resource(&self, uri: &str) -> Option<&Arc<Resource>> {
+        self.resources.iter().find(|resource| resource.uri == uri)
+    }
+
+    pub(crate) fn has_resource(&self, uri: &str) -> bool {
+        self.resource(uri).is_some() || self.templates.iter().any(|one| one.pattern.fit(uri).is_some())
+    }
+
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.tools.iter().any(|tool| tool.task != TaskUse::Never)
+    }
+}
+
+impl<S> fmt::Debug for ToolSet<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolSet")
+            .field("name", &self.about.name)
+            .field("items", &self.items)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,199 @@
+//! One task: where it stands, what it wants to know, and what came of it.
+
+use std::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::{oneshot, watch};
+use toolyard_proto::{CallError, Notification, Raw};
+use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Principal, Scope};
+
+use super::wire;
+use crate::changes::{Change, Changes};
+
+#[derive(Debug)]
+pub(crate) struct Task {
+    id: String,
+    owner: Principal,
+    created: SystemTime,
+    began: Instant,
+    kept_for: Duration,
+    scope: Scope,
+    changes: Changes,
+    state: Mutex<State>,
+    /// Counts changes, for whoever waits for one.
+    version: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct State {
+    outcome: Option<Outcome>,
+    questions: Vec<Question>,
+    asked: u64,
+    updated: SystemTime,
+}
+
+/// How a task ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    Result(Raw),
+    Error(CallError),
+    Cancelled,
+}
+
+/// Something the task wants to know before it goes on.
+#[derive(Debug)]
+struct Question {
+    key: String,
+    ask: Ask,
+    reply: oneshot::Sender<Result<Raw, AskError>>,
+}
+
+/// Where a task stands, at one moment.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) outcome: Option<Outcome>,
+    pub(super) questions: Vec<(String, Ask)>,
+    pub(super) updated: SystemTime,
+}
+
+impl Task {
+    pub(super) fn new(
+        id: String,
+        owner: Principal,
+        kept_for: Duration,
+        scope: Scope,
+        changes: Changes,
+    ) -> Arc<Self> {
+        let created = SystemTime::now();
+        let state = State { outcome: None, questions: Vec::new(), asked: 0, updated: created };
+        let (state, version) = (Mutex::new(state), watch::Sender::new(0));
+        Arc::new(Self { id, owner, created, began: Instant::now(), kept_for, scope, changes, state, version })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(super) fn owner(&self) -> &Principal {
+        &self.owner
+    }
+
+    pub(super) fn created(&self) -> SystemTime {
+        self.created
+    }
+
+    pub(super) fn kept_for(&self) -> Duration {
+        self.kept_for
+    }
+
+    /// An expired task is forgotten, and stopped if it still runs.
+    pub(super) fn is_expired(&self) -> bool {
+        let is_expired = self.began.elapsed() > self.kept_for;
+        if is_expired {
+            self.scope.cancel();
+        }
+        is_expired
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        let state = self.state();
+        let questions = state.questions.iter().map(|one| (one.key.clone(), one.ask.clone())).collect();
+        Standing { outcome: state.outcome.clone(), questions, updated: state.updated }
+    }
+
+    pub(super) fn finish(&self, answer: Answer) {
+        let outcome = match answer {
+            Ok(AnswerBody::Whole(result, _)) => Outcome::Result(result),
+            Ok(AnswerBody::Stream(_)) => Outcome::Error(CallError::internal("a tool answered with a stream")),
+            Err(error) => Outcome::Error(error),
+        };
+        self.end(outcome);
+    }
+
+    /// Stops the task. False if it was over already.
+    pub(super) fn cancel(&self) -> bool {
+        let was_running = self.end(Outcome::Cancelled);
+        self.scope.cancel();
+        was_running
+    }
+
+    /// The first end counts.
+    fn end(&self, outcome: Outcome) -> bool {
+        let is_first = self.state().outcome.is_none();
+        if is_first {
+            self.change(|state| {
+                state.outcome = Some(outcome);
+                state.questions.clear();
+            });
+        }
+        is_first
+    }
+
+    /// Answers to questions, by their keys; unknown keys are ignored.
+    pub(super) fn take_answers(&self, answers: Option<&Raw>) {
+        let Some(answers) = answers else { return };
+        self.change(|state| {
+            let (answered, open) =
+                state.questions.drain(..).partition(|one| answers.member(&one.key).is_some());
+            state.questions = open;
+            for question in answered {
+                if let Some(answer) = answers.member(&question.key) {
+                    // The task may have given up waiting.
+                    let _ = question.reply.send(Ok(answer));
+                }
+            }
+        });
+    }
+
+    /// The answer to one question.
+    pub(super) fn take_answer(&self, key: &str, answer: Result<Raw, AskError>) {
+        self.change(|state| {
+            if let Some(at) = state.questions.iter().position(|one| one.key == key) {
+                // The task may have given up waiting.
+                let _ = state.questions.remove(at).reply.send(answer);
+            }
+        });
+    }
+
+    /// Waits until something has changed since `seen`, and gives the new count.
+    pub(super) async fn changed_since(&self, seen: u64) -> u64 {
+        let mut version = self.version.subscribe();
+        // The sender lives as long as the task.
+        version.wait_for(|version| *version > seen).await.map_or(seen, |version| *version)
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        *self.version.borrow()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        {
+            let mut state = self.state();
+            change(&mut state);
+            state.updated = SystemTime::now();
+        }
+        self.version.send_modify(|version| *version += 1);
+        self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(self)));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The way back of a call that runs as a task: questions wait until somebody asks about the task. Progress
+/// and log messages have no place in a task.
+impl Back for Task {
+    fn notify(&self, _: Notification) {}
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        let (reply, answer) = oneshot::channel();
+        self.change(|state| {
+            state.asked += 1;
+            let key = format!("question-{}", state.asked);
+            state.questions.push(Question { key, ask, reply });
+        });
+        Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) })
+    }
+}

@@ -1,0 +1,9 @@
+//! A tool is not `const`.
+
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+const fn search() {}
+
+fn main() {}

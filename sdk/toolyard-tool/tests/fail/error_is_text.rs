@@ -1,0 +1,11 @@
+//! Text is no error.
+
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool]
+async fn search() -> Result<String, String> {
+    Err("no".into())
+}
+
+fn main() {}

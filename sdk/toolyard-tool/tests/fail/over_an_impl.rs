@@ -1,0 +1,10 @@
+//! An `impl` block is no tool.
+
+use toolyard_tool::tool;
+
+struct Search;
+
+#[tool]
+impl Search {}
+
+fn main() {}

@@ -1,0 +1,13 @@
+//! A set has the state that its tools take: none.
+
+use toolyard_tool::{ToolSet, tool};
+
+struct Library;
+
+/// Does it.
+#[tool]
+async fn search(_library: &Library) {}
+
+fn main() {
+    let _ = ToolSet::new("a", "1").with::<search>();
+}

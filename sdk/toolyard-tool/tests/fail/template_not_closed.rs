@@ -1,0 +1,11 @@
+//! Every brace of a template is closed.
+
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(template = "a://{b")]
+async fn search() -> String {
+    String::new()
+}
+
+fn main() {}

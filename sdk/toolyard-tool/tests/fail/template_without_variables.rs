@@ -1,0 +1,11 @@
+//! A template has variables.
+
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(template = "a://b")]
+async fn search() -> String {
+    String::new()
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+//! A tool has a description.
+
+use toolyard_tool::tool;
+
+#[tool]
+async fn search() {}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! A word that stands twice.
+
+use toolyard_tool::tool;
+
+/// Does it.
+#[tool(read_only, title = "a", title = "b")]
+async fn search() {}
+
+fn main() {}

@@ -1,0 +1,153 @@
+//! From return types to answers.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolyard_tool::schemars::JsonSchema;
+use toolyard_tool::{Content, Told, ToolError, ToolSet, tool};
+
+use crate::support::Client;
+
+#[derive(Serialize, JsonSchema)]
+struct Sum {
+    total: i64,
+}
+
+/// An object.
+#[tool]
+async fn object() -> Sum {
+    Sum { total: 3 }
+}
+
+/// A list.
+#[tool]
+async fn list() -> Vec<u8> {
+    vec![1, 2]
+}
+
+/// Perhaps an object.
+#[tool]
+async fn perhaps() -> Option<Sum> {
+    None
+}
+
+/// Text.
+#[tool]
+async fn words() -> &'static str {
+    "a\nb"
+}
+
+/// Nothing.
+#[tool]
+async fn nothing() {}
+
+/// An object with a text of its own.
+#[tool]
+async fn told() -> Told<Sum> {
+    Told::new(Sum { total: 4 }, "four")
+}
+
+/// Blocks.
+#[tool]
+async fn blocks() -> Content {
+    Content::new().text("x").audio("audio/wav", b"abc").link("file:///a", "a").meta("k", 1)
+}
+
+/// Fails.
+#[tool]
+async fn fails() -> Result<Sum, ToolError> {
+    Err(ToolError::new("no").hint("ask later"))
+}
+
+/// Fails with another error.
+#[tool]
+async fn cannot_parse() -> Result<Sum, std::num::ParseIntError> {
+    Ok(Sum { total: "x".parse()? })
+}
+
+/// Fails for good.
+#[tool]
+async fn fatal() -> Result<Sum, ToolError> {
+    Err(ToolError::fatal("the disk is gone"))
+}
+
+/// Panics.
+#[tool]
+async fn panics() -> Sum {
+    panic!("out of {}", "luck")
+}
+
+/// Panics on a thread.
+#[tool]
+fn panics_on_a_thread() -> Sum {
+    panic!("out of thread")
+}
+
+fn set() -> ToolSet {
+    ToolSet::new("answers", "1")
+        .with::<object>()
+        .with::<list>()
+        .with::<perhaps>()
+        .with::<words>()
+        .with::<nothing>()
+        .with::<told>()
+        .with::<blocks>()
+        .with::<fails>()
+        .with::<cannot_parse>()
+        .with::<fatal>()
+        .with::<panics>()
+        .with::<panics_on_a_thread>()
+}
+
+async fn check(tool: &str, expected: Value) {
+    assert_eq!(Client::newest().call(&set(), tool, json!({})).await, expected, "{tool}");
+}
+
+fn says(text: &str) -> Value {
+    json!([{ "type": "text", "text": text }])
+}
+
+#[tokio::test]
+async fn a_return_type_decides_the_form_of_the_answer() {
+    check("object", json!({ "content": says("{\n  \"total\": 3\n}"), "structuredContent": { "total": 3 } }))
+        .await;
+    check("list", json!({ "content": says("[\n  1,\n  2\n]"), "structuredContent": { "result": [1, 2] } }))
+        .await;
+    check("perhaps", json!({ "content": says("null"), "structuredContent": { "result": null } })).await;
+    check("words", json!({ "content": says("a\nb") })).await;
+    check("nothing", json!({ "content": says("Done.") })).await;
+    check("told", json!({ "content": says("four"), "structuredContent": { "total": 4 } })).await;
+    let blocks = Client::newest().call(&set(), "blocks", json!({})).await;
+    assert_eq!(blocks["content"][1], json!({ "type": "audio", "data": "YWJj", "mimeType": "audio/wav" }));
+}
+
+#[tokio::test]
+async fn a_failure_is_an_answer_that_says_what_to_do() {
+    check("fails", json!({ "content": says("no\nHint: ask later"), "isError": true })).await;
+    check("cannot_parse", json!({ "content": says("invalid digit found in string"), "isError": true })).await;
+    let error = Client::newest().request(&set(), "tools/call", json!({ "name": "fatal" })).await.unwrap_err();
+    assert_eq!((error.code(), error.message.as_str()), (-32603, "the disk is gone"));
+}
+
+#[tokio::test]
+async fn a_panic_fails_one_call_and_nothing_else() {
+    let set = set();
+    for (tool, said) in [("panics", "out of luck"), ("panics_on_a_thread", "out of thread")] {
+        let answer = Client::newest().call(&set, tool, json!({})).await;
+        assert_eq!(answer["isError"], true);
+        assert!(crate::support::text(&answer).starts_with(&format!("the tool broke down: {said}")));
+    }
+}
+
+#[test]
+fn schemas_of_answers_are_objects_or_nothing() {
+    let schema = |tool: &str| set().definition(tool).unwrap().get("outputSchema").cloned();
+    let total =
+        json!({ "type": "object", "properties": { "total": { "type": "integer" } }, "required": ["total"] });
+    assert_eq!(schema("object"), Some(total.clone()));
+    assert_eq!(schema("told"), Some(total.clone()));
+    assert_eq!(schema("fails"), Some(total));
+    assert_eq!(schema("list").unwrap()["properties"]["result"]["type"], "array");
+    for free in ["words", "nothing", "blocks"] {
+        assert_eq!(schema(free), None, "{free}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Questions in the middle of a call, as a tool sees them.
+
+use serde::Deserialize;
+use serde_json::json;
+use toolyard_proto::Revision;
+use toolyard_tool::schemars::JsonSchema;
+use toolyard_tool::{Context, Reply, Sample, ToolError, ToolSet, tool};
+
+use crate::support::{Client, text};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Size {
+    /// For one.
+    Small,
+    /// For two.
+    Large,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Pizza {
+    /// How big?
+    size: Size,
+    #[schemars(range(min = 1, max = 9))]
+    count: u32,
+    note: Option<String>,
+}
+
+/// Orders.
+#[tool]
+async fn order(context: &Context) -> Result<String, ToolError> {
+    match context.ask::<Pizza>("What will it be?").await? {
+        Reply::Accepted(pizza) => Ok(format!("{} {:?} {:?}", pizza.count, pizza.size, pizza.note)),
+        other => Ok(format!("{other:?}")),
+    }
+}
+
+/// Asks the model and the folders.
+#[tool]
+async fn surroundings(context: &Context) -> Result<String, ToolError> {
+    let sampled = context.sample(Sample::new("Capital of France?", 10).system("Be brief.")).await?;
+    let roots = context.roots().await?;
+    Ok(format!("{} ({}), {}", sampled.text, sampled.model, roots[0].uri))
+}
+
+fn set() -> ToolSet {
+    ToolSet::new("asks", "1").with::<order>().with::<surroundings>()
+}
+
+#[tokio::test]
+async fn a_form_is_asked_and_its_answer_is_typed() {
+    for revision in [Revision::NEWEST, Revision::NEWEST_LEGACY] {
+        let content = json!({ "size": "large", "count": 2 });
+        let client = Client::new(revision, json!({ "elicitation": {} }))
+            .answering("elicitation/create", json!({ "action": "accept", "content": content }));
+        assert_eq!(text(&client.call(&set(), "order", json!({})).await), "2 Large None");
+        assert_eq!(
+            client.asked(),
+            [json!(["elicitation/create", {
+                "mode": "form",
+                "message": "What will it be?",
+                "requestedSchema": {
+                    "type": "object",
+                    "properties": {
+                        "size": {
+                            "description": "How big?",
+                            "oneOf": [
+                                { "const": "small", "title": "For one." },
+                                { "const": "large", "title": "For two." },
+                            ],
+                            "type": "string",
+                        },
+                        "count": { "type": "integer", "minimum": 1, "maximum": 9 },
+                        "note": { "type": "string" },
+                    },
+                    "required": ["size", "count"],
+                },
+            }])]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_user_may_say_no_and_a_client_may_be_unable() {
+    let able = || Client::new(Revision::NEWEST, json!({ "elicitation": {} }));
+    let asked = |answer| able().answering("elicitation/create", answer);
+    let client = asked(json!({ "action": "decline" }));
+    assert_eq!(text(&client.call(&set(), "order", json!({})).await), "Declined");
+    let client = asked(json!({ "action": "cancel" }));
+    assert_eq!(text(&client.call(&set(), "order", json!({})).await), "Cancelled");
+    let client = asked(json!({ "action": "accept", "content": { "size": "huge", "count": 1 } }));
+    assert!(
+        text(&client.call(&set(), "order", json!({})).await)
+            .contains("`size` must be \"small\" or \"large\"")
+    );
+    let answer = able().call(&set(), "order", json!({})).await;
+    assert_eq!(answer["isError"], true);
+    assert_eq!(text(&answer), "this needs `elicitation/create` from the client, but it cannot be asked");
+    let said = "this needs `elicitation`, which the client did not declare that it can do";
+    let error = Client::newest().request(&set(), "tools/call", json!({ "name": "order" })).await.unwrap_err();
+    assert_eq!((error.code(), error.message.as_str()), (-32021, said));
+    let answer = Client::new(Revision::NEWEST_LEGACY, json!({})).call(&set(), "order", json!({})).await;
+    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), said));
+}
+
+#[tokio::test]
+async fn the_clients_model_and_folders_can_be_asked() {
+    let sampled =
+        json!({ "role": "assistant", "content": { "type": "text", "text": "Paris" }, "model": "m" });
+    let client = Client::new(Revision::NEWEST, json!({ "sampling": {}, "roots": {} }))
+        .answering("sampling/createMessage", sampled)
+        .answering("roots/list", json!({ "roots": [{ "uri": "file:///w" }] }));
+    assert_eq!(text(&client.call(&set(), "surroundings", json!({})).await), "Paris (m), file:///w");
+    assert_eq!(client.asked()[0][1]["systemPrompt"], "Be brief.");
+}

@@ -1,0 +1,115 @@
+//! A client in memory: it sends requests, answers questions from a script, and keeps what it is told.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
+use toolyard_transport::{
+    Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Handler, LevelCell, Origin, Peer,
+    Principal, Request, View,
+};
+
+#[derive(Clone)]
+pub(crate) struct Client {
+    origin: Arc<Origin>,
+    side: Arc<Side>,
+}
+
+#[derive(Default)]
+struct Side {
+    answers: HashMap<&'static str, Value>,
+    told: Mutex<Vec<Value>>,
+    asked: Mutex<Vec<Value>>,
+}
+
+impl Client {
+    pub(crate) fn new(revision: Revision, capabilities: Value) -> Self {
+        Self::named("local", revision, capabilities)
+    }
+
+    pub(crate) fn named(principal: &str, revision: Revision, capabilities: Value) -> Self {
+        let origin = Origin {
+            view: View::Everything,
+            principal: Principal::named(principal),
+            client: ClientKey::Connection(1),
+            revision,
+            capabilities: capabilities.into(),
+            client_info: Some(json!({ "name": "tester", "version": "7" }).into()),
+            log_level: LevelCell::new(None),
+        };
+        Self { origin: Arc::new(origin), side: Arc::default() }
+    }
+
+    pub(crate) fn newest() -> Self {
+        Self::new(Revision::NEWEST, json!({}))
+    }
+
+    /// Answers questions of `method` with `result`; others are refused.
+    pub(crate) fn answering(self, method: &'static str, result: Value) -> Self {
+        let mut answers = self.side.answers.clone();
+        answers.insert(method, result);
+        Self { origin: self.origin, side: Arc::new(Side { answers, ..Side::default() }) }
+    }
+
+    pub(crate) fn start(&self, set: &dyn Handler, method: &str, params: Value) -> BoxFuture<Answer> {
+        let request = Request {
+            origin: self.origin.clone(),
+            id: Id::number(1),
+            method: Method::new(method),
+            params: params.into(),
+            headers: None,
+            relay: false,
+        };
+        set.handle(request, Peer::new(self.side.clone()))
+    }
+
+    pub(crate) async fn request(
+        &self,
+        set: &dyn Handler,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, CallError> {
+        match self.start(set, method, params).await? {
+            AnswerBody::Whole(result, _) => Ok(result.read().unwrap()),
+            AnswerBody::Stream(_) => panic!("nobody asked for a stream"),
+        }
+    }
+
+    /// Calls a tool; the answer without the protocol's stamps.
+    pub(crate) async fn call(&self, set: &dyn Handler, tool: &str, arguments: Value) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" } });
+        let mut result = self.request(set, "tools/call", params).await.unwrap();
+        let fields = result.as_object_mut().unwrap();
+        fields.remove("resultType");
+        fields.remove("_meta");
+        result
+    }
+
+    /// Notifications so far, as `[method, params]`.
+    pub(crate) fn told(&self) -> Vec<Value> {
+        self.side.told.lock().unwrap().clone()
+    }
+
+    /// Questions so far, as `[method, params]`.
+    pub(crate) fn asked(&self) -> Vec<Value> {
+        self.side.asked.lock().unwrap().clone()
+    }
+}
+
+impl Back for Side {
+    fn notify(&self, notification: Notification) {
+        self.told.lock().unwrap().push(json!([notification.method.as_str(), notification.params]));
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        let answer = self.answers.get(ask.method.as_str()).cloned().map(Raw::from);
+        self.asked.lock().unwrap().push(json!([ask.method.as_str(), ask.params]));
+        Box::pin(async { answer.ok_or_else(|| AskError::Unsupported("it cannot be asked".into())) })
+    }
+}
+
+/// The text of an answer.
+pub(crate) fn text(answer: &Value) -> &str {
+    answer["content"][0]["text"].as_str().unwrap()
+}

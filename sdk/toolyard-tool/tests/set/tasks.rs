@@ -1,0 +1,182 @@
+//! Tools that run as tasks, for clients of both kinds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use toolyard_proto::Revision;
+use toolyard_tool::schemars::JsonSchema;
+use toolyard_tool::{Context, ToolError, ToolSet, tool};
+use toolyard_transport::Handler;
+
+use crate::support::{Client, text};
+
+#[derive(Deserialize, JsonSchema)]
+struct Job {
+    fails: Option<bool>,
+}
+
+/// Waits for the gate.
+#[tool(task)]
+async fn wait(gate: &Arc<Notify>, job: Job) -> Result<String, ToolError> {
+    gate.notified().await;
+    if job.fails == Some(true) { Err(ToolError::new("it failed")) } else { Ok("done".into()) }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+/// Asks for a name.
+#[tool(task = "required")]
+async fn greet(context: &Context) -> Result<String, ToolError> {
+    let name = context.ask::<Name>("Who?").await?.accepted()?.name;
+    Ok(format!("Hello, {name}"))
+}
+
+fn set(gate: &Arc<Notify>) -> ToolSet<Arc<Notify>> {
+    ToolSet::new("tasks", "1").state(gate.clone()).with::<wait>().with::<greet>()
+}
+
+fn newer() -> Client {
+    let tasks = json!({ "io.modelcontextprotocol/tasks": {} });
+    Client::new(Revision::NEWEST, json!({ "extensions": tasks, "elicitation": {} }))
+}
+
+fn older() -> Client {
+    Client::new(Revision::V2025_11_25, json!({ "elicitation": {} }))
+}
+
+async fn until(client: &Client, set: &dyn Handler, id: &Value, status: &str) -> Value {
+    loop {
+        let task = client.request(set, "tasks/get", json!({ "taskId": id })).await.unwrap();
+        if task["status"] == status {
+            return task;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_knows_tasks_gets_one_and_comes_back_for_the_result() {
+    let gate = Arc::new(Notify::new());
+    let (set, client) = (set(&gate), newer());
+    let started = client.request(&set, "tools/call", json!({ "name": "wait" })).await.unwrap();
+    assert_eq!((&started["resultType"], &started["status"]), (&json!("task"), &json!("working")));
+    assert_eq!((&started["ttlMs"], &started["pollIntervalMs"]), (&json!(3_600_000), &json!(500)));
+    let id = &started["taskId"];
+    assert_eq!(until(&client, &set, id, "working").await["resultType"], "complete");
+    gate.notify_one();
+    assert_eq!(text(&until(&client, &set, id, "completed").await["result"]), "done");
+}
+
+#[tokio::test]
+async fn a_failed_tool_completes_its_task() {
+    let gate = Arc::new(Notify::new());
+    let (set, client) = (set(&gate), newer());
+    let params = json!({ "name": "wait", "arguments": { "fails": true } });
+    let started = client.request(&set, "tools/call", params).await.unwrap();
+    gate.notify_one();
+    let task = until(&client, &set, &started["taskId"], "completed").await;
+    assert_eq!(task["result"]["isError"], true);
+}
+
+#[tokio::test]
+async fn a_task_asks_and_goes_on_with_the_answer() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let started = client.request(&set, "tools/call", json!({ "name": "greet" })).await.unwrap();
+    let id = &started["taskId"];
+    let task = until(&client, &set, id, "input_required").await;
+    let (key, request) = task["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(request["method"], "elicitation/create");
+    let answer = json!({ key: { "action": "accept", "content": { "name": "Ann" } } });
+    client.request(&set, "tasks/update", json!({ "taskId": id, "inputResponses": answer })).await.unwrap();
+    assert_eq!(text(&until(&client, &set, id, "completed").await["result"]), "Hello, Ann");
+}
+
+#[tokio::test]
+async fn a_task_can_be_cancelled_and_belongs_to_who_started_it() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let started = client.request(&set, "tools/call", json!({ "name": "wait" })).await.unwrap();
+    let about = json!({ "taskId": started["taskId"] });
+    let capabilities = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let other = Client::named("other", Revision::NEWEST, capabilities);
+    assert_eq!(other.request(&set, "tasks/get", about.clone()).await.unwrap_err().code(), -32602);
+    assert_eq!(Client::newest().request(&set, "tasks/get", about.clone()).await.unwrap_err().code(), -32021);
+    client.request(&set, "tasks/cancel", about.clone()).await.unwrap();
+    assert_eq!(client.request(&set, "tasks/get", about).await.unwrap()["status"], "cancelled");
+    assert_eq!(client.request(&set, "tasks/list", json!({})).await.unwrap_err().code(), -32601);
+}
+
+#[tokio::test]
+async fn a_client_without_tasks_waits_or_is_told_that_it_cannot() {
+    let gate = Arc::new(Notify::new());
+    let set = set(&gate);
+    gate.notify_one();
+    assert_eq!(text(&Client::newest().call(&set, "wait", json!({})).await), "done");
+    let error = Client::newest().request(&set, "tools/call", json!({ "name": "greet" })).await.unwrap_err();
+    assert_eq!(error.code(), -32021);
+    let error = older().request(&set, "tools/call", json!({ "name": "greet" })).await.unwrap_err();
+    assert_eq!(error.code(), -32601);
+}
+
+#[tokio::test]
+async fn an_older_client_asks_for_a_task_and_waits_for_its_result() {
+    let gate = Arc::new(Notify::new());
+    let set = set(&gate);
+    let client =
+        older().answering("elicitation/create", json!({ "action": "accept", "content": { "name": "Bo" } }));
+    let params = json!({ "name": "greet", "task": { "ttl": 60_000 } });
+    let started = client.request(&set, "tools/call", params).await.unwrap();
+    assert_eq!((&started["task"]["ttl"], &started["task"]["pollInterval"]), (&json!(60_000), &json!(500)));
+    let about = json!({ "taskId": started["task"]["taskId"] });
+    let result = client.request(&set, "tasks/result", about.clone()).await.unwrap();
+    assert_eq!(text(&result), "Hello, Bo");
+    let related = "io.modelcontextprotocol/related-task";
+    assert_eq!(result["_meta"][related]["taskId"], about["taskId"]);
+    assert_eq!(client.asked()[0][1]["_meta"][related]["taskId"], about["taskId"]);
+    assert_eq!(
+        client.request(&set, "tasks/list", json!({})).await.unwrap()["tasks"][0]["status"],
+        "completed"
+    );
+    assert_eq!(client.request(&set, "tasks/cancel", about).await.unwrap_err().code(), -32602);
+}
+
+#[tokio::test]
+async fn each_client_hears_of_tasks_in_its_own_words() {
+    let set = set(&Arc::default());
+    let said = async |client: Client| {
+        client.request(&set, "server/discover", json!({})).await.unwrap()["capabilities"].clone()
+    };
+    assert_eq!(said(newer()).await["extensions"], json!({ "io.modelcontextprotocol/tasks": {} }));
+    assert_eq!(said(older()).await["tasks"]["requests"], json!({ "tools": { "call": {} } }));
+    let oldest = said(Client::new(Revision::V2025_06_18, json!({}))).await;
+    assert_eq!((oldest.get("tasks"), oldest.get("extensions")), (None, None));
+    assert_eq!(set.definition("wait").unwrap()["execution"], json!({ "taskSupport": "optional" }));
+}
+
+#[tokio::test]
+async fn a_listener_hears_how_its_task_gets_on() {
+    let gate = Arc::new(Notify::new());
+    let (set, client) = (set(&gate), newer());
+    let started = client.request(&set, "tools/call", json!({ "name": "wait" })).await.unwrap();
+    let wishes = json!({ "taskIds": [started["taskId"], "unknown"] });
+    let listening = client.start(&set, "subscriptions/listen", json!({ "notifications": wishes }));
+    let acting = async {
+        tokio::task::yield_now().await;
+        gate.notify_one();
+        while client.told().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = listening => panic!("it listens for as long as the client does"),
+        () = acting => {}
+    }
+    assert_eq!(client.told()[0][1]["notifications"]["taskIds"], json!([started["taskId"]]));
+    assert_eq!(client.told()[1][0], "notifications/tasks");
+    assert_eq!(client.told()[1][1]["status"], "completed");
+}
