@@ -1,6 +1,7 @@
 //! `cargo xtask peers`: real clients and servers of other makers, listing and calling through the gateway.
 //!
-//! Installs the pinned peers of `xtask/pins` and runs the test target `peers` of the package `toolyard`.
+//! Installs the pinned peers of `xtask/pins` and runs the test targets `peers` and `fidelity` of the package
+//! `toolyard`.
 //! The tests learn where the peers are from the environment:
 //!
 //! | variable | what it names | what is there |
@@ -26,7 +27,7 @@ pub(crate) fn peers() -> Result<()> {
     let npm = step("install the npm peers", tools::npm)?;
     let python = step("install the Python peers", tools::python)?;
     let mut cargo = workspace::cargo();
-    cargo.args(["test", "--package", "toolyard", "--test", "peers"]);
+    cargo.args(["test", "--package", "toolyard", "--test", "peers", "--test", "fidelity"]);
     cargo.env("TOOLYARD_PEERS_PYTHON", python);
     cargo.env("TOOLYARD_PEERS_NODE", npm.node);
     cargo.env("TOOLYARD_PEERS_NPM", npm.folder);

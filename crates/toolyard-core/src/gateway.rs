@@ -137,11 +137,13 @@ fn reached_a_tool(error: &CallError) -> bool {
 }
 
 impl Shared {
-    /// A view of one upstream waits for that one only.
+    /// A view of one upstream waits for that one only. What counts is the snapshot: definitions may be there
+    /// already while the debounce still keeps them out of it.
     pub(crate) async fn wait_for_first_list(&self, view: &View) {
-        let alone = self.catalog.snapshot().view(view).and_then(|view| view.alone.clone());
-        match alone {
-            Some(upstream) if upstream.definitions().is_none() => self.catalog.first_list_of(&upstream).await,
+        let snapshot = self.catalog.snapshot();
+        let Some(view) = snapshot.view(view) else { return };
+        match &view.alone {
+            Some(upstream) if view.upstreams.is_empty() => self.catalog.first_list_of(upstream).await,
             Some(_) => {}
             None => self.catalog.first_list().await,
         }

@@ -114,8 +114,12 @@ fn each(object: &Raw, key: &str, change: impl Fn(&Raw) -> Raw) -> Raw {
     object.replaced(range, &replace_all(array.as_bytes(), &edits))
 }
 
-/// An error object in the form that a client of an older revision knows.
-pub fn error_for(method: &Method, error: &Raw) -> Raw {
+/// An error object, said in `form`, in the form that a client of an older revision knows. What an older
+/// upstream said is said to it in its own words.
+pub fn error_for(form: Revision, method: &Method, error: &Raw) -> Raw {
+    if !form.is_modern() {
+        return error.clone();
+    }
     let number: i64 = error.member("code").and_then(|number| number.read().ok()).unwrap_or_default();
     let new = match i32::try_from(number).unwrap_or_default() {
         code::INVALID_PARAMS if *method == Method::RESOURCES_READ => code::RESOURCE_NOT_FOUND,

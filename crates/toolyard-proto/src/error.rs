@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::Raw;
-use crate::era::Era;
+use crate::era::{Era, Revision};
 
 /// JSON-RPC and MCP error codes.
 pub mod code {
@@ -99,16 +99,24 @@ pub struct CallError {
     /// What happened, to what, and what to do next.
     pub message: String,
     pub upstream: Option<Arc<str>>,
+    /// The revision whose error codes these are.
+    pub form: Revision,
 }
 
 impl CallError {
     fn new(origin: Fault, retry: Retry, kind: Kind, message: impl Into<String>) -> Self {
-        Self { origin, retry, kind, message: message.into(), upstream: None }
+        Self { origin, retry, kind, message: message.into(), upstream: None, form: Revision::NEWEST }
     }
 
     pub fn reported(error: Raw) -> Self {
         let message = error.member("message").and_then(|m| m.as_string()).unwrap_or_default();
         Self::new(Fault::Upstream, Retry::Never, Kind::Reported(error), message)
+    }
+
+    /// The same, said in the codes of an older revision.
+    #[must_use]
+    pub fn in_form(self, form: Revision) -> Self {
+        Self { form, ..self }
     }
 
     pub fn unknown_method(method: &str) -> Self {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use toolyard_proto::uri::map_result;
+use toolyard_proto::uri::{map_result, to_shown};
 use toolyard_proto::{CallError, Kind, Raw};
 use toolyard_transport::{Answer, AnswerBody};
 
@@ -23,6 +23,7 @@ pub(super) async fn route(call: Call) -> Answer {
             if matches!(error.kind, Kind::Unavailable | Kind::Lost) {
                 upstream.suspect();
             }
+            let error = if edits.uris.is_some() { with_shown_uri(&upstream, error) } else { error };
             Err(name_upstream(error, upstream.name()))
         }
         answer => answer,
@@ -38,6 +39,18 @@ fn edited(upstream: &crate::upstream::Upstream, edits: crate::call::Edits, resul
         result = mapped;
     }
     if edits.tasks { tasks::shown(upstream.id(), &result) } else { result }
+}
+
+/// The resource that an upstream says it does not have, under the name that the client knows.
+fn with_shown_uri(upstream: &crate::upstream::Upstream, error: CallError) -> CallError {
+    let path = &["data", "uri"];
+    match &error.kind {
+        Kind::Reported(raw) if let Some(own) = raw.at(path).and_then(|uri| uri.as_string()) => {
+            let shown = Raw::from_serialize(&to_shown(upstream.id(), &own));
+            CallError { kind: Kind::Reported(raw.with_path(path, &shown)), ..error }
+        }
+        _ => error,
+    }
 }
 
 fn name_upstream(error: CallError, name: &std::sync::Arc<str>) -> CallError {

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use toolyard_proto::error::code;
 use toolyard_proto::{Id, Message, Method, Notification, Raw, RequestMessage, Response, RpcError};
@@ -35,6 +36,15 @@ impl Verdict {
         Self::Answer(Err(RpcError::new(code, why).to_raw()))
     }
 
+    /// Puts the question now; its answer is waited for later.
+    fn put(mut self) -> Self {
+        let Self::Ask(ask) = &mut self else { return self };
+        match ask.now_or_never() {
+            Some(answered) => Self::Ask(Box::pin(std::future::ready(answered))),
+            None => self,
+        }
+    }
+
     /// The answer to `ping`.
     pub(crate) fn pong() -> Self {
         Self::Answer(Ok(Raw::empty_object()))
@@ -59,7 +69,8 @@ impl Asks {
         Self { scope: scope.clone(), open: Arc::default() }
     }
 
-    /// Answers an upstream's request, in a task of its own.
+    /// Answers an upstream's request, in a task of its own. The question is put before anything else that the
+    /// upstream says is looked at, so that the client hears all of it in the order in which it was said.
     pub(crate) fn answer(&self, request: RequestMessage, verdict: Verdict, reply: Reply) {
         let RequestMessage { id, method, .. } = request;
         let Some(taken_back) = self.open(&id) else {
@@ -67,6 +78,7 @@ impl Asks {
             let response = Response { id: Some(id), outcome: Err(busy.to_raw()) };
             return self.scope.spawn(reply(Message::Response(response)));
         };
+        let verdict = verdict.put();
         let asks = self.clone();
         self.scope.spawn(async move {
             let outcome = tokio::select! {

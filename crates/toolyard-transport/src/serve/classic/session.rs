@@ -72,7 +72,9 @@ impl Session {
             let (id, method) = (message.id.clone(), message.method.clone());
             let answer = match session.clone().perform(message, outlet).await {
                 Ok(result) => Rendered::result(&id, result),
-                Err(error) => Rendered::error(Some(&id), &classic::error_for(&method, &error.to_raw())),
+                Err(error) => {
+                    Rendered::error(Some(&id), &classic::error_for(error.form, &method, &error.to_raw()))
+                }
             };
             ending.answer(answer).await;
         });

@@ -1,0 +1,129 @@
+//! What a server says arrives as it was said: everything that the fixture and server-everything offer is
+//! listed, called, read and completed directly and through the gateway, and the answers are compared byte by
+//! byte.
+//!
+//! At `/mcp/{upstream}` there is no difference at all. At `/mcp` names, URIs and ids of tasks carry the
+//! upstream's id (`view.rs`), and nothing else differs.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+#![expect(clippy::print_stderr, reason = "that is where a test says what it skips and why it failed")]
+
+#[path = "../support/everything.rs"]
+mod found;
+#[path = "../support/fixture.rs"]
+mod fixture;
+#[path = "../support/gateway.rs"]
+mod gateway;
+#[path = "../support/program.rs"]
+mod program;
+#[path = "../support/python.rs"]
+mod python_server;
+#[path = "../support/wire.rs"]
+mod wire;
+
+mod agenda;
+mod compare;
+mod crowd;
+mod everything;
+mod follow;
+mod mask;
+mod python;
+mod record;
+mod view;
+
+use agenda::Subject;
+use found::Everything;
+use gateway::{Gateway, Reach};
+use program::Program;
+use record::{Recording, record};
+use view::View;
+use wire::Era;
+
+/// How the gateway reaches the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    Http,
+    Stdio,
+}
+
+/// A server of its own for each recording, so that what one recording changes is not seen by another.
+async fn check(subject: &Subject, over: Over, era: Era) {
+    let (_server, reach) = (subject.start)(over, era);
+    let direct = record(subject, &reach, era, View::Direct, None).await;
+    for (label, bytes) in subject.known {
+        let answer =
+            direct.said.iter().find(|(said, _)| said == label).map(|(_, exchange)| &exchange.outcome);
+        let is_said = answer.is_some_and(|answer| answer.as_ref().is_ok_and(|answer| answer.contains(bytes)));
+        assert!(is_said, "{label} does not say {bytes} but {answer:?}");
+    }
+    for view in [View::Alone, View::Everything] {
+        let through = through(subject, over, era, view, &direct).await;
+        let differences = compare::differences(subject, era, view, &direct, &through);
+        assert!(
+            differences.is_empty(),
+            "{} over {over:?} in the {era:?} era differs in {} place(s) at {view:?}:\n{}",
+            subject.name,
+            differences.len(),
+            differences.join("\n")
+        );
+    }
+}
+
+async fn through(subject: &Subject, over: Over, era: Era, view: View, direct: &Recording) -> Recording {
+    let (_server, reach): (Option<Program>, Reach) = (subject.start)(over, era);
+    let era_name = if era == Era::Legacy { "legacy" } else { "modern" };
+    let config = format!("era = \"{era_name}\"\nroots = [\"{}\"]", wire::script::ROOT);
+    let gateway = Gateway::before(&[(view::ID, reach, &config)]);
+    let url = if view == View::Alone { gateway.alone(view::ID) } else { gateway.everything() };
+    record(subject, &Reach::Url(url), era, view, Some(&direct.agenda)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_legacy_fixture_over_http_is_relayed_to_the_byte() {
+    check(&agenda::FIXTURE, Over::Http, Era::Legacy).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_legacy_fixture_over_stdio_is_relayed_to_the_byte() {
+    check(&agenda::FIXTURE, Over::Stdio, Era::Legacy).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_modern_fixture_over_http_is_relayed_to_the_byte() {
+    check(&agenda::FIXTURE, Over::Http, Era::Modern).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_modern_fixture_over_stdio_is_relayed_to_the_byte() {
+    check(&agenda::FIXTURE, Over::Stdio, Era::Modern).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_everything_over_http_is_relayed_to_the_byte() {
+    if Everything::find().is_some() {
+        check(&everything::EVERYTHING, Over::Http, Era::Legacy).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_everything_over_stdio_is_relayed_to_the_byte() {
+    if Everything::find().is_some() {
+        check(&everything::EVERYTHING, Over::Stdio, Era::Legacy).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_python_server_over_http_is_relayed_to_the_byte_in_both_eras() {
+    if python_server::interpreter().is_some() {
+        check(&python::PYTHON, Over::Http, Era::Legacy).await;
+        check(&python::PYTHON, Over::Http, Era::Modern).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_python_server_over_stdio_is_relayed_to_the_byte_in_both_eras() {
+    if python_server::interpreter().is_some() {
+        check(&python::PYTHON, Over::Stdio, Era::Legacy).await;
+        check(&python::PYTHON, Over::Stdio, Era::Modern).await;
+    }
+}

@@ -1,0 +1,44 @@
+//! A server on the Python SDK: one of other makers that speaks both eras.
+
+use serde_json::json;
+
+use super::Over;
+use super::agenda::Subject;
+use super::gateway::Reach;
+use super::program::Program;
+use super::python_server::{interpreter, python_child, serve_python};
+use super::wire::{Era, Request};
+
+pub(crate) const PYTHON: Subject = Subject {
+    name: "the Python server",
+    start,
+    tools: || json!({ "echo": { "text": "é, \u{1F980} and \"quotes\"" } }),
+    prompts: || json!({}),
+    from_templates: &[],
+    others,
+    logs_are_steady: true,
+    // Sealed with a key of the process.
+    unsteady: &[r#""requestState":""#],
+    asks_by_itself: &[],
+    known: &[],
+};
+
+fn start(over: Over, _: Era) -> (Option<Program>, Reach) {
+    let python = interpreter().expect("the test has looked for it before");
+    match over {
+        Over::Http => {
+            let (program, reach) = serve_python(&python);
+            (Some(program), reach)
+        }
+        Over::Stdio => (None, python_child(&python)),
+    }
+}
+
+fn others(era: Era) -> Vec<Request> {
+    let mut others = vec![Request::new("missing", "resources/read", json!({ "uri": "note://missing" }))];
+    // It declares neither levels of logs nor subscriptions, so nobody asks for them.
+    if era == Era::Legacy {
+        others.push(Request::new("ping", "ping", json!({})));
+    }
+    others
+}

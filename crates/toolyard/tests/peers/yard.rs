@@ -1,0 +1,118 @@
+//! Every server there is, behind one gateway. Servers of both eras stand there twice: as the gateway meets
+//! them by itself, and held to the old one.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::everything::Everything;
+use super::fixture::{fixture_child, serve_fixture};
+use super::gateway::{Gateway, Reach};
+use super::offers::{EVERYTHING, FIXTURE, Offer, PYTHON, RUST};
+use super::program::Program;
+use super::python::{interpreter, python_child, serve_python};
+use super::rust_server::RustServer;
+use super::stop::Stop;
+use super::wire::{Client, Era, LEGACY, Request};
+
+const OLD: &str = "era = \"legacy\"";
+/// Where a program may be so slow to start that the gateway takes its silence for the old era.
+const NEW: &str = "era = \"modern\"";
+/// How long all servers together may take to start.
+const ARRIVAL: Duration = Duration::from_mins(1);
+const PACE: Duration = Duration::from_millis(100);
+
+pub(crate) struct Yard {
+    gateway: Gateway,
+    upstreams: Vec<(&'static str, &'static Offer)>,
+    _programs: Vec<Program>,
+    _rust: RustServer,
+}
+
+/// An upstream's id, what it offers, how it is reached, and more of its config.
+type Row = (&'static str, &'static Offer, Reach, &'static str);
+
+impl Yard {
+    pub(crate) async fn open() -> Self {
+        let mut programs = Vec::new();
+        let rust = RustServer::start().await;
+        let mut rows = vec![
+            ("rmcp-http", &RUST, rust.reach(), ""),
+            ("rmcp-http-old", &RUST, rust.reach(), OLD),
+            ("fixture-stdio", &FIXTURE, fixture_child("both"), ""),
+            ("fixture-stdio-old", &FIXTURE, fixture_child("both"), OLD),
+        ];
+        let (program, reach) = serve_fixture("both");
+        programs.push(program);
+        rows.extend([
+            ("fixture-http", &FIXTURE, reach.clone(), ""),
+            ("fixture-http-old", &FIXTURE, reach, OLD),
+        ]);
+        rows.extend(everything(&mut programs));
+        rows.extend(python(&mut programs));
+        let configured: Vec<_> =
+            rows.iter().map(|(id, _, reach, more)| (*id, reach.clone(), *more)).collect();
+        let gateway = Gateway::before(&configured);
+        let upstreams = rows.iter().map(|(id, offer, ..)| (*id, *offer)).collect();
+        let yard = Self { gateway, upstreams, _programs: programs, _rust: rust };
+        let (mut client, _) = Client::open(&Reach::Url(yard.gateway.everything()), Era::Modern).await;
+        let arrival = timeout(ARRIVAL, yard.all_have_arrived(&mut client)).await;
+        arrival.expect("all upstreams are listed in time");
+        check_versions(&mut client, &rows).await;
+        yard
+    }
+
+    async fn all_have_arrived(&self, client: &mut Client) {
+        let list = Request::new("tools/list", "tools/list", json!({}));
+        loop {
+            let listed = client.exchange(&list).await.outcome.unwrap();
+            if self.upstreams.iter().all(|(id, _)| listed.contains(&format!("\"{id}__"))) {
+                return;
+            }
+            sleep(PACE).await;
+        }
+    }
+
+    /// Where there is something to see.
+    pub(crate) fn stops(&self) -> Vec<Stop> {
+        let alone = self.upstreams.iter().map(|(id, offer)| Stop::alone(self.gateway.alone(id), offer));
+        let together = Stop::together(self.gateway.everything(), &self.upstreams);
+        std::iter::once(together).chain(alone).collect()
+    }
+}
+
+/// The gateway speaks to each in the era that the table means: the old one where it is held to that or knows no
+/// other.
+async fn check_versions(client: &mut Client, rows: &[Row]) {
+    let call = Request::new("upstreams", "tools/call", json!({ "name": "yard__upstreams", "arguments": {} }));
+    let told = client.exchange(&call).await.result();
+    let upstreams = told["structuredContent"]["upstreams"].as_array().expect("a list of upstreams");
+    for (id, offer, _, more) in rows {
+        let version = if *more == OLD { LEGACY } else { offer.version };
+        let upstream = upstreams.iter().find(|upstream| upstream["id"] == *id);
+        assert!(upstream.is_some_and(|upstream| upstream["revision"] == version), "{id}: {upstream:?}");
+    }
+}
+
+fn everything(programs: &mut Vec<Program>) -> Vec<Row> {
+    let Some(everything) = Everything::find() else { return Vec::new() };
+    let (program, reach) = everything.serve();
+    programs.push(program);
+    vec![
+        ("everything-http", &EVERYTHING, reach, ""),
+        ("everything-stdio", &EVERYTHING, everything.child(), ""),
+    ]
+}
+
+fn python(programs: &mut Vec<Program>) -> Vec<Row> {
+    let Some(python) = interpreter() else { return Vec::new() };
+    let (program, over_http) = serve_python(&python);
+    programs.push(program);
+    vec![
+        ("python-http", &PYTHON, over_http.clone(), ""),
+        ("python-http-old", &PYTHON, over_http, OLD),
+        ("python-stdio", &PYTHON, python_child(&python), NEW),
+        ("python-stdio-old", &PYTHON, python_child(&python), OLD),
+    ]
+}

@@ -1,0 +1,96 @@
+//! A program that a test has started: it says where it listens, what it says is kept, and it ends with its
+//! guard, together with everything it has started itself.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+/// How long a program may take to say that it listens. Several may be starting at the same time.
+const START: Duration = Duration::from_mins(1);
+/// How long it may take to end after it was asked to.
+const STOP: Duration = Duration::from_secs(5);
+
+pub(crate) struct Program {
+    child: Child,
+    said: Arc<Mutex<String>>,
+}
+
+impl Program {
+    /// Starts a server and waits for its line `listening on http://ADDRESS`; gives that origin.
+    pub(crate) fn serve(command: &mut Command) -> (Self, String) {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| panic!("start {command:?}: {error}"));
+        let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        let said = Arc::new(Mutex::new(String::new()));
+        let (sender, origins) = channel();
+        let kept = said.clone();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend([line.as_str(), "\n"]);
+                drop(kept);
+                if let Some(origin) = origin_in(&line) {
+                    let _ = sender.send(origin);
+                }
+            }
+        });
+        let program = Self { child, said };
+        let origin = program.wait_for(&origins);
+        (program, origin)
+    }
+
+    fn wait_for(&self, origins: &Receiver<String>) -> String {
+        origins
+            .recv_timeout(START)
+            .unwrap_or_else(|error| panic!("it does not listen ({error}): {}", self.said()))
+    }
+
+    /// Everything it has said on stderr so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn origin_in(line: &str) -> Option<String> {
+    let (_, url) = line.split_once("listening on http://")?;
+    Some(format!("http://{}", url.split(['/', ' ']).next()?))
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        end(&mut self.child);
+        if std::thread::panicking() {
+            eprintln!("--- what {} said:\n{}", self.child.id(), self.said());
+        }
+    }
+}
+
+/// Says something that is seen although the test passes: what is printed is kept from sight then.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Asks a process group to end, so that it can look after its children, and then insists.
+fn end(leader: &mut Child) {
+    let Ok(group) = i32::try_from(leader.id()).map(Pid::from_raw) else { return };
+    if matches!(leader.try_wait(), Ok(None)) {
+        let _ = killpg(group, Signal::SIGTERM);
+    }
+    let deadline = Instant::now() + STOP;
+    while matches!(leader.try_wait(), Ok(None)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = killpg(group, Signal::SIGKILL);
+    let _ = leader.wait();
+}
