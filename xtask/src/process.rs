@@ -135,7 +135,8 @@ impl Background {
         Ok(Self { name, child, log: log.to_owned(), lines, _entry: entry })
     }
 
-    /// Starts a server and waits until it says where it listens: `listening on http://ADDR`.
+    /// Starts a server and waits until it says where it listens: `listening on http://ADDR`, or `tcp://ADDR`,
+    /// or `unix://PATH`.
     pub(crate) fn serve(name: &str, command: &mut Command, log: &Path) -> Result<(Self, String)> {
         let server = Self::start(name, command, log)?;
         let address = server.wait_for_address()?;
@@ -240,6 +241,9 @@ fn lock(register: &Mutex<BTreeSet<i32>>) -> std::sync::MutexGuard<'_, BTreeSet<i
 fn address_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once(LISTENING)?;
     let url = rest.split_whitespace().next()?;
+    if url.starts_with("tcp://") || url.starts_with("unix://") {
+        return Some(url.to_owned());
+    }
     let authority = url.strip_prefix("http://")?.split('/').next()?;
     Some(format!("http://{authority}"))
 }
@@ -264,6 +268,8 @@ mod tests {
         let check = |line: &str, expected: Option<&str>| assert_eq!(address_in(line).as_deref(), expected);
         check("listening on http://127.0.0.1:4000", Some("http://127.0.0.1:4000"));
         check("INFO listening on http://127.0.0.1:4000/mcp with 5 tools", Some("http://127.0.0.1:4000"));
+        check("listening on tcp://127.0.0.1:4000", Some("tcp://127.0.0.1:4000"));
+        check("listening on unix:///tmp/a.sock", Some("unix:///tmp/a.sock"));
         check("listening on mcp.sock", None);
         check("starting", None);
     }

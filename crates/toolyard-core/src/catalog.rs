@@ -11,6 +11,7 @@ mod params;
 
 pub use definitions::{Definitions, ListKind};
 pub(crate) use keep::Catalog;
+pub use params::param_headers;
 pub use snapshot::Snapshot;
 pub(crate) use store::Store;
 pub(crate) use view::ViewCatalog;

@@ -1,5 +1,6 @@
 //! One table: what each method means, and which upstream it goes to.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use toolyard_proto::splice::find;
@@ -65,27 +66,44 @@ fn string_member(params: &Raw, key: &str) -> Result<String, CallError> {
 }
 
 fn call_tool(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    let found = string_member(&request.params, "name").and_then(|name| {
-        let view = view(snapshot, &request)?;
-        let entry = view.tool(&name).ok_or_else(|| unknown(view, "tool", &name))?;
-        Ok((entry.clone(), view.alone.is_none()))
+    let named = named_entry(snapshot, &request, |view, name| {
+        view.tool(name).ok_or_else(|| unknown(view, "tool", name))
     });
-    match found {
-        Ok((entry, namespaced)) => to_entry(request, peer, &entry, ResultKind::ToolResult, namespaced),
+    match named {
+        Ok(named) => to_entry(request, peer, named, ResultKind::ToolResult),
         Err(error) => refuse(error),
     }
 }
 
 fn get_prompt(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    let found = string_member(&request.params, "name").and_then(|name| {
-        let view = view(snapshot, &request)?;
-        let entry = view.prompt(&name).ok_or_else(|| unknown(view, "prompt", &name))?;
-        Ok((entry.clone(), view.alone.is_none()))
+    let named = named_entry(snapshot, &request, |view, name| {
+        view.prompt(name).ok_or_else(|| unknown(view, "prompt", name))
     });
-    match found {
-        Ok((entry, namespaced)) => to_entry(request, peer, &entry, ResultKind::PromptResult, namespaced),
+    match named {
+        Ok(named) => to_entry(request, peer, named, ResultKind::PromptResult),
         Err(error) => refuse(error),
     }
+}
+
+/// What a request names.
+struct Named {
+    entry: Arc<Entry>,
+    /// Where the name stands in the parameters, if it is not the upstream's own.
+    shown_at: Option<Range<usize>>,
+}
+
+fn named_entry<'a>(
+    snapshot: &'a Snapshot,
+    request: &Request,
+    look_up: impl FnOnce(&'a ViewCatalog, &str) -> Result<&'a Arc<Entry>, CallError>,
+) -> Result<Named, CallError> {
+    let no_name = || CallError::invalid_params("`params.name` must be a string");
+    let at = find(request.params.as_bytes(), "name").ok_or_else(no_name)?;
+    let raw = request.params.slice(at.clone());
+    let name = raw.text().ok_or_else(no_name)?;
+    let view = view(snapshot, request)?;
+    let entry = look_up(view, &name)?.clone();
+    Ok(Named { entry, shown_at: view.alone.is_none().then_some(at) })
 }
 
 fn unknown(view: &ViewCatalog, what: &str, name: &str) -> CallError {
@@ -96,13 +114,8 @@ fn unknown(view: &ViewCatalog, what: &str, name: &str) -> CallError {
 }
 
 /// A call of a tool or prompt: under its own name to its upstream, through the upstream's steps.
-fn to_entry(
-    mut request: Request,
-    peer: Peer,
-    entry: &Arc<Entry>,
-    kind: ResultKind,
-    namespaced: bool,
-) -> BoxFuture<Answer> {
+fn to_entry(mut request: Request, peer: Peer, named: Named, kind: ResultKind) -> BoxFuture<Answer> {
+    let Named { entry, shown_at } = named;
     if request.relay {
         if let Err(error) = entry.headers().check(request.headers.as_deref(), &request.params) {
             return refuse(error);
@@ -111,11 +124,11 @@ fn to_entry(
         request.headers = entry.headers().made(&request.params);
     }
     let upstream = entry.upstream.clone();
-    let edits = if namespaced { edits(&request, &upstream, kind) } else { Edits::default() };
-    if namespaced && let Some(range) = find(request.params.as_bytes(), "name") {
+    let edits = if shown_at.is_some() { edits(&request, &upstream, kind) } else { Edits::default() };
+    if let Some(range) = shown_at {
         request.params = request.params.replaced(range, entry.own_name_raw.as_bytes());
     }
-    send(request, peer, upstream, Some(entry.clone()), edits)
+    send(request, peer, upstream, Some(entry), edits)
 }
 
 fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {

@@ -13,9 +13,12 @@ use crate::catalog::{Catalog, Store};
 use crate::dispatch::{dispatch, fails_as_result};
 use crate::greet::{NAME, server_info};
 use crate::listen::Listeners;
-use crate::plan::Plan;
-use crate::upstream::{Outlets, Upstream, run};
+use crate::plan::{Pace, Plan};
+use crate::upstream::{Outlets, Upstream};
 use crate::{bridge, yard};
+
+/// How long calls in flight of an upstream that goes may take to finish.
+const DRAIN: Duration = Duration::from_mins(5);
 
 /// A running gateway. Cheap to clone; it lives until [`Gateway::end`].
 #[derive(Clone)]
@@ -27,6 +30,16 @@ pub(crate) struct Shared {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) scope: Scope,
+    outlets: Outlets,
+    pace: Pace,
+}
+
+/// What a reload did, by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    pub added: Vec<String>,
+    pub changed: Vec<String>,
+    pub removed: Vec<String>,
 }
 
 impl Gateway {
@@ -35,40 +48,73 @@ impl Gateway {
         let scope = scope.child();
         let store = plan.state_dir.as_deref().and_then(Store::open).map(Arc::new);
         let listeners = Arc::new(Listeners::default());
+        let (changed, news) = mpsc::channel(1);
+        let origin = bridge::own_origin(NAME, env!("CARGO_PKG_VERSION"));
+        let outlets = Outlets { changed, listeners: listeners.clone(), store, origin };
         let (yard_plan, yard_definitions, yard) = yard::plan();
-        let mut upstreams: Vec<Arc<Upstream>> = plan
-            .upstreams
-            .into_iter()
-            .map(|upstream| {
-                let stored = store.as_ref().and_then(|store| store.load(&upstream.id, &upstream.fingerprint));
-                Upstream::new(upstream, plan.pace, stored.map(Arc::new))
-            })
-            .collect();
-        upstreams.insert(0, Upstream::new(yard_plan, plan.pace, Some(yard_definitions)));
+        let mut upstreams = vec![Upstream::new(yard_plan, plan.pace, Some(yard_definitions), scope.child())];
+        upstreams.extend(plan.upstreams.into_iter().map(|upstream| {
+            let stored = outlets.stored(&upstream);
+            Upstream::new(upstream, plan.pace, stored, scope.child())
+        }));
         let rules = Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams.clone());
         let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone()));
         listeners.attach(&catalog);
         yard.attach(&catalog, &listeners);
-        let (changed, news) = mpsc::channel(1);
-        let origin = bridge::own_origin(NAME, env!("CARGO_PKG_VERSION"));
-        let outlets = Outlets { changed, listeners: listeners.clone(), store, origin };
         for upstream in upstreams {
-            scope.spawn(run(upstream, outlets.clone()));
+            upstream.start(outlets.clone());
         }
         scope.spawn(catalog.clone().keep(news));
-        Self { shared: Arc::new(Shared { catalog, listeners, scope }) }
+        let pace = plan.pace;
+        Self { shared: Arc::new(Shared { catalog, listeners, scope, outlets, pace }) }
+    }
+
+    /// Goes by another plan from now on, without dropping a call: what is asked for as before stays as it is,
+    /// what changed gets a new link while the old one drains, and what is gone drains and ends.
+    pub fn reload(&self, plan: Plan) -> Reloaded {
+        let shared = &self.shared;
+        let old = shared.catalog.rules();
+        let mut done = Reloaded::default();
+        let mut upstreams: Vec<Arc<Upstream>> = old.upstreams.iter().take(1).cloned().collect();
+        let mut fresh = Vec::new();
+        for wanted in plan.upstreams {
+            let before = old.upstreams.iter().skip(1).find(|upstream| *upstream.id() == wanted.id);
+            if let Some(same) = before.filter(|before| before.is_as(&wanted)) {
+                upstreams.push(same.clone());
+                continue;
+            }
+            let names = if before.is_some() { &mut done.changed } else { &mut done.added };
+            names.push(wanted.id.to_string());
+            // Until the new one has spoken, what the old one offered is the best guess.
+            let known = shared.outlets.stored(&wanted).or_else(|| before?.definitions());
+            fresh.push(Upstream::new(wanted, shared.pace, known, shared.scope.child()));
+            upstreams.extend(fresh.last().cloned());
+        }
+        let kept = |upstream: &&Arc<Upstream>| upstreams.iter().any(|kept| Arc::ptr_eq(kept, upstream));
+        let retired: Vec<Arc<Upstream>> = old.upstreams.iter().filter(|old| !kept(old)).cloned().collect();
+        let is_there = |id: &str| upstreams.iter().any(|upstream| upstream.id().as_str() == id);
+        done.removed = retired.iter().map(|old| old.id().to_string()).filter(|id| !is_there(id)).collect();
+        shared.catalog.replace(Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams));
+        for upstream in &fresh {
+            upstream.start(shared.outlets.clone());
+        }
+        for upstream in retired {
+            shared.scope.spawn(upstream.retire(DRAIN));
+        }
+        done
     }
 
     /// Ends every upstream, bounded in time.
     pub async fn end(&self) {
-        let all = futures_util::future::join_all(self.upstreams().iter().map(|upstream| upstream.close()));
-        let _ = tokio::time::timeout(Duration::from_secs(10), all).await;
+        let rules = self.shared.catalog.rules();
+        let all = rules.upstreams.iter().map(|upstream| upstream.clone().retire(Duration::ZERO));
+        futures_util::future::join_all(all).await;
         self.shared.scope.cancel();
     }
 
     /// The upstreams in order, for whoever reports on them.
-    pub fn upstreams(&self) -> &[Arc<Upstream>] {
-        &self.shared.catalog.rules().upstreams
+    pub fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        self.shared.catalog.rules().upstreams.clone()
     }
 }
 

@@ -15,5 +15,5 @@ mod listen;
 mod tasks;
 mod yard;
 
-pub use gateway::Gateway;
+pub use gateway::{Gateway, Reloaded};
 pub use plan::{Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, UpstreamPlan};

@@ -1,7 +1,6 @@
 //! Whoever offers tools: its state, its link while it is there, and what it said it offers.
 
 pub mod state;
-mod errands;
 mod fetch;
 pub(crate) mod held;
 mod lease;
@@ -11,15 +10,17 @@ mod supervise;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use futures_util::future::join_all;
 use tokio::sync::{Notify, mpsc, watch};
 use toolyard_proto::CallError;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::{BoxFuture, ClientKey, Link};
+use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
 use crate::pipeline::{Chain, chain};
@@ -28,7 +29,10 @@ use state::{Phase, State};
 
 pub(crate) use lease::Lease;
 pub(crate) use subscribe::Subscribed;
-pub(crate) use supervise::{Outlets, run};
+pub(crate) use supervise::Outlets;
+
+/// How long a link may take to end.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 /// One upstream. Shared by the catalog, the calls to it and its supervisor, which alone changes its state.
 pub struct Upstream {
@@ -48,8 +52,12 @@ pub struct Upstream {
     pool: pool::Pool,
     /// Links of the pool on their way to whoever listens to them.
     opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
-    errands: errands::Errands,
     held: held::HeldTasks,
+    /// Its supervisor and all that it keeps running.
+    life: Scope,
+    /// Calls whose answers have not ended. Touched by every call, so it is no lock.
+    in_flight: AtomicUsize,
+    drained: Notify,
 }
 
 struct Live {
@@ -57,7 +65,12 @@ struct Live {
 }
 
 impl Upstream {
-    pub(crate) fn new(plan: UpstreamPlan, pace: Pace, stored: Option<Arc<Definitions>>) -> Arc<Self> {
+    pub(crate) fn new(
+        plan: UpstreamPlan,
+        pace: Pace,
+        stored: Option<Arc<Definitions>>,
+        life: Scope,
+    ) -> Arc<Self> {
         let (open, opened) = mpsc::channel(16);
         Arc::new(Self {
             name: plan.id.as_str().into(),
@@ -72,8 +85,10 @@ impl Upstream {
             subscriptions: subscribe::Subscriptions::default(),
             pool: pool::Pool::new(plan.sharing),
             opened: (open, tokio::sync::Mutex::new(opened)),
-            errands: errands::Errands::default(),
             held: held::HeldTasks::default(),
+            life,
+            in_flight: AtomicUsize::new(0),
+            drained: Notify::new(),
             plan,
         })
     }
@@ -137,9 +152,9 @@ impl Upstream {
         self.suspect.notify_one();
     }
 
-    /// Lets the supervisor do something that nobody waits for.
+    /// Does something that nobody waits for.
     pub(crate) fn later(&self, errand: BoxFuture<()>) {
-        self.errands.add(errand);
+        self.life.spawn(errand);
     }
 
     pub(crate) fn held(&self) -> &held::HeldTasks {
@@ -162,12 +177,66 @@ impl Upstream {
         levels.values().min().copied()
     }
 
+    /// Counts a call until the guard is dropped, which is when its answer has really ended.
+    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        InFlight(self.clone())
+    }
+
+    /// Starts its supervisor.
+    pub(crate) fn start(self: &Arc<Self>, outlets: Outlets) {
+        self.life.spawn(supervise::run(self.clone(), outlets));
+    }
+
+    /// Whether `plan` asks for just this upstream.
+    pub(crate) fn is_as(&self, plan: &UpstreamPlan) -> bool {
+        let own = &self.plan;
+        own.id == plan.id
+            && own.fingerprint == plan.fingerprint
+            && own.timeouts == plan.timeouts
+            && own.roots == plan.roots
+            && own.sharing == plan.sharing
+    }
+
+    /// Waits until no call is in flight.
+    async fn idle(&self) {
+        loop {
+            let drained = self.drained.notified();
+            if self.in_flight.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Lets calls in flight finish, a bounded time, and ends its links.
+    pub(crate) async fn retire(self: Arc<Self>, at_most: Duration) {
+        let link = self.live_link();
+        self.state.send_modify(|state| state.enter(Phase::Ended, Some("it is no longer configured".into())));
+        let _ = tokio::time::timeout(at_most, self.idle()).await;
+        self.life.cancel();
+        let links = link.into_iter().chain(self.pool.drain());
+        let closing = join_all(links.map(|link| async move { link.close().await }));
+        let _ = tokio::time::timeout(CLOSE_WAIT, closing).await;
+    }
+
     pub(crate) fn forget(&self, client: &ClientKey) {
         self.want_level(client, None);
         if let Some(link) = self.live_link() {
             link.forget(client);
         }
         self.close_later(self.pool.forget(client));
+    }
+}
+
+/// One call under way.
+pub(crate) struct InFlight(Arc<Upstream>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.drained.notify_waiters();
+        }
     }
 }
 

@@ -178,7 +178,8 @@ impl Yard {
     }
 
     fn status(&self, catalog: &Catalog, snapshot: &Snapshot, listeners: &Listeners) -> Value {
-        let upstreams = &catalog.rules().upstreams;
+        let rules = catalog.rules();
+        let upstreams = &rules.upstreams;
         let ready = upstreams.iter().filter(|upstream| upstream.live_link().is_some()).count();
         let tools: usize = snapshot
             .parts()

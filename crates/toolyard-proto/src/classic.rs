@@ -192,6 +192,19 @@ mod tests {
     }
 
     #[test]
+    fn only_errors_in_the_modern_form_are_converted() {
+        let check = |form: Revision, method: &str, code: i32, expected: i32| {
+            let error = raw(&format!(r#"{{"code":{code},"message":"no"}}"#));
+            let got = error_for(form, &Method::new(method), &error);
+            assert_eq!(got.as_str(), format!(r#"{{"code":{expected},"message":"no"}}"#), "{form} {method}");
+        };
+        check(Revision::NEWEST, "resources/read", code::INVALID_PARAMS, code::RESOURCE_NOT_FOUND);
+        check(Revision::NEWEST, "tools/call", code::INVALID_PARAMS, code::INVALID_PARAMS);
+        check(Revision::NEWEST, "tools/call", code::MISSING_CAPABILITY, code::INTERNAL);
+        check(Revision::V2025_11_25, "resources/read", code::INVALID_PARAMS, code::INVALID_PARAMS);
+    }
+
+    #[test]
     fn the_stamps_of_the_modern_form_go() {
         check(
             Revision::V2025_11_25,

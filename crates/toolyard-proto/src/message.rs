@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -141,17 +142,44 @@ impl Incoming {
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow, default)]
-    jsonrpc: Option<Cow<'a, str>>,
+    jsonrpc: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    method: Option<Cow<'a, str>>,
+    method: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "present")]
     params: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     error: Option<&'a RawValue>,
+}
+
+/// A string that is copied only if it was written with escapes; `Cow` inside an `Option` always copies.
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Strings;
+
+        impl<'de> Visitor<'de> for Strings {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Strings)
+    }
 }
 
 /// Keeps `null` apart from "not there".
@@ -170,12 +198,12 @@ impl Message {
             Some(id) => id,
             None => None,
         };
-        if envelope.jsonrpc.as_deref() != Some("2.0") {
+        if envelope.jsonrpc.is_none_or(|version| version.0 != "2.0") {
             return Err(ParseError::shape("`jsonrpc` must be \"2.0\"", id));
         }
         let params = raw(envelope.params);
         match (envelope.method, id, raw(envelope.result), raw(envelope.error)) {
-            (Some(method), id, None, None) => Self::with_method(Method::new(&method), id, params),
+            (Some(method), id, None, None) => Self::with_method(Method::new(&method.0), id, params),
             (None, Some(id), Some(result), None) => {
                 Ok(Self::Response(Response { id: Some(id), outcome: Ok(result) }))
             }
@@ -219,32 +247,34 @@ fn not_an_envelope(bytes: &Bytes, error: &serde_json::Error) -> ParseError {
 }
 
 fn render_call(id: Option<&Id>, method: &Method, params: Option<&Raw>) -> Bytes {
-    let size =
-        64 + id.map_or(0, |id| id.as_bytes().len()) + method.as_str().len() + params.map_or(0, Raw::len);
-    let mut out = BytesMut::with_capacity(size);
-    out.put_slice(b"{\"jsonrpc\":\"2.0\",");
+    const FIXED: usize = r#"{"jsonrpc":"2.0","method":""}"#.len();
+    let id_size = id.map_or(0, |id| r#""id":,"#.len() + id.as_bytes().len());
+    let params_size = params.map_or(0, |params| r#","params":"#.len() + params.len());
+    // Exactly as much as is needed: then the bytes can be shared without another allocation.
+    let mut out = Vec::with_capacity(FIXED + method.as_str().len() + id_size + params_size);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
     if let Some(id) = id {
-        out.put_slice(b"\"id\":");
-        out.put_slice(id.as_bytes());
-        out.put_u8(b',');
+        out.extend_from_slice(b"\"id\":");
+        out.extend_from_slice(id.as_bytes());
+        out.push(b',');
     }
-    out.put_slice(b"\"method\":");
+    out.extend_from_slice(b"\"method\":");
     put_string(&mut out, method.as_str());
     if let Some(params) = params {
-        out.put_slice(b",\"params\":");
-        out.put_slice(params.as_bytes());
+        out.extend_from_slice(b",\"params\":");
+        out.extend_from_slice(params.as_bytes());
     }
-    out.put_u8(b'}');
-    out.freeze()
+    out.push(b'}');
+    Bytes::from(out)
 }
 
-fn put_string(out: &mut BytesMut, text: &str) {
+fn put_string(out: &mut Vec<u8>, text: &str) {
     if text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
-        out.put_u8(b'"');
-        out.put_slice(text.as_bytes());
-        out.put_u8(b'"');
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
     } else {
-        out.put_slice(Raw::from_serialize(&text).as_bytes());
+        out.extend_from_slice(Raw::from_serialize(&text).as_bytes());
     }
 }
 

@@ -1,9 +1,11 @@
 //! The modern envelope: what every request says of itself in `_meta`, and how names travel in headers.
 
+use std::borrow::Cow;
+
 use data_encoding::BASE64;
 
 use crate::era::Revision;
-use crate::splice::{find, members};
+use crate::splice::{end_of_value, find, key_text, members, members_from};
 use crate::{CallError, Method, Raw};
 
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -58,33 +60,83 @@ pub enum Claim {
 }
 
 pub fn claim(params: Option<&Raw>) -> Claim {
-    let meta = params.and_then(|params| params.member("_meta"));
-    claim_in(meta.as_ref())
-}
-
-/// The same, where `_meta` has been found already.
-pub fn claim_in(meta: Option<&Raw>) -> Claim {
-    meta.and_then(|meta| meta.member(PROTOCOL_VERSION)).map_or(Claim::None, Claim::Version)
+    let version = params.and_then(|params| params.at(&["_meta", PROTOCOL_VERSION]));
+    version.map_or(Claim::None, Claim::Version)
 }
 
 /// What the endpoint looks at in the parameters of a request, found in one pass.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    pub meta: Option<Raw>,
+    pub envelope: Envelope,
     /// The member that the `Mcp-Name` header repeats.
     pub name: Option<Raw>,
 }
 
+/// What stands in `_meta` about the request itself, not judged yet.
+#[derive(Clone, Debug, Default)]
+pub struct Envelope {
+    is_there: bool,
+    /// Some key stands there twice.
+    is_ambiguous: bool,
+    version: Option<Raw>,
+    capabilities: Option<Raw>,
+    client_info: Option<Raw>,
+    log_level: Option<Raw>,
+}
+
+impl Envelope {
+    pub fn claim(&self) -> Claim {
+        self.version.clone().map_or(Claim::None, Claim::Version)
+    }
+
+    /// Reads the `_meta` that starts at `start` in `params`, and gives where it ends.
+    fn find(params: &Raw, start: usize) -> (Self, usize) {
+        let bytes = params.as_bytes();
+        if bytes.get(start) != Some(&b'{') {
+            return (Self::default(), end_of_value(bytes, start));
+        }
+        let mut found = Self { is_there: true, ..Self::default() };
+        let mut inside = members_from(bytes, start);
+        while let Some((key, from)) = inside.next_key() {
+            let end = end_of_value(bytes, from);
+            if let Some(slot) = found.slot(&key_text(bytes, &key)) {
+                let twice = slot.replace(params.slice(from..end)).is_some();
+                found.is_ambiguous |= twice;
+            }
+            inside.go_on(end);
+        }
+        (found, inside.end())
+    }
+
+    fn slot(&mut self, key: &[u8]) -> Option<&mut Option<Raw>> {
+        match key {
+            key if key == PROTOCOL_VERSION.as_bytes() => Some(&mut self.version),
+            key if key == CLIENT_CAPABILITIES.as_bytes() => Some(&mut self.capabilities),
+            key if key == CLIENT_INFO.as_bytes() => Some(&mut self.client_info),
+            key if key == LOG_LEVEL.as_bytes() => Some(&mut self.log_level),
+            _ => None,
+        }
+    }
+}
+
 pub fn find_parts(method: &Method, params: Option<&Raw>) -> Found {
-    let (mut found, name_key) = (Found::default(), name_member(method));
+    let (mut found, name_key) = (Found::default(), name_member(method).map(str::as_bytes));
     let Some(params) = params else { return found };
     let bytes = params.as_bytes();
-    for member in members(bytes) {
-        if member.is(bytes, "_meta") {
-            found.meta = Some(params.slice(member.value));
-        } else if name_key.is_some_and(|key| member.is(bytes, key)) {
-            found.name = Some(params.slice(member.value));
+    let mut members = members(bytes);
+    while let Some((key, from)) = members.next_key() {
+        let key = key_text(bytes, &key);
+        let end = if *key == *b"_meta" {
+            let (envelope, end) = Envelope::find(params, from);
+            found.envelope = envelope;
+            end
+        } else {
+            end_of_value(bytes, from)
+        };
+        if name_key == Some(&*key) {
+            found.name = Some(params.slice(from..end));
         }
+        members.go_on(end);
     }
     found
 }
@@ -92,27 +144,18 @@ pub fn find_parts(method: &Method, params: Option<&Raw>) -> Found {
 impl RequestMeta {
     /// Reads and checks the envelope of a request that claims to be modern.
     pub fn read(params: &Raw) -> Result<Self, CallError> {
-        Self::read_meta(params.member("_meta"))
+        let found = find_parts(&Method::DISCOVER, Some(params));
+        Self::judge(found.envelope)
     }
 
-    /// The same, where `_meta` has been found already.
-    pub fn read_meta(meta: Option<Raw>) -> Result<Self, CallError> {
-        let meta = meta
-            .filter(Raw::is_object)
-            .ok_or_else(|| CallError::bad_envelope("`params._meta` is required in every request"))?;
-        let bytes = meta.as_bytes();
-        let (mut version, mut capabilities, mut client_info, mut level) = (None, None, None, None);
-        for member in members(bytes) {
-            let slot = match &bytes[member.key.start + 1..member.key.end - 1] {
-                key if key == PROTOCOL_VERSION.as_bytes() => &mut version,
-                key if key == CLIENT_CAPABILITIES.as_bytes() => &mut capabilities,
-                key if key == CLIENT_INFO.as_bytes() => &mut client_info,
-                key if key == LOG_LEVEL.as_bytes() => &mut level,
-                _ => continue,
-            };
-            if slot.replace(meta.slice(member.value)).is_some() {
-                return Err(CallError::bad_envelope("a key stands twice in `params._meta`"));
-            }
+    /// The same, where the envelope has been found already.
+    pub fn judge(envelope: Envelope) -> Result<Self, CallError> {
+        let Envelope { is_there, is_ambiguous, version, capabilities, client_info, log_level } = envelope;
+        if !is_there {
+            return Err(CallError::bad_envelope("`params._meta` is required in every request"));
+        }
+        if is_ambiguous {
+            return Err(CallError::bad_envelope("a key stands twice in `params._meta`"));
         }
         Ok(Self {
             revision: read_version(version)?,
@@ -120,18 +163,18 @@ impl RequestMeta {
                 CallError::bad_envelope(format!("`_meta[\"{CLIENT_CAPABILITIES}\"]` must be an object"))
             })?,
             client_info: read_client_info(client_info)?,
-            log_level: level.map(|level| read_level(&level)).transpose()?,
+            log_level: log_level.map(|level| read_level(&level)).transpose()?,
         })
     }
 }
 
 fn read_version(version: Option<Raw>) -> Result<Revision, CallError> {
-    let text = version.and_then(|version| version.as_string()).ok_or_else(|| {
+    let text = version.as_ref().and_then(Raw::text).ok_or_else(|| {
         CallError::bad_envelope(format!("`_meta[\"{PROTOCOL_VERSION}\"]` must be a string"))
     })?;
     Revision::parse(&text)
         .filter(|revision| revision.is_modern())
-        .ok_or_else(|| CallError::unsupported_version(text))
+        .ok_or_else(|| CallError::unsupported_version(text.into_owned()))
 }
 
 fn read_client_info(info: Option<Raw>) -> Result<Option<Raw>, CallError> {
@@ -181,10 +224,15 @@ pub fn encode_header(value: &str) -> String {
 
 /// The value that such a header stands for; `None` if it is malformed.
 pub fn decode_header(header: &str) -> Option<String> {
+    header_text(header).map(Cow::into_owned)
+}
+
+/// The same, copied only where it had to be encoded.
+pub fn header_text(header: &str) -> Option<Cow<'_, str>> {
     let Some(inner) = header.strip_prefix(SENTINEL.0).and_then(|rest| rest.strip_suffix(SENTINEL.1)) else {
-        return Some(header.to_owned());
+        return Some(Cow::Borrowed(header));
     };
-    String::from_utf8(BASE64.decode(inner.as_bytes()).ok()?).ok()
+    String::from_utf8(BASE64.decode(inner.as_bytes()).ok()?).ok().map(Cow::Owned)
 }
 
 /// `params` with the envelope of a modern request stamped into `_meta`.

@@ -1,5 +1,6 @@
 //! JSON that is carried, not modelled: the bytes as they were sent, known to be one valid JSON value.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -97,11 +98,16 @@ impl Raw {
 
     /// The string, if this is a JSON string.
     pub fn as_string(&self) -> Option<String> {
+        self.text().map(Cow::into_owned)
+    }
+
+    /// The same, copied only if it was written with escapes.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
         let inner = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         if inner.contains(&b'\\') {
-            return self.read().ok();
+            return self.read().ok().map(Cow::Owned);
         }
-        Some(String::from_utf8_lossy(inner).into_owned())
+        Some(String::from_utf8_lossy(inner))
     }
 
     pub fn is_null(&self) -> bool {

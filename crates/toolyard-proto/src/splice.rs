@@ -1,9 +1,10 @@
 //! Edits one value inside JSON and keeps every other byte. Works on text already known to be valid JSON;
 //! on anything else it may find nothing, but it never panics and never reads past the end.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 use crate::Raw;
 
@@ -17,12 +18,18 @@ pub struct Member {
 impl Member {
     /// Whether the key is `name`, also when it was written with escapes.
     pub fn is(&self, object: &[u8], name: &str) -> bool {
-        let Some(text) = object.get(self.key.start + 1..self.key.end.saturating_sub(1)) else { return false };
-        if !text.contains(&b'\\') {
-            return text == name.as_bytes();
-        }
-        serde_json::from_slice::<String>(&object[self.key.clone()]).is_ok_and(|key| key == name)
+        *key_text(object, &self.key) == *name.as_bytes()
     }
+}
+
+/// What a key says, also when it was written with escapes.
+pub(crate) fn key_text<'a>(object: &'a [u8], key: &Range<usize>) -> Cow<'a, [u8]> {
+    let text = object.get(key.start + 1..key.end.saturating_sub(1)).unwrap_or_default();
+    if memchr(b'\\', text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let read = serde_json::from_slice::<String>(&object[key.clone()]);
+    read.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))
 }
 
 /// The members of an object, in order.
@@ -33,15 +40,19 @@ pub struct Members<'a> {
 }
 
 pub fn members(object: &[u8]) -> Members<'_> {
-    let start = skip_space(object, 0);
-    let at = if object.get(start) == Some(&b'{') { start + 1 } else { object.len() };
-    Members { bytes: object, at }
+    members_from(object, skip_space(object, 0))
 }
 
-impl Iterator for Members<'_> {
-    type Item = Member;
+/// The members of the object that starts at `start`; of anything else, none.
+pub(crate) fn members_from(bytes: &[u8], start: usize) -> Members<'_> {
+    let at = if bytes.get(start) == Some(&b'{') { start + 1 } else { bytes.len() };
+    Members { bytes, at }
+}
 
-    fn next(&mut self) -> Option<Member> {
+impl Members<'_> {
+    /// The next key, and where its value starts. Whoever uses this says with [`Members::go_on`] where the
+    /// value ends, and so can look into it without going over it twice.
+    pub(crate) fn next_key(&mut self) -> Option<(Range<usize>, usize)> {
         let start = skip_space(self.bytes, self.at);
         if self.bytes.get(start) != Some(&b'"') {
             return None;
@@ -51,10 +62,27 @@ impl Iterator for Members<'_> {
         if self.bytes.get(colon) != Some(&b':') {
             return None;
         }
-        let from = skip_space(self.bytes, colon + 1);
+        Some((key, skip_space(self.bytes, colon + 1)))
+    }
+
+    pub(crate) fn go_on(&mut self, value_end: usize) {
+        let after = skip_space(self.bytes, value_end);
+        self.at = if self.bytes.get(after) == Some(&b',') { after + 1 } else { after };
+    }
+
+    /// Where the object ends, once there is no further member.
+    pub(crate) fn end(&self) -> usize {
+        self.bytes.len().min(skip_space(self.bytes, self.at) + 1)
+    }
+}
+
+impl Iterator for Members<'_> {
+    type Item = Member;
+
+    fn next(&mut self) -> Option<Member> {
+        let (key, from) = self.next_key()?;
         let value = from..end_of_value(self.bytes, from);
-        let after = skip_space(self.bytes, value.end);
-        self.at = if self.bytes.get(after) == Some(&b',') { after + 1 } else { self.bytes.len() };
+        self.go_on(value.end);
         Some(Member { key, value })
     }
 }
@@ -172,7 +200,9 @@ pub fn find_path(object: &[u8], path: &[&str]) -> Option<Range<usize>> {
 /// `bytes` with the given ranges (in order, not overlapping) replaced.
 pub fn replace_all(bytes: &[u8], edits: &[(Range<usize>, &[u8])]) -> Vec<u8> {
     let added: usize = edits.iter().map(|(_, new)| new.len()).sum();
-    let mut out = Vec::with_capacity(bytes.len() + added);
+    let removed: usize = edits.iter().map(|(range, _)| range.len()).sum();
+    // Exactly as much as is needed: then the bytes can be shared without another allocation.
+    let mut out = Vec::with_capacity(bytes.len() + added - removed);
     let mut at = 0;
     for (range, new) in edits {
         out.extend_from_slice(&bytes[at..range.start]);

@@ -3,6 +3,7 @@
 
 mod child;
 mod http;
+mod source;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use toolyard_proto::Era;
 use crate::child::ChildSpec;
 use crate::http::HttpSpec;
 use crate::{EraPin, Link, LinkEvent, Offer, Scope};
+pub use source::SocketSpec;
+use source::Source;
 
 /// An upstream to connect to.
 #[derive(Clone, Debug)]
@@ -28,7 +31,11 @@ pub struct UpstreamTarget {
 #[derive(Clone, Debug)]
 pub enum Target {
     Child(ChildSpec),
+    /// Streamable HTTP, or what came before it where that is all it speaks.
     Http(HttpSpec),
+    /// HTTP+SSE only.
+    Sse(HttpSpec),
+    Socket(SocketSpec),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +139,13 @@ pub async fn connect(
         (EraPin::Auto, _) => First::Probe,
     };
     match &upstream.target {
-        Target::Child(spec) => child::connect(&plan, spec, first).await,
+        Target::Child(spec) => child::connect(&plan, Source::Child(spec), first).await,
+        Target::Socket(spec) => child::connect(&plan, Source::Socket(spec), first).await,
+        Target::Sse(spec) => {
+            // It is older than the question.
+            let first = if let First::Only(_) = first { first } else { First::Only(Era::Legacy) };
+            child::connect(&plan, Source::Sse(spec), first).await
+        }
         Target::Http(spec) => http::connect(&plan, spec, first).await,
     }
 }

@@ -8,6 +8,7 @@ pub mod connect;
 pub mod handler;
 pub mod http;
 pub mod link;
+pub mod local;
 pub mod origin;
 pub mod peer;
 pub mod probe;
@@ -16,7 +17,7 @@ pub mod serve;
 pub mod stream;
 
 pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
-pub use connect::{ConnectError, Connected, Target, Timeouts, Trouble, UpstreamTarget, connect};
+pub use connect::{ConnectError, Connected, SocketSpec, Target, Timeouts, Trouble, UpstreamTarget, connect};
 pub use handler::{Handler, Request};
 pub use link::{Greeting, Link, LinkEvent, LinkRequest};
 pub use origin::{ClientKey, LevelCell, Origin, Principal, View};

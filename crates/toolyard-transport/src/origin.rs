@@ -1,5 +1,6 @@
 //! Who is calling: the view they chose, who they are, and what they said they can do.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -25,6 +26,18 @@ impl View {
             None => Some(Self::Upstream(text.into())),
             Some(("p", name)) if !name.is_empty() && !name.contains('/') => Some(Self::Profile(name.into())),
             Some(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for View {
+    /// As [`View::parse`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everything => Ok(()),
+            Self::Upstream(id) => f.write_str(id),
+            Self::Profile(name) => write!(f, "p/{name}"),
+            Self::Hub => f.write_str("hub"),
         }
     }
 }

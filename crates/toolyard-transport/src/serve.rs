@@ -4,8 +4,10 @@
 
 pub mod endpoint;
 pub mod http;
+pub mod lines;
 pub mod stream;
 
+mod accept;
 mod at_once;
 pub(crate) mod body;
 pub(crate) mod calls;
@@ -13,6 +15,7 @@ pub(crate) mod classic;
 pub(crate) mod guard;
 pub(crate) mod headers;
 pub(crate) mod modern;
+pub(crate) mod opening;
 pub(crate) mod outbox;
 pub(crate) mod park;
 pub(crate) mod post;
@@ -23,4 +26,5 @@ pub(crate) mod stall;
 pub use body::ServeBody;
 pub use endpoint::{Counts, Endpoint, Fallback, Options};
 pub use http::serve_http;
+pub use lines::{serve_local, serve_tcp};
 pub use stream::serve_stream;

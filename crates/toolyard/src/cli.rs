@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use crate::commands;
 use crate::config::{DEFAULT_ADDRESS, parse_address};
 use crate::logging::Loudness;
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong.
+Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong,
+130 it was interrupted.
 Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) says how much of them.";
 
 /// One endpoint for every tool: an MCP gateway. Without a command it serves.
@@ -26,7 +28,7 @@ pub(crate) struct Cli {
 }
 
 /// What goes with every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// The config: TOML, or a JSON file with `mcpServers` [default: toolyard/config.toml in
     /// `$XDG_CONFIG_HOME`, if it is there].
@@ -47,8 +49,13 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     /// Run the gateway.
     Serve(ServeArgs),
+    /// Speak MCP on stdin and stdout, through the running gateway of this config, or one that is started for
+    /// it: what the config of a client runs.
+    Stdio(StdioArgs),
     /// Check the config and say what is wrong with it.
     Validate(ValidateArgs),
+    #[command(flatten)]
+    Other(commands::Command),
 }
 
 #[derive(Debug, Default, Args)]
@@ -56,6 +63,22 @@ pub(crate) struct ServeArgs {
     /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:7777, or the next free port].
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
+    /// End soon after the last client has left.
+    #[arg(long, hide = true)]
+    pub(crate) while_needed: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StdioArgs {
+    /// Only what this profile allows.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub"])]
+    pub(crate) profile: Option<String>,
+    /// Only this upstream, under its own names.
+    #[arg(long, value_name = "ID", conflicts_with = "hub")]
+    pub(crate) upstream: Option<String>,
+    /// The hub: instances that are found, connected and called by handle.
+    #[arg(long)]
+    pub(crate) hub: bool,
 }
 
 #[derive(Debug, Args)]
@@ -72,7 +95,8 @@ impl Cli {
         match self.command.take() {
             None => Ok(Command::Serve(alone)),
             Some(Command::Serve(own)) => {
-                Ok(Command::Serve(ServeArgs { listen: own.listen.or(alone.listen) }))
+                let while_needed = own.while_needed || alone.while_needed;
+                Ok(Command::Serve(ServeArgs { listen: own.listen.or(alone.listen), while_needed }))
             }
             Some(other) if alone.listen.is_none() => Ok(other),
             Some(_) => Err(<Self as CommandFactory>::command()
@@ -82,9 +106,11 @@ impl Cli {
 }
 
 impl Common {
-    pub(crate) fn loudness(&self) -> Loudness {
+    /// A command that ends by itself answers a question; what goes on meanwhile is not part of the answer.
+    pub(crate) fn loudness(&self, serves: bool) -> Loudness {
         match (self.quiet, self.verbose) {
             (true, _) => Loudness::Quiet,
+            (false, 0) if !serves => Loudness::Brief,
             (false, 0) => Loudness::Normal,
             (false, 1) => Loudness::Verbose,
             (false, _) => Loudness::Everything,
@@ -106,6 +132,8 @@ mod tests {
         let got = command.map_err(|error| error.kind()).map(|command| match command {
             Command::Serve(serve) => serve.listen.map(|address| address.to_string()),
             Command::Validate(_) => Some("validate".into()),
+            Command::Stdio(_) => Some("stdio".into()),
+            Command::Other(_) => Some("other".into()),
         });
         assert_eq!(got.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{arguments:?}");
     }
@@ -118,6 +146,8 @@ mod tests {
         check(&["-v", "--config", "a", "serve"], Ok(None));
         check(&["-v", "validate"], Ok(Some("validate")));
         check(&["--listen", "127.0.0.1:1", "validate"], Err(ErrorKind::ArgumentConflict));
+        check(&["stdio", "--profile", "work"], Ok(Some("stdio")));
+        check(&["stdio", "--profile", "work", "--hub"], Err(ErrorKind::ArgumentConflict));
         check(&["--listen", "here"], Err(ErrorKind::ValueValidation));
         check(&["-v", "-q"], Err(ErrorKind::ArgumentConflict));
     }

@@ -2,6 +2,7 @@
 //! What the gateway is built from is made of it in [`crate::plan`].
 
 mod find;
+mod trust;
 mod problem;
 mod tree;
 mod reader;
@@ -17,17 +18,20 @@ mod listen;
 use std::path::Path;
 
 use toolyard_core::ProfilePlan;
-use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle};
+use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 
-pub(crate) use find::{Found, find, unused_hint};
+pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
 pub(crate) use interpolate::Variables;
-pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, needs_token, parse_address};
-pub(crate) use problem::Problem;
+pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
+pub(crate) use problem::{Level, Place, Problem};
 pub(crate) use reach::{Program, Reach, Server};
+pub(crate) use trust::{Standing, Trusted};
 pub(crate) use upstream::{UpstreamConfig, Upstreams};
 
+pub(crate) use suggest::nearest;
+pub(crate) use tree::{Entry, File, Format, Value};
+
 use reader::{Reader, Section};
-use tree::{File, Format};
 
 /// Models accept no longer names than this.
 const LONGEST_BUDGET: usize = 64;
@@ -48,57 +52,105 @@ pub(crate) struct Loaded {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Reads a file and checks all of it.
-pub(crate) fn load(path: &Path, variables: &Variables<'_>) -> Loaded {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => {
-            let message = format!("cannot read {}: {error}", path.display());
-            let help = "check the path and its permissions; the file must be UTF-8 text";
-            return Loaded { config: None, problems: vec![Problem::error("", message, help)] };
-        }
-    };
-    read(&File { path: path.to_owned(), text }, variables)
+/// Reads the files in force and checks all of them. A later one wins, upstream by upstream.
+pub(crate) fn load(sources: &[Source], variables: &Variables<'_>) -> Loaded {
+    let (mut config, mut problems) = (Config::default(), Vec::new());
+    for source in sources {
+        let read = read_file(&source.path).map(|file| read(&file, source.role, &config, variables));
+        let (layer, more) = read.unwrap_or_else(|problem| (None, vec![problem]));
+        problems.extend(more);
+        // What a later file says of an earlier one that is broken would be guesswork.
+        let Some(layer) = layer else { return Loaded { config: None, problems } };
+        config.lay_over(layer);
+    }
+    Loaded { config: Some(config), problems }
 }
 
-fn read(file: &File, variables: &Variables<'_>) -> Loaded {
+/// What would be wrong with a file if this stood in it. `below` are the files that come before it.
+pub(crate) fn check(
+    source: &Source,
+    text: String,
+    below: &[Source],
+    variables: &Variables<'_>,
+) -> Vec<Problem> {
+    let below = load(below, variables).config.unwrap_or_default();
+    read(&File { path: source.path.clone(), text }, source.role, &below, variables).1
+}
+
+pub(crate) fn read_file(path: &Path) -> Result<File, Problem> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let message = format!("cannot read {}: {error}", path.display());
+        Problem::error("", message, "check the path and its permissions; the file must be UTF-8 text")
+    })?;
+    Ok(File { path: path.to_owned(), text })
+}
+
+/// What one file says; what it leaves open is left to the files below it.
+#[derive(Default)]
+struct Layer {
+    upstreams: Upstreams,
+    profiles: Vec<ProfilePlan>,
+    listen: Option<ListenConfig>,
+    transparent: Option<bool>,
+    names: Option<NameStyle>,
+}
+
+impl Config {
+    fn lay_over(&mut self, layer: Layer) {
+        self.upstreams.lay_over(layer.upstreams);
+        self.profiles.retain(|old| layer.profiles.iter().all(|new| new.name != old.name));
+        self.profiles.extend(layer.profiles);
+        self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
+        self.transparent = layer.transparent.unwrap_or(self.transparent);
+        self.names = layer.names.unwrap_or(self.names);
+    }
+}
+
+/// `below` is what the files before this one said.
+fn read(file: &File, role: Role, below: &Config, variables: &Variables<'_>) -> (Option<Layer>, Vec<Problem>) {
     let entries = match file.entries() {
         Ok(entries) => entries,
-        Err(problems) => return Loaded { config: None, problems },
+        Err(problems) => return (None, problems),
     };
     let mut reader = Reader::new(file, variables);
     let root = Section::root(entries);
-    let config = match file.format() {
-        Format::Toml => read_toml(root, &mut reader),
-        Format::Json => Config { upstreams: mcp_servers::read(root, &mut reader), ..Config::default() },
+    let layer = match file.format() {
+        Format::Toml => read_toml(root, role, below, &mut reader),
+        Format::Json => Layer { upstreams: mcp_servers::read(root, &mut reader), ..Layer::default() },
     };
     let problems = reader.finish();
     let is_good = !problems.iter().any(Problem::is_error);
-    Loaded { config: is_good.then_some(config), problems }
+    (is_good.then_some(layer), problems)
 }
 
-fn read_toml(mut root: Section, reader: &mut Reader<'_>) -> Config {
+fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<'_>) -> Layer {
     let upstreams = upstream::read(&mut root, reader);
-    let ids: Vec<String> = upstreams.ids().map(|id| id.as_str().to_owned()).collect();
+    let mut ids: Vec<String> = upstreams.ids().map(|id| id.as_str().to_owned()).collect();
+    let is_inherited = |id: &&UpstreamId| upstreams.ids().all(|own| own.fold() != id.fold());
+    let on = upstreams.on.len() + below.upstreams.on.iter().filter(|below| is_inherited(&&below.id)).count();
+    ids.extend(below.upstreams.ids().filter(is_inherited).map(|id| id.as_str().to_owned()));
     let profiles = profile::read(&mut root, reader, &ids);
-    let listen = listen::read(&mut root, reader);
-    let transparent = read_transparent(&mut root, reader, upstreams.on.len());
+    let listen = match role {
+        Role::Own => root.take("listen").map(|field| listen::read(field, reader)),
+        Role::Project => listen::refuse(&mut root, reader),
+    };
+    let transparent = read_transparent(&mut root, reader, on);
     let names = read_names(&mut root, reader);
     check_later_sections(&mut root, reader);
     root.finish(reader);
-    Config { upstreams, profiles, listen, transparent, names }
+    Layer { upstreams, profiles, listen, transparent, names }
 }
 
-fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> bool {
-    let Some(field) = root.take("transparent") else { return false };
-    let transparent = field.flag(reader).unwrap_or(false);
+fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {
+    let field = root.take("transparent")?;
+    let transparent = field.flag(reader)?;
     if transparent {
         profile::warn_unless_alone(reader, &field, upstreams);
     }
-    transparent
+    Some(transparent)
 }
 
-fn read_names(root: &mut Section, reader: &mut Reader<'_>) -> NameStyle {
+fn read_names(root: &mut Section, reader: &mut Reader<'_>) -> Option<NameStyle> {
     let budget = root.take("name_budget").and_then(|field| {
         let number = field.integer(reader)?;
         let budget = usize::try_from(number).ok().filter(|n| (MIN_BUDGET..=LONGEST_BUDGET).contains(n));
@@ -112,7 +164,7 @@ fn read_names(root: &mut Section, reader: &mut Reader<'_>) -> NameStyle {
     let field = root.take("names");
     let chosen =
         field.and_then(|field| field.choice(reader, &[("shown", shown), ("colon", NameStyle::Colon)]));
-    chosen.unwrap_or(shown)
+    chosen.or(budget.map(|_| shown))
 }
 
 /// `[apps]` and `[packs.*]` are understood and checked, and have no effect yet.

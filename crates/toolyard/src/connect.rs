@@ -95,8 +95,10 @@ fn target(reach: &Reach, approach: &Approach) -> Target {
             cwd: Some(cwd.clone()),
             guard: approach.guard.clone(),
         }),
-        Reach::Server(Server { url, headers }) => {
-            Target::Http(HttpSpec { url: url.clone(), headers: headers.clone() })
+        Reach::Server(Server { url, headers, sse }) => {
+            let spec = HttpSpec { url: url.clone(), headers: headers.clone() };
+            if *sse { Target::Sse(spec) } else { Target::Http(spec) }
         }
+        Reach::Socket(socket) => Target::Socket(socket.clone()),
     }
 }

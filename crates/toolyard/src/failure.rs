@@ -11,6 +11,10 @@ pub(crate) enum Failure {
     Config(Vec<Problem>),
     /// The command line is wrong.
     Usage(String),
+    /// What was asked for cannot be done; the problem says why, and what to do instead.
+    Refused(Problem),
+    /// Everything has been said; what is left is the exit code.
+    Said(u8),
     /// Everything else.
     Other(anyhow::Error),
 }
@@ -19,6 +23,11 @@ impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::Other(error)
     }
+}
+
+/// What was asked for cannot be done, and what to do instead.
+pub(crate) fn refused(message: impl Into<String>, help: impl Into<String>) -> Failure {
+    Failure::Refused(Problem::error("", message, help))
 }
 
 impl Failure {
@@ -33,6 +42,11 @@ impl Failure {
                 say::line(format_args!("error: {message}"));
                 ExitCode::from(2)
             }
+            Self::Refused(problem) => {
+                say::line(problem);
+                ExitCode::FAILURE
+            }
+            Self::Said(code) => ExitCode::from(*code),
             Self::Other(error) => {
                 say::line(format_args!("error: {error:#}"));
                 ExitCode::FAILURE

@@ -3,11 +3,14 @@
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
+use toolyard_transport::EraPin;
+
 use crate::config::{Program, Reach, Server};
 
 /// SHA-256 over everything that makes an upstream the one it is, in hex. Secrets go in as hashes of their own.
-pub(crate) fn fingerprint(reach: &Reach) -> String {
+pub(crate) fn fingerprint(reach: &Reach, era: EraPin) -> String {
     let mut parts = Parts(Sha256::new());
+    parts.add(format!("{era:?}").as_bytes());
     match reach {
         Reach::Program(Program { command, args, env, cwd }) => {
             parts.add(b"program");
@@ -22,8 +25,12 @@ pub(crate) fn fingerprint(reach: &Reach) -> String {
             }
             parts.add(cwd.as_os_str().as_encoded_bytes());
         }
-        Reach::Server(Server { url, headers }) => {
-            parts.add(b"server");
+        Reach::Socket(socket) => {
+            parts.add(b"socket");
+            parts.add(socket.to_string().as_bytes());
+        }
+        Reach::Server(Server { url, headers, sse }) => {
+            parts.add(if *sse { b"sse" } else { b"server" });
             parts.add(url.to_string().as_bytes());
             let mut headers: Vec<_> = headers.iter().collect();
             headers.sort_by_key(|(name, _)| name.as_str());
@@ -59,12 +66,15 @@ mod tests {
     use super::*;
 
     fn program(args: &[&str], env: &[(&str, &str)]) -> String {
-        fingerprint(&Reach::Program(Program {
-            command: "a".into(),
-            args: args.iter().map(|&text| text.to_owned()).collect(),
-            env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            cwd: "/".into(),
-        }))
+        fingerprint(
+            &Reach::Program(Program {
+                command: "a".into(),
+                args: args.iter().map(|&text| text.to_owned()).collect(),
+                env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
+                cwd: "/".into(),
+            }),
+            EraPin::Auto,
+        )
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(crate) const VARIABLE: &str = "TOOLYARD_LOG";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loudness {
     Quiet,
+    Brief,
     Normal,
     Verbose,
     Everything,
@@ -18,7 +19,7 @@ pub(crate) enum Loudness {
 impl Loudness {
     fn directives(self) -> &'static str {
         match self {
-            Self::Quiet => "error",
+            Self::Quiet | Self::Brief => "error",
             Self::Normal => "info",
             Self::Verbose => "debug,hyper=info,hyper_util=info,rustls=info",
             Self::Everything => "trace",

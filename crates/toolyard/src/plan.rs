@@ -29,6 +29,6 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
         timeouts: Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default },
         roots: upstream.roots.clone(),
         sharing: upstream.sharing,
-        fingerprint: fingerprint(&upstream.reach),
+        fingerprint: fingerprint(&upstream.reach, upstream.era),
     }
 }

@@ -4,7 +4,7 @@
 //! Nobody listening is no reason to stop, so writing never fails.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 /// A line on stderr.
 pub(crate) fn line(text: impl Display) {
@@ -14,4 +14,48 @@ pub(crate) fn line(text: impl Display) {
 /// What a command was asked for, on stdout. Not for commands that serve.
 pub(crate) fn result(text: impl Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// The same as JSON, for programs.
+pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    result(serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// Text as it is, with nothing added.
+pub(crate) fn raw(bytes: &[u8]) {
+    let _ = std::io::stdout().write_all(bytes);
+}
+
+/// What comes and goes on one line of a terminal.
+pub(crate) fn passing(text: impl Display) {
+    let mut stderr = std::io::stderr();
+    let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
+}
+
+/// Rows in columns, the last of which is as wide as it likes.
+pub(crate) fn table<const N: usize>(rows: &[[String; N]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    for row in rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        result(cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Colour {
+    Red = 31,
+    Green = 32,
+    Yellow = 33,
+}
+
+/// Coloured on a terminal, plain everywhere else. Colours never say anything that the text does not.
+pub(crate) fn coloured(text: &str, colour: Colour) -> String {
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if wanted && std::io::stdout().is_terminal() {
+        format!("\x1b[{}m{text}\x1b[0m", colour as u8)
+    } else {
+        text.to_owned()
+    }
 }

@@ -1,6 +1,7 @@
 //! `toolyard serve`: opens the door, starts the gateway behind it, and ends both in order when told to.
 
 mod greeting;
+mod reload;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,27 +10,37 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use toolyard_core::Gateway;
 use toolyard_transport::admit::Gate;
-use toolyard_transport::serve::{Endpoint, Options, serve_http};
+use toolyard_transport::serve::{Endpoint, Options};
 use toolyard_transport::{Principal, Scope};
 
-use crate::bind::{Bound, bind};
 use crate::cli::{Common, ServeArgs};
 use crate::config::{ListenConfig, needs_token};
 use crate::connect::Approach;
+use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::guard::Guards;
 use crate::plan::plan;
-use crate::say;
 use crate::settings::{self, Settings};
-use crate::state_dir::{self, Announcement};
+use crate::state_dir::{self, Addresses, Announcement};
 use crate::stop::Stop;
+use crate::{say, socket};
+use reload::Reload;
 
 /// How long calls in flight may take to finish once the gateway is told to stop.
 const LAST_CALLS: Duration = Duration::from_secs(10);
 /// How long tasks may take to end after that. Links bound their own end; this is for what nobody foresaw.
 const LAST_TASKS: Duration = Duration::from_secs(5);
+/// How long a gateway that runs only for its clients waits for the first, and for the next.
+const FIRST_CLIENT: Duration = Duration::from_secs(10);
+const NEXT_CLIENT: Duration = Duration::from_secs(1);
 
 pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
+    if args.while_needed {
+        // Whoever started it may go, and the signals of their terminal are not meant for it. It fails only
+        // where it leads a session already.
+        let _ = nix::unistd::setsid();
+    }
+    allow_many_files();
     let settings = settings::read(common)?;
     settings.remarks.iter().filter(|_| !common.quiet).for_each(say::line);
     if let Some(address) = args.listen
@@ -46,8 +57,8 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
 
 /// A folder that was asked for must be there; without the usual one the gateway only remembers less.
 fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf>> {
-    let files = settings.found.file.as_slice();
-    match state_dir::open(common.state_dir.as_deref(), files, &settings::variable) {
+    let files = settings.found.files();
+    match state_dir::open(common.state_dir.as_deref(), &files, &settings::variable) {
         Ok(folder) => Ok(Some(folder)),
         Err(error) if common.state_dir.is_some() => Err(error.context("open the state directory")),
         Err(error) => {
@@ -58,8 +69,12 @@ fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf
 }
 
 /// The same: other programs find the gateway by this only if they know the folder.
-fn announce(common: &Common, state_dir: Option<&Path>, url: &str) -> Result<Option<Announcement>> {
-    match state_dir.map(|folder| Announcement::write(folder, url)).transpose() {
+fn announce(
+    common: &Common,
+    state_dir: Option<&Path>,
+    addresses: &Addresses,
+) -> Result<Option<Announcement>> {
+    match state_dir.map(|folder| Announcement::write(folder, addresses)).transpose() {
         Err(error) if common.state_dir.is_none() => {
             tracing::warn!("other programs cannot find this gateway: {error:#}");
             Ok(None)
@@ -76,20 +91,39 @@ async fn run(
 ) -> Result<()> {
     let mut stop = Stop::new()?;
     let Settings { found, config, .. } = settings;
-    let Bound { listener, address, taken } = bind(args.listen.or(config.listen.http)).await?;
+    let set = state_dir::set(common.state_dir.as_deref(), &found.files(), &settings::variable);
+    let local = socket::path(&config.listen.local, &set, &settings::variable);
+    let doors = Doors::open(args.listen, &config.listen, local.as_deref()).await?;
+    if args.while_needed && !doors.has_local() {
+        anyhow::bail!("nobody could find a gateway without its socket");
+    }
+    let addresses = doors.addresses();
     let guards = Guards::begin(state_dir.as_deref());
-    let url = format!("http://{address}");
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
-    let announcement = announce(common, state_dir.as_deref(), &url)?;
+    let announcement = announce(common, state_dir.as_deref(), &addresses)?;
     let scope = Scope::new();
-    let plan = plan(&config, state_dir, &Approach::new(guards.guard(), scope.child()));
-    let gateway = Gateway::start(plan, &scope);
-    let options = options(&config.listen);
+    let approach = Approach::new(guards.guard(), scope.child());
+    let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
+    let options = options(&config.listen, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
-    scope.spawn(serve_http(listener, endpoint.clone(), scope.clone()));
-    greeting::print(&greeting::Greeting { url, taken, found: &found, config: &config, quiet: common.quiet });
-    let signal = stop.told().await;
-    tracing::info!("{signal}: stopping");
+    let taken = doors.taken();
+    doors.serve(&endpoint, &scope);
+    let quiet = common.quiet;
+    greeting::print(&greeting::Greeting {
+        addresses: &addresses,
+        taken,
+        found: &found,
+        config: &config,
+        quiet,
+    });
+    let (common, listen) = (common.clone(), config.listen);
+    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen };
+    let why = tokio::select! {
+        signal = stop.told() => signal,
+        () = reload.watch(found) => "the config cannot be watched any more",
+        () = deserted(&endpoint), if args.while_needed => "no client is left",
+    };
+    tracing::info!("{why}: stopping");
     end(&endpoint, &gateway, &mut stop).await;
     drop(announcement);
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
@@ -97,12 +131,35 @@ async fn run(
     Ok(())
 }
 
-fn options(listen: &ListenConfig) -> Options {
+/// As many connections as the system allows, not as many as it gives a program by default.
+fn allow_many_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && now < most
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most)
+    {
+        tracing::debug!(%error, "the number of open files stays at {now}");
+    }
+}
+
+async fn deserted(endpoint: &Endpoint) {
+    if tokio::time::timeout(FIRST_CLIENT, endpoint.visited()).await.is_ok() {
+        endpoint.deserted(NEXT_CLIENT).await;
+    }
+}
+
+fn options(listen: &ListenConfig, state_dir: Option<&Path>) -> Options {
     let gate = match &listen.token {
         Some(token) => Gate::open().with_token(Principal::named("token"), token),
         None => Gate::open(),
     };
-    Options { gate, hosts: listen.hosts.clone(), origins: listen.origins.clone(), ..Options::default() }
+    Options {
+        gate,
+        hosts: listen.hosts.clone(),
+        origins: listen.origins.clone(),
+        session_folder: state_dir.map(|folder| folder.join("sessions")),
+        ..Options::default()
+    }
 }
 
 /// Clients first, so that calls can finish while their upstreams still live. Whoever says it twice means now.

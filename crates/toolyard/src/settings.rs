@@ -15,15 +15,12 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Which file is in force, and what it says.
+/// Which files are in force, and what they say.
 pub(crate) fn look(common: &Common) -> (Found, Loaded) {
     let folder = std::env::current_dir().unwrap_or_default();
     let found = config::find(common.config.as_deref(), &folder, &variable);
-    let mut loaded = match &found.file {
-        Some(file) => config::load(file, &variable),
-        None => Loaded { config: Some(Config::default()), problems: Vec::new() },
-    };
-    loaded.problems.extend(found.unused.as_deref().map(config::unused_hint));
+    let mut loaded = config::load(&found.sources, &variable);
+    loaded.problems.extend(found.unused.as_ref().map(|(file, standing)| config::unused_hint(file, standing)));
     (found, loaded)
 }
 

@@ -13,18 +13,24 @@ use sha2::{Digest, Sha256};
 
 use crate::config::Variables;
 
-const GATEWAY_FILE: &str = "gateway.json";
+pub(crate) const GATEWAY_FILE: &str = "gateway.json";
 
 /// The folder for these config files: `asked` as it is, or one of their own under `$XDG_STATE_HOME`.
 pub(crate) fn open(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
-    let folder = asked.map_or_else(|| usual(files, variables), |asked| Ok(asked.to_owned()))?;
-    // An existing folder keeps its permissions: it may be somebody else's.
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder)
-        .with_context(|| format!("create {}", folder.display()))?;
+    let folder = locate(asked, files, variables)?;
+    create(&folder)?;
     Ok(folder)
+}
+
+/// The same folder, which may not be there.
+pub(crate) fn locate(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
+    asked.map_or_else(|| usual(files, variables), |asked| Ok(asked.to_owned()))
+}
+
+/// An existing folder keeps its permissions: it may be somebody else's.
+pub(crate) fn create(folder: &Path) -> Result<()> {
+    let create = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    create.with_context(|| format!("create {}", folder.display()))
 }
 
 fn usual(files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
@@ -32,7 +38,14 @@ fn usual(files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
     Ok(base.join(set_hash(files, &base)))
 }
 
-fn base(variables: &Variables<'_>) -> Option<PathBuf> {
+/// The name of a config set: its files, and where its state is.
+pub(crate) fn set(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> String {
+    let asked = asked.map(|asked| fs::canonicalize(asked).unwrap_or_else(|_| asked.to_owned()));
+    set_hash(files, &asked.or_else(|| base(variables)).unwrap_or_default())
+}
+
+/// Where the folders of all config sets are.
+pub(crate) fn base(variables: &Variables<'_>) -> Option<PathBuf> {
     let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home =
         absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
@@ -56,19 +69,37 @@ pub(crate) struct Announcement {
     path: PathBuf,
 }
 
+/// Where a gateway listens.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    pub(crate) http: String,
+    pub(crate) tcp: Option<String>,
+    pub(crate) socket: Option<PathBuf>,
+}
+
 /// The content of `gateway.json`.
 #[derive(Debug, Deserialize, Serialize)]
-struct Running {
-    http: String,
-    pid: u32,
+pub(crate) struct Running {
+    pub(crate) http: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tcp: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) pid: u32,
     /// Seconds since 1970.
     started: u64,
 }
 
+/// The gateway that says it runs with this folder. It may have been killed since.
+pub(crate) fn announced(folder: &Path) -> Option<Running> {
+    read(&folder.join(GATEWAY_FILE))
+}
+
 impl Announcement {
-    pub(crate) fn write(folder: &Path, http: &str) -> Result<Self> {
+    pub(crate) fn write(folder: &Path, addresses: &Addresses) -> Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let running = Running { http: http.to_owned(), pid: std::process::id(), started };
+        let Addresses { http, tcp, socket } = addresses.clone();
+        let running = Running { http, tcp, socket, pid: std::process::id(), started };
         let path = folder.join(GATEWAY_FILE);
         replace(&path, &serde_json::to_vec(&running)?)
             .with_context(|| format!("write {}", path.display()))?;
@@ -77,10 +108,17 @@ impl Announcement {
 
     /// Another gateway may have come since.
     fn is_ours(&self) -> bool {
-        let running =
-            fs::read(&self.path).ok().and_then(|text| serde_json::from_slice::<Running>(&text).ok());
-        running.is_some_and(|running| running.pid == std::process::id())
+        read(&self.path).is_some_and(|running| running.pid == std::process::id())
     }
+}
+
+fn read(path: &Path) -> Option<Running> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// The socket of the gateway whose state is in this folder, as it said itself.
+pub(crate) fn announced_socket(folder: &Path) -> Option<PathBuf> {
+    announced(folder)?.socket
 }
 
 impl Drop for Announcement {
@@ -122,11 +160,12 @@ mod tests {
     fn an_announcement_takes_only_itself_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(GATEWAY_FILE);
-        let own = Announcement::write(folder.path(), "http://a").unwrap();
+        let addresses = Addresses { http: "http://a".into(), ..Addresses::default() };
+        let own = Announcement::write(folder.path(), &addresses).unwrap();
         assert!(fs::read_to_string(&path).unwrap().contains("http://a"));
         drop(own);
         assert!(!path.exists());
-        let own = Announcement::write(folder.path(), "http://a").unwrap();
+        let own = Announcement::write(folder.path(), &addresses).unwrap();
         fs::write(&path, r#"{"http":"http://b","pid":1,"started":0}"#).unwrap();
         drop(own);
         assert!(path.exists());

@@ -19,7 +19,9 @@ pub(crate) fn validate(common: &Common, args: &ValidateArgs) -> Result<(), Failu
 }
 
 fn summary(found: &Found, config: &Config) -> String {
-    let Some(file) = &found.file else { return "no config file: only the built-in tools are served".into() };
+    let Some(files) = found.names() else {
+        return "no config file: only the built-in tools are served".into();
+    };
     let on: Vec<&str> = config.upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
     let off: Vec<&str> = config.upstreams.off.iter().map(AsRef::as_ref).collect();
     let profiles: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();
@@ -30,14 +32,15 @@ fn summary(found: &Found, config: &Config) -> String {
     let mut parts = vec![part("upstreams", &on)];
     parts.extend((!off.is_empty()).then(|| part("switched off", &off)));
     parts.extend((!profiles.is_empty()).then(|| part("profiles", &profiles)));
-    format!("{} is good; {}", file.display(), parts.join("; "))
+    let are = if found.sources.len() == 1 { "is" } else { "are" };
+    format!("{files} {are} good; {}", parts.join("; "))
 }
 
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     ok: bool,
-    file: Option<String>,
+    files: Vec<String>,
     upstreams: Vec<UpstreamReport<'a>>,
     profiles: Vec<&'a str>,
     problems: &'a [Problem],
@@ -63,19 +66,18 @@ fn print_json(found: &Found, loaded: Loaded) -> Result<(), Failure> {
         enabled: true,
         reached_by: Some(match upstream.reach {
             Reach::Program(_) => "command",
-            Reach::Server(_) => "url",
+            Reach::Server(_) | Reach::Socket(_) => "url",
         }),
     });
     let off = config.upstreams.off.iter();
     let off = off.map(|id| UpstreamReport { id: id.as_str(), name: None, enabled: false, reached_by: None });
     let report = Report {
         ok,
-        file: found.file.as_ref().map(|file| file.display().to_string()),
+        files: found.files().iter().map(|file| file.display().to_string()).collect(),
         upstreams: on.chain(off).collect(),
         profiles: config.profiles.iter().map(|profile| profile.name.as_str()).collect(),
         problems: &loaded.problems,
     };
     say::result(serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?);
-    // Everything has been said; what is left is the exit code.
-    if ok { Ok(()) } else { Err(Failure::Config(Vec::new())) }
+    if ok { Ok(()) } else { Err(Failure::Said(2)) }
 }

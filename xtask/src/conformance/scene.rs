@@ -7,23 +7,25 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
+use super::door::Door;
 use crate::process::Background;
 use crate::workspace::{self, Profile};
 
 /// The upstream's id in the gateway's config. Its own view shows it as it is.
-const UPSTREAM: &str = "fixture";
+pub(super) const UPSTREAM: &str = "fixture";
 
 pub(super) enum Scene {
     Url(String),
     Fixture,
-    GatewayOverHttp,
-    GatewayOverStdio,
+    /// The gateway reaches the fixture by this.
+    Upstream(Door),
+    /// Clients reach the gateway by this.
+    Client(Door),
 }
 
 /// A scene that is set: what runs, and where the suite finds it. Everything ends when this is dropped.
 pub(super) struct Stage {
     pub(super) url: String,
-    /// The gateway before the fixture: the last to start is the first to stop.
     running: Vec<Background>,
     _folder: Option<TempDir>,
 }
@@ -43,22 +45,33 @@ pub(super) fn build(profile: Profile) -> Result<PathBuf> {
 }
 
 impl Scene {
-    pub(super) fn name(&self) -> &'static str {
+    /// Every transport on either side; HTTP is the client's side of all of the first.
+    pub(super) fn all() -> Vec<Self> {
+        let client = Door::ALL.into_iter().filter(|door| *door != Door::Http);
+        Door::ALL.into_iter().map(Self::Upstream).chain(client.map(Self::Client)).collect()
+    }
+
+    pub(super) fn name(&self) -> String {
         match self {
-            Self::Url(_) => "the given URL",
-            Self::Fixture => "the fixture itself",
-            Self::GatewayOverHttp => "gateway, fixture behind HTTP",
-            Self::GatewayOverStdio => "gateway, fixture behind stdio",
+            Self::Url(_) => "the given URL".to_owned(),
+            Self::Fixture => "the fixture itself".to_owned(),
+            Self::Upstream(door) => format!("gateway, fixture behind {door}"),
+            Self::Client(door) => format!("gateway, client over {door}"),
         }
     }
 
-    /// How the fixture is reached, as the baseline names it.
-    pub(super) fn upstream(&self) -> &'static str {
+    /// Which side is over what, as the baseline names it.
+    pub(super) fn label(&self) -> String {
         match self {
-            Self::Url(_) | Self::Fixture => "direct",
-            Self::GatewayOverHttp => "http",
-            Self::GatewayOverStdio => "stdio",
+            Self::Url(_) | Self::Fixture => "direct".to_owned(),
+            Self::Upstream(door) => door.label().to_owned(),
+            Self::Client(door) => format!("{}-client", door.label()),
         }
+    }
+
+    /// Whether the transport exists in that revision.
+    pub(super) fn can_run(&self, requirements: &str) -> bool {
+        !matches!(self, Self::Upstream(Door::Sse) | Self::Client(Door::Sse)) || requirements == "2025-11-25"
     }
 
     /// Starts what is needed. Logs go to the folder of results.
@@ -67,34 +80,79 @@ impl Scene {
             return Ok(Stage { url: url.clone(), running: Vec::new(), _folder: None });
         }
         let programs = programs.context("this scene needs built programs")?;
-        let fixture = programs.join("fixture");
-        let mut running = Vec::new();
-        let upstream = if let Self::GatewayOverStdio = self {
-            format!("command = {}\nargs = [\"--stdio\"]\n", toml_string(&fixture))
-        } else {
-            let mut command = Command::new(&fixture);
-            command.args(["--listen", "127.0.0.1:0"]);
-            let (server, origin) = Background::serve("the fixture", &mut command, &logs.join("fixture.log"))?;
-            running.push(server);
-            if let Self::Fixture = self {
-                return Ok(Stage { url: format!("{origin}/mcp"), running, _folder: None });
-            }
-            format!("url = \"{origin}/mcp\"\n")
-        };
         let folder = tempfile::tempdir().context("make a folder for the gateway")?;
-        let config = folder.path().join("toolyard.toml");
-        let text = format!("[upstreams.{UPSTREAM}]\n{upstream}era = \"{era}\"\n");
+        let mut set = Set { programs, logs, folder: folder.path(), era, running: Vec::new() };
+        let url = match self {
+            Self::Url(_) | Self::Fixture => format!("{}/mcp", set.fixture(&["--listen", "127.0.0.1:0"])?),
+            Self::Upstream(door) => {
+                let reach = door.fixture(&mut set)?;
+                format!("{}/mcp/{UPSTREAM}", set.gateway("gateway", &reach)?)
+            }
+            Self::Client(door) => {
+                let reach = Door::Http.fixture(&mut set)?;
+                let origin = set.gateway("gateway", &format!("{reach}{}", door.opens(&set)))?;
+                let reach = door.gateway(&set, &origin)?;
+                format!("{}/mcp/{UPSTREAM}", set.gateway("in-front", &reach)?)
+            }
+        };
+        // The last to start is the first to stop.
+        let running = set.running.into_iter().rev().collect();
+        Ok(Stage { url, running, _folder: Some(folder) })
+    }
+}
+
+/// A scene that is being set.
+pub(super) struct Set<'a> {
+    programs: &'a Path,
+    logs: &'a Path,
+    pub(super) folder: &'a Path,
+    era: &'a str,
+    running: Vec<Background>,
+}
+
+impl Set<'_> {
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
+    /// Starts the fixture and says where it is.
+    pub(super) fn fixture(&mut self, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(self.program("fixture"));
+        command.args(arguments);
+        let (server, address) =
+            Background::serve("the fixture", &mut command, &self.logs.join("fixture.log"))?;
+        self.running.push(server);
+        Ok(address)
+    }
+
+    /// Starts a gateway whose only upstream is reached as given, and says where it is.
+    fn gateway(&mut self, name: &str, reach: &str) -> Result<String> {
+        let (config, state) = (self.config(name), self.state(name));
+        let (upstream, rest) = reach
+            .split_once("\n[")
+            .map_or((reach, String::new()), |(upstream, rest)| (upstream, format!("\n[{rest}")));
+        let text =
+            format!("transparent = true\n[upstreams.{UPSTREAM}]\n{upstream}\nera = \"{}\"\n{rest}", self.era);
         fs::write(&config, text).context("write the config")?;
-        let mut command = Command::new(programs.join("toolyard"));
-        command.arg("serve").arg("--config").arg(&config);
-        command.args(["--listen", "127.0.0.1:0"]).arg("--state-dir").arg(folder.path().join("state"));
-        let (server, origin) = Background::serve("the gateway", &mut command, &logs.join("gateway.log"))?;
-        running.insert(0, server);
-        Ok(Stage { url: format!("{origin}/mcp/{UPSTREAM}"), running, _folder: Some(folder) })
+        let mut command = Command::new(self.program("toolyard"));
+        command.arg("serve").arg("--config").arg(&config).env("XDG_RUNTIME_DIR", self.folder);
+        command.args(["--listen", "127.0.0.1:0"]).arg("--state-dir").arg(&state);
+        let log = self.logs.join(format!("{name}.log"));
+        let (server, origin) = Background::serve("the gateway", &mut command, &log)?;
+        self.running.push(server);
+        Ok(origin)
+    }
+
+    pub(super) fn config(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.toml"))
+    }
+
+    pub(super) fn state(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}-state"))
     }
 }
 
 /// A path as a TOML string. JSON's quoting is a subset of TOML's.
-fn toml_string(path: &Path) -> String {
+pub(super) fn toml_string(path: &Path) -> String {
     serde_json::Value::from(path.to_string_lossy().into_owned()).to_string()
 }

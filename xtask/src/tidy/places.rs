@@ -6,7 +6,7 @@ use crate::workspace;
 /// Folders that belong to one person or one machine.
 const HOMES: [&str; 4] = ["/home/", "/Users/", "/root/", "/work/"];
 /// What documentation may put after them.
-const EVERYBODY: [&str; 2] = ["you/", "me/"];
+const EVERYBODY: [&str; 2] = ["you", "me"];
 /// This file names the folders; a lock file names what others have chosen.
 const SKIPPED: [&str; 3] = ["xtask/src/tidy/places.rs", "Cargo.lock", "xtask/pins/package-lock.json"];
 
@@ -38,7 +38,8 @@ fn private_place(line: &str) -> Option<&str> {
                 line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}".contains(c));
             let rest = &line[at + home.len()..];
             let is_somebody = rest.starts_with(|c: char| c.is_alphanumeric() || c == '.');
-            let is_everybody = EVERYBODY.iter().any(|name| rest.starts_with(name));
+            let name = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+            let is_everybody = EVERYBODY.contains(&name);
             let length =
                 rest.find(|c: char| !(c.is_alphanumeric() || "._-/".contains(c))).unwrap_or(rest.len());
             (is_somebody && !is_everybody && !is_inside_a_longer_path)
@@ -55,6 +56,8 @@ mod tests {
         check("cd /home/ann/src && make", Some("/home/ann/src"));
         check("path = \"/work/main/x.rs\"", Some("/work/main/x.rs"));
         check("cd /home/you/project", None);
+        check("HOME=/home/you", None);
+        check("HOME=/home/youtube", Some("/home/youtube"));
         check("the folder target/work/a", None);
         check("https://example.com/home/page", None);
         check("nothing below /root/", None);

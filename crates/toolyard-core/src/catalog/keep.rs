@@ -15,7 +15,7 @@ use crate::plan::{Pace, ProfilePlan};
 use crate::upstream::Upstream;
 
 pub(crate) struct Catalog {
-    rules: Arc<Views>,
+    rules: ArcSwap<Views>,
     current: ArcSwap<Snapshot>,
     pace: Pace,
     listeners: Arc<Listeners>,
@@ -30,7 +30,7 @@ impl Catalog {
         let rules = Arc::new(rules);
         let current = ArcSwap::from_pointee(build(&rules));
         let first_list = Instant::now() + pace.first_list;
-        Self { rules, current, pace, listeners, making: Mutex::new(()), first_list }
+        Self { rules: ArcSwap::new(rules), current, pace, listeners, making: Mutex::new(()), first_list }
     }
 
     /// Which views there are and how names are shown in them.
@@ -43,8 +43,14 @@ impl Catalog {
         Views { names, transparent, profiles, upstreams }
     }
 
-    pub(crate) fn rules(&self) -> &Views {
-        &self.rules
+    pub(crate) fn rules(&self) -> Arc<Views> {
+        self.rules.load_full()
+    }
+
+    /// Goes by other rules from now on.
+    pub(crate) fn replace(&self, rules: Views) {
+        self.rules.store(Arc::new(rules));
+        self.refresh();
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
@@ -56,7 +62,8 @@ impl Catalog {
         if self.current.load().settled || Instant::now() >= self.first_list {
             return;
         }
-        let all = futures_util::future::join_all(self.rules.upstreams.iter().map(|upstream| async move {
+        let rules = self.rules();
+        let all = futures_util::future::join_all(rules.upstreams.iter().map(|upstream| async move {
             if upstream.definitions().is_none() {
                 upstream.settled().await;
             }
@@ -82,7 +89,7 @@ impl Catalog {
 
     fn refresh(&self) {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Arc::new(build(&self.rules));
+        let new = Arc::new(build(&self.rules()));
         let old = self.current.swap(new.clone());
         drop(making);
         self.listeners.lists_changed(&differences(&old, &new), &new);
@@ -110,15 +117,19 @@ fn differences(old: &Snapshot, new: &Snapshot) -> Vec<(UpstreamId, ListKind)> {
             .find(|part| part.listed && part.upstream.id() == id)
             .map(|part| part.definitions.clone())
     };
+    let mut ids: Vec<&UpstreamId> = new.rules().upstreams.iter().map(|upstream| upstream.id()).collect();
+    ids.extend(
+        old.rules().upstreams.iter().map(|upstream| upstream.id()).filter(|id| new.find(id).is_none()),
+    );
     let mut out = Vec::new();
-    for upstream in &new.rules().upstreams {
-        let (before, after) = (find(old, upstream.id()), find(new, upstream.id()));
+    for id in ids {
+        let (before, after) = (find(old, id), find(new, id));
         for kind in ListKind::ALL {
             let list = |part: &Option<Arc<Definitions>>| {
                 part.as_ref().map(|part| part.list(kind).to_vec()).unwrap_or_default()
             };
             if list(&before) != list(&after) {
-                out.push((upstream.id().clone(), kind));
+                out.push((id.clone(), kind));
             }
         }
     }

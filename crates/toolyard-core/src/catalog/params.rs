@@ -17,6 +17,11 @@ struct ParamHeader {
     path: Vec<String>,
 }
 
+/// The headers that a call of `tool` needs beside its `params`, for whoever calls by HTTP.
+pub fn param_headers(tool: &Raw, params: &Raw) -> Option<Box<HeaderMap>> {
+    ParamHeaders::of(tool).made(params)
+}
+
 impl ParamHeaders {
     /// Most tools mark nothing, which a plain search tells.
     pub(crate) fn of(tool: &Raw) -> Self {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
+use toolyard_proto::name::UpstreamId;
 use toolyard_transport::View;
 
 use super::Definitions;
@@ -65,6 +66,11 @@ impl Snapshot {
         Some(catalog.get_or_init(|| ViewCatalog::build(self, shape)))
     }
 
+    /// The upstream of this id, if the rules know it.
+    pub(crate) fn find(&self, id: &UpstreamId) -> Option<&Arc<Upstream>> {
+        self.rules.upstreams.iter().find(|upstream| upstream.id() == id)
+    }
+
     pub(crate) fn rules(&self) -> &Views {
         &self.rules
     }
@@ -82,7 +88,7 @@ impl Views {
 
     /// The upstreams of the configuration; `yard` is ours.
     fn configured(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.upstreams.iter().filter(|upstream| *upstream.id() != toolyard_proto::name::UpstreamId::yard())
+        self.upstreams.iter().filter(|upstream| *upstream.id() != UpstreamId::yard())
     }
 
     fn whole_shape(&self) -> Shape {

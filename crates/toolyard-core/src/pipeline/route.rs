@@ -10,6 +10,7 @@ use super::Call;
 use crate::{bridge, tasks};
 
 pub(super) async fn route(call: Call) -> Answer {
+    let in_flight = call.upstream.begin();
     let lease = Arc::new(call.upstream.lease(&call.origin).await?);
     let edits = call.edits;
     let upstream = call.upstream.clone();
@@ -18,6 +19,10 @@ pub(super) async fn route(call: Call) -> Answer {
     match answer {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {
             Ok(AnswerBody::Whole(edited(&upstream, edits, result), revision))
+        }
+        Ok(AnswerBody::Stream(mut relay)) => {
+            relay.hold(Box::new(in_flight));
+            Ok(AnswerBody::Stream(relay))
         }
         Err(error) => {
             if matches!(error.kind, Kind::Unavailable | Kind::Lost) {

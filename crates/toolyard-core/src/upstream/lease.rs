@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use toolyard_proto::{CallError, Notification};
 use toolyard_transport::{ClientKey, Link, Origin};
 
@@ -79,16 +78,10 @@ impl Upstream {
         }
     }
 
-    /// Ends every link.
-    pub(crate) async fn close(&self) {
-        let links = self.live_link().into_iter().chain(self.pool.drain());
-        join_all(links.map(|link| async move { link.close().await })).await;
-    }
-
     /// Ends links in the background.
     pub(super) fn close_later(&self, links: impl IntoIterator<Item = Arc<dyn Link>>) {
         for link in links {
-            self.errands.add(Box::pin(async move { link.close().await }));
+            self.life.spawn(async move { link.close().await });
         }
     }
 }

@@ -286,7 +286,7 @@ pub(super) async fn tend(upstream: &Arc<Upstream>, outlets: &Outlets) {
     loop {
         tokio::select! {
             Some(member) = opened.recv() => {
-                upstream.errands.add(Box::pin(attend(upstream.clone(), outlets.clone(), member)));
+                upstream.life.spawn(attend(upstream.clone(), outlets.clone(), member));
             }
             _ = look.tick() => upstream.close_later(upstream.pool.idle()),
         }

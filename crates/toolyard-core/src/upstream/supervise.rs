@@ -18,7 +18,7 @@ use super::{Live, Upstream, pool};
 use crate::bridge;
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::listen::Listeners;
-use crate::plan::Connected;
+use crate::plan::{Connected, UpstreamPlan};
 
 /// Longest wait for one attempt to connect, whatever the target's own bounds are.
 pub(super) const CONNECT_BOUND: Duration = Duration::from_secs(90);
@@ -37,6 +37,11 @@ pub(crate) struct Outlets {
 }
 
 impl Outlets {
+    /// What was stored for just this upstream.
+    pub(crate) fn stored(&self, plan: &UpstreamPlan) -> Option<Arc<Definitions>> {
+        self.store.as_ref()?.load(&plan.id, &plan.fingerprint).map(Arc::new)
+    }
+
     /// The catalog looks again. One waiting word is as good as many.
     fn announce(&self) {
         let _ = self.changed.try_send(());
@@ -44,11 +49,7 @@ impl Outlets {
 }
 
 pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
-    tokio::join!(
-        keep_connected(&upstream, &outlets),
-        pool::tend(&upstream, &outlets),
-        upstream.errands.run(),
-    );
+    tokio::join!(keep_connected(&upstream, &outlets), pool::tend(&upstream, &outlets));
 }
 
 async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {

@@ -7,7 +7,7 @@ use toolyard_core::ProfilePlan;
 use toolyard_proto::name::NameStyle;
 use toolyard_proto::{Method, Revision};
 
-use crate::support::{Client, Double, gateway, start};
+use crate::support::{Attempt, Client, Double, gateway, start};
 
 const NEW: Revision = Revision::NEWEST;
 const OLD: Revision = Revision::NEWEST_LEGACY;
@@ -72,6 +72,16 @@ async fn a_transparent_gateway_shows_its_only_upstream_as_it_is() {
     assert_eq!(client.names("tools/list", "tools", "name").await, ["read"]);
     let greeting = client.ask("server/discover", json!({})).await.unwrap();
     assert_eq!(greeting["serverInfo"]["name"], "double");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_list_of_one_upstream_does_not_wait_for_the_debounce() {
+    let double = Double::new(NEW, &["read"]);
+    double.attempts.lock().unwrap().push_back(Attempt::Fails);
+    let gateway = start(&[("files", &double)], |plan| plan.pace.backoff_first = Duration::from_millis(100));
+    // The first attempt has started a debounce; the second succeeds within it.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(Client::new(&gateway, NEW, "files").tools().await, ["read"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,7 +100,8 @@ async fn stored_definitions_are_listed_at_once_on_the_next_start() {
     let double = Double::new(NEW, &["t"]);
     let state = |plan: &mut toolyard_core::Plan| plan.state_dir = Some(folder.path().to_owned());
     assert_eq!(Client::new(&start(&[("a", &double)], state), NEW, "").tools().await, ["a__t"]);
-    let again = Double::new(NEW, &["t", "new"]);
+    let mut again = Double::new(NEW, &["t", "new"]);
+    Arc::get_mut(&mut again).unwrap().fingerprint = double.fingerprint.clone();
     again.attempts.lock().unwrap().push_back(Attempt::Hangs);
     let started = Instant::now();
     let gateway = start(&[("a", &again)], state);
@@ -157,4 +158,44 @@ async fn one_that_crashes_soon_after_every_start_is_started_less_and_less() {
 async fn one_that_has_been_up_for_a_while_is_started_again_soon() {
     let starts = starts_within(Duration::from_mins(10), Duration::from_secs(30)).await;
     assert!((18..=20).contains(&starts), "started {starts} times");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_ends_connects_nothing_again() {
+    let (quick, slow) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
+    *slow.closing.lock().unwrap() = Duration::from_secs(5);
+    let gateway = gateway(&[("quick", &quick), ("slow", &slow)]);
+    assert_eq!(Client::new(&gateway, NEW, "").tools().await, ["quick__t", "slow__t"]);
+    gateway.end().await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!((quick.connects.load(Ordering::SeqCst), slow.connects.load(Ordering::SeqCst)), (1, 1));
+}
+
+/// A gateway over `all` doubles named `u0`, `u1`, …; every tenth cannot be reached. Gives when the first list
+/// came and how many tools it had.
+async fn first_list(folder: &std::path::Path, all: &[Arc<Double>], broken: bool) -> (Duration, usize) {
+    for double in all.iter().step_by(10).filter(|_| broken) {
+        double.attempts.lock().unwrap().extend((0..1000).map(|_| Attempt::Hangs));
+    }
+    let ids: Vec<String> = (0..all.len()).map(|n| format!("u{n}")).collect();
+    let named: Vec<(&str, &Arc<Double>)> = ids.iter().map(String::as_str).zip(all).collect();
+    let started = Instant::now();
+    let gateway = start(&named, |plan| plan.state_dir = Some(folder.to_owned()));
+    let tools = Client::new(&gateway, NEW, "").tools().await.len();
+    (started.elapsed(), tools)
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_upstreams_of_which_twenty_hang_list_as_fast_as_all_good_ones() {
+    let all: Vec<Arc<Double>> = (0..200).map(|_| Double::new(NEW, &["t"])).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let (never_seen, tools) = first_list(folder.path(), &all, true).await;
+    assert_eq!((never_seen, tools), (Duration::from_secs(5), 180), "once, for all of them together");
+    let folder = tempfile::tempdir().unwrap();
+    for double in &all {
+        double.attempts.lock().unwrap().clear();
+    }
+    let (_, stored) = first_list(folder.path(), &all, false).await;
+    let (seen, tools) = first_list(folder.path(), &all, true).await;
+    assert_eq!((stored, seen, tools), (200, Duration::ZERO, 200));
 }

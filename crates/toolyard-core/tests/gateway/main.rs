@@ -8,3 +8,4 @@ mod calls;
 mod catalog;
 mod lifecycle;
 mod pool;
+mod reload;

@@ -26,6 +26,7 @@ pub(crate) type Behaviour = Arc<dyn Fn(LinkRequest, Peer) -> BoxFuture<Answer> +
 /// A scripted upstream: shared by the connector, its links and the test.
 pub(crate) struct Double {
     pub(crate) revision: Revision,
+    pub(crate) fingerprint: String,
     pub(crate) tools: Mutex<Vec<Value>>,
     pub(crate) resources: Mutex<Vec<Value>>,
     pub(crate) prompts: Mutex<Vec<Value>>,
@@ -35,6 +36,8 @@ pub(crate) struct Double {
     pub(crate) connects: AtomicUsize,
     pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
     pub(crate) dropped: Arc<AtomicUsize>,
+    /// How long a link takes to close.
+    pub(crate) closing: Mutex<Duration>,
     events: Mutex<Option<mpsc::Sender<LinkEvent>>>,
 }
 
@@ -52,6 +55,7 @@ impl Double {
         let tool = |name: &&str| json!({ "name": name, "description": format!("does {name}"), "inputSchema": { "type": "object" } });
         Arc::new(Self {
             revision,
+            fingerprint: format!("{}", NEXT.fetch_add(1, Ordering::SeqCst)),
             tools: Mutex::new(tools.iter().map(tool).collect()),
             resources: Mutex::default(),
             prompts: Mutex::default(),
@@ -60,6 +64,7 @@ impl Double {
             connects: AtomicUsize::new(0),
             seen: Mutex::default(),
             dropped: Arc::default(),
+            closing: Mutex::default(),
             events: Mutex::default(),
         })
     }
@@ -120,9 +125,9 @@ impl Connect for Door {
                 None => {}
             }
             let (sender, events) = mpsc::channel(64);
-            *double.events.lock().unwrap() = Some(sender);
+            *double.events.lock().unwrap() = Some(sender.clone());
             let greeting = double.greeting();
-            Ok(Connected { link: Arc::new(DoubleLink { double, greeting }), events })
+            Ok(Connected { link: Arc::new(DoubleLink { double, greeting, events: sender }), events })
         })
     }
 }
@@ -130,6 +135,7 @@ impl Connect for Door {
 struct DoubleLink {
     double: Arc<Double>,
     greeting: Greeting,
+    events: mpsc::Sender<LinkEvent>,
 }
 
 struct CountDrop(Arc<AtomicUsize>);
@@ -174,7 +180,9 @@ impl Link for DoubleLink {
     }
 
     fn close(&self) -> BoxFuture<()> {
-        Box::pin(async {})
+        let _ = self.events.try_send(LinkEvent::Closed("it was closed by the gateway".into()));
+        let takes = *self.double.closing.lock().unwrap();
+        Box::pin(tokio::time::sleep(takes))
     }
 }
 
@@ -184,17 +192,22 @@ pub(crate) fn gateway(doubles: &[(&str, &Arc<Double>)]) -> Gateway {
 }
 
 pub(crate) fn start(doubles: &[(&str, &Arc<Double>)], adjust: impl FnOnce(&mut Plan)) -> Gateway {
+    let mut plan = plan(doubles);
+    adjust(&mut plan);
+    Gateway::start(plan, &Scope::new())
+}
+
+/// The same double is the same definition; another one is another.
+pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
     let upstream = |(id, double): &(&str, &Arc<Double>)| UpstreamPlan {
         id: UpstreamId::parse(id).unwrap(),
         connect: Arc::new(Door((*double).clone())),
         timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
         roots: Vec::new(),
         sharing: Sharing::Shared,
-        fingerprint: (*id).to_owned(),
+        fingerprint: double.fingerprint.clone(),
     };
-    let mut plan = Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() };
-    adjust(&mut plan);
-    Gateway::start(plan, &Scope::new())
+    Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() }
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -18,6 +18,11 @@ impl LineDecoder {
         Self { buffer: BytesMut::new(), seen: 0, limit }
     }
 
+    /// Another limit from now on.
+    pub fn limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Where a reader puts what it reads.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer

@@ -1,22 +1,28 @@
-//! The conformance fixture as a program: over HTTP at `/mcp`, or over stdio.
+//! The conformance fixture as a program: over HTTP at `/mcp` (and at `/sse` for the oldest transport), over
+//! stdio, or on a socket.
 //!
-//! `fixture --listen ADDR | --stdio [--era legacy|modern|both]`
+//! `fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both]`
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use toolyard_testkit::Fixture;
 use toolyard_testkit::fixture::Eras;
-use toolyard_transport::serve::{Endpoint, Options, serve_http, serve_stream};
+use toolyard_transport::local::LocalListener;
+use toolyard_transport::serve::{Endpoint, Options, serve_http, serve_local, serve_stream, serve_tcp};
 use toolyard_transport::{Principal, Scope, View};
 
-const USAGE: &str = "usage: fixture --listen ADDR | --stdio [--era legacy|modern|both]";
+const USAGE: &str =
+    "usage: fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both]";
 
 enum Door {
     Http(String),
     Stdio,
+    Tcp(String),
+    Local(PathBuf),
 }
 
 #[tokio::main]
@@ -41,6 +47,18 @@ async fn run() -> Result<(), String> {
             say(&format!("listening on http://{}", listener.local_addr().map_err(failed)?));
             serve_http(listener, endpoint, scope).await;
         }
+        Door::Tcp(address) => {
+            let failed = |error| format!("listen on {address}: {error}");
+            let listener = TcpListener::bind(&address).await.map_err(failed)?;
+            say(&format!("listening on tcp://{}", listener.local_addr().map_err(failed)?));
+            serve_tcp(listener, endpoint, scope).await;
+        }
+        Door::Local(path) => {
+            let listener =
+                LocalListener::bind(&path).map_err(|e| format!("listen on {}: {e}", path.display()))?;
+            say(&format!("listening on unix://{}", path.display()));
+            serve_local(listener, endpoint, scope).await;
+        }
         Door::Stdio => {
             let (stdin, stdout) = (tokio::io::stdin(), tokio::io::stdout());
             serve_stream(stdin, stdout, endpoint, View::Everything, Principal::local(), scope).await;
@@ -55,6 +73,8 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Door, Eras), St
         match word.as_str() {
             "--stdio" => door = Some(Door::Stdio),
             "--listen" => door = words.next().map(Door::Http),
+            "--tcp" => door = words.next().map(Door::Tcp),
+            "--unix" => door = words.next().map(|path| Door::Local(path.into())),
             "--era" => {
                 eras = match words.next().as_deref() {
                     Some("legacy") => Eras::Legacy,

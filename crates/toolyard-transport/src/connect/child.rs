@@ -1,5 +1,6 @@
-//! Meeting a child process. A probe may be the end of an older server, so it never costs more than the child
-//! it was put to: a fresh one is spawned and spoken to in the old way.
+//! Meeting an upstream on a stream of lines: a child process or a socket. A probe may be the end of an older
+//! server, so it never costs more than the child or connection it was put to: a fresh one is opened and
+//! spoken to in the old way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,36 +9,33 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use toolyard_proto::{CallError, Era, Id, Kind, Method, Notification, Raw, Revision};
 
+use super::source::Source;
 use super::{ConnectError, Connected, First, Plan, Trouble};
-use crate::child::{self, ChildSpec, Process};
 use crate::link::own_request;
 use crate::probe::{Discovered, judge, legacy_greeting};
-use crate::stream::{Channel, Mux, StreamLink};
+use crate::stream::{Channel, StreamLink};
 use crate::{Greeting, LinkEvent, Peer};
-
-/// How long output may still be read after the child itself has gone.
-const DRAIN: Duration = Duration::from_millis(500);
 
 pub(super) async fn connect(
     plan: &Plan<'_>,
-    spec: &ChildSpec,
+    source: Source<'_>,
     first: First,
 ) -> Result<Connected, ConnectError> {
     match first {
-        First::Only(Era::Legacy) => fresh_legacy(plan, spec, Revision::NEWEST_LEGACY).await,
-        First::Only(Era::Modern) => modern_only(plan, spec).await,
-        First::Probe => probe(plan, spec).await,
-        First::LegacyThenProbe => match fresh_legacy(plan, spec, Revision::NEWEST_LEGACY).await {
+        First::Only(Era::Legacy) => fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await,
+        First::Only(Era::Modern) => modern_only(plan, source).await,
+        First::Probe => probe(plan, source).await,
+        First::LegacyThenProbe => match fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await {
             Err(error) if error.trouble != Trouble::CannotStart => {
-                probe(plan, spec).await.map_err(|again| again.after(vec![error.message]))
+                probe(plan, source).await.map_err(|again| again.after(vec![error.message]))
             }
             settled => settled,
         },
     }
 }
 
-async fn probe(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Connected, ConnectError> {
-    let attempt = Attempt::start(plan, spec)?;
+async fn probe(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, ConnectError> {
+    let attempt = Attempt::start(plan, source).await?;
     let limit = plan.timeouts.probe;
     let mut discover = Box::pin(attempt.discover(plan));
     let in_time = timeout(limit, &mut discover).await;
@@ -62,17 +60,21 @@ async fn probe(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Connected, ConnectEr
         }
     }
     drop(attempt);
-    fresh_legacy(plan, spec, offer).await.map_err(|error| error.after(tried))
+    fresh_legacy(plan, source, offer).await.map_err(|error| error.after(tried))
 }
 
-async fn fresh_legacy(plan: &Plan<'_>, spec: &ChildSpec, offer: Revision) -> Result<Connected, ConnectError> {
-    let attempt = Attempt::start(plan, spec)?;
+async fn fresh_legacy(
+    plan: &Plan<'_>,
+    source: Source<'_>,
+    offer: Revision,
+) -> Result<Connected, ConnectError> {
+    let attempt = Attempt::start(plan, source).await?;
     let greeting = attempt.initialize(plan, offer).await?;
     Ok(attempt.met(greeting))
 }
 
-async fn modern_only(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Connected, ConnectError> {
-    let attempt = Attempt::start(plan, spec)?;
+async fn modern_only(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, ConnectError> {
+    let attempt = Attempt::start(plan, source).await?;
     let limit = plan.timeouts.connect;
     let outcome = timeout(limit, attempt.discover(plan)).await.unwrap_or_else(|_| Err(no_answer(limit)));
     match judge(outcome) {
@@ -82,22 +84,16 @@ async fn modern_only(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Connected, Con
     }
 }
 
-/// One child, being met.
+/// One child or connection, being met.
 struct Attempt {
     channel: Channel,
     events: mpsc::Receiver<LinkEvent>,
 }
 
 impl Attempt {
-    fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Self, ConnectError> {
-        let scope = plan.scope.child();
-        let started = child::spawn(plan.name, spec, &scope)
-            .map_err(|why| ConnectError::new(Trouble::CannotStart, why))?;
-        let process = started.process;
-        let last_words = process.last_words();
-        let (mux, events) = Mux::start(plan.name, (started.stdout, started.stdin), Some(last_words), &scope);
-        scope.spawn(end_with(process.clone(), mux.clone()));
-        Ok(Self { channel: Channel { mux, process: Some(process), scope }, events })
+    async fn start(plan: &Plan<'_>, source: Source<'_>) -> Result<Self, ConnectError> {
+        let (channel, events) = source.open(plan).await?;
+        Ok(Self { channel, events })
     }
 
     fn met(self, greeting: Greeting) -> Connected {
@@ -140,11 +136,4 @@ fn refused(error: &CallError) -> ConnectError {
     let trouble =
         if matches!(error.kind, Kind::Reported(_)) { Trouble::Incompatible } else { Trouble::NoAnswer };
     ConnectError::new(trouble, format!("initialize: {}", error.message))
-}
-
-/// A child that is gone is no upstream, even if something it left behind still holds its output open.
-async fn end_with(process: Process, mux: Mux) {
-    process.exited().await;
-    tokio::time::sleep(DRAIN).await;
-    mux.shut(&process.epitaph().await);
 }

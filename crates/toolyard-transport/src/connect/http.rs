@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use toolyard_proto::{CallError, Era, Id, Kind, Method, Raw};
 
+use super::source::Source;
 use super::{ConnectError, Connected, First, Plan, Trouble};
 use crate::http::ClassicLink;
 use crate::http::HttpSpec;
@@ -26,7 +27,7 @@ pub(super) async fn connect(
     let scope = plan.scope.child();
     let endpoint = Endpoint::new(plan.name, spec, plan.timeouts.connect, &scope)
         .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
-    let attempt = Attempt { plan, endpoint: Arc::new(endpoint), scope };
+    let attempt = Attempt { plan, spec, endpoint: Arc::new(endpoint), scope };
     let met = attempt.meet(first).await;
     met.inspect_err(|_| attempt.scope.cancel())
 }
@@ -34,6 +35,7 @@ pub(super) async fn connect(
 /// One address, being met.
 struct Attempt<'a> {
     plan: &'a Plan<'a>,
+    spec: &'a HttpSpec,
     endpoint: Arc<Endpoint>,
     scope: Scope,
 }
@@ -104,18 +106,32 @@ impl Attempt<'_> {
             let message = format!("initialize: {url} did not answer within {limit:?}");
             ConnectError::new(Trouble::NoAnswer, message)
         })?;
-        let (pool, session) = opened.map_err(|error| self.not_opened(&error))?;
+        let (pool, session) = match opened {
+            Ok(opened) => opened,
+            Err(OpenError::Refused(refusal)) if may_be_oldest(&refusal) => {
+                return self.oldest(&refusal).await;
+            }
+            Err(error) => return Err(self.not_opened(&error)),
+        };
         let link = Arc::new(ClassicLink::new(session.greeting().clone(), pool));
         Ok(Connected { link, events: receiver })
+    }
+
+    /// What refuses both eras may still speak the transport that was there before.
+    async fn oldest(&self, refusal: &Refusal) -> Result<Connected, ConnectError> {
+        let source = Source::Sse(self.spec);
+        let met = super::child::connect(self.plan, source, First::Only(Era::Legacy)).await;
+        met.map_err(|mut error| {
+            error.message.push_str("; is `url` the address of an MCP endpoint?");
+            error.after(vec![format!("initialize: {}", refusal.describe(&self.endpoint))])
+        })
     }
 
     fn not_opened(&self, error: &OpenError) -> ConnectError {
         let message = format!("initialize: {}", error.to_call_error(&self.endpoint).message);
         let trouble = match error {
             OpenError::Refused(refusal) if refusal.wants_credentials() => Trouble::Credentials,
-            OpenError::Refused(refusal) if refusal.status.is_client_error() => {
-                return refused(refusal, &message);
-            }
+            OpenError::Refused(refusal) if refusal.status.is_client_error() => Trouble::Incompatible,
             OpenError::Incompatible(_) => Trouble::Incompatible,
             OpenError::Call(error) if matches!(error.kind, Kind::Reported(_) | Kind::BadAnswer) => {
                 Trouble::Incompatible
@@ -152,14 +168,7 @@ fn unreachable(error: &CallError) -> ConnectError {
     ConnectError::new(Trouble::Unreachable, error.message.clone())
 }
 
-/// Neither era is welcome here. The oldest transport is recognised by these statuses.
-fn refused(refusal: &Refusal, message: &str) -> ConnectError {
-    let oldest = matches!(refusal.status.as_u16(), 400 | 404 | 405) && refusal.error.is_none();
-    let hint = if oldest {
-        "; it seems to speak only the old HTTP+SSE transport, which is not supported yet, or `url` is not \
-         the address of an MCP endpoint"
-    } else {
-        ""
-    };
-    ConnectError::new(Trouble::Incompatible, format!("{message}{hint}"))
+/// The oldest transport is recognised by these statuses.
+fn may_be_oldest(refusal: &Refusal) -> bool {
+    matches!(refusal.status.as_u16(), 400 | 404 | 405) && refusal.error.is_none()
 }

@@ -8,9 +8,9 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 
 use super::endpoint::root_cause;
+use super::wire::Arriving;
 use crate::answer::RelayError;
 
 /// What kind of answer a response holds.
@@ -40,7 +40,7 @@ pub(crate) enum ReadError {
 }
 
 /// Reads a body of at most `limit` bytes. A body in one piece is not copied.
-pub(crate) async fn read_whole(mut body: Incoming, limit: usize) -> Result<Bytes, ReadError> {
+pub(crate) async fn read_whole(mut body: Arriving, limit: usize) -> Result<Bytes, ReadError> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -65,7 +65,7 @@ pub(crate) async fn read_whole(mut body: Incoming, limit: usize) -> Result<Bytes
 }
 
 /// An upstream's own bytes on their way to a client.
-pub(crate) struct Passing(pub(crate) Incoming);
+pub(crate) struct Passing(pub(crate) Arriving);
 
 impl Body for Passing {
     type Data = Bytes;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
-use hyper::body::Incoming;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::modern::{SUBSCRIPTION_ID, encode_header, name_in};
 use toolyard_proto::{CallError, Message, Method, Notification, Raw, RequestMessage, Revision};
@@ -14,6 +13,7 @@ use super::body::{Content, Passing, ReadError, content, read_whole};
 use super::endpoint::{Endpoint, METHOD, NAME, PROTOCOL_VERSION};
 use super::refusal::Refusal;
 use super::sse::EventStream;
+use super::wire::Arriving;
 use crate::link::events::Events;
 use crate::link::own_hop;
 use crate::{
@@ -102,7 +102,7 @@ impl Caller {
         }
     }
 
-    pub(crate) async fn post(&self, request: LinkRequest) -> Result<Response<Incoming>, CallError> {
+    pub(crate) async fn post(&self, request: LinkRequest) -> Result<Response<Arriving>, CallError> {
         let headers = self.headers_for(&request);
         let LinkRequest { id, method, params, .. } = request;
         let body = Message::Request(RequestMessage { id, method, params: Some(params) }).render();
@@ -141,7 +141,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(crate) async fn read(&self, response: Response<Incoming>) -> Result<Raw, CallError> {
+    pub(crate) async fn read(&self, response: Response<Arriving>) -> Result<Raw, CallError> {
         match content(response.headers()) {
             Content::Json => self.read_json(response.into_body()).await,
             Content::Events => self.read_events(response.into_body()).await,
@@ -149,7 +149,7 @@ impl Reader<'_> {
         }
     }
 
-    async fn read_json(&self, body: Incoming) -> Result<Raw, CallError> {
+    async fn read_json(&self, body: Arriving) -> Result<Raw, CallError> {
         let body = read_whole(body, MAX_MESSAGE).await.map_err(|error| match error {
             ReadError::Broken(cause) => self.endpoint.lost(&cause),
             ReadError::TooLarge => self.endpoint.too_large(),
@@ -161,7 +161,7 @@ impl Reader<'_> {
         }
     }
 
-    async fn read_events(&self, body: Incoming) -> Result<Raw, CallError> {
+    async fn read_events(&self, body: Arriving) -> Result<Raw, CallError> {
         let mut events = EventStream::new(body);
         while let Some(event) = events.next().await.map_err(|cause| self.endpoint.lost(&cause))? {
             match Message::parse(&event.data) {
@@ -181,7 +181,7 @@ impl Reader<'_> {
     }
 }
 
-fn passing(kind: RelayKind, response: Response<Incoming>) -> AnswerBody {
+fn passing(kind: RelayKind, response: Response<Arriving>) -> AnswerBody {
     AnswerBody::Stream(Relay::new(kind, Passing(response.into_body())))
 }
 

@@ -8,14 +8,12 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::rt::Executor;
-use hyper_util::client::legacy::{Client, Error as ClientError};
-use hyper_util::rt::TokioTimer;
 use toolyard_proto::CallError;
 
 use super::HttpSpec;
 use super::connector::Connector;
+use super::wire::Arriving;
+use super::wires::{SendError, Wires};
 use crate::Scope;
 
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -28,13 +26,12 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
-const IDLE_CONNECTIONS: usize = 256;
-const IDLE_TIME: Duration = Duration::from_mins(1);
-
 pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
-    client: Client<Connector, Full<Bytes>>,
+    wires: Wires,
     url: Uri,
+    /// The URL as a request line has it.
+    target: Uri,
     /// What every POST and every GET carries.
     post: HeaderMap,
     get: HeaderMap,
@@ -54,18 +51,18 @@ impl Endpoint {
         }
         let connector = Connector::new(&spec.url, limit)
             .map_err(|error| format!("the system's certificates could not be read: {error}"))?;
-        let client = Client::builder(InScope(scope.clone()))
-            .pool_idle_timeout(IDLE_TIME)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .pool_timer(TokioTimer::new())
-            .build(connector);
+        let wires = Wires::new(connector, spec.url.clone(), scope);
         let mut get = spec.headers.clone();
         get.entry(HOST).or_insert(host(&spec.url));
         get.insert(ACCEPT, EVENTS);
         let mut post = get.clone();
         post.insert(ACCEPT, EITHER);
         post.insert(CONTENT_TYPE, JSON);
-        Ok(Self { name: name.clone(), client, url: spec.url.clone(), post, get })
+        Ok(Self { name: name.clone(), wires, url: spec.url.clone(), target: target(&spec.url), post, get })
+    }
+
+    pub(crate) fn url(&self) -> &Uri {
+        &self.url
     }
 
     /// The headers of a POST, to be completed.
@@ -83,23 +80,43 @@ impl Endpoint {
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Incoming>, CallError> {
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method;
-        *request.uri_mut() = self.url.clone();
-        *request.headers_mut() = headers;
-        self.client.request(request).await.map_err(|error| self.failed(&error))
+    ) -> Result<Response<Arriving>, CallError> {
+        self.ask(self.target.clone(), method, headers, body).await
     }
 
-    fn failed(&self, error: &ClientError) -> CallError {
-        let (cause, name, url) = (root_cause(error), &self.name, self.shown_url());
-        let failed = if error.is_connect() {
-            CallError::unavailable(format!(
+    /// To another address of the same server.
+    pub(crate) async fn send_to(
+        &self,
+        url: Uri,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Arriving>, CallError> {
+        self.ask(target(&url), method, headers, body).await
+    }
+
+    async fn ask(
+        &self,
+        target: Uri,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Arriving>, CallError> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = target;
+        *request.headers_mut() = headers;
+        self.wires.send(request).await.map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &SendError) -> CallError {
+        let (name, url) = (&self.name, self.shown_url());
+        let failed = match error {
+            SendError::Connect(cause) => CallError::unavailable(format!(
                 "upstream `{name}` cannot be reached at {url}: {cause}; check that it is running and that `url` \
                  is right"
-            ))
-        } else {
-            self.lost(&cause)
+            )),
+            SendError::Lost(cause) => self.lost(cause),
         };
         failed.at(name)
     }
@@ -138,6 +155,10 @@ fn shown(url: &Uri) -> String {
     )
 }
 
+fn target(url: &Uri) -> Uri {
+    url.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from)
+}
+
 fn host(url: &Uri) -> HeaderValue {
     let host = url.host().unwrap_or_default();
     let default_port = if url.scheme_str() == Some("https") { 443 } else { 80 };
@@ -155,17 +176,4 @@ pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
         cause = source;
     }
     cause.to_string()
-}
-
-/// Runs hyper's connection tasks in the scope of the link that owns them.
-#[derive(Clone)]
-struct InScope(Scope);
-
-impl<F> Executor<F> for InScope
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        self.0.spawn(task);
-    }
 }

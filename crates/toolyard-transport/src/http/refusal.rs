@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use http::header::LOCATION;
 use http::{HeaderMap, Response, StatusCode};
-use hyper::body::Incoming;
 use toolyard_proto::{CallError, Message, Raw, Retry};
 
 use super::body::read_whole;
 use super::endpoint::Endpoint;
+use super::wire::Arriving;
 
 /// A refusal's body beyond this is not read.
 const MAX_BODY: usize = 1024 * 1024;
@@ -24,7 +24,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) async fn read(response: Response<Incoming>) -> Self {
+    pub(crate) async fn read(response: Response<Arriving>) -> Self {
         let (parts, body) = response.into_parts();
         let body = read_whole(body, MAX_BODY).await.unwrap_or_default();
         let error = match Message::parse(&body) {

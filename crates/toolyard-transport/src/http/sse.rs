@@ -1,19 +1,19 @@
 //! Reading an upstream's event stream, message by message.
 
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::sse::{Event, EventDecoder};
 
 use super::endpoint::root_cause;
+use super::wire::Arriving;
 
 pub(crate) struct EventStream {
-    body: Incoming,
+    body: Arriving,
     decoder: EventDecoder,
 }
 
 impl EventStream {
-    pub(crate) fn new(body: Incoming) -> Self {
+    pub(crate) fn new(body: Arriving) -> Self {
         Self { body, decoder: EventDecoder::new(MAX_MESSAGE) }
     }
 

@@ -132,3 +132,24 @@ fn without_answer(method: &Method, error: AskError) -> Result<Raw, Raw> {
         AskError::Gone | AskError::Timeout => Err(RpcError::new(code::INTERNAL, error.to_string()).to_raw()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_is_put_before_the_next_message_is_looked_at() {
+        let asks = Asks::new(&Scope::new());
+        let put = Arc::new(Mutex::new(Vec::new()));
+        for number in 1..=3 {
+            let put = put.clone();
+            let ask = async move {
+                put.lock().unwrap().push(number);
+                std::future::pending().await
+            };
+            let request = RequestMessage { id: Id::number(number), method: Method::ELICIT, params: None };
+            asks.answer(request, Verdict::Ask(Box::pin(ask)), Box::new(|_| Box::pin(async {})));
+        }
+        assert_eq!(*put.lock().unwrap(), [1, 2, 3]);
+    }
+}

@@ -5,6 +5,8 @@ pub(crate) mod asks;
 pub(crate) mod handshake;
 pub(crate) mod http;
 pub(crate) mod listen;
+pub(crate) mod remember;
 pub(crate) mod replay;
 pub(crate) mod session;
 pub(crate) mod sessions;
+pub(crate) mod sse;

@@ -1,15 +1,18 @@
 //! What all doors of one server share: the handler, who may come in, the limits, and the legacy sessions.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use tokio::sync::watch;
 
 use super::body::ServeBody;
 use super::classic::sessions::Sessions;
+use super::classic::sse::EventClients;
 use super::park::Park;
 use crate::admit::Gate;
 use crate::{BoxFuture, Handler, Scope};
@@ -30,6 +33,8 @@ pub struct Options {
     pub line_limit: usize,
     pub sessions: usize,
     pub session_idle: Duration,
+    /// Where sessions are kept, so that they outlive the process; nowhere if not given.
+    pub session_folder: Option<PathBuf>,
     /// Calls under way at once in one session or stream connection.
     pub calls: usize,
     /// How long a client has to answer a question.
@@ -54,6 +59,7 @@ impl Default for Options {
             line_limit: toolyard_proto::codec::MAX_MESSAGE,
             sessions: 10_000,
             session_idle: Duration::from_hours(1),
+            session_folder: None,
             calls: 1_000,
             parked: 1_000,
             ask_timeout: Duration::from_mins(10),
@@ -87,11 +93,15 @@ pub struct Endpoint {
     pub(crate) options: Options,
     pub(crate) fallback: Option<Fallback>,
     pub(crate) sessions: Sessions,
+    pub(crate) event_clients: EventClients,
+    /// Where connections live that have no listener's scope of their own.
+    pub(crate) scope: Scope,
     pub(crate) counts: Arc<Counts>,
     pub(crate) park: Park,
     /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
     pub(crate) ending: Scope,
-    pub(crate) open: AtomicUsize,
+    /// How many connections there are.
+    pub(crate) open: watch::Sender<usize>,
 }
 
 /// Numbers for connections and requests, unique in the process: several endpoints may share a handler.
@@ -105,10 +115,17 @@ impl Endpoint {
     /// An endpoint whose tasks live in `scope`.
     pub fn new(handler: Arc<dyn Handler>, options: Options, scope: &Scope) -> Self {
         let ending = scope.child();
-        let sessions = Sessions::new(options.sessions, options.session_idle, ending.child());
-        let (counts, open) = (Arc::default(), AtomicUsize::new(0));
+        let sessions = Sessions::new(
+            options.sessions,
+            options.session_idle,
+            options.session_folder.clone(),
+            scope.child(),
+        );
+        let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
-        Self { handler, park, options, fallback: None, sessions, counts, ending, open }
+        let (event_clients, scope) = (EventClients::default(), scope.clone());
+        let fallback = None;
+        Self { handler, options, fallback, sessions, event_clients, scope, counts, park, ending, open }
     }
 
     /// Lets `fallback` answer every path that is not ours.
@@ -140,10 +157,34 @@ impl Endpoint {
     /// they are busy with. Waits for that, but not longer than `at_most`.
     pub async fn end(&self, at_most: Duration) {
         self.ending.cancel();
-        self.sessions.end_all();
         let deadline = tokio::time::Instant::now() + at_most;
-        while self.open.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < deadline {
+        // A session's calls finish before the session goes; its open streams would keep it for ever.
+        while self.sessions.have_calls() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        self.sessions.end_all();
+        // Whoever has not left by then is not waited for.
+        let _ = tokio::time::timeout_at(deadline, self.empty()).await;
+    }
+
+    /// Waits until nobody is connected.
+    async fn empty(&self) {
+        // The sender lives as long as this, so waiting cannot fail.
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    /// Waits until somebody is connected.
+    pub async fn visited(&self) {
+        let _ = self.open.subscribe().wait_for(|open| *open > 0).await;
+    }
+
+    /// Waits until nobody has been connected for `grace`.
+    pub async fn deserted(&self, grace: Duration) {
+        loop {
+            self.empty().await;
+            if tokio::time::timeout(grace, self.visited()).await.is_err() {
+                return;
+            }
         }
     }
 }
@@ -159,13 +200,13 @@ pub(crate) struct OpenConnection(Arc<Endpoint>);
 
 impl OpenConnection {
     pub(crate) fn new(endpoint: &Arc<Endpoint>) -> Self {
-        endpoint.open.fetch_add(1, Ordering::Relaxed);
+        endpoint.open.send_modify(|open| *open += 1);
         Self(endpoint.clone())
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.send_modify(|open| *open -= 1);
     }
 }

@@ -1,8 +1,8 @@
 //! The headers of a modern request: they repeat what the body says, and must agree with it.
 
 use http::{HeaderMap, HeaderName};
-use toolyard_proto::modern::{Claim, Found, RequestMeta, decode_header, name_member};
-use toolyard_proto::{CallError, Method};
+use toolyard_proto::modern::{Claim, Found, RequestMeta, header_text, name_member};
+use toolyard_proto::{CallError, Method, Raw};
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -19,14 +19,14 @@ pub(crate) fn check(
 ) -> Result<RequestMeta, CallError> {
     let version = single(headers, &VERSION)?;
     if let Claim::Version(claimed) = claim
-        && let Some(claimed) = claimed.as_string()
+        && let Some(claimed) = claimed.text()
     {
         agree("MCP-Protocol-Version", version, &claimed)?;
     }
-    let meta = RequestMeta::read_meta(found.meta)?;
+    let meta = RequestMeta::judge(found.envelope)?;
     agree("Mcp-Method", single(headers, &METHOD)?, method.as_str())?;
     if name_member(method).is_some() {
-        let named = found.name.and_then(|name| name.as_string());
+        let named = found.name.as_ref().and_then(Raw::text);
         check_name(single(headers, &NAME)?, named.as_deref())?;
     }
     Ok(meta)
@@ -39,7 +39,7 @@ fn check_name(header: Option<&str>, named: Option<&str>) -> Result<(), CallError
             .map_or(Ok(()), |_| Err(CallError::header_mismatch("Mcp-Name names what the body does not")));
     };
     let header = header.ok_or_else(|| missing("Mcp-Name"))?;
-    let decoded = decode_header(header).ok_or_else(|| CallError::header_mismatch("Mcp-Name is malformed"))?;
+    let decoded = header_text(header).ok_or_else(|| CallError::header_mismatch("Mcp-Name is malformed"))?;
     agree("Mcp-Name", Some(&decoded), named)
 }
 
@@ -83,8 +83,7 @@ pub(crate) fn params(headers: &HeaderMap) -> Option<Box<HeaderMap>> {
 
 #[cfg(test)]
 mod tests {
-    use toolyard_proto::Raw;
-    use toolyard_proto::modern::{claim_in, find_parts};
+    use toolyard_proto::modern::find_parts;
 
     use super::*;
 
@@ -96,7 +95,7 @@ mod tests {
         }
         let (method, params) = (Method::new(method), Raw::parse(params.to_owned()).unwrap());
         let found = find_parts(&method, Some(&params));
-        let claim = claim_in(found.meta.as_ref());
+        let claim = found.envelope.claim();
         let got = check(&headers, &method, &claim, found).map_or_else(|error| error.code(), |_| 0);
         assert_eq!(got, expected, "{lines:?} {method} {params:?}");
     }

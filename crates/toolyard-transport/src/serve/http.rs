@@ -13,10 +13,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
+use super::accept::{Entry, Room, accept_all};
 use super::at_once::AtOnce;
-use super::endpoint::{Counts, Endpoint, OpenConnection};
+use super::endpoint::{Endpoint, OpenConnection};
 use super::guard::Guard;
 use super::reply::{self, HttpResponse};
 use super::stall::Impatient;
@@ -28,8 +29,6 @@ use crate::{Scope, View};
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long connections may finish their answers when the endpoint ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// How many connections beyond the limit are told so at the same time; the rest are closed without a word.
-const REFUSALS: usize = 64;
 
 /// One listener: the endpoint and what this listener checks.
 struct Door {
@@ -47,54 +46,19 @@ pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: S
         own_address: own_address.map(|address| address.to_string()).unwrap_or_default(),
         origins: options.origins.clone(),
     };
-    let room = Arc::new(Semaphore::new(options.connections));
-    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let room = Room::new(&endpoint);
     let door = Arc::new(Door { endpoint, guard });
-    let mut backoff = Duration::ZERO;
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = scope.ended() => return,
-            () = door.endpoint.ending.ended() => return,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                backoff = Duration::ZERO;
-                door.admit_connection(stream, &room, &refusals, &scope);
-            }
-            Err(error) => {
-                // Out of file descriptors, most likely: waiting is all that helps.
-                backoff = (backoff * 2).clamp(Duration::from_millis(10), Duration::from_secs(1));
-                tracing::warn!(%error, ?backoff, "cannot accept a connection");
-                tokio::time::sleep(backoff).await;
-            }
-        }
-    }
+    accept_all(listener, &door.endpoint, &scope, |stream| match room.enter(&door.endpoint.counts) {
+        Entry::Welcome(permit) => scope.spawn(door.clone().serve_connection(stream, permit)),
+        Entry::Refused(permit) => scope.spawn(refuse_connection(stream, permit)),
+        Entry::Dropped => {}
+    })
+    .await;
 }
 
 impl Door {
-    fn admit_connection(
-        self: &Arc<Self>,
-        stream: TcpStream,
-        room: &Arc<Semaphore>,
-        refusals: &Arc<Semaphore>,
-        scope: &Scope,
-    ) {
-        if let Ok(permit) = room.clone().try_acquire_owned() {
-            scope.spawn(self.clone().serve_connection(stream, permit));
-            return;
-        }
-        Counts::add(&self.endpoint.counts.refused);
-        if let Ok(permit) = refusals.clone().try_acquire_owned() {
-            scope.spawn(refuse_connection(stream, permit));
-        }
-    }
-
     async fn serve_connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let _open = OpenConnection::new(&self.endpoint);
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "cannot set TCP_NODELAY");
-        }
         let ending = self.endpoint.ending.clone();
         let stream = Impatient::new(stream, self.endpoint.options.patience);
         let service = service_fn(move |request| {
@@ -130,7 +94,7 @@ impl Door {
         if let Some(reason) = self.guard.refusal(request.uri(), request.headers()) {
             return reply::text(StatusCode::FORBIDDEN, format!("{reason}\n"));
         }
-        let Some(rest) = mcp_path(request.uri().path()) else {
+        let Some(place) = place(request.uri().path()) else {
             return match &self.endpoint.fallback {
                 Some(fallback) => fallback(request).await,
                 None => reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n"),
@@ -144,9 +108,13 @@ impl Door {
                 return response;
             }
         };
+        let (Place::Mcp(rest) | Place::Events(rest)) = place;
         match View::parse(rest).filter(|view| self.endpoint.handler.offers(view)) {
-            Some(view) => self.answer(view, admitted, request).await,
             None => reply::text(StatusCode::NOT_FOUND, format!("there is no view /mcp/{rest}\n")),
+            Some(view) if matches!(place, Place::Events(_)) => {
+                classic::sse::answer(&self.endpoint, view, admitted, request).await
+            }
+            Some(view) => self.answer(view, admitted, request).await,
         }
     }
 
@@ -166,10 +134,20 @@ pub(super) fn method_not_allowed() -> HttpResponse {
     response
 }
 
-/// What follows `/mcp/`, if the path is ours.
-fn mcp_path(path: &str) -> Option<&str> {
-    let rest = path.strip_prefix("/mcp")?;
-    if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+/// The paths that are ours, with what follows them.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Mcp(&'a str),
+    /// Where clients of the oldest transport knock.
+    Events(&'a str),
+}
+
+fn place(path: &str) -> Option<Place<'_>> {
+    let after = |base: &str| {
+        let rest = path.strip_prefix(base)?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+    };
+    after("/mcp").map(Place::Mcp).or_else(|| after("/sse").map(Place::Events))
 }
 
 /// Says that there is no room, and waits a moment so that the client can read it.

@@ -7,7 +7,7 @@ mod questions;
 mod seal;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use memchr::memmem;
@@ -70,7 +70,8 @@ impl Park {
 
     /// The state that a request carries, if we made it. Most carry none, which a plain search tells.
     fn own_state(&self, params: &Raw) -> Option<String> {
-        memmem::find(params.as_bytes(), b"requestState")?;
+        static KEY: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new("requestState"));
+        KEY.find(params.as_bytes())?;
         self.seal.own(&params.member("requestState")?)
     }
 

@@ -13,7 +13,7 @@ use hyper::body::Incoming as IncomingBody;
 use tokio::time::timeout;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
-use toolyard_proto::modern::{claim_in, find_parts};
+use toolyard_proto::modern::find_parts;
 use toolyard_proto::{
     Era, Incoming, Message, Method, Notification, ParseError, RequestMessage, Revision, RpcError, era,
 };
@@ -34,17 +34,10 @@ pub(super) async fn post(
 ) -> HttpResponse {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    if let Some(refusal) = refuse_by_headers(headers, endpoint.options.body_limit) {
-        return refusal;
-    }
-    let bytes = match read_body(body, endpoint).await {
+    let bytes = match read(endpoint, headers, body).await {
         Ok(bytes) => bytes,
         Err(refusal) => return *refusal,
     };
-    if nests_too_deep(&bytes) {
-        let error = RpcError::new(code::INVALID_REQUEST, "the message nests too deeply");
-        return reply::refusal(StatusCode::BAD_REQUEST, None, &error);
-    }
     match Incoming::parse(&bytes) {
         Err(error) => malformed(&error),
         Ok(Incoming::Batch(batch)) => classic::http::batch(endpoint, &view, &admitted, headers, batch).await,
@@ -58,6 +51,23 @@ pub(super) async fn post(
     }
 }
 
+/// The body of a POST, if it can be a message at all.
+pub(super) async fn read(
+    endpoint: &Endpoint,
+    headers: &HeaderMap,
+    body: IncomingBody,
+) -> Result<Bytes, Box<HttpResponse>> {
+    if let Some(refusal) = refuse_by_headers(headers, endpoint.options.body_limit) {
+        return Err(Box::new(refusal));
+    }
+    let bytes = read_body(body, endpoint).await?;
+    if nests_too_deep(&bytes) {
+        let error = RpcError::new(code::INVALID_REQUEST, "the message nests too deeply");
+        return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, None, &error)));
+    }
+    Ok(bytes)
+}
+
 async fn one_request(
     endpoint: &Arc<Endpoint>,
     view: View,
@@ -66,7 +76,7 @@ async fn one_request(
     message: RequestMessage,
 ) -> HttpResponse {
     let found = find_parts(&message.method, message.params.as_ref());
-    let claim = claim_in(found.meta.as_ref());
+    let claim = found.envelope.claim();
     match era::classify(&message.method, &claim, version(headers)) {
         Era::Modern => {
             modern::post(endpoint, view, admitted, headers, Arrived { message, claim, found }).await
@@ -79,7 +89,7 @@ pub(super) fn version(headers: &HeaderMap) -> Option<&str> {
     headers.get(VERSION).and_then(|value| value.to_str().ok())
 }
 
-fn malformed(error: &ParseError) -> HttpResponse {
+pub(super) fn malformed(error: &ParseError) -> HttpResponse {
     reply::refusal(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.to_rpc())
 }
 

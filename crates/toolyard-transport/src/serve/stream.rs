@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
-use toolyard_proto::modern::{RequestMeta, claim_in, find_parts};
+use toolyard_proto::modern::{Envelope, RequestMeta, find_parts};
 use toolyard_proto::{
     CallError, Era, Id, Incoming, Message, Method, Notification, ParseError, Raw, RequestMessage, Revision,
     RpcError, era,
@@ -43,6 +43,29 @@ pub async fn serve_stream(
     principal: Principal,
     scope: Scope,
 ) {
+    let decoder = LineDecoder::new(endpoint.options.line_limit);
+    let admitted = Admitted { principal, proven: false };
+    serve_opened(read, write, endpoint, Start { view, admitted, decoder, first: None }, scope).await;
+}
+
+/// A connection whose client is known.
+pub(super) struct Start {
+    pub(super) view: View,
+    pub(super) admitted: Admitted,
+    /// May hold what was read already.
+    pub(super) decoder: LineDecoder,
+    /// A line that was taken out of it.
+    pub(super) first: Option<Bytes>,
+}
+
+pub(super) async fn serve_opened(
+    read: impl AsyncRead + Send + Unpin,
+    write: impl AsyncWrite + Send + Unpin,
+    endpoint: Arc<Endpoint>,
+    start: Start,
+    scope: Scope,
+) {
+    let Start { view, admitted, decoder, first } = start;
     let _open = OpenConnection::new(&endpoint);
     let (line, queue) = Line::new(endpoint.counts.clone());
     let own = scope.child();
@@ -54,7 +77,7 @@ pub async fn serve_stream(
         session: None,
         endpoint,
         view,
-        principal,
+        admitted,
         line: Some(Arc::new(line)),
     };
     let ending = connection.endpoint.ending.clone();
@@ -62,7 +85,7 @@ pub async fn serve_stream(
         let mut writing = std::pin::pin!(writing);
         let is_written = tokio::select! {
             () = &mut writing => true,
-            () = connection.read(read) => false,
+            () = connection.read(read, decoder, first) => false,
             () = ending.ended() => false,
         };
         if !is_written {
@@ -79,7 +102,7 @@ pub async fn serve_stream(
 struct Connection {
     endpoint: Arc<Endpoint>,
     view: View,
-    principal: Principal,
+    admitted: Admitted,
     client: ClientKey,
     calls: Arc<Calls>,
     scope: Scope,
@@ -90,8 +113,16 @@ struct Connection {
 }
 
 impl Connection {
-    async fn read(&mut self, mut read: impl AsyncRead + Unpin) {
-        let mut decoder = LineDecoder::new(self.endpoint.options.line_limit);
+    async fn read(
+        &mut self,
+        mut read: impl AsyncRead + Unpin,
+        mut decoder: LineDecoder,
+        first: Option<Bytes>,
+    ) {
+        decoder.limit(self.endpoint.options.line_limit);
+        if let Some(line) = first {
+            self.take(line).await;
+        }
         loop {
             match decoder.next_line() {
                 Ok(Some(line)) => self.take(line).await,
@@ -146,9 +177,9 @@ impl Connection {
 
     async fn request(&mut self, message: RequestMessage) {
         let found = find_parts(&message.method, message.params.as_ref());
-        let claim = claim_in(found.meta.as_ref());
+        let claim = found.envelope.claim();
         match era::classify(&message.method, &claim, None) {
-            Era::Modern => self.modern(message, found.meta).await,
+            Era::Modern => self.modern(message, found.envelope).await,
             Era::Legacy => self.legacy(message).await,
         }
     }
@@ -169,7 +200,7 @@ impl Connection {
 
     async fn initialize(&mut self, message: RequestMessage) {
         let RequestMessage { id, params, .. } = message;
-        let (view, principal) = (self.view.clone(), self.principal.clone());
+        let (view, principal) = (self.view.clone(), self.admitted.principal.clone());
         let caller = Caller { view, principal, client: self.client.clone() };
         let patience = self.endpoint.options.handshake_timeout;
         match greet(&self.endpoint.handler, patience, caller, id.clone(), params).await {
@@ -184,9 +215,9 @@ impl Connection {
         }
     }
 
-    async fn modern(&mut self, message: RequestMessage, meta: Option<Raw>) {
+    async fn modern(&mut self, message: RequestMessage, envelope: Envelope) {
         let RequestMessage { id, method, params } = message;
-        let meta = match RequestMeta::read_meta(meta) {
+        let meta = match RequestMeta::judge(envelope) {
             Ok(_) if era::is_removed(&method) || self.view == View::Hub => {
                 let error = CallError::unknown_method(method.as_str());
                 return self.say(Rendered::error(Some(&id), &error.to_raw())).await;
@@ -199,8 +230,7 @@ impl Connection {
             (Err(error), _) => return self.refuse(Some(&id), &error).await,
             (_, None) => return,
         };
-        let admitted = Admitted { principal: self.principal.clone(), proven: false };
-        let origin = origin(self.view.clone(), admitted, self.client.clone(), meta);
+        let origin = origin(self.view.clone(), self.admitted.clone(), self.client.clone(), meta);
         let params = params.unwrap_or_else(Raw::empty_object);
         let request = Request { origin, id, method, params, headers: None, relay: false };
         let scope = slot.scope.clone();
@@ -222,7 +252,7 @@ impl Connection {
     fn notice(&self, notification: Notification) {
         let origin = Arc::new(Origin {
             view: self.view.clone(),
-            principal: self.principal.clone(),
+            principal: self.admitted.principal.clone(),
             client: self.client.clone(),
             revision: Revision::NEWEST,
             capabilities: Raw::empty_object(),

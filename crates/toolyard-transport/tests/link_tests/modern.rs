@@ -266,6 +266,7 @@ async fn what_seems_to_be_the_oldest_transport_is_named() {
     let met = meet(&mut server, &scope, async |server| {
         server.posted("server/discover").await.status(405);
         server.posted("initialize").await.status(405);
+        server.got(http::Method::GET).await.status(404);
     });
     let error = met.await.0.unwrap_err();
     assert_eq!(error.trouble, Trouble::Incompatible);

@@ -5,11 +5,17 @@ mod classic;
 #[cfg(test)]
 mod ladder;
 #[cfg(test)]
+mod lines;
+#[cfg(test)]
 mod modern;
 #[cfg(test)]
 mod park;
 #[cfg(test)]
 mod replay;
+#[cfg(test)]
+mod restart;
+#[cfg(test)]
+mod sse;
 #[cfg(test)]
 mod stream;
 #[cfg(test)]

@@ -1,32 +1,80 @@
-//! Which config file is in force.
+//! Which config files are in force: the one that was asked for, or the user's own and, where the user trusts
+//! it, that of the project.
 
 use std::path::{Path, PathBuf};
 
 use super::interpolate::Variables;
 use super::problem::{Level, Problem};
+use super::trust::{Standing, Trusted};
 
-const PROJECT_FILE: &str = "toolyard.toml";
+pub(crate) const PROJECT_FILE: &str = "toolyard.toml";
 
 /// The outcome of looking for a config.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// Nothing where the gateway starts with its built-in tools alone.
-    pub(crate) file: Option<PathBuf>,
+    /// Those in force; a later one wins. None where the gateway starts with its built-in tools alone.
+    pub(crate) sources: Vec<Source>,
     /// Where the user's own config is, or would be.
     pub(crate) user_file: Option<PathBuf>,
-    /// A project file that was left alone: it names commands to run, and nobody has asked for it.
-    pub(crate) unused: Option<PathBuf>,
+    /// A project file that was left alone: it names programs to run, and nobody has agreed to that.
+    pub(crate) unused: Option<(PathBuf, Standing)>,
 }
 
-/// `asked` is what `--config` says; else it is the user's file, if there is one.
+/// A file in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) role: Role,
+}
+
+/// The project file at `path`, and the files that come before it.
+pub(crate) fn project(path: &Path, variables: &Variables<'_>) -> (Source, Vec<Source>) {
+    let own =
+        find(None, Path::new(""), variables).sources.into_iter().filter(|source| source.role == Role::Own);
+    (Source { path: path.to_owned(), role: Role::Project }, own.collect())
+}
+
+/// Whose file it is, which decides what it may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The user's own, or asked for by name.
+    Own,
+    /// Found in the working directory. It may not say where the gateway listens.
+    Project,
+}
+
+impl Found {
+    /// The paths of the files in force, in order: what makes a config set.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.sources.iter().map(|source| source.path.clone()).collect()
+    }
+
+    /// The files in force in a few words; nothing where there are none.
+    pub(crate) fn names(&self) -> Option<String> {
+        let names: Vec<String> =
+            self.sources.iter().map(|source| source.path.display().to_string()).collect();
+        (!names.is_empty()).then(|| names.join(" and "))
+    }
+}
+
+/// `asked` is what `--config` says, and then it stands alone.
 pub(crate) fn find(asked: Option<&Path>, folder: &Path, variables: &Variables<'_>) -> Found {
     let user_file = user_folder(variables).map(|folder| folder.join("toolyard").join("config.toml"));
     if let Some(asked) = asked {
-        return Found { file: Some(asked.to_owned()), user_file, unused: None };
+        let source = Source { path: asked.to_owned(), role: Role::Own };
+        return Found { sources: vec![source], user_file, unused: None };
     }
-    let file = user_file.clone().filter(|file| file.is_file());
-    let unused = Some(folder.join(PROJECT_FILE)).filter(|file| file.is_file());
-    Found { file, user_file, unused }
+    let own = user_file.clone().filter(|file| file.is_file());
+    let mut sources: Vec<Source> = own.map(|path| Source { path, role: Role::Own }).into_iter().collect();
+    let project = folder.join(PROJECT_FILE);
+    let mut unused = None;
+    if project.is_file() {
+        match Trusted::read(variables).standing(&project) {
+            Standing::Trusted => sources.push(Source { path: project, role: Role::Project }),
+            standing => unused = Some((project, standing)),
+        }
+    }
+    Found { sources, user_file, unused }
 }
 
 /// `$XDG_CONFIG_HOME`, which must be absolute to count, or its default.
@@ -36,13 +84,18 @@ fn user_folder(variables: &Variables<'_>) -> Option<PathBuf> {
 }
 
 /// Says that a project file was left alone, and how to use it.
-pub(crate) fn unused_hint(file: &Path) -> Problem {
+pub(crate) fn unused_hint(file: &Path, standing: &Standing) -> Problem {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    Problem {
-        level: Level::Note,
-        place: None,
-        key: String::new(),
-        message: format!("{name} in this folder is not used, because it names programs to run"),
-        help: format!("use it with --config {name}"),
-    }
+    let message = match standing {
+        Standing::Changed(what) => {
+            let what: Vec<String> = what.iter().map(|what| format!("`{what}`")).collect();
+            format!(
+                "{name} in this folder is not used, because {} changed since you trusted it",
+                what.join(", ")
+            )
+        }
+        _ => format!("{name} in this folder is not used, because it names programs to run"),
+    };
+    let help = format!("look at it; then `toolyard trust` uses it from now on, --config {name} this once");
+    Problem { level: Level::Note, place: None, key: String::new(), message, help }
 }

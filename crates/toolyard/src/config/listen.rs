@@ -1,9 +1,14 @@
 //! `[listen]`: where clients are accepted, and who may come in.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use toolyard_transport::local::LONGEST_PATH;
 
 use super::problem::Problem;
+use super::reach::absolute;
 use super::reader::{Field, Reader, Section};
+use super::tree::Value;
 
 /// Where the gateway listens when nothing else is said.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777);
@@ -11,9 +16,12 @@ pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCA
 const ADDRESS_HELP: &str = "write an address and a port, such as \"127.0.0.1:7777\" or \"[::1]:7777\"";
 
 // Not `Debug`: the token is a secret.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(crate) struct ListenConfig {
     pub(crate) http: Option<SocketAddr>,
+    /// For newline JSON-RPC.
+    pub(crate) tcp: Option<SocketAddr>,
+    pub(crate) local: LocalDoor,
     pub(crate) token: Option<String>,
     /// Host names accepted beside loopback.
     pub(crate) hosts: Vec<String>,
@@ -21,23 +29,45 @@ pub(crate) struct ListenConfig {
     pub(crate) origins: Vec<String>,
 }
 
-pub(super) fn read(root: &mut Section, reader: &mut Reader<'_>) -> ListenConfig {
-    let Some(mut section) = root.section(reader, "listen") else { return ListenConfig::default() };
+/// Where the local socket is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LocalDoor {
+    #[default]
+    Usual,
+    Off,
+    At(PathBuf),
+}
+
+/// A project file may not open doors.
+pub(super) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<ListenConfig> {
+    if let Some(field) = root.take("listen") {
+        let help = "move it to your own config, or use this file with --config";
+        field.warn(reader, "is not used: a project file does not say where to listen", help);
+    }
+    None
+}
+
+pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
+    let Some(mut section) = field.section(reader) else { return ListenConfig::default() };
     let http_field = section.take("http");
     let http = http_field.as_ref().and_then(|field| read_address(reader, field));
     let token_field = section.take("token");
     let token = token_field.as_ref().and_then(|field| read_token(reader, field));
     let hosts = section.take("hosts").map(|field| read_hosts(reader, &field)).unwrap_or_default();
     let origins = section.take("origins").map(|field| read_origins(reader, &field)).unwrap_or_default();
-    read_streams(reader, &mut section);
+    let tcp_field = section.take("tcp");
+    let tcp = tcp_field.as_ref().and_then(|field| read_address(reader, field));
+    let local = section.take("unix").and_then(|field| read_local(reader, &field)).unwrap_or_default();
     section.finish(reader);
-    // A token that is there but wrong has been reported already.
-    if let (Some(field), Some(address), None) = (&http_field, http, &token_field)
-        && let Some(problem) = needs_token("", address, false)
-    {
-        field.error(reader, problem.message, problem.help);
+    for (field, address) in [(&http_field, http), (&tcp_field, tcp)] {
+        // A token that is there but wrong has been reported already.
+        if let (Some(field), Some(address), None) = (field, address, &token_field)
+            && let Some(problem) = needs_token("", address, false)
+        {
+            field.error(reader, problem.message, problem.help);
+        }
     }
-    ListenConfig { http, token, hosts, origins }
+    ListenConfig { http, tcp, local, token, hosts, origins }
 }
 
 /// Off loopback anybody on the network could run the tools, so a token is asked for there.
@@ -113,22 +143,24 @@ fn read_origins(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
     origins
 }
 
-/// Doors for newline JSON-RPC: checked, but not opened yet.
-fn read_streams(reader: &mut Reader<'_>, section: &mut Section) {
-    if let Some(field) = section.take("unix") {
-        match field.expanded(reader) {
-            Some(path) if path.is_empty() => {
-                field.error(reader, "expected a path, found an empty string", "name the socket file");
-            }
-            Some(_) => warn_not_yet(reader, &field),
-            None => {}
-        }
+/// A path, or `false` for none.
+fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
+    if let Value::Flag(flag) = field.value() {
+        return Some(if *flag { LocalDoor::Usual } else { LocalDoor::Off });
     }
-    if let Some(field) = section.take("tcp")
-        && read_address(reader, &field).is_some()
-    {
-        warn_not_yet(reader, &field);
+    let text = field.expanded(reader)?;
+    if text.is_empty() {
+        let help = "name the socket file, or write `unix = false` to have none";
+        field.error(reader, "expected a path, found an empty string", help);
+        return None;
     }
+    let path = absolute(&reader.file.folder().join(text));
+    if path.as_os_str().len() > LONGEST_PATH {
+        let message = format!("the path is longer than the {LONGEST_PATH} bytes that a socket can have");
+        field.error(reader, message, "choose a shorter one, or remove the key");
+        return None;
+    }
+    Some(LocalDoor::At(path))
 }
 
 /// Says that a key is understood but does nothing in this version.

@@ -78,12 +78,13 @@ fn read_switches(reader: &mut Reader<'_>, section: &mut Section) -> bool {
 }
 
 fn read_one(reader: &mut Reader<'_>, mut section: Section) -> Option<Reach> {
-    for key in ["type", "transport"] {
-        if let Some(field) = section.take(key) {
-            check_kind(reader, &field);
-        }
+    let kinds = ["type", "transport"].map(|key| section.take(key));
+    let is_sse = |field: &Field, reader: &mut Reader<'_>| field.choice(reader, &TYPES) == Some(Kind::Sse);
+    let sse: Vec<Field> = kinds.into_iter().flatten().filter(|field| is_sse(field, reader)).collect();
+    let mut reach = Reach::take(&mut section, reader);
+    if let Some(field) = sse.first() {
+        reach = reach.map(|reach| reach.only_sse(reader, field));
     }
-    let reach = Reach::take(&mut section, reader);
     let (path, at) = (section.path.clone(), section.at);
     let left: Vec<String> = section.take_all().iter().map(|field| format!("`{}`", field.key)).collect();
     if !left.is_empty() {
@@ -91,11 +92,4 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section) -> Option<Reach> {
         reader.warn(at, &path, message, "limits and choices of tools are made in a TOML config instead");
     }
     reach
-}
-
-fn check_kind(reader: &mut Reader<'_>, field: &Field) {
-    if field.choice(reader, &TYPES) == Some(Kind::Sse) {
-        let help = "it works if the server offers Streamable HTTP at the same URL";
-        field.warn(reader, "the older HTTP+SSE transport is not spoken yet", help);
-    }
 }

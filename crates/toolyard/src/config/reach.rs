@@ -1,16 +1,21 @@
-//! How an upstream is reached: a program to start, or a URL. The same keys in every format.
+//! How an upstream is reached: a program to start, or a URL (HTTP, or a socket). The same keys in every format.
 
 use std::path::{Path, PathBuf};
 
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
+use toolyard_transport::SocketSpec;
+
 use super::reader::{Field, Reader, Section};
+use super::tree::Value;
 
 // Neither type is `Debug`: environment, arguments, URL and headers may hold secrets.
 
 pub(crate) enum Reach {
     Program(Program),
     Server(Server),
+    Socket(SocketSpec),
 }
 
 /// A program to start, without a shell.
@@ -26,6 +31,8 @@ pub(crate) struct Program {
 pub(crate) struct Server {
     pub(crate) url: Uri,
     pub(crate) headers: HeaderMap,
+    /// Whether only the oldest transport will do.
+    pub(crate) sse: bool,
 }
 
 /// The gateway sets these itself, for every request anew.
@@ -61,7 +68,13 @@ impl Reach {
                         "a server that is reached by `url` takes only `headers`",
                     );
                 }
-                Server::read(reader, &url, headers).map(Self::Server)
+                match read_socket(reader, &url) {
+                    Some(socket) => {
+                        refuse(reader, headers, "an http URL", "lines on a socket have no headers");
+                        socket.map(Self::Socket)
+                    }
+                    None => Server::read(reader, &url, headers).map(Self::Server),
+                }
             }
             (Some(_), Some(url)) => {
                 let help = "keep `command` for a program to start, or `url` for a server to reach";
@@ -76,6 +89,19 @@ impl Reach {
                 None
             }
         }
+    }
+}
+
+impl Reach {
+    /// Only the oldest HTTP transport, as `field` asks for.
+    pub(crate) fn only_sse(mut self, reader: &mut Reader<'_>, field: &Field) -> Self {
+        match &mut self {
+            Self::Server(server) => server.sse = true,
+            Self::Program(_) | Self::Socket(_) => {
+                field.error(reader, "goes only with an http URL", "remove it: nothing else has a choice");
+            }
+        }
+        self
     }
 }
 
@@ -135,7 +161,8 @@ impl Server {
         });
         let Some(uri) = uri else {
             let help = "write it in full, such as \"https://wiki.example/mcp\"";
-            url.error(reader, "expected a URL that starts with http:// or https://", help);
+            let message = "expected a URL that starts with http://, https://, tcp:// or unix://";
+            url.error(reader, message, help);
             return None;
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
@@ -143,8 +170,32 @@ impl Server {
             url.error(reader, "must not hold a user name or password", help);
             return None;
         }
-        Some(Self { url: uri, headers })
+        Some(Self { url: uri, headers, sse: false })
     }
+}
+
+/// The two sockets that newline JSON-RPC is spoken over. The outer `None`: it is something else.
+#[expect(clippy::option_option, reason = "not a socket, and a socket that is wrong, are two things")]
+fn read_socket(reader: &mut Reader<'_>, url: &Field) -> Option<Option<SocketSpec>> {
+    let Value::Text(written) = url.value() else { return None };
+    if written.starts_with("unix://") {
+        let path = url.expanded(reader).map(|text| text.trim_start_matches("unix://").to_owned());
+        let path = path.map(|path| absolute(&reader.file.folder().join(path)));
+        return Some(path.map(SocketSpec::Local));
+    }
+    if !written.starts_with("tcp://") {
+        return None;
+    }
+    let text = url.expanded(reader)?;
+    let address = text.trim_start_matches("tcp://").trim_end_matches('/');
+    let is_good = address.parse::<Authority>().is_ok_and(|authority| {
+        !authority.host().is_empty() && authority.port_u16().is_some() && !address.contains('@')
+    });
+    if !is_good {
+        let help = "write host and port, such as \"tcp://127.0.0.1:4000\"";
+        url.error(reader, "expected tcp://HOST:PORT", help);
+    }
+    Some(is_good.then(|| SocketSpec::Tcp(address.to_owned())))
 }
 
 fn header_map(reader: &mut Reader<'_>, field: &Field) -> HeaderMap {

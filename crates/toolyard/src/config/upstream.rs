@@ -36,6 +36,15 @@ impl Upstreams {
     pub(crate) fn ids(&self) -> impl Iterator<Item = &UpstreamId> {
         self.on.iter().map(|upstream| &upstream.id).chain(&self.off)
     }
+
+    /// Those of another file win over these, id by id.
+    pub(super) fn lay_over(&mut self, other: Self) {
+        let is_new = |id: &UpstreamId| other.ids().all(|new| new.fold() != id.fold());
+        self.on.retain(|old| is_new(&old.id));
+        self.off.retain(|old| is_new(old));
+        self.on.extend(other.on);
+        self.off.extend(other.off);
+    }
 }
 
 /// Reads all of them. Ids are unique without regard to case.
@@ -81,12 +90,22 @@ fn read_id(reader: &mut Reader<'_>, field: &Field, seen: &[(UpstreamId, usize)])
 /// Checks everything, also where the id is already known to be wrong.
 fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId>) -> Option<UpstreamConfig> {
     let reach = Reach::take(&mut section, reader);
+    let reach = read_transport(reader, &mut section, reach);
     let era = section.take("era").and_then(|field| read_era(reader, &field)).unwrap_or_default();
     let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
     let sharing = section.take("sharing").and_then(|field| read_sharing(reader, &field)).unwrap_or_default();
     let roots = section.take("roots").map(|field| read_roots(reader, &field)).unwrap_or_default();
     section.finish(reader);
     Some(UpstreamConfig { id: id?, renamed_from: None, reach: reach?, era, timeout, roots, sharing })
+}
+
+/// Which HTTP transport is spoken is found out, unless it is given.
+fn read_transport(reader: &mut Reader<'_>, section: &mut Section, reach: Option<Reach>) -> Option<Reach> {
+    let Some(field) = section.take("transport") else { return reach };
+    match field.choice(reader, &[("auto", false), ("sse", true)]) {
+        Some(true) => reach.map(|reach| reach.only_sse(reader, &field)),
+        _ => reach,
+    }
 }
 
 fn read_era(reader: &mut Reader<'_>, field: &Field) -> Option<EraPin> {

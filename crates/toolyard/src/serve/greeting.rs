@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use crate::config::{Config, Found};
 use crate::say;
+use crate::state_dir::Addresses;
 
 pub(super) struct Greeting<'a> {
-    pub(super) url: String,
+    pub(super) addresses: &'a Addresses,
     /// The usual address, where somebody else had it first.
     pub(super) taken: Option<SocketAddr>,
     pub(super) found: &'a Found,
@@ -16,7 +17,7 @@ pub(super) struct Greeting<'a> {
 
 /// The line `listening on …` comes first and exactly once: programs wait for it.
 pub(super) fn print(greeting: &Greeting<'_>) {
-    say::line(format_args!("listening on {}", greeting.url));
+    say::line(format_args!("listening on {}", greeting.addresses.http));
     if greeting.quiet {
         return;
     }
@@ -24,11 +25,17 @@ pub(super) fn print(greeting: &Greeting<'_>) {
         say::line(format_args!("  {taken} is taken, so this is the next free port"));
     }
     say::line(format_args!("  connect a client: {}", connect_line(greeting)));
+    if let Some(tcp) = &greeting.addresses.tcp {
+        say::line(format_args!("  newline JSON-RPC: {tcp}"));
+    }
+    if let Some(socket) = &greeting.addresses.socket {
+        say::line(format_args!("  for `toolyard stdio`: {}", socket.display()));
+    }
     say::line(format_args!("  upstreams: {}", upstreams(greeting)));
 }
 
 fn connect_line(greeting: &Greeting<'_>) -> String {
-    let url = reachable(&greeting.url, greeting.config.listen.hosts.first());
+    let url = reachable(&greeting.addresses.http, greeting.config.listen.hosts.first());
     let header = match greeting.config.listen.token {
         Some(_) => " --header \"Authorization: Bearer TOKEN\"",
         None => "",
@@ -48,8 +55,8 @@ fn upstreams(greeting: &Greeting<'_>) -> String {
     let off: Vec<&str> = upstreams.off.iter().map(AsRef::as_ref).collect();
     let on = if on.is_empty() { "none, only the built-in tools".to_owned() } else { on.join(", ") };
     let off = if off.is_empty() { String::new() } else { format!("; switched off: {}", off.join(", ")) };
-    let origin = match (&greeting.found.file, &greeting.found.user_file) {
-        (Some(file), _) => format!("from {}", file.display()),
+    let origin = match (greeting.found.names(), &greeting.found.user_file) {
+        (Some(files), _) => format!("from {files}"),
         (None, Some(file)) => format!("add some in {}", file.display()),
         (None, None) => "add some in a file, and name it with --config".to_owned(),
     };

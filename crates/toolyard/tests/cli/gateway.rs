@@ -43,7 +43,8 @@ impl Home {
     pub(crate) fn toolyard(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
         command.args(arguments).current_dir(self.folder.path()).env_clear();
-        command.env("HOME", self.folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.folder.path()).env("XDG_RUNTIME_DIR", self.folder.path());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -80,6 +81,15 @@ impl Gateway {
             );
             self.first_words.push_str(&line);
             line.trim_end().strip_prefix("listening on ").unwrap_or_default().clone_into(&mut self.url);
+        }
+    }
+
+    /// Reads on until it has said this; it says something at least when it ends.
+    pub(crate) fn wait_for_words(&mut self, words: &str) {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "it never said {words:?}");
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod gateway;
 mod http;
+mod reload;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -174,8 +175,9 @@ fn told_to_stop_it_finishes_the_call_and_leaves_no_process() {
         let names = http::read(http::modern(&gateway.url, "tools/list", json!({}))).tool_names();
         names.contains(&"sh__wait".to_owned()).then_some(())
     });
+    let session = http::open_session(&gateway.url);
     let call = json!({ "name": "sh__wait", "arguments": {} });
-    let under_way = http::modern(&gateway.url, "tools/call", call);
+    let under_way = http::legacy(&gateway.url, &session, "tools/call", &call);
     eventually("the call", || home.path("called").exists().then_some(()));
     let told = Instant::now();
     gateway.signal(Signal::SIGTERM);

@@ -61,6 +61,14 @@ impl Yard {
         Gateway { child, url, log: Some(log) }
     }
 
+    /// `toolyard stdio`, as the config of a client runs it.
+    pub(crate) fn stdio(&self) -> Command {
+        let mut command = self.toolyard();
+        command.args(["stdio", "--state-dir", "state", "--config", "config.toml"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    }
+
     /// Everybody alive who carries the mark.
     pub(crate) fn processes(&self) -> Vec<Process> {
         let is_marked = |process: &Process| {
@@ -84,9 +92,8 @@ fn section(how: &str) -> String {
 
 impl Drop for Yard {
     fn drop(&mut self) {
-        for process in self.processes() {
-            process.signal(Signal::SIGKILL);
-        }
+        // More than once: somebody may just be starting somebody.
+        processes::end_all(Duration::ZERO, Duration::from_secs(5), || self.processes());
     }
 }
 

@@ -22,9 +22,12 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts a server and waits for its line `listening on http://ADDRESS`; gives that origin.
+    /// Starts a server with nothing in its environment but `PATH`, and waits for its line
+    /// `listening on http://ADDRESS`; gives that origin.
     pub(crate) fn serve(command: &mut Command) -> (Self, String) {
         let mut child = command
+            .env_clear()
+            .env("PATH", path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -60,6 +63,11 @@ impl Program {
     pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Where programs are. Nothing else of our environment is anybody's business: some servers tell it.
+pub(crate) fn path() -> std::ffi::OsString {
+    std::env::var_os("PATH").unwrap_or_default()
 }
 
 fn origin_in(line: &str) -> Option<String> {

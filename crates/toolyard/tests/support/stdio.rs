@@ -3,6 +3,8 @@
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use crate::program::path;
+
 pub(crate) struct Stdio {
     _child: Child,
     stdin: ChildStdin,
@@ -14,6 +16,10 @@ impl Stdio {
         let pipe = std::process::Stdio::piped;
         let mut child = Command::new(&words[0])
             .args(&words[1..])
+            // As below a gateway, which marks its children to know them again.
+            .env_clear()
+            .env("PATH", path())
+            .env("TOOLYARD_RUN_DIRECT", "1")
             .stdin(pipe())
             .stdout(pipe())
             .stderr(std::process::Stdio::null())

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method as HttpMethod, Response, StatusCode};
-use hyper::body::Incoming;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::sse::Event;
 use toolyard_proto::error::code;
@@ -20,6 +19,7 @@ use crate::http::body::{Content, ReadError, content, read_whole};
 use crate::http::endpoint::LAST_EVENT_ID;
 use crate::http::refusal::Refusal;
 use crate::http::sse::EventStream;
+use crate::http::wire::Arriving;
 use crate::link::asks::{Verdict, to_ask};
 use crate::link::events::is_change;
 use crate::link::inflight::Flight;
@@ -122,7 +122,7 @@ impl<'a> Underway<'a> {
         outcome.map_err(Failed::Call)
     }
 
-    async fn read_json(&self, response: Response<Incoming>) -> Result<Raw, CallError> {
+    async fn read_json(&self, response: Response<Arriving>) -> Result<Raw, CallError> {
         let endpoint = &self.session.endpoint;
         let body = read_whole(response.into_body(), MAX_MESSAGE).await.map_err(|error| match error {
             ReadError::Broken(cause) => endpoint.lost(&cause),

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
-use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Revision};
@@ -17,6 +16,7 @@ use super::owner::Owner;
 use crate::http::client::Reader;
 use crate::http::endpoint::{Endpoint, PROTOCOL_VERSION, SESSION_ID};
 use crate::http::refusal::Refusal;
+use crate::http::wire::Arriving;
 use crate::link::asks::Asks;
 use crate::link::events::Events;
 use crate::link::inflight::InFlight;
@@ -168,7 +168,7 @@ impl Session {
         &self.greeting
     }
 
-    pub(super) async fn post(&self, message: &Message) -> Result<Response<Incoming>, CallError> {
+    pub(super) async fn post(&self, message: &Message) -> Result<Response<Arriving>, CallError> {
         self.endpoint.send(HttpMethod::POST, self.post.clone(), message.render()).await
     }
 

@@ -10,10 +10,10 @@ use toolyard_proto::error::code;
 use toolyard_proto::{CallError, Era, Message, Method, ParseError, RequestMessage, Revision, RpcError};
 
 use super::handshake::{Caller, Met, greet};
+use super::remember::Recalled;
 use super::replay::{First, Reader, Streams};
 use super::session::Session;
 use super::sessions::{HttpSession, mint};
-use crate::View;
 use crate::admit::Admitted;
 use crate::serve::ServeBody;
 use crate::serve::calls::{Calls, Outlet};
@@ -22,6 +22,7 @@ use crate::serve::http::method_not_allowed;
 use crate::serve::post::version;
 use crate::serve::rendered::{Rendered, array};
 use crate::serve::reply::{self, HttpResponse};
+use crate::{Origin, View};
 
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
@@ -121,7 +122,10 @@ pub(crate) fn get(
     }
     let reader = match headers.get(LAST_EVENT).map(|value| value.to_str().unwrap_or_default()) {
         None => Some(session.streams.open_outside()),
-        Some(last) => session.streams.resume(last),
+        Some(last) => session.streams.resume(last).or_else(|| {
+            // What came before the restart is lost; what comes from now on is not.
+            session.is_recalled.then(|| session.streams.open_outside())
+        }),
     };
     reply::events(
         reader.map_or_else(|| ServeBody::full(": what came after that event is lost\n\n"), ServeBody::live),
@@ -164,12 +168,7 @@ async fn initialize(
         Err(error) => return reply::error(Era::Legacy, &id, &error),
     };
     let Met { origin, result } = met;
-    let (options, scope) = (&endpoint.options, endpoint.sessions.scope());
-    let streams = Streams::new(origin.revision, options.keep_alive, endpoint.counts.clone());
-    let session = Session::new(endpoint, origin, Calls::new(options.calls), streams.outside(), scope);
-    let session = HttpSession::new(session_id.clone(), session, streams);
-    if !endpoint.sessions.add(session.clone()) {
-        session.session.end();
+    if open(endpoint, session_id.clone(), origin, false).is_none() {
         return reply::text(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
     }
     let mut response = reply::message(Rendered::result(&id, result));
@@ -177,6 +176,37 @@ async fn initialize(
         response.headers_mut().insert(SESSION, value);
     }
     response
+}
+
+/// A session for `origin`, if there is room for one.
+fn open(
+    endpoint: &Endpoint,
+    id: Arc<str>,
+    origin: Arc<Origin>,
+    is_recalled: bool,
+) -> Option<Arc<HttpSession>> {
+    let (options, scope) = (&endpoint.options, endpoint.sessions.scope());
+    let streams = Streams::new(origin.revision, options.keep_alive, endpoint.counts.clone());
+    let session = Session::new(endpoint, origin, Calls::new(options.calls), streams.outside(), scope);
+    let session = HttpSession::new(id, session, streams, is_recalled);
+    if !endpoint.sessions.add(session.clone()) {
+        session.session.end();
+        return None;
+    }
+    Some(session)
+}
+
+/// A session from before this process, as if nothing had happened.
+fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Option<Arc<HttpSession>> {
+    // Two requests of one client may arrive at once; only the first finds the session closed.
+    let _one_at_a_time = endpoint.sessions.recalling();
+    if let Some(found) = endpoint.sessions.find(id, view, &admitted.principal) {
+        return Some(found);
+    }
+    let Recalled { origin, watched } = endpoint.sessions.recall(id, view, &admitted.principal)?;
+    let session = open(endpoint, id.into(), origin, true)?;
+    session.session.watch_again(watched);
+    Some(session)
 }
 
 /// The response to a POST: JSON if there is nothing but answers, else a stream.
@@ -230,6 +260,7 @@ fn find(
         return Err(Missing::Version(version.into()));
     }
     let id = headers.get(SESSION).ok_or(Missing::Header)?;
-    let found = id.to_str().ok().and_then(|id| endpoint.sessions.find(id, view, &admitted.principal));
-    found.ok_or(Missing::Session)
+    let id = id.to_str().map_err(|_| Missing::Session)?;
+    let found = endpoint.sessions.find(id, view, &admitted.principal);
+    found.or_else(|| recall(endpoint, id, view, admitted)).ok_or(Missing::Session)
 }

@@ -80,6 +80,24 @@ impl Session {
         });
     }
 
+    /// The resources that its client watches.
+    pub(crate) fn watched(&self) -> Vec<String> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    /// Watches them again, after a restart that the client did not notice.
+    pub(crate) fn watch_again(self: &Arc<Self>, uris: Vec<String>) {
+        for uri in uris {
+            let session = self.clone();
+            self.scope.spawn(async move {
+                let params = serde_json::json!({ "uri": uri });
+                if let Err(error) = session.subscribe(&params.into()).await {
+                    tracing::debug!(%error, "a resource is not watched any more");
+                }
+            });
+        }
+    }
+
     /// A notification or an answer of the client.
     pub(crate) fn take(&self, message: Message) {
         match message {

@@ -2,6 +2,7 @@
 //! they lie idle.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+use super::remember::{Recalled, Remember};
 use super::replay::Streams;
 use super::session::Session;
 use crate::{ClientKey, Principal, Scope, View};
@@ -18,11 +20,18 @@ pub(crate) struct HttpSession {
     pub(crate) session: Arc<Session>,
     pub(crate) streams: Arc<Streams>,
     touched: Mutex<Instant>,
+    /// It was there before this process; events that it knows of are lost.
+    pub(crate) is_recalled: bool,
 }
 
 impl HttpSession {
-    pub(crate) fn new(id: Arc<str>, session: Arc<Session>, streams: Arc<Streams>) -> Arc<Self> {
-        Arc::new(Self { id, session, streams, touched: Mutex::new(Instant::now()) })
+    pub(crate) fn new(
+        id: Arc<str>,
+        session: Arc<Session>,
+        streams: Arc<Streams>,
+        is_recalled: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self { id, session, streams, touched: Mutex::new(Instant::now()), is_recalled })
     }
 
     fn touch(&self) {
@@ -53,6 +62,8 @@ struct Table {
     limit: usize,
     idle: Duration,
     scope: Scope,
+    remember: Option<Remember>,
+    recalling: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -63,8 +74,26 @@ struct State {
 }
 
 impl Sessions {
-    pub(crate) fn new(limit: usize, idle: Duration, scope: Scope) -> Self {
-        Self(Arc::new(Table { limit, idle, scope, state: Mutex::default() }))
+    pub(crate) fn new(limit: usize, idle: Duration, folder: Option<PathBuf>, scope: Scope) -> Self {
+        let remember = folder.and_then(|folder| Remember::open(folder, idle));
+        Self(Arc::new(Table {
+            limit,
+            idle,
+            scope,
+            remember,
+            recalling: Mutex::default(),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Held while a session from before this process is opened again.
+    pub(crate) fn recalling(&self) -> MutexGuard<'_, ()> {
+        self.0.recalling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a session was before this process, if it was.
+    pub(crate) fn recall(&self, id: &str, view: &View, principal: &Principal) -> Option<Recalled> {
+        self.0.remember.as_ref()?.recall(id, view, principal)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -80,6 +109,9 @@ impl Sessions {
     pub(crate) fn add(&self, session: Arc<HttpSession>) -> bool {
         if self.len() >= self.0.limit && !self.0.make_room() {
             return false;
+        }
+        if let Some(remember) = &self.0.remember {
+            remember.save(&session.id, &session.session);
         }
         let mut state = self.0.state();
         state.open.insert(session.id.clone(), session);
@@ -103,19 +135,35 @@ impl Sessions {
     pub(crate) fn end(&self, id: &str) {
         let ended = self.0.state().open.remove(id);
         if let Some(session) = ended {
-            session.end();
+            self.0.forget(&session);
         }
+    }
+
+    /// Whether any of them has a call under way.
+    pub(crate) fn have_calls(&self) -> bool {
+        self.0.state().open.values().any(|session| !session.session.calls.is_empty())
     }
 
     pub(crate) fn end_all(&self) {
         let all: Vec<_> = self.0.state().open.drain().collect();
-        for (_, session) in all {
+        for (id, session) in all {
+            if let Some(remember) = &self.0.remember {
+                remember.save(&id, &session.session);
+            }
             session.end();
         }
     }
 }
 
 impl Table {
+    /// Ends a session for good.
+    fn forget(&self, session: &HttpSession) {
+        if let Some(remember) = &self.remember {
+            remember.forget(&session.id);
+        }
+        session.end();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,7 +174,7 @@ impl Table {
             all.into_iter().filter(|session| !session.is_busy()).max_by_key(|session| session.idle());
         let Some(idlest) = idlest else { return false };
         self.state().open.remove(&idlest.id);
-        idlest.end();
+        self.forget(&idlest);
         true
     }
 
@@ -135,7 +183,7 @@ impl Table {
         for session in all {
             if session.idle() >= self.idle {
                 self.state().open.remove(&session.id);
-                session.end();
+                self.forget(&session);
             }
         }
     }
@@ -158,4 +206,10 @@ pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
     getrandom::fill(&mut bytes).ok()?;
     let name = HEXLOWER.encode(&Sha256::digest(bytes)[..8]);
     Some((BASE64URL_NOPAD.encode(&bytes).into(), ClientKey::Session(name.into())))
+}
+
+/// The name inside of a session id that was minted before.
+pub(crate) fn name_of(id: &str) -> Option<ClientKey> {
+    let bytes = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?;
+    Some(ClientKey::Session(HEXLOWER.encode(&Sha256::digest(bytes)[..8]).into()))
 }

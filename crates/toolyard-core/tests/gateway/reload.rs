@@ -1,0 +1,104 @@
+//! Another plan while calls are under way.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use toolyard_core::Reloaded;
+use toolyard_proto::Revision;
+use toolyard_transport::AnswerBody;
+
+use crate::support::{Behaviour, Client, Double, gateway, plan, raw};
+
+const NEW: Revision = Revision::NEWEST;
+
+fn names(ids: &[&str]) -> Vec<String> {
+    ids.iter().map(|id| (*id).to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stays_is_not_touched_what_changed_is_new_and_what_is_gone_leaves() {
+    let (stays, before, after, gone) = (
+        Double::new(NEW, &["s"]),
+        Double::new(NEW, &["c"]),
+        Double::new(NEW, &["c", "d"]),
+        Double::new(NEW, &["g"]),
+    );
+    let gateway = gateway(&[("stays", &stays), ("changes", &before), ("gone", &gone)]);
+    let client = Client::new(&gateway, NEW, "");
+    assert_eq!(client.tools().await, ["stays__s", "changes__c", "gone__g"]);
+    let listener = Client::new(&gateway, NEW, "");
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let listening = tokio::spawn(listener.send("subscriptions/listen", filter));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let done = gateway.reload(plan(&[("stays", &stays), ("changes", &after), ("added", &gone)]));
+    assert_eq!(
+        done,
+        Reloaded { added: names(&["added"]), changed: names(&["changes"]), removed: names(&["gone"]) }
+    );
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(client.tools().await, ["stays__s", "changes__c", "changes__d", "added__g"]);
+    assert_eq!(stays.connects.load(Ordering::SeqCst), 1);
+    assert!(listener.inbox.methods().contains(&"notifications/tools/list_changed".to_owned()));
+    assert_eq!(client.call("gone__g", json!({})).await.unwrap_err().code(), -32602);
+    assert!(
+        Client::new(&gateway, NEW, "gone").ask("tools/list", json!({})).await.is_err(),
+        "its view is gone too"
+    );
+    listening.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_under_way_is_finished_by_the_link_it_began_on() {
+    let slow: Behaviour = Arc::new(|_, _| {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            Ok(AnswerBody::ours(raw(json!({ "by": "the old one" }))))
+        })
+    });
+    let (old, new) = (Double::with(NEW, &["t"], slow), Double::new(NEW, &["t"]));
+    let gateway = gateway(&[("a", &old)]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let call = client.call("a__t", json!({}));
+    let change = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        gateway.reload(plan(&[("a", &new)]));
+    };
+    let (answer, ()) = tokio::join!(call, change);
+    assert_eq!(answer.unwrap()["by"], "the old one");
+    client.call("a__t", json!({})).await.unwrap();
+    assert_eq!(new.seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_hundred_reloads_under_load_lose_no_call() {
+    let quick: Behaviour = Arc::new(|request, _| {
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            Ok(AnswerBody::ours(raw(json!({ "n": request.params.at(&["arguments", "n"]) }))))
+        })
+    });
+    let doubles: Vec<Arc<Double>> = (0..2).map(|_| Double::with(NEW, &["t"], quick.clone())).collect();
+    let gateway = gateway(&[("a", &doubles[0])]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let reloads = async {
+        for n in 0..500 {
+            gateway.reload(plan(&[("a", &doubles[(n + 1) % 2])]));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    let calls = join_all((0..8).map(|worker| {
+        let client = &client;
+        async move {
+            for n in 0..200 {
+                let answer = client.call("a__t", json!({ "n": worker * 1000 + n })).await.unwrap();
+                assert_eq!(answer["n"], worker * 1000 + n, "{answer}");
+            }
+        }
+    }));
+    tokio::join!(reloads, calls);
+}

@@ -1,0 +1,62 @@
+//! A legacy client whose server was restarted behind its back.
+
+use std::path::Path;
+
+use serde_json::json;
+use toolyard_transport::serve::Options;
+
+use crate::support::{World, world_with};
+
+async fn world_of(folder: &Path) -> World {
+    world_with(Options { session_folder: Some(folder.to_owned()), ..Options::default() }).await
+}
+
+#[tokio::test]
+async fn its_session_is_there_again_with_all_it_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = world_of(folder.path()).await;
+    let session = first.initialize("2025-06-18").await;
+    first.classic(&session, "logging/setLevel", json!({ "level": "error" })).await;
+    first.endpoint.end(std::time::Duration::from_secs(1)).await;
+    let second = world_of(folder.path()).await;
+    let (one, two) = tokio::join!(
+        second.classic(&session, "tools/call", json!({ "name": "log" })),
+        second.classic(&session, "tools/call", json!({ "name": "echo" })),
+    );
+    assert_eq!((one.status, two.status, second.endpoint.sessions()), (200, 200, 1));
+    let origins = second.double.origins.lock().unwrap().clone();
+    let origin = &origins.last().unwrap();
+    assert_eq!(origin.revision.as_str(), "2025-06-18");
+    assert_eq!(origin.capabilities.as_str(), r#"{"elicitation":{},"sampling":{},"roots":{}}"#);
+    assert_eq!(one.events().len(), 2, "only what is as grave as it asked for, and the answer: {}", one.body);
+}
+
+#[tokio::test]
+async fn an_event_from_before_the_restart_does_not_keep_it_from_listening() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = world_of(folder.path()).await.initialize("2025-11-25").await;
+    let world = world_of(folder.path()).await;
+    let live = world.open_get(&[("mcp-session-id", &session), ("last-event-id", "s1-7")]).await;
+    assert_eq!(live.status, 200);
+    assert_eq!(world.endpoint.sessions(), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_was_ended_stays_ended_and_nobody_elses_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = world_of(folder.path()).await;
+    let (kept, ended) = (first.initialize("2025-11-25").await, first.initialize("2025-11-25").await);
+    assert_eq!(first.send("DELETE", "/mcp", &[("mcp-session-id", &ended)], "").await.status, 204);
+    let second = world_of(folder.path()).await;
+    assert_eq!(second.classic(&ended, "tools/list", json!({})).await.status, 404);
+    let other_view = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
+    let headers = [("content-type", "application/json"), ("mcp-session-id", kept.as_str())];
+    assert_eq!(second.send("POST", "/mcp/files", &headers, &other_view).await.status, 404);
+    assert_eq!(second.classic(&kept, "tools/list", json!({})).await.status, 200);
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(
+        names.iter().all(|name| !name.to_string_lossy().contains(&kept)),
+        "the folder does not tell the ids"
+    );
+}

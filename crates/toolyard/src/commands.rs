@@ -1,0 +1,62 @@
+//! The commands that look after a config and use what it describes, each in a file of its own.
+
+mod add;
+mod remove;
+mod list;
+mod get;
+mod tools;
+mod import;
+mod trust;
+mod doctor;
+mod explain;
+mod completions;
+mod edit;
+mod live;
+
+use clap::Subcommand;
+
+use crate::cli::Common;
+use crate::failure::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Put a server into the config.
+    Add(add::AddArgs),
+    /// Take a server out of the config.
+    Remove(remove::RemoveArgs),
+    /// Show the servers of the config, and how they are.
+    List(list::ListArgs),
+    /// Show one server of the config, and how it is.
+    Get(get::GetArgs),
+    /// Show and call the tools of all servers.
+    #[command(subcommand)]
+    Tools(tools::ToolsCommand),
+    /// Take servers over from other clients.
+    Import(import::ImportArgs),
+    /// Let a project's `toolyard.toml` count, as it is now.
+    Trust(trust::TrustArgs),
+    /// Look for what is wrong, and say how to mend it.
+    Doctor(doctor::DoctorArgs),
+    /// Say why a tool is there, and under which name, or why it is not.
+    Explain(explain::ExplainArgs),
+    /// Print what a shell needs to complete commands.
+    Completions(completions::CompletionsArgs),
+}
+
+pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Add(args) => add::add(common, &args),
+        Command::Remove(args) => remove::remove(common, &args),
+        Command::List(args) => list::list(common, &args),
+        Command::Get(args) => get::get(common, &args),
+        Command::Tools(command) => tools::tools(common, command),
+        Command::Import(args) => import::import(common, &args),
+        Command::Trust(args) => trust::trust(common, &args),
+        Command::Doctor(args) => doctor::doctor(common, &args),
+        Command::Explain(args) => explain::explain(common, &args),
+        Command::Completions(args) => {
+            completions::completions(&args);
+            Ok(())
+        }
+    }
+}

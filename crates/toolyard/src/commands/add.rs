@@ -1,0 +1,185 @@
+//! `toolyard add`: puts a server into the config.
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use toolyard_proto::name::UpstreamId;
+
+use super::edit::{Draft, Where};
+use crate::cli::Common;
+use crate::config::{Level, Problem};
+use crate::definition::{Definition, Shown};
+use crate::failure::{Failure, refused};
+use crate::say;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  toolyard add files -- npx -y @modelcontextprotocol/server-filesystem /srv
+  toolyard add github -e GITHUB_TOKEN='${GITHUB_TOKEN}' -- docker run -i --rm ghcr.io/github/github-mcp-server
+  toolyard add --transport http wiki https://wiki.example/mcp --header 'Authorization: Bearer ${WIKI_TOKEN}'
+
+Single quotes keep ${VAR} out of the shell's hands: it is expanded when the gateway starts, and no secret
+gets into the file.")]
+pub(crate) struct AddArgs {
+    /// What to call it: letters, digits, `_` and `-`, starting with a letter.
+    name: String,
+    /// The address of a server, where no program is to be started.
+    url: Option<String>,
+    /// How the server is reached [default: stdio for a program, http for a URL].
+    #[arg(short, long, value_enum)]
+    transport: Option<Transport>,
+    /// A variable for the program; NAME alone takes it from where the gateway is started.
+    #[arg(short, long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// A header for the server.
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+    /// The working directory of the program [default: the folder of the config].
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    #[command(flatten)]
+    place: Where,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Transport {
+    Stdio,
+    Http,
+    Sse,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Outcome<'a> {
+    id: &'a str,
+    file: String,
+    /// False where it was there already, just so.
+    changed: bool,
+    #[serde(flatten)]
+    definition: Shown,
+    problems: &'a [Problem],
+}
+
+pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
+    let id = id(&args.name)?;
+    let definition = definition(args)?;
+    let mut draft = Draft::open(common, &args.place)?;
+    let there = draft.upstreams().into_iter().find(|there| there.id.eq_ignore_ascii_case(id.as_str()));
+    let is_same = there.as_ref().is_some_and(|there| there.definition == definition);
+    if let Some(there) = there.filter(|_| !is_same) {
+        let message =
+            format!("`{}` is there already, in {}: {}", there.id, there.place, there.definition.how());
+        let help = format!("choose another name, or remove it first: toolyard remove {}", there.id);
+        return Err(refused(message, help));
+    }
+    let mut remarks = Vec::new();
+    if !is_same {
+        draft.insert(id.as_str(), &definition);
+        remarks = accept(draft.new_problems())?;
+        draft.save()?;
+    }
+    if args.json {
+        let (file, changed) = (draft.path.display().to_string(), !is_same);
+        let definition = definition.shown();
+        return Ok(say::json(&Outcome { id: id.as_str(), file, changed, definition, problems: &remarks })?);
+    }
+    let (verb, file) =
+        (if is_same { "is there already, just so, in" } else { "added to" }, draft.path.display());
+    say::result(format_args!("{id} {verb} {file}: {}", definition.how()));
+    remarks.iter().for_each(say::line);
+    if draft.needs_trust(&args.place) {
+        say::line(
+            "note: toolyard.toml counts only once you trust it\n  help: look at it, then run `toolyard trust`",
+        );
+    }
+    Ok(())
+}
+
+fn id(name: &str) -> Result<UpstreamId, Failure> {
+    UpstreamId::parse(name).map_err(|error| {
+        let text = error.to_string();
+        let (message, help) = text.split_once("; ").unwrap_or((&text, "choose another"));
+        Failure::Config(vec![Problem::error("NAME", message, help)])
+    })
+}
+
+/// A variable that is not set yet can still be set; anything else would leave a config that does not start.
+fn accept(problems: Vec<Problem>) -> Result<Vec<Problem>, Failure> {
+    let (unset, rest): (Vec<Problem>, Vec<Problem>) =
+        problems.into_iter().partition(|problem| problem.message.ends_with("is not set"));
+    if rest.iter().any(Problem::is_error) {
+        return Err(Failure::Config(rest));
+    }
+    let warning = |problem: Problem| Problem { level: Level::Warning, ..problem };
+    Ok(unset.into_iter().map(warning).chain(rest).collect())
+}
+
+fn definition(args: &AddArgs) -> Result<Definition, Failure> {
+    let usage = |message: &str| Err(Failure::Usage(message.to_owned()));
+    match (&args.url, args.command.split_first()) {
+        (Some(_), Some(_)) => usage("give a URL or, after `--`, a command, but not both"),
+        (None, None) => {
+            usage("give a command after `--`, or a URL: toolyard add NAME -- COMMAND… | NAME URL")
+        }
+        (None, Some(_)) if !args.header.is_empty() => {
+            usage("--header goes with a URL; a program takes --env")
+        }
+        (None, Some(_)) if args.transport.is_some_and(|transport| transport != Transport::Stdio) => {
+            usage("--transport http and sse go with a URL, not with a command")
+        }
+        (Some(_), None) if !args.env.is_empty() || args.cwd.is_some() => {
+            usage("--env and --cwd go with a command; a URL takes --header")
+        }
+        (Some(url), None) if args.transport == Some(Transport::Stdio) || !url.contains("://") => {
+            Err(Failure::Usage(format!(
+                "`{url}` is no URL; a program goes after `--`: toolyard add {} -- {url} …",
+                args.name
+            )))
+        }
+        (None, Some((command, rest))) => Ok(Definition {
+            command: Some(if command.contains('/') { from_here(command, args) } else { command.clone() }),
+            args: rest.to_vec(),
+            env: args.env.iter().map(|text| variable(text)).collect(),
+            cwd: args.cwd.as_deref().map(|cwd| from_here(cwd, args)),
+            ..Definition::default()
+        }),
+        (Some(url), None) => Ok(Definition {
+            url: Some(url.clone()),
+            headers: args.header.iter().map(|text| header(text)).collect::<Result<_, _>>()?,
+            transport: (args.transport == Some(Transport::Sse)).then(|| "sse".to_owned()),
+            ..Definition::default()
+        }),
+    }
+}
+
+/// Paths in a config start from its folder. Your own lies elsewhere, so what is meant from here is written in full.
+fn from_here(path: &str, args: &AddArgs) -> String {
+    if args.place.project || path.contains("${") {
+        return path.to_owned();
+    }
+    std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+}
+
+fn variable(text: &str) -> (String, String) {
+    match text.split_once('=') {
+        Some((name, value)) => (name.to_owned(), value.to_owned()),
+        None => (text.to_owned(), format!("${{{text}}}")),
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), Failure> {
+    let wrong = || {
+        Failure::Usage(format!(
+            "--header wants `Name: value`, such as 'Authorization: Bearer ${{TOKEN}}', not `{}`",
+            text.split(' ').next().unwrap_or_default()
+        ))
+    };
+    let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}

@@ -1,0 +1,143 @@
+//! `toolyard doctor`: looks at everything that can be wrong, and says what to do about it.
+
+mod place;
+mod servers;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::Common;
+use crate::config::{Found, Level, Loaded, Problem, unused_hint};
+use crate::failure::Failure;
+use crate::say::{self, Colour};
+use crate::settings;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Servers are tried for real: through the gateway that runs with this config or, if none does, by starting
+them for a moment. The exit code is 1 if anything is wrong.")]
+pub(crate) struct DoctorArgs {
+    /// Do not start or ask any server.
+    #[arg(long)]
+    offline: bool,
+    /// Print the findings as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Finding {
+    state: State,
+    about: String,
+    message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    help: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Good,
+    /// Nothing is wrong, but somebody may wonder.
+    Note,
+    Wrong,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    ok: bool,
+    findings: &'a [Finding],
+}
+
+pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> {
+    let (found, mut loaded) = settings::look(common);
+    let mut findings = config(&found, &mut loaded);
+    findings.extend(place::state_dir(common, &found));
+    let running = place::gateway(common, &found, &mut findings);
+    if let Some(config) = loaded.config.as_ref().filter(|_| running.is_none()) {
+        findings.extend(place::doors(common, &found, config));
+    }
+    if loaded.config.is_some() && !args.offline {
+        findings.extend(servers::servers(common)?);
+    }
+    let ok = findings.iter().all(|finding| finding.state != State::Wrong);
+    if args.json {
+        say::json(&Report { ok, findings: &findings })?;
+    } else {
+        print(&findings);
+    }
+    if ok { Ok(()) } else { Err(Failure::Said(1)) }
+}
+
+impl Finding {
+    fn new(state: State, about: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { state, about: about.to_owned(), message: message.into(), help: help.into() }
+    }
+
+    fn good(about: &str, message: impl Into<String>) -> Self {
+        Self::new(State::Good, about, message, "")
+    }
+}
+
+/// What the files say, and which of them count.
+fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    match (&loaded.config, found.names()) {
+        (Some(config), Some(files)) => {
+            let (on, off) = (config.upstreams.on.len(), config.upstreams.off.len());
+            let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
+            findings.push(Finding::good("config", format!("{files}: {}{off}", count(on, "server"))));
+        }
+        (Some(_), None) => {
+            let help = "toolyard add NAME -- COMMAND…, or toolyard import";
+            findings.push(Finding::new(
+                State::Note,
+                "config",
+                "there is none: only the built-in tools are served",
+                help,
+            ));
+        }
+        (None, _) => {}
+    }
+    if let Some((file, standing)) = &found.unused {
+        let hint = unused_hint(file, standing);
+        loaded.problems.retain(|problem| *problem != hint);
+        findings.push(Finding::new(State::Wrong, "project", hint.message, hint.help));
+    }
+    findings.extend(loaded.problems.iter().map(problem));
+    findings
+}
+
+fn problem(problem: &Problem) -> Finding {
+    let state = if problem.level == Level::Error { State::Wrong } else { State::Note };
+    let place = problem.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
+    let key = if problem.key.is_empty() { String::new() } else { format!("{}: ", problem.key) };
+    Finding::new(state, "config", format!("{place}{key}{}", problem.message), problem.help.clone())
+}
+
+fn print(findings: &[Finding]) {
+    let width = findings.iter().map(|finding| finding.about.chars().count()).max().unwrap_or(0);
+    for Finding { state, about, message, help } in findings {
+        let word = match state {
+            State::Good => say::coloured("good ", Colour::Green),
+            State::Note => say::coloured("note ", Colour::Yellow),
+            State::Wrong => say::coloured("wrong", Colour::Red),
+        };
+        say::result(format_args!("{word}  {about:width$}  {message}"));
+        if !help.is_empty() {
+            say::result(format_args!("{:indent$}help: {help}", "", indent = width + 9));
+        }
+    }
+    let wrong = findings.iter().filter(|finding| finding.state == State::Wrong).count();
+    say::result(match wrong {
+        0 => "nothing is wrong".to_owned(),
+        1 => "1 thing is wrong".to_owned(),
+        wrong => format!("{} are wrong", count(wrong, "thing")),
+    });
+}
+
+fn count(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

@@ -1,0 +1,120 @@
+//! The place the gateway has on this machine: its folder, what it left there, and its address.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::{Finding, State};
+use crate::cli::Common;
+use crate::commands::live;
+use crate::config::{Config, DEFAULT_ADDRESS, Found};
+use crate::state_dir::{self, GATEWAY_FILE, Running};
+use crate::{settings, socket};
+
+/// Whether things can be kept.
+pub(super) fn state_dir(common: &Common, found: &Found) -> Option<Finding> {
+    let opened = state_dir::open(common.state_dir.as_deref(), &found.files(), &settings::variable);
+    let tried = opened.and_then(|folder| {
+        let path = folder.join(format!("doctor.{}", std::process::id()));
+        let written = std::fs::write(&path, "").map_err(anyhow::Error::from);
+        let _ = std::fs::remove_file(&path);
+        written.map_err(|error| error.context(format!("write to {}", folder.display())))
+    });
+    let error = tried.err()?;
+    let help = "make the folder writable, or choose another with --state-dir";
+    Some(Finding::new(State::Wrong, "state", format!("nothing can be kept between runs: {error:#}"), help))
+}
+
+/// The gateway that runs with these files, or what is left of one.
+pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding>) -> Option<Running> {
+    let folder = live::folder(common, found)?;
+    let announced = state_dir::announced(&folder);
+    let file = folder.join(GATEWAY_FILE);
+    match announced {
+        Some(running) if live::answers(&running.http) => {
+            findings.push(Finding::good(
+                "gateway",
+                format!("runs at {} (process {})", running.http, running.pid),
+            ));
+            return Some(running);
+        }
+        Some(running) => {
+            let message = format!(
+                "{} says that one runs at {}, but nobody answers there",
+                file.display(),
+                running.http
+            );
+            let help = "it was killed: start it again with `toolyard`, or delete the file";
+            findings.push(Finding::new(State::Wrong, "gateway", message, help));
+        }
+        None if file.exists() => {
+            let message = format!("{} cannot be read", file.display());
+            findings.push(Finding::new(
+                State::Wrong,
+                "gateway",
+                message,
+                "delete it; the next start writes it anew",
+            ));
+        }
+        None => {
+            findings.push(Finding::new(
+                State::Note,
+                "gateway",
+                "none runs with this config",
+                "`toolyard` starts one",
+            ));
+        }
+    }
+    None
+}
+
+/// Whether the doors are free for the gateway that will want them.
+pub(super) fn doors(common: &Common, found: &Found, config: &Config) -> Vec<Finding> {
+    let http = http(config);
+    let tcp = config.listen.tcp.and_then(|address| taken(address, "tcp").map(|(_, finding)| finding));
+    let set = state_dir::set(common.state_dir.as_deref(), &found.files(), &settings::variable);
+    let local = socket::path(&config.listen.local, &set, &settings::variable).and_then(|path| stale(&path));
+    http.into_iter().chain(tcp).chain(local).collect()
+}
+
+fn http(config: &Config) -> Option<Finding> {
+    let address = config.listen.http.unwrap_or(DEFAULT_ADDRESS);
+    let (kind, finding) = taken(address, "http")?;
+    if config.listen.http.is_some() || kind != io::ErrorKind::AddrInUse {
+        return Some(finding);
+    }
+    let help = "the next free port is used; `http` in [listen] chooses another";
+    Some(Finding::new(State::Note, "port", format!("{address} is taken by another program"), help))
+}
+
+fn taken(address: SocketAddr, key: &str) -> Option<(io::ErrorKind, Finding)> {
+    let error = TcpListener::bind(address).err()?;
+    let help = format!("end the program that has it, or choose another address as `{key}` in [listen]");
+    let message = format!("cannot listen on {address}: {error}");
+    Some((error.kind(), Finding::new(State::Wrong, "port", message, help)))
+}
+
+/// A socket that nobody listens on.
+fn stale(path: &Path) -> Option<Finding> {
+    let about = std::fs::symlink_metadata(path).ok()?;
+    let shown = path.display();
+    if !about.file_type().is_socket() {
+        let message = format!("{shown} is there, but is no socket");
+        return Some(Finding::new(
+            State::Wrong,
+            "socket",
+            message,
+            "move it away, or change `unix` in [listen]",
+        ));
+    }
+    UnixStream::connect(path).err()?;
+    let message = format!("{shown} is left over: nobody listens there");
+    Some(Finding::new(
+        State::Wrong,
+        "socket",
+        message,
+        "start the gateway again with `toolyard`, or delete it",
+    ))
+}

@@ -1,0 +1,195 @@
+//! Changes a config file without touching the rest of it: comments, order and spacing stay. What would be
+//! written is checked first; a change that would break the file is not made.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use toml_edit::{DocumentMut, Item, Table};
+
+use crate::cli::Common;
+use crate::config::{self, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
+use crate::definition::{Definition, Written, in_file};
+use crate::failure::{Failure, refused};
+use crate::{settings, state_dir};
+
+/// Which file is changed.
+#[derive(Debug, Args)]
+pub(super) struct Where {
+    /// Change `toolyard.toml` in this folder instead of your own config.
+    #[arg(long, conflicts_with = "config")]
+    pub(super) project: bool,
+}
+
+/// A config file that is being changed.
+pub(super) struct Draft {
+    pub(super) path: PathBuf,
+    source: Source,
+    below: Vec<Source>,
+    before: String,
+    document: DocumentMut,
+    /// What is wrong with it already.
+    problems: Vec<Problem>,
+    /// A project file that the user trusts, or that is only just being made, stays trusted.
+    keeps_trust: bool,
+}
+
+impl Where {
+    pub(super) fn file(&self, common: &Common) -> Result<PathBuf, Failure> {
+        if self.project {
+            return Ok(PathBuf::from(PROJECT_FILE));
+        }
+        let found = config::find(common.config.as_deref(), Path::new(""), &settings::variable);
+        let asked = common.config.clone().or(found.user_file);
+        asked.ok_or_else(|| {
+            refused("neither XDG_CONFIG_HOME nor HOME says where your config is", "name a file with --config")
+        })
+    }
+}
+
+impl Draft {
+    pub(super) fn open(common: &Common, place: &Where) -> Result<Self, Failure> {
+        let path = place.file(common)?;
+        let (before, is_new) = match fs::read_to_string(&path) {
+            Ok(text) => (text, false),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), true),
+            Err(error) => {
+                let message = format!("cannot read {}: {error}", path.display());
+                return Err(refused(message, "check its permissions; the file must be UTF-8 text"));
+            }
+        };
+        if (File { path: path.clone(), text: before.clone() }).format() == Format::Json {
+            let message = format!("{} is JSON, and only TOML can be changed here", path.display());
+            let help = format!("edit it by hand, or `toolyard import --from {}`", path.display());
+            return Err(refused(message, help));
+        }
+        let (source, below) = if place.project {
+            config::project(&path, &settings::variable)
+        } else {
+            (Source { path: path.clone(), role: Role::Own }, Vec::new())
+        };
+        let problems = config::check(&source, before.clone(), &below, &settings::variable);
+        // What the reader cannot parse, the editor cannot either.
+        let document = before.parse().map_err(|_| Failure::Config(problems.clone()))?;
+        let is_trusted = Trusted::read(&settings::variable).standing(&path) == config::Standing::Trusted;
+        Ok(Self {
+            path,
+            source,
+            below,
+            before,
+            document,
+            problems,
+            keeps_trust: place.project && (is_new || is_trusted),
+        })
+    }
+
+    /// The upstreams of the file as it was.
+    pub(super) fn upstreams(&self) -> Vec<Written> {
+        in_file(&File { path: self.path.clone(), text: self.before.clone() })
+    }
+
+    pub(super) fn insert(&mut self, id: &str, definition: &Definition) {
+        let is_empty = self.document.to_string().trim().is_empty();
+        let mut table = definition.to_toml();
+        table.decor_mut().set_prefix(if is_empty { "" } else { "\n" });
+        let upstreams = self.document.entry("upstreams").or_insert_with(|| {
+            let mut upstreams = Table::new();
+            upstreams.set_implicit(true);
+            Item::Table(upstreams)
+        });
+        if let Some(upstreams) = upstreams.as_table_like_mut() {
+            upstreams.insert(id, Item::Table(table));
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &str) {
+        if let Some(upstreams) = self.document.get_mut("upstreams").and_then(Item::as_table_like_mut) {
+            upstreams.remove(id);
+        }
+    }
+
+    /// The file as it would be.
+    pub(super) fn text(&self) -> String {
+        let text = with_comments_of(&self.before, self.document.to_string());
+        if self.before.starts_with('\n') { text } else { text.trim_start_matches('\n').to_owned() }
+    }
+
+    /// What would be wrong with it that is not wrong already.
+    pub(super) fn new_problems(&self) -> Vec<Problem> {
+        let is_known = |problem: &Problem| {
+            self.problems.iter().any(|known| known.key == problem.key && known.message == problem.message)
+        };
+        let mut problems = config::check(&self.source, self.text(), &self.below, &settings::variable);
+        problems.retain(|problem| !is_known(problem));
+        problems
+    }
+
+    pub(super) fn save(&self) -> Result<(), Failure> {
+        write(&self.path, &self.text()).with_context(|| format!("write {}", self.path.display()))?;
+        if self.keeps_trust {
+            Trusted::read(&settings::variable).add(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the file as it was beside it; where.
+    pub(super) fn back_up(&self) -> Result<Option<PathBuf>> {
+        if self.before.is_empty() {
+            return Ok(None);
+        }
+        let name = |number: u32| match number {
+            0 => format!("{}.bak", self.path.display()),
+            number => format!("{}.bak{number}", self.path.display()),
+        };
+        let free = (0..1000).map(|number| PathBuf::from(name(number))).find(|path| !path.exists());
+        let backup = free.context("there are a thousand backups already: delete some")?;
+        fs::copy(&self.path, &backup).with_context(|| format!("write {}", backup.display()))?;
+        Ok(Some(backup))
+    }
+
+    /// Whether the file is a project file that still needs `toolyard trust`.
+    pub(super) fn needs_trust(&self, place: &Where) -> bool {
+        place.project && !self.keeps_trust
+    }
+}
+
+/// Whole or not at all, with the permissions it had; through a link, because dotfiles often are links.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        state_dir::create(folder)?;
+    }
+    let mode = fs::metadata(&path).map_or(0o600, |about| about.permissions().mode() & 0o777);
+    let draft = path.with_extension(format!("toml.{}", std::process::id()));
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&draft, &path)?;
+    Ok(())
+}
+
+/// With a section goes the comment right above it. A comment that stands apart, by an empty line, belongs to
+/// the file and stays.
+fn with_comments_of(before: &str, after: String) -> String {
+    if before.len() <= after.len() {
+        return after;
+    }
+    let common = before.bytes().zip(after.bytes()).take_while(|(a, b)| a == b).count();
+    let start = before[..before.floor_char_boundary(common)].rfind('\n').map_or(0, |at| at + 1);
+    let lost = &before[start..];
+    let header = lost.lines().take_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    let comment: usize = header.map(|line| line.len() + 1).sum();
+    let comment = lost.get(..comment.min(lost.len())).unwrap_or_default();
+    match comment.rfind("\n\n") {
+        Some(end) if comment[..end].contains('#') && !after[start..].starts_with(&comment[..end]) => {
+            format!("{}{}\n{}", &after[..start], comment[..end].trim_end(), prefixed(&after[start..]))
+        }
+        _ => after,
+    }
+}
+
+fn prefixed(rest: &str) -> String {
+    if rest.is_empty() || rest.starts_with('\n') { rest.to_owned() } else { format!("\n{rest}") }
+}

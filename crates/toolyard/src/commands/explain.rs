@@ -1,0 +1,131 @@
+//! `toolyard explain`: why a tool is there, under which name and for whom, or why it is not.
+
+use clap::Args;
+use serde::Serialize;
+use toolyard_core::ProfilePlan;
+
+use super::tools::{Tool, Tools, with_client};
+use crate::cli::Common;
+use crate::config::Config;
+use crate::definition::{Written, written};
+use crate::failure::Failure;
+use crate::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// `upstream:tool`, the name that clients see, or the tool's own name.
+    tool: String,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be said of a tool.
+#[derive(Default, Serialize)]
+struct Explanation {
+    id: String,
+    there: bool,
+    /// The name that clients see at `/mcp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// One after the other, what decides about it.
+    reasons: Vec<String>,
+}
+
+pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure> {
+    let explanation = with_client(common, None, async |client, settings| {
+        client.settled().await?;
+        let tools = Tools::of(client, settings, None).await?;
+        let upstreams = written(&settings.found.sources);
+        match tools.find(&args.tool) {
+            Ok(tool) => Ok(present(tool, &tools, &settings.config, &upstreams)),
+            // Offered by several: that is for whoever asks to decide.
+            Err(failure) if tools.all.iter().any(|tool| tool.own == args.tool) => Err(failure),
+            Err(_) => Ok(absent(&args.tool, &tools, &upstreams)),
+        }
+    })?;
+    if args.json {
+        say::json(&explanation)?;
+    } else {
+        let state = if explanation.there { "is there" } else { "is not there" };
+        say::result(format_args!("{} {state}", explanation.id));
+        explanation.reasons.iter().for_each(|reason| say::result(format_args!("  {reason}")));
+    }
+    if explanation.there { Ok(()) } else { Err(Failure::Said(1)) }
+}
+
+fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -> Explanation {
+    let mut reasons = vec![server(&tool.upstream, tools, upstreams)];
+    reasons.push(name(tool, config));
+    let first = tools.all.iter().find(|other| other.shown == tool.shown);
+    let hidden_by = first.filter(|first| first.canonical() != tool.canonical());
+    if let Some(first) = hidden_by {
+        reasons.push(format!("at /mcp it is left out: its name there is taken by {}", first.canonical()));
+    }
+    reasons.push(format!("clients of /mcp/{} call it {}", tool.upstream, tool.own));
+    reasons.extend(config.profiles.iter().map(|profile| in_profile(profile, tool)));
+    let name = hidden_by.is_none().then(|| tool.shown.clone());
+    Explanation { id: tool.canonical(), there: true, name, reasons }
+}
+
+fn server(id: &str, tools: &Tools, upstreams: &[Written]) -> String {
+    let state = tools.states.iter().find(|state| state.id == id);
+    let place =
+        upstreams.iter().find(|upstream| upstream.id == id).map(|upstream| upstream.place.to_string());
+    match (state, place) {
+        (Some(state), Some(place)) => {
+            let why = state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("its server is {id}, {}{why} (from {place})", state.phase)
+        }
+        _ => format!("its server is {id}, built in"),
+    }
+}
+
+fn name(tool: &Tool, config: &Config) -> String {
+    if config.transparent && config.upstreams.on.len() == 1 {
+        return format!("clients of /mcp call it {}, because `transparent` is on", tool.own);
+    }
+    let plain = [tool.canonical(), format!("{}__{}", tool.upstream, tool.own)].contains(&tool.shown);
+    let why =
+        if plain { "" } else { ": the plain name is too long, or has characters that models do not accept" };
+    format!("clients of /mcp call it {}{why}", tool.shown)
+}
+
+fn in_profile(profile: &ProfilePlan, tool: &Tool) -> String {
+    let (place, id) = (format!("/mcp/p/{}", profile.name), tool.canonical());
+    let named = match &profile.upstreams {
+        None => tool.upstream != "yard",
+        Some(_) => profile.includes_upstream(&tool.upstream),
+    };
+    if !named {
+        format!("not at {place}: `upstreams` does not name {}", tool.upstream)
+    } else if profile.deny.iter().any(|pattern| toolyard_core::plan::matches(pattern, &id)) {
+        format!("not at {place}: `deny` fits it")
+    } else if profile.includes(&id) {
+        format!("at {place}, too")
+    } else {
+        format!("not at {place}: `allow` does not fit it")
+    }
+}
+
+/// The server decides, as far as one can tell which it is.
+fn absent(name: &str, tools: &Tools, upstreams: &[Written]) -> Explanation {
+    let prefix = name.split_once(':').or_else(|| name.split_once("__")).map(|(prefix, _)| prefix);
+    let mut reasons = Vec::new();
+    match prefix.map(|prefix| (prefix, upstreams.iter().find(|own| own.id.eq_ignore_ascii_case(prefix)))) {
+        None => reasons.push("no server that is ready offers it".to_owned()),
+        Some((prefix, None)) => reasons.push(format!("there is no server `{prefix}` in the config")),
+        Some((prefix, Some(own))) if own.definition.is_off => {
+            reasons.push(format!("{prefix} is switched off: `enabled = false` (from {})", own.place));
+        }
+        Some((prefix, Some(_))) if tools.missing.iter().all(|(id, _)| !id.eq_ignore_ascii_case(prefix)) => {
+            reasons.push(server(prefix, tools, upstreams));
+            reasons.push(format!("{prefix} offers no such tool: `toolyard tools list --upstream {prefix}`"));
+        }
+        Some(_) => {}
+    }
+    let is_meant = |id: &str| prefix.is_none_or(|prefix| prefix.eq_ignore_ascii_case(id));
+    let missing = tools.missing.iter().filter(|(id, _)| is_meant(id));
+    reasons.extend(missing.map(|(id, why)| format!("{id} is not ready: {why}")));
+    Explanation { id: name.to_owned(), there: false, name: None, reasons }
+}

@@ -1,0 +1,68 @@
+//! `toolyard get`: one server of the config, and how it is.
+
+use clap::Args;
+
+use super::list::{Entry, print_reason, states};
+use super::remove::known;
+use crate::cli::Common;
+use crate::definition::written;
+use crate::failure::{Failure, refused};
+use crate::{say, secret, settings};
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// Which one.
+    name: String,
+    /// Print it as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
+    let (found, loaded) = settings::look(common);
+    let upstreams = written(&found.sources);
+    if upstreams.is_empty() && loaded.config.is_none() {
+        return Err(Failure::Config(loaded.problems));
+    }
+    let is_it = |name: &str| name.eq_ignore_ascii_case(&args.name);
+    let Some(upstream) =
+        upstreams.iter().find(|own| is_it(&own.id) || own.name.as_deref().is_some_and(is_it))
+    else {
+        let ids: Vec<&str> = upstreams.iter().map(|upstream| upstream.id.as_str()).collect();
+        let place = found.names().unwrap_or_else(|| "the config, which is not there yet".to_owned());
+        return Err(refused(format!("there is no `{}` in {place}", args.name), known(&args.name, &ids)));
+    };
+    let live = states(common, &found, loaded.config.as_ref());
+    let state = live.iter().flatten().find(|state| state.id == upstream.id);
+    if args.json {
+        return Ok(say::json(&Entry::new(upstream, state))?);
+    }
+    let definition = &upstream.definition;
+    let mut rows =
+        vec![["name", &upstream.id].map(str::to_owned), ["from".to_owned(), upstream.place.to_string()]];
+    let kind = if definition.command.is_some() { "command" } else { "url" };
+    rows.push([kind.to_owned(), definition.how()]);
+    rows.extend(definition.cwd.iter().map(|cwd| ["cwd".to_owned(), cwd.clone()]));
+    let pair = |kind: &str, (name, value): &(String, String)| {
+        [kind.to_owned(), format!("{name} = {}", secret::masked(value))]
+    };
+    rows.extend(definition.env.iter().map(|own| pair("env", own)));
+    rows.extend(definition.headers.iter().map(|own| pair("header", own)));
+    rows.push([
+        "state".to_owned(),
+        match state {
+            _ if definition.is_off => "off (enabled = false)".to_owned(),
+            Some(state) => format!(
+                "{}, {} tools, {} resources, {} prompts",
+                state.phase, state.tools, state.resources, state.prompts
+            ),
+            None => "no gateway runs with this config".to_owned(),
+        },
+    ]);
+    say::table(&rows);
+    state.into_iter().for_each(print_reason);
+    // What is wrong with it, and not with the others.
+    let own = format!("upstreams.{}", upstream.id);
+    loaded.problems.iter().filter(|problem| problem.key.starts_with(&own)).for_each(say::line);
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Where other clients keep their servers.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+
+use crate::config::Variables;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    ClaudeCode,
+    ClaudeDesktop,
+    Cursor,
+    Vscode,
+    Codex,
+    Zed,
+    Windsurf,
+    Mcpproxy,
+}
+
+/// A file with servers.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    /// The client, as people call it; empty for a file that was named.
+    pub(super) client: &'static str,
+    pub(super) path: PathBuf,
+    /// The folder that the file belongs to, where it is no file of the user's own.
+    pub(super) project: Option<PathBuf>,
+}
+
+impl Client {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "Claude Code",
+            Self::ClaudeDesktop => "Claude Desktop",
+            Self::Cursor => "Cursor",
+            Self::Vscode => "VS Code",
+            Self::Codex => "Codex",
+            Self::Zed => "Zed",
+            Self::Windsurf => "Windsurf",
+            Self::Mcpproxy => "mcpproxy",
+        }
+    }
+
+    /// In the user's folders; for the systems that name them otherwise, all names are tried.
+    fn in_home(self) -> &'static [&'static str] {
+        match self {
+            Self::ClaudeCode => &["~/.claude.json"],
+            Self::ClaudeDesktop => &[
+                "$CONFIG/Claude/claude_desktop_config.json",
+                "~/Library/Application Support/Claude/claude_desktop_config.json",
+            ],
+            Self::Cursor => &["~/.cursor/mcp.json"],
+            Self::Vscode => {
+                &["$CONFIG/Code/User/mcp.json", "~/Library/Application Support/Code/User/mcp.json"]
+            }
+            Self::Codex => &["$CODEX/config.toml"],
+            Self::Zed => &["$CONFIG/zed/settings.json"],
+            Self::Windsurf => &["~/.codeium/windsurf/mcp_config.json"],
+            Self::Mcpproxy => &["~/.mcpproxy.json"],
+        }
+    }
+
+    /// In the working directory.
+    fn in_project(self) -> Option<&'static str> {
+        match self {
+            Self::ClaudeCode => Some(".mcp.json"),
+            Self::Cursor => Some(".cursor/mcp.json"),
+            Self::Vscode => Some(".vscode/mcp.json"),
+            Self::Codex => Some(".codex/config.toml"),
+            Self::Zed => Some(".zed/settings.json"),
+            Self::Mcpproxy => Some(".mcpproxy.json"),
+            Self::ClaudeDesktop | Self::Windsurf => None,
+        }
+    }
+}
+
+impl Origin {
+    /// A file that was named. Its folder is the project, unless it is one of a client's own folders in it.
+    pub(super) fn of_file(path: &Path) -> Self {
+        Self { client: "", path: path.to_owned(), project: None }
+    }
+
+    pub(super) fn label(&self) -> String {
+        match self.client {
+            "" => self.path.display().to_string(),
+            client => format!("{client}, {}", self.path.display()),
+        }
+    }
+}
+
+/// Where the servers of these clients may be, or of all where none is named.
+pub(super) fn origins(clients: &[Client], variables: &Variables<'_>) -> Vec<Origin> {
+    let home = variables("HOME").map(PathBuf::from).unwrap_or_default();
+    let config = variables("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let codex = variables("CODEX_HOME").map_or_else(|| home.join(".codex"), PathBuf::from);
+    let folder = std::env::current_dir().unwrap_or_default();
+    let clients = if clients.is_empty() { Client::value_variants() } else { clients };
+    let mut origins: Vec<Origin> = Vec::new();
+    for client in clients {
+        let own = client.in_home().iter().map(|path| match path.split_once('/') {
+            Some(("~", rest)) => home.join(rest),
+            Some(("$CODEX", rest)) => codex.join(rest),
+            Some((_, rest)) => config.join(rest),
+            None => PathBuf::from(path),
+        });
+        let own = own.map(|path| Origin { client: client.name(), path, project: None });
+        let project = client.in_project().map(|path| Origin {
+            client: client.name(),
+            path: folder.join(path),
+            project: Some(folder.clone()),
+        });
+        // In the home folder both can be one file.
+        let more = own.chain(project).filter(|new| origins.iter().all(|old| old.path != new.path));
+        let more: Vec<Origin> = more.collect();
+        origins.extend(more);
+    }
+    origins.dedup_by(|a, b| a.path == b.path);
+    origins
+}

@@ -1,0 +1,199 @@
+//! Reads the servers out of a client's config, whatever the client calls things.
+
+use super::clients::Origin;
+use super::jsonc;
+use crate::config::{Entry, File, Format, Place, Problem, Value, read_file};
+use crate::definition::{Definition, as_list, as_pairs, as_text};
+
+/// A server as another client has it.
+pub(super) struct Foreign {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) definition: Definition,
+    /// Keys that mean something to that client and nothing here.
+    pub(super) unused: Vec<String>,
+    /// Why it cannot be taken over at all.
+    pub(super) obstacle: Option<&'static str>,
+    /// Whether its client keeps it for the working directory alone.
+    pub(super) is_of_folder: bool,
+}
+
+/// A question that VS Code asks instead of keeping a secret.
+pub(super) struct Input {
+    pub(super) id: String,
+    pub(super) description: String,
+}
+
+/// All servers of a file, and what its client would ask for.
+pub(super) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Problem>> {
+    let mut file = read_file(&origin.path).map_err(|problem| vec![problem])?;
+    if file.format() == Format::Json {
+        file.text = jsonc::plain(&file.text);
+    }
+    let root = file.entries().map_err(unreadable)?;
+    let mut found: Vec<Foreign> =
+        sections(&root).into_iter().flatten().map(|entry| foreign(&file, entry)).collect();
+    let of_folder = of_folder(&root, origin).iter().map(|entry| foreign(&file, entry));
+    found.extend(of_folder.map(|foreign| Foreign { is_of_folder: true, ..foreign }));
+    found.extend(apps(&file, &root));
+    Ok((found, inputs(&root)))
+}
+
+fn unreadable(mut problems: Vec<Problem>) -> Vec<Problem> {
+    for problem in &mut problems {
+        "mend it there; comments and trailing commas are fine".clone_into(&mut problem.help);
+    }
+    problems
+}
+
+/// The tables that hold servers, as the various clients call them.
+fn sections(root: &[Entry]) -> Vec<&[Entry]> {
+    let paths: [&[&str]; 6] = [
+        &["mcpServers"],
+        &["servers"],
+        &["mcp", "servers"],
+        &["context_servers"],
+        &["mcp_servers"],
+        &["upstreams"],
+    ];
+    paths.iter().filter_map(|path| descend(root, path)).collect()
+}
+
+/// What Claude Code keeps for this folder alone.
+fn of_folder<'a>(root: &'a [Entry], origin: &Origin) -> &'a [Entry] {
+    if origin.client != "Claude Code" {
+        return &[];
+    }
+    let folder = std::env::current_dir().unwrap_or_default().display().to_string();
+    descend(root, &["projects", &folder, "mcpServers"]).unwrap_or_default()
+}
+
+fn descend<'a>(mut entries: &'a [Entry], path: &[&str]) -> Option<&'a [Entry]> {
+    for key in path {
+        let Value::Table(inner) = &entries.iter().find(|entry| entry.key == *key)?.node.value else {
+            return None;
+        };
+        entries = inner;
+    }
+    Some(entries)
+}
+
+fn foreign(file: &File, entry: &Entry) -> Foreign {
+    let place = Place::find(&file.path, &file.text, entry.at);
+    let Value::Table(keys) = &entry.node.value else {
+        let obstacle = Some("is no object");
+        return Foreign {
+            name: entry.key.clone(),
+            place,
+            definition: Definition::default(),
+            unused: Vec::new(),
+            obstacle,
+            is_of_folder: false,
+        };
+    };
+    let mut taken = Taken { keys, known: Vec::new() };
+    let definition = definition(&mut taken);
+    let unused =
+        keys.iter().map(|key| key.key.clone()).filter(|key| !taken.known.contains(&key.as_str())).collect();
+    let obstacle = match (&definition.command, &definition.url) {
+        (None, None) if taken.keys.iter().any(|key| key.key == "source" || key.key == "settings") => {
+            Some("is an extension of its client, and cannot run outside of it")
+        }
+        (None, None) => Some("has neither a command nor a URL"),
+        (Some(_), Some(_)) => Some("has both a command and a URL"),
+        _ => None,
+    };
+    Foreign { name: entry.key.clone(), place, definition, unused, obstacle, is_of_folder: false }
+}
+
+/// The keys of a server, and which of them mean something here.
+struct Taken<'a> {
+    keys: &'a [Entry],
+    known: Vec<&'static str>,
+}
+
+impl<'a> Taken<'a> {
+    fn take(&mut self, key: &'static str) -> Option<&'a Value> {
+        self.known.push(key);
+        self.keys.iter().find(|entry| entry.key == key).map(|entry| &entry.node.value)
+    }
+
+    fn text(&mut self, keys: &[&'static str]) -> Option<String> {
+        keys.iter().filter_map(|key| self.take(key).and_then(as_text)).next_back()
+    }
+
+    fn pairs(&mut self, keys: &[&'static str]) -> Vec<(String, String)> {
+        keys.iter().filter_map(|key| self.take(key)).flat_map(as_pairs).collect()
+    }
+
+    fn flag(&mut self, key: &'static str) -> Option<bool> {
+        match self.take(key) {
+            Some(Value::Flag(flag)) => Some(*flag),
+            _ => None,
+        }
+    }
+}
+
+fn definition(keys: &mut Taken<'_>) -> Definition {
+    let mut command = keys.text(&["command"]);
+    let mut args = keys.take("args").map(as_list).unwrap_or_default();
+    let mut env = keys.pairs(&["env"]);
+    // Older versions of Zed put the program into a table of its own.
+    if let Some(Value::Table(inner)) = keys.take("command") {
+        let mut inner = Taken { keys: inner, known: Vec::new() };
+        command = inner.text(&["path"]);
+        args = inner.take("args").map(as_list).unwrap_or_default();
+        env = inner.pairs(&["env"]);
+    }
+    let mut headers = keys.pairs(&["headers", "http_headers"]);
+    // Codex names variables instead of values.
+    let by_variable = keys.pairs(&["env_http_headers"]);
+    headers.extend(by_variable.into_iter().map(|(name, variable)| (name, format!("${{{variable}}}"))));
+    if let Some(variable) = keys.text(&["bearer_token_env_var"]) {
+        headers.push(("Authorization".to_owned(), format!("Bearer ${{{variable}}}")));
+    }
+    let kinds = [keys.text(&["type"]), keys.text(&["transport"])];
+    keys.take("source");
+    let is_off = keys.flag("enabled") == Some(false) || keys.flag("disabled") == Some(true);
+    Definition {
+        command,
+        args,
+        env,
+        cwd: keys.text(&["cwd"]),
+        url: keys.text(&["url", "serverUrl", "httpUrl"]),
+        headers,
+        transport: kinds.into_iter().flatten().find(|kind| kind == "sse"),
+        is_off,
+    }
+}
+
+fn inputs(root: &[Entry]) -> Vec<Input> {
+    let Some(Value::List(items)) =
+        root.iter().find(|entry| entry.key == "inputs").map(|entry| &entry.node.value)
+    else {
+        return Vec::new();
+    };
+    let input = |value: &Value| {
+        let Value::Table(keys) = value else { return None };
+        let mut keys = Taken { keys, known: Vec::new() };
+        Some(Input { id: keys.text(&["id"])?, description: keys.text(&["description"]).unwrap_or_default() })
+    };
+    items.iter().filter_map(|item| input(&item.value)).collect()
+}
+
+/// `.mcpproxy.json` names running apps by their address.
+fn apps(file: &File, root: &[Entry]) -> Vec<Foreign> {
+    let apps = descend(root, &["Proxy"]).and_then(|proxy| proxy.iter().find(|entry| entry.key == "Apps"));
+    let Some(Value::List(items)) = apps.map(|entry| &entry.node.value) else { return Vec::new() };
+    let app = |value: &Value, at: usize| {
+        let Value::Table(keys) = value else { return None };
+        let mut keys = Taken { keys, known: vec!["Description"] };
+        let name = keys.text(&["Name"])?;
+        let url = keys.text(&["Endpoint"]);
+        let obstacle = url.is_none().then_some("has no endpoint: it registers by itself when it runs");
+        let place = Place::find(&file.path, &file.text, at);
+        let definition = Definition { url, ..Definition::default() };
+        Some(Foreign { name, place, definition, unused: Vec::new(), obstacle, is_of_folder: false })
+    };
+    items.iter().filter_map(|item| app(&item.value, item.at)).collect()
+}

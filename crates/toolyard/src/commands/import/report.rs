@@ -1,0 +1,94 @@
+//! What an import says: what it would do with each server, and what it has done.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::clients::Origin;
+use super::plan::{Action, Step};
+use crate::config::Problem;
+use crate::say;
+
+pub(super) fn print(origins: &[Origin], steps: &[Step]) {
+    for (number, origin) in origins.iter().enumerate() {
+        let own: Vec<&Step> = steps.iter().filter(|step| step.origin == number).collect();
+        if own.is_empty() {
+            continue;
+        }
+        say::result(origin.label());
+        let rows: Vec<[String; 2]> = own.iter().map(|step| row(step)).collect();
+        say::table(&rows);
+        own.into_iter().for_each(print_notes);
+    }
+}
+
+fn row(step: &Step) -> [String; 2] {
+    let name = &step.name;
+    match &step.action {
+        Action::Add { id, definition, .. } if id == name => [format!("  + {id}"), definition.how()],
+        Action::Add { id, definition, .. } => [format!("  + {id} (\"{name}\")"), definition.how()],
+        Action::Same { id } => [format!("  = {name}"), format!("is there already, as {id}")],
+        Action::Kept { id } => [format!("  ! {name}"), format!("another {id} is in your config, and stays")],
+        Action::Skip { why } => [format!("  - {name}"), why.clone()],
+    }
+}
+
+fn print_notes(step: &Step) {
+    let Action::Add { id, definition, missing } = &step.action else { return };
+    if definition.is_off && missing.is_empty() {
+        say::result(format_args!("    {id} is switched off, as it is there"));
+    }
+    for (variable, why) in missing {
+        say::result(format_args!("    {id} is switched off until {variable} is set: {why}"));
+    }
+    if !step.unused.is_empty() {
+        say::result(format_args!("    {id}: not used here: {}", step.unused.join(", ")));
+    }
+}
+
+pub(super) fn servers(count: usize) -> String {
+    if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
+}
+
+pub(super) fn print_outcome(steps: &[Step], file: &Path, written: bool, backup: Option<&Path>) {
+    let file = file.display();
+    let count = steps.iter().filter(|step| step.is_new()).count();
+    let lacks = |step: &Step| matches!(&step.action, Action::Add { missing, .. } if !missing.is_empty());
+    match (count, written) {
+        (0, _) => say::result("nothing to do"),
+        (count, false) => {
+            say::result(format_args!("nothing was written; --yes writes {} to {file}", servers(count)));
+        }
+        (count, true) => {
+            let before = backup.map(|path| format!(" (as it was: {})", path.display())).unwrap_or_default();
+            say::result(format_args!("wrote {} to {file}{before}", servers(count)));
+            if steps.iter().any(lacks) {
+                say::result(
+                    "set the missing variables where the gateway is started; then remove `enabled = false`",
+                );
+            }
+        }
+    }
+}
+
+pub(super) fn json(
+    steps: &[Step],
+    file: &Path,
+    written: bool,
+    backup: Option<&Path>,
+    remarks: &[Problem],
+) -> Value {
+    let step = |step: &Step| match &step.action {
+        Action::Add { id, definition, missing } => json!({
+            "name": step.name, "action": "add", "id": id, "definition": definition.shown(),
+            "enabled": !definition.is_off, "missing": missing, "unused": step.unused,
+        }),
+        Action::Same { id } => json!({ "name": step.name, "action": "same", "id": id }),
+        Action::Kept { id } => json!({ "name": step.name, "action": "kept", "id": id }),
+        Action::Skip { why } => json!({ "name": step.name, "action": "skip", "why": why }),
+    };
+    json!({
+        "file": file, "written": written, "backup": backup,
+        "servers": steps.iter().map(step).collect::<Vec<_>>(), "problems": remarks,
+    })
+}

@@ -1,0 +1,279 @@
+//! Speaks to the gateway as a client does: to the one that runs with this config, or to one that is started for
+//! a single command, without a door.
+
+use std::collections::HashMap;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+use toolyard_core::Gateway;
+use toolyard_proto::modern::{RequestMeta, stamp_request};
+use toolyard_proto::{CallError, Id, Method, Raw, Revision};
+use toolyard_transport::http::HttpSpec;
+use toolyard_transport::{
+    AnswerBody, ClientKey, EraPin, Handler, LevelCell, Link, LinkRequest, Offer, Origin, Peer, Principal,
+    Request, Scope, Target, Timeouts, UpstreamTarget, View, connect,
+};
+
+use crate::cli::Common;
+use crate::config::{Config, Found};
+use crate::connect::Approach;
+use crate::guard::Guards;
+use crate::plan::plan;
+use crate::settings::{self, Settings};
+use crate::state_dir::{self, Running};
+
+/// For a gateway on this machine to accept a connection.
+const A_MOMENT: Duration = Duration::from_secs(1);
+/// For upstreams to be connected. Connecting and the first answer are given 10 seconds each; whoever needs
+/// longer is slow.
+const PATIENCE: Duration = Duration::from_secs(22);
+const PAUSE: Duration = Duration::from_millis(50);
+/// For what was started to end.
+const LAST_TASKS: Duration = Duration::from_secs(5);
+
+/// A client of the gateway.
+pub(super) struct Client {
+    way: Way,
+    scope: Scope,
+    info: Raw,
+    /// What the programs of a gateway of our own run under.
+    _guards: Option<Guards>,
+}
+
+enum Way {
+    /// A gateway that runs already, at this address; a link for each view that was looked at.
+    Running { http: String, headers: HeaderMap, links: Mutex<HashMap<View, Arc<dyn Link>>> },
+    /// One of our own.
+    Own(Gateway),
+}
+
+/// What the gateway says of an upstream.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct State {
+    pub(super) id: String,
+    #[serde(rename = "state")]
+    pub(super) phase: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    #[serde(default)]
+    pub(super) failures: u32,
+    #[serde(default)]
+    pub(super) tools: usize,
+    #[serde(default)]
+    pub(super) resources: usize,
+    #[serde(default)]
+    pub(super) prompts: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) revision: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) server: Option<Value>,
+}
+
+/// Runs what waits for answers.
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
+    Ok(runtime.block_on(future))
+}
+
+/// Where the config set of these files keeps its things.
+pub(super) fn folder(common: &Common, found: &Found) -> Option<PathBuf> {
+    state_dir::locate(common.state_dir.as_deref(), &found.files(), &settings::variable).ok()
+}
+
+/// The gateway that runs with these files, if one does.
+pub(super) fn running(common: &Common, found: &Found) -> Option<Running> {
+    state_dir::announced(&folder(common, found)?).filter(|running| answers(&running.http))
+}
+
+/// Whether anybody is there.
+pub(super) fn answers(http: &str) -> bool {
+    let address = reachable(http).trim_start_matches("http://").to_owned();
+    let addresses = address.to_socket_addrs().into_iter().flatten();
+    addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, A_MOMENT).is_ok())
+}
+
+/// A listener on all addresses is reached by loopback.
+fn reachable(http: &str) -> String {
+    http.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
+}
+
+impl Client {
+    /// To a gateway that runs already.
+    pub(super) fn of_running(running: &Running, config: &Config) -> Self {
+        let mut headers = HeaderMap::new();
+        let token = config.listen.token.as_ref().map(|token| format!("Bearer {token}"));
+        if let Some(Ok(mut token)) = token.map(HeaderValue::try_from) {
+            token.set_sensitive(true);
+            headers.insert(AUTHORIZATION, token);
+        }
+        Self::new(
+            Way::Running { http: reachable(&running.http), headers, links: Mutex::default() },
+            Scope::new(),
+        )
+    }
+
+    /// To a gateway of our own. Must be called in a runtime.
+    pub(super) fn of_own(common: &Common, settings: &Settings) -> Self {
+        let files = settings.found.files();
+        let state_dir = state_dir::open(common.state_dir.as_deref(), &files, &settings::variable).ok();
+        let scope = Scope::new();
+        // Without a record: whatever else uses this folder is none of our business.
+        let guards = Guards::begin(None);
+        let plan = plan(&settings.config, state_dir, &Approach::new(guards.guard(), scope.child()));
+        let gateway = Gateway::start(plan, &scope);
+        Self { _guards: Some(guards), ..Self::new(Way::Own(gateway), scope) }
+    }
+
+    fn new(way: Way, scope: Scope) -> Self {
+        let info = json!({ "name": "toolyard-cli", "version": env!("CARGO_PKG_VERSION") });
+        Self { way, scope, info: info.into(), _guards: None }
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self.way, Way::Own(..))
+    }
+
+    /// Sends a request and waits for its result. Dropping the future cancels the request.
+    pub(super) async fn request(
+        &self,
+        view: &View,
+        method: Method,
+        params: &Raw,
+        headers: Option<Box<HeaderMap>>,
+        peer: Peer,
+    ) -> Result<Raw, CallError> {
+        let capabilities = Raw::empty_object();
+        let meta = RequestMeta {
+            revision: Revision::NEWEST,
+            capabilities,
+            client_info: Some(self.info.clone()),
+            log_level: None,
+        };
+        let params = stamp_request(Some(params), &meta);
+        let (origin, id) = (self.origin(view), Id::number(1));
+        let answer = match &self.way {
+            Way::Own(gateway) => {
+                let request = Request { origin, id, method, params, headers, relay: false };
+                gateway.handle(request, peer).await?
+            }
+            Way::Running { .. } => {
+                let link = self.link(view).await?;
+                link.call(LinkRequest { origin, id, method, params, headers, name: None, relay: false }, peer)
+                    .await?
+            }
+        };
+        match answer {
+            AnswerBody::Whole(result, _) => Ok(result),
+            AnswerBody::Stream(_) => {
+                Err(CallError::bad_answer("the gateway sent a stream that nobody asked for"))
+            }
+        }
+    }
+
+    fn origin(&self, view: &View) -> Arc<Origin> {
+        Arc::new(Origin {
+            view: view.clone(),
+            principal: Principal::local(),
+            client: ClientKey::Connection(1),
+            revision: Revision::NEWEST,
+            capabilities: Raw::empty_object(),
+            client_info: Some(self.info.clone()),
+            log_level: LevelCell::new(None),
+        })
+    }
+
+    async fn link(&self, view: &View) -> Result<Arc<dyn Link>, CallError> {
+        let Way::Running { http, headers, links } = &self.way else {
+            return Err(CallError::internal("there is no gateway to connect to"));
+        };
+        let mut links = links.lock().await;
+        if let Some(link) = links.get(view) {
+            return Ok(link.clone());
+        }
+        let broken =
+            |error: http::uri::InvalidUri| CallError::unavailable(format!("{http} is no address: {error}"));
+        let url = format!("{http}/mcp{}", path(view)).parse().map_err(broken)?;
+        let target = UpstreamTarget {
+            name: "gateway".into(),
+            target: Target::Http(HttpSpec { url, headers: headers.clone() }),
+            era: EraPin::Auto,
+            timeouts: Timeouts::default(),
+        };
+        let offer = Offer { capabilities: Raw::empty_object(), client_info: self.info.clone() };
+        let connected = connect(&target, None, &offer, &self.scope.child()).await;
+        let link = connected.map_err(|error| CallError::unavailable(error.to_string()))?.link;
+        links.insert(view.clone(), link.clone());
+        Ok(link)
+    }
+
+    /// Every upstream, and how it is.
+    pub(super) async fn states(&self) -> Result<Vec<State>> {
+        let params = json!({ "name": "upstreams", "arguments": {} }).into();
+        let view = View::Upstream("yard".into());
+        let asked = self.request(&view, Method::new("tools/call"), &params, None, Peer::nobody()).await;
+        let result: Value =
+            asked.map_err(|error| anyhow!("the gateway does not say how it is: {error}"))?.read()?;
+        let mut states: Vec<State> = serde_json::from_value(result["structuredContent"]["upstreams"].clone())
+            .context("the gateway says something else than was asked")?;
+        states.retain(|state| state.id != "yard");
+        Ok(states)
+    }
+
+    /// The same, once none of them is only just being connected.
+    pub(super) async fn settled(&self) -> Result<Vec<State>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let states = self.states().await?;
+            let is_settled = states.iter().all(|state| state.phase != "connecting");
+            if is_settled || Instant::now() >= deadline {
+                return Ok(states);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// The tools of one upstream, under its own names.
+    pub(super) async fn tools(&self, id: &str) -> Result<Vec<Raw>, CallError> {
+        let (view, mut cursor, mut tools) = (View::Upstream(id.into()), None, Vec::new());
+        loop {
+            let params =
+                cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor })).into();
+            let method = Method::new("tools/list");
+            let page = self.request(&view, method, &params, None, Peer::nobody()).await?;
+            let page_tools = page.member("tools").and_then(|tools| tools.read::<Vec<Raw>>().ok());
+            tools.extend(page_tools.unwrap_or_default());
+            cursor = page.member("nextCursor").and_then(|cursor| cursor.as_string());
+            if cursor.is_none() {
+                return Ok(tools);
+            }
+        }
+    }
+
+    /// Ends what was started.
+    pub(super) async fn end(self) {
+        if let Way::Own(gateway) = &self.way {
+            gateway.end().await;
+        }
+        let _ = tokio::time::timeout(LAST_TASKS, self.scope.end()).await;
+    }
+}
+
+/// What follows `/mcp`.
+fn path(view: &View) -> String {
+    match view {
+        View::Everything => String::new(),
+        View::Upstream(id) => format!("/{id}"),
+        View::Profile(name) => format!("/p/{name}"),
+        View::Hub => "/hub".to_owned(),
+    }
+}

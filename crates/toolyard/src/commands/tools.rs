@@ -1,0 +1,80 @@
+//! `toolyard tools`: shows and calls tools, through the gateway that runs with this config, or through one that
+//! is started for this command alone.
+
+mod list;
+mod get;
+mod call;
+mod find;
+mod arguments;
+mod progress;
+mod show;
+
+use clap::Subcommand;
+
+use super::live::{self, Client};
+use crate::cli::Common;
+use crate::failure::{Failure, refused};
+use crate::settings::{self, Settings};
+use crate::stop::Stop;
+
+pub(super) use find::{Tool, Tools};
+
+/// The exit code of a command that was interrupted from the keyboard.
+const INTERRUPTED: u8 = 130;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsCommand {
+    /// List the tools of all servers, or of one.
+    List(list::ListArgs),
+    /// Show one tool: what it does and what it takes.
+    Get(get::GetArgs),
+    /// Call a tool and print its answer.
+    Call(call::CallArgs),
+}
+
+pub(super) fn tools(common: &Common, command: ToolsCommand) -> Result<(), Failure> {
+    match command {
+        ToolsCommand::List(args) => list::list(common, &args),
+        ToolsCommand::Get(args) => get::get(common, &args),
+        ToolsCommand::Call(args) => call::call(common, &args),
+    }
+}
+
+/// Does something with a client of the gateway, until it is done or somebody interrupts it. Of a gateway that is
+/// started for this, only the upstream `only` is started.
+pub(super) fn with_client<T>(
+    common: &Common,
+    only: Option<&str>,
+    work: impl AsyncFnOnce(&Client, &Settings) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let mut settings = settings::read(common)?;
+    let running = live::running(common, &settings.found);
+    if let Some(only) = only {
+        settings.config.upstreams.on.retain(|upstream| upstream.id.as_str() == only);
+    }
+    live::block_on(async {
+        let mut stop = Stop::new()?;
+        let client = match &running {
+            Some(running) => Client::of_running(running, &settings.config),
+            None => Client::of_own(common, &settings),
+        };
+        let outcome = tokio::select! {
+            outcome = work(&client, &settings) => outcome,
+            _ = stop.told() => Err(Failure::Said(INTERRUPTED)),
+        };
+        client.end().await;
+        outcome
+    })?
+}
+
+/// The upstream that a name or a flag speaks of, if it is one of the config.
+pub(super) fn upstream_in(common: &Common, name: &str) -> Option<String> {
+    let settings = settings::read(common).ok()?;
+    let prefix = name.split_once(':').or_else(|| name.split_once("__")).map_or(name, |(prefix, _)| prefix);
+    let ids = settings.config.upstreams.on.into_iter().map(|upstream| upstream.id.as_str().to_owned());
+    ids.into_iter().find(|id| id.eq_ignore_ascii_case(prefix))
+}
+
+fn failed(error: &toolyard_proto::CallError) -> Failure {
+    refused(error.message.clone(), String::new())
+}

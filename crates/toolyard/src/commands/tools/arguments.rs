@@ -1,0 +1,115 @@
+//! Arguments of a tool as they are typed: `name=text`, `name:=json`, `--args JSON`. Where the tool's schema
+//! wants a number, a flag, a list or an object, `name=1` is read as one.
+
+use serde_json::{Map, Value};
+
+use super::get::kind;
+
+/// The error says which argument is wrong and how to write it.
+pub(super) fn read(
+    typed: &[String],
+    whole: Option<&str>,
+    schema: &Value,
+) -> Result<Map<String, Value>, String> {
+    let mut arguments = match whole {
+        Some(text) => object(text)?,
+        None => Map::new(),
+    };
+    for text in typed {
+        let (name, value) = argument(text, schema)?;
+        arguments.insert(name, value);
+    }
+    Ok(arguments)
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err("--args wants a JSON object, such as '{\"path\": \"/srv\"}'".to_owned()),
+        Err(error) => Err(format!("--args is not valid JSON: {error}")),
+    }
+}
+
+fn argument(text: &str, schema: &Value) -> Result<(String, Value), String> {
+    let wrong = || format!("`{text}` is no argument: write name=text or name:=json");
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    if let Some(name) = name.strip_suffix(':') {
+        let value = serde_json::from_str(value)
+            .map_err(|error| format!("`{name}:=` wants JSON, and this is none: {error}"))?;
+        return Ok((name.to_owned(), value));
+    }
+    if name.is_empty() {
+        return Err(wrong());
+    }
+    Ok((name.to_owned(), typed(name, value, &schema["properties"][name])?))
+}
+
+/// A text, unless the schema takes none.
+fn typed(name: &str, text: &str, schema: &Value) -> Result<Value, String> {
+    let kinds: Vec<&str> = match &schema["type"] {
+        Value::String(kind) => vec![kind],
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if kinds.is_empty() || kinds.contains(&"string") {
+        return Ok(text.into());
+    }
+    let value: Option<Value> = serde_json::from_str(text).ok();
+    let fits = |value: &Value| kinds.iter().any(|kind| is_of(kind, value));
+    value
+        .filter(fits)
+        .ok_or_else(|| format!("`{name}` must be of type {}, and `{text}` is not", kind(schema)))
+}
+
+fn is_of(kind: &str, value: &Value) -> bool {
+    match kind {
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "null" => value.is_null(),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(typed: &[&str], whole: Option<&str>, expected: &Result<Value, &str>) {
+        let schema = json!({ "properties": {
+            "text": { "type": "string" }, "n": { "type": "integer" }, "on": { "type": ["boolean", "null"] },
+            "list": { "type": "array" },
+        } });
+        let typed: Vec<String> = typed.iter().map(|&text| text.to_owned()).collect();
+        let got = read(&typed, whole, &schema).map(Value::Object);
+        assert_eq!(
+            got.as_ref().map_err(String::as_str),
+            expected.as_ref().map_err(|text| *text),
+            "{typed:?}"
+        );
+    }
+
+    #[test]
+    fn arguments_are_texts_unless_the_tool_wants_something_else() {
+        check(&["text=1", "n=1", "on=true"], None, &Ok(json!({ "text": "1", "n": 1, "on": true })));
+        check(&["other=1", "text=a=b"], None, &Ok(json!({ "other": "1", "text": "a=b" })));
+        check(&["text:=[1]", "list=[2]"], None, &Ok(json!({ "text": [1], "list": [2] })));
+        check(&["n=2"], Some("{\"n\":1,\"m\":{}}"), &Ok(json!({ "n": 2, "m": {} })));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        check(&["n=x"], None, &Err("`n` must be of type integer, and `x` is not"));
+        check(&["n"], None, &Err("`n` is no argument: write name=text or name:=json"));
+        check(
+            &["n:={"],
+            None,
+            &Err("`n:=` wants JSON, and this is none: EOF while parsing an object at line 1 column 1"),
+        );
+        check(&[], Some("[]"), &Err("--args wants a JSON object, such as '{\"path\": \"/srv\"}'"));
+    }
+}

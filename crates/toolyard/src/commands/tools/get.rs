@@ -1,0 +1,87 @@
+//! `toolyard tools get`: what a tool does and what it takes.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{Tool, Tools, upstream_in, with_client};
+use crate::cli::Common;
+use crate::failure::Failure;
+use crate::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// `upstream:tool`, the name that clients see, or the tool's own name if only one server has it.
+    name: String,
+    /// Print its definition as JSON, as its server gives it.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
+    let only = upstream_in(common, &args.name);
+    with_client(common, only.as_deref(), async |client, settings| {
+        let tools = Tools::of(client, settings, only.as_deref()).await?;
+        let tool = tools.find(&args.name)?;
+        if args.json {
+            say::json(&json!({
+                "id": tool.canonical(), "name": tool.shown, "upstream": tool.upstream, "definition": tool.definition,
+            }))?;
+        } else {
+            print(tool);
+        }
+        Ok(())
+    })
+}
+
+fn print(tool: &Tool) {
+    say::result(format_args!("{}\nfor clients: {}", tool.canonical(), tool.shown));
+    for text in [tool.text("title"), tool.text("description")].into_iter().flatten() {
+        say::result(format_args!("\n{}", text.trim()));
+    }
+    let schema: Value =
+        tool.definition.member("inputSchema").and_then(|schema| schema.read().ok()).unwrap_or_default();
+    let rows = parameters(&schema);
+    if rows.is_empty() {
+        say::result("\nIt takes nothing.");
+        return;
+    }
+    say::result("\nIt takes:");
+    say::table(&rows);
+    if let Some(example) = example(tool, &schema) {
+        say::result(format_args!("\n{example}"));
+    }
+}
+
+fn parameters(schema: &Value) -> Vec<[String; 3]> {
+    let required =
+        |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|own| own == name));
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let row = |(name, about): (&String, &Value)| {
+        let need = if required(name) { "" } else { ", optional" };
+        let words = about["description"].as_str().unwrap_or_default().lines().next().unwrap_or_default();
+        [format!("  {name}"), format!("{}{need}", kind(about)), words.to_owned()]
+    };
+    properties.map(row).collect()
+}
+
+/// What kind of value a schema wants, in a word.
+pub(super) fn kind(schema: &Value) -> String {
+    match (&schema["type"], schema["enum"].as_array()) {
+        (_, Some(choices)) => choices.iter().map(Value::to_string).collect::<Vec<_>>().join("|"),
+        (Value::String(kind), None) => kind.clone(),
+        (Value::Array(kinds), None) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"),
+        _ => "any".to_owned(),
+    }
+}
+
+/// How it is called, with what it cannot do without.
+fn example(tool: &Tool, schema: &Value) -> Option<String> {
+    let required = schema["required"].as_array()?.iter().filter_map(Value::as_str);
+    let argument = |name: &str| match schema["properties"][name]["type"].as_str() {
+        Some("array") => format!(" {name}:='[…]'"),
+        Some("object") => format!(" {name}:='{{…}}'"),
+        _ => format!(" {name}=…"),
+    };
+    let arguments: String = required.map(argument).collect();
+    (!arguments.is_empty()).then(|| format!("toolyard tools call {}{arguments}", tool.canonical()))
+}

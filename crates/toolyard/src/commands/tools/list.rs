@@ -1,0 +1,60 @@
+//! `toolyard tools list`.
+
+use clap::Args;
+use serde_json::json;
+
+use super::{Tool, Tools, upstream_in, with_client};
+use crate::cli::Common;
+use crate::failure::{Failure, refused};
+use crate::say;
+
+/// How much of a description fits a line.
+const FIRST_WORDS: usize = 72;
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only those of this server.
+    #[arg(long, value_name = "NAME")]
+    upstream: Option<String>,
+    /// Print them as JSON, schemas included.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
+    let only = args.upstream.as_deref().and_then(|name| upstream_in(common, name));
+    let tools = with_client(common, only.as_deref(), async |client, settings| {
+        Tools::of(client, settings, args.upstream.as_deref()).await
+    })?;
+    check_upstream(args, &tools)?;
+    if args.json {
+        let entry = |tool: &Tool| json!({ "id": tool.canonical(), "name": tool.shown, "upstream": tool.upstream, "definition": tool.definition });
+        let tools: Vec<_> = tools.all.iter().map(entry).collect();
+        return Ok(say::json(&tools)?);
+    }
+    let rows: Vec<[String; 2]> = tools.all.iter().map(|tool| [tool.canonical(), first_words(tool)]).collect();
+    say::table(&rows);
+    for (id, why) in tools.missing.iter().filter(|_| !common.quiet) {
+        say::line(format_args!("warning: {id} is not ready: {why}"));
+    }
+    Ok(())
+}
+
+fn check_upstream(args: &ListArgs, tools: &Tools) -> Result<(), Failure> {
+    let Some(name) = &args.upstream else { return Ok(()) };
+    let mut ids: Vec<&str> = tools.states.iter().map(|state| state.id.as_str()).collect();
+    ids.push("yard");
+    if ids.iter().any(|id| id.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
+    Err(refused(format!("there is no server `{name}`"), crate::commands::remove::known(name, &ids)))
+}
+
+fn first_words(tool: &Tool) -> String {
+    let text = tool.text("description").or_else(|| tool.text("title")).unwrap_or_default();
+    let line = text.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(FIRST_WORDS) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line.to_owned(),
+    }
+}

@@ -1,0 +1,105 @@
+//! `toolyard trust`: lets a project's `toolyard.toml` count, as it is now.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::Common;
+use crate::config::{PROJECT_FILE, Problem, Standing, Trusted, check, project, read_file};
+use crate::definition::in_file;
+use crate::failure::{Failure, refused};
+use crate::{say, settings};
+
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// The file [default: toolyard.toml in this folder].
+    file: Option<PathBuf>,
+    /// Take it back.
+    #[arg(long, conflicts_with = "list")]
+    revoke: bool,
+    /// Show which files are trusted.
+    #[arg(long, conflicts_with = "file")]
+    list: bool,
+    /// Print the outcome as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn trust(_: &Common, args: &TrustArgs) -> Result<(), Failure> {
+    let trusted = Trusted::read(&settings::variable);
+    let file = args.file.clone().unwrap_or_else(|| PathBuf::from(PROJECT_FILE));
+    match (args.list, args.revoke) {
+        (true, _) => print_list(&trusted, args.json),
+        (_, true) => revoke(trusted, &file, args.json),
+        _ => agree(trusted, &file, args.json),
+    }
+}
+
+fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
+    let file = read_file(path).map_err(Failure::Refused)?;
+    if path.file_name().is_none_or(|name| name != PROJECT_FILE) {
+        let message =
+            format!("{} is not a {PROJECT_FILE}, and only such files are looked for", path.display());
+        return Err(refused(message, format!("use it with --config {}", path.display())));
+    }
+    let (source, below) = project(path, &settings::variable);
+    let problems: Vec<Problem> = check(&source, file.text.clone(), &below, &settings::variable);
+    if problems.iter().any(|problem| problem.is_error() && !problem.message.ends_with("is not set")) {
+        return Err(Failure::Config(problems));
+    }
+    let upstreams = in_file(&file);
+    trusted.add(path)?;
+    if json {
+        let upstreams: Vec<_> = upstreams
+            .iter()
+            .map(|upstream| json!({ "id": upstream.id, "definition": upstream.definition.shown() }))
+            .collect();
+        return Ok(say::json(&json!({ "file": path, "trusted": true, "upstreams": upstreams }))?);
+    }
+    say::result(format_args!(
+        "{} is trusted, as it is now; in this folder Toolyard uses it from now on:",
+        path.display()
+    ));
+    let rows: Vec<[String; 2]> =
+        upstreams.iter().map(|upstream| [format!("  {}", upstream.id), upstream.definition.how()]).collect();
+    say::table(&rows);
+    problems.iter().for_each(say::line);
+    Ok(())
+}
+
+fn revoke(mut trusted: Trusted, file: &Path, json: bool) -> Result<(), Failure> {
+    let was_trusted = trusted.remove(file)?;
+    if json {
+        return Ok(say::json(&json!({ "file": file, "trusted": false, "changed": was_trusted }))?);
+    }
+    let outcome = if was_trusted { "is no longer trusted" } else { "was not trusted" };
+    say::result(format_args!("{} {outcome}", file.display()));
+    Ok(())
+}
+
+fn print_list(trusted: &Trusted, json: bool) -> Result<(), Failure> {
+    let state = |file: &Path| match trusted.standing(file) {
+        _ if !file.is_file() => "gone",
+        Standing::Trusted => "trusted",
+        Standing::Changed(_) => "changed since",
+        Standing::Unknown => "unknown",
+    };
+    if json {
+        let files = trusted.files().iter();
+        let files: Vec<_> = files
+            .map(|(file, agreed)| {
+                let upstreams: Vec<&String> = agreed.upstreams.keys().collect();
+                json!({ "file": file, "state": state(file), "since": agreed.since, "upstreams": upstreams })
+            })
+            .collect();
+        return Ok(say::json(&files)?);
+    }
+    if trusted.files().is_empty() {
+        say::result("no project file is trusted");
+    }
+    let rows: Vec<[String; 2]> =
+        trusted.files().keys().map(|file| [state(file).to_owned(), file.display().to_string()]).collect();
+    say::table(&rows);
+    Ok(())
+}

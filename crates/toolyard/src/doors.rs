@@ -1,0 +1,97 @@
+//! Opens the listeners: HTTP, and TCP and the local socket for newline JSON-RPC.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use toolyard_transport::Scope;
+use toolyard_transport::local::LocalListener;
+use toolyard_transport::serve::{Endpoint, serve_http, serve_local, serve_tcp};
+
+use crate::bind::{Bound, bind};
+use crate::config::{ListenConfig, LocalDoor};
+use crate::socket;
+use crate::state_dir::Addresses;
+
+pub(crate) struct Doors {
+    http: Bound,
+    tcp: Option<(TcpListener, SocketAddr)>,
+    local: Option<LocalListener>,
+}
+
+impl Doors {
+    /// What was asked for must open; what is usual may fail, and is said aloud then.
+    pub(crate) async fn open(
+        http: Option<SocketAddr>,
+        listen: &ListenConfig,
+        local: Option<&Path>,
+    ) -> Result<Self> {
+        let local = local.map(|path| open_local(path, &listen.local)).transpose()?.flatten();
+        let http = bind(http.or(listen.http)).await?;
+        let tcp = match listen.tcp {
+            None => None,
+            Some(asked) => {
+                let failed =
+                    || format!("cannot listen on {asked} (choose another address for tcp in [listen])");
+                let listener = TcpListener::bind(asked).await.with_context(failed)?;
+                let address = listener.local_addr().with_context(failed)?;
+                Some((listener, address))
+            }
+        };
+        Ok(Self { http, tcp, local })
+    }
+
+    pub(crate) fn addresses(&self) -> Addresses {
+        Addresses {
+            http: format!("http://{}", self.http.address),
+            tcp: self.tcp.as_ref().map(|(_, address)| format!("tcp://{address}")),
+            socket: self.local.as_ref().map(|local| local.path().to_owned()),
+        }
+    }
+
+    /// The usual address, where somebody else had it first.
+    pub(crate) fn taken(&self) -> Option<SocketAddr> {
+        self.http.taken
+    }
+
+    /// Whether clients on this machine find the gateway by its config.
+    pub(crate) fn has_local(&self) -> bool {
+        self.local.is_some()
+    }
+
+    /// Lets clients in.
+    pub(crate) fn serve(self, endpoint: &Arc<Endpoint>, scope: &Scope) {
+        scope.spawn(serve_http(self.http.listener, endpoint.clone(), scope.clone()));
+        if let Some((listener, _)) = self.tcp {
+            scope.spawn(serve_tcp(listener, endpoint.clone(), scope.clone()));
+        }
+        if let Some(listener) = self.local {
+            scope.spawn(serve_local(listener, endpoint.clone(), scope.clone()));
+        }
+    }
+}
+
+fn open_local(path: &Path, door: &LocalDoor) -> Result<Option<LocalListener>> {
+    match socket::make_folder(path).and_then(|()| LocalListener::bind(path)) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if *door != LocalDoor::Usual => {
+            let what =
+                format!("cannot listen on {} (choose another path for unix in [listen])", path.display());
+            Err(error).context(what)
+        }
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            tracing::warn!(
+                "another gateway serves this config already; `toolyard stdio` reaches that one ({})",
+                path.display()
+            );
+            Ok(None)
+        }
+        Err(error) => {
+            tracing::warn!("`toolyard stdio` cannot reach this gateway: {}: {error}", path.display());
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A config that changes while the gateway runs: what changed is applied without dropping a call, and a config
+//! with mistakes is not applied at all.
+//!
+//! The files are looked at every second. Being told by the system would be quicker, but editors replace files,
+//! network folders tell nothing, and a second is soon enough for somebody who edits by hand.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use toolyard_core::{Gateway, Reloaded};
+
+use crate::cli::Common;
+use crate::config::{Found, ListenConfig};
+use crate::connect::Approach;
+use crate::plan::plan;
+use crate::settings;
+
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What it takes to build the gateway's plan anew.
+pub(super) struct Reload {
+    pub(super) common: Common,
+    pub(super) gateway: Gateway,
+    pub(super) approach: Approach,
+    pub(super) state_dir: Option<PathBuf>,
+    pub(super) listen: ListenConfig,
+}
+
+impl Reload {
+    /// Looks after the files until it is dropped.
+    pub(super) async fn watch(self, found: Found) {
+        let mut watched = files_of(&found);
+        let mut applied = stamps(&watched);
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            let now = stamps(&watched);
+            if now == applied {
+                continue;
+            }
+            // A file that is still being written is looked at again a moment later.
+            tokio::time::sleep(PAUSE / 4).await;
+            if stamps(&watched) == now {
+                watched = files_of(&self.apply());
+                applied = stamps(&watched);
+            }
+        }
+    }
+
+    fn apply(&self) -> Found {
+        let (found, loaded) = settings::look(&self.common);
+        let Some(config) = loaded.config else {
+            for problem in &loaded.problems {
+                tracing::error!("the changed config is not applied: {problem}");
+            }
+            return found;
+        };
+        if config.listen != self.listen {
+            tracing::warn!("a change of [listen] takes effect when the gateway is started again");
+        }
+        let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.approach));
+        let Reloaded { added, changed, removed } = &done;
+        tracing::info!(?added, ?changed, ?removed, "the changed config is applied");
+        found
+    }
+}
+
+/// The files in force, and the one that the user may write yet.
+fn files_of(found: &Found) -> Vec<PathBuf> {
+    let mut files = found.files();
+    files.extend(found.user_file.clone().filter(|file| !files.contains(file)));
+    files
+}
+
+/// When each was changed and how long it is; `None` where it is not there.
+fn stamps(files: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
+    let stamp = |file: &PathBuf| {
+        let about = std::fs::metadata(file).ok()?;
+        Some((about.modified().ok()?, about.len()))
+    };
+    files.iter().map(stamp).collect()
+}

@@ -1,0 +1,168 @@
+//! Finds the gateway of a config set, or starts one: several programs that look for it at the same time start
+//! only one.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+use toolyard_transport::local::{self, LocalStream};
+
+use crate::{socket, state_dir};
+
+/// How long finding or starting a gateway may take.
+const LIMIT: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+/// A log beyond this is begun anew.
+const LONGEST_LOG: u64 = 1024 * 1024;
+/// How much of the end of a log is shown.
+const LAST_WORDS: usize = 2_000;
+
+#[derive(Debug)]
+pub(super) struct Meeting {
+    socket: PathBuf,
+    state_dir: Option<PathBuf>,
+    start: Start,
+}
+
+/// How a gateway is started: with which arguments, and where.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) arguments: Vec<OsString>,
+    pub(super) folder: PathBuf,
+}
+
+impl Meeting {
+    pub(super) fn new(socket: PathBuf, state_dir: Option<PathBuf>, start: Start) -> Self {
+        Self { socket, state_dir, start }
+    }
+
+    /// Whether a gateway runs now.
+    pub(super) fn is_answered(&self) -> bool {
+        self.sockets().any(|path| std::os::unix::net::UnixStream::connect(path).is_ok())
+    }
+
+    /// A connection to the gateway, which is started if there is none.
+    pub(super) async fn join(&self) -> Result<LocalStream> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            if let Some(stream) = self.knock().await {
+                return Ok(stream);
+            }
+            if let Some(_lock) = self.lock()? {
+                // Whoever held it before may have started one.
+                return match self.knock().await {
+                    Some(stream) => Ok(stream),
+                    None => self.start(deadline).await,
+                };
+            }
+            if Instant::now() > deadline {
+                bail!("no gateway was started within {LIMIT:?}, although another program was about to");
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Where a gateway may be: where it said it is, and where it usually is.
+    fn sockets(&self) -> impl Iterator<Item = PathBuf> {
+        let set = |path: &Path| path.parent().and_then(Path::file_name).map(OsStr::to_owned);
+        let announced = self.state_dir.as_deref().and_then(state_dir::announced_socket);
+        // The folder may be that of several config sets.
+        let announced = announced.filter(|path| set(path) == set(&self.socket));
+        announced.into_iter().chain([self.socket.clone()])
+    }
+
+    async fn knock(&self) -> Option<LocalStream> {
+        for path in self.sockets() {
+            if let Ok(stream) = local::connect(&path).await {
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    /// The right to start a gateway, unless somebody else has it now.
+    fn lock(&self) -> Result<Option<File>> {
+        let path = self.socket.with_file_name("start.lock");
+        let what = || format!("lock {}", path.display());
+        socket::make_folder(&self.socket).with_context(what)?;
+        let file = File::options().create(true).append(true).open(&path).with_context(what)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error).with_context(what),
+        }
+    }
+
+    async fn start(&self, deadline: Instant) -> Result<LocalStream> {
+        let mut log = Log::open(self.state_dir.as_deref());
+        let mut gateway = self.spawn(&log)?;
+        loop {
+            if let Some(stream) = self.knock().await {
+                return Ok(stream);
+            }
+            if let Some(status) = gateway.try_wait().context("look after the gateway")? {
+                bail!("the gateway could not be started ({status}){}", log.last_words());
+            }
+            if Instant::now() > deadline {
+                bail!("the gateway takes longer than {LIMIT:?} to start{}", log.last_words());
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// It is nobody's child in the end: it leaves our session itself, and whoever joined keeps it running.
+    fn spawn(&self, log: &Log) -> Result<Child> {
+        let program = std::env::current_exe().context("find this program")?;
+        let mut command = Command::new(program);
+        command.args(&self.start.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
+        command.current_dir(&self.start.folder).spawn().context("start the gateway")
+    }
+}
+
+/// What the gateway says. It has no terminal, so it goes to a file in the state directory.
+struct Log {
+    file: Option<(PathBuf, File)>,
+    /// Where it ended before.
+    start: u64,
+}
+
+impl Log {
+    fn open(folder: Option<&Path>) -> Self {
+        let path = folder.map(|folder| folder.join("gateway.log"));
+        let length = path.as_deref().and_then(|path| path.metadata().ok()).map_or(0, |log| log.len());
+        let anew = length > LONGEST_LOG;
+        let open = |path: PathBuf| {
+            if anew {
+                let _ = std::fs::remove_file(&path);
+            }
+            let file = File::options().create(true).append(true).read(true).open(&path).ok()?;
+            Some((path, file))
+        };
+        Self { file: path.and_then(open), start: if anew { 0 } else { length } }
+    }
+
+    fn writer(&self) -> Stdio {
+        let copy = self.file.as_ref().and_then(|(_, file)| file.try_clone().ok());
+        copy.map_or_else(Stdio::null, Stdio::from)
+    }
+
+    /// What was said since it was opened, as the end of a message.
+    fn last_words(&mut self) -> String {
+        let Some((path, file)) = &mut self.file else { return String::new() };
+        let mut text = String::new();
+        let read = file.seek(SeekFrom::Start(self.start)).and_then(|_| file.read_to_string(&mut text));
+        let words: Vec<&str> = text.lines().rev().take(5).collect();
+        let words: Vec<&str> = words.into_iter().rev().collect();
+        let words: String = words.join("\n").chars().take(LAST_WORDS).collect();
+        if read.is_err() || words.is_empty() {
+            return format!("; its log is {}", path.display());
+        }
+        format!("; it said (all of it in {}):\n{words}", path.display())
+    }
+}

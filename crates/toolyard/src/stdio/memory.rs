@@ -1,0 +1,271 @@
+//! What has to be known to carry a client from one gateway to the next: which of its calls are under way, and
+//! what it said that a new gateway has to hear again. Nothing here reads, writes or waits.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bytes::Bytes;
+use serde_json::json;
+use toolyard_proto::error::Fault;
+use toolyard_proto::modern::{Claim, claim, stamp_result};
+use toolyard_proto::{CallError, Id, Incoming, Message, Method, Notification, Raw, RequestMessage, Response};
+
+/// What may change unheard between two gateways, by the capability that announces it.
+const CHANGES: [(&str, Method); 3] = [
+    ("tools", Method::TOOLS_CHANGED),
+    ("prompts", Method::PROMPTS_CHANGED),
+    ("resources", Method::RESOURCES_CHANGED),
+];
+
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    opening: Option<Bytes>,
+    /// How many gateways there were before this one.
+    generation: u64,
+    calls: HashMap<Id, Call>,
+    handshake: Option<Handshake>,
+    /// What else a session consists of, by what it is about: each a request to be made again.
+    settings: BTreeMap<String, RequestMessage>,
+    /// Requests that were made again, and whose answers the client has had already.
+    repeated: HashSet<Id>,
+    /// Questions that are open with the client: their ids as it knows them, and as the gateway does.
+    asked: HashMap<Id, Id>,
+}
+
+/// A request of the client.
+#[derive(Debug)]
+struct Call {
+    /// As people know it.
+    what: String,
+    method: Method,
+    /// Whether its answer carries the stamps of a result.
+    stamped: bool,
+}
+
+#[derive(Debug)]
+struct Handshake {
+    request: RequestMessage,
+    is_answered: bool,
+    is_confirmed: bool,
+}
+
+impl Memory {
+    /// `opening` comes before everything else.
+    pub(super) fn new(opening: Option<String>) -> Self {
+        Self { opening: opening.map(Bytes::from), ..Self::default() }
+    }
+
+    /// A line from the client; what to pass on of it.
+    pub(super) fn client_says(&mut self, line: Bytes) -> Option<Bytes> {
+        match Incoming::parse(&line) {
+            Ok(Incoming::One(message)) => self.note(message, line),
+            Ok(Incoming::Batch(parts)) => {
+                for part in parts.into_iter().flatten() {
+                    self.note(part, Bytes::new());
+                }
+                Some(line)
+            }
+            // The gateway says what is wrong with it.
+            Err(_) => Some(line),
+        }
+    }
+
+    fn note(&mut self, message: Message, line: Bytes) -> Option<Bytes> {
+        match message {
+            Message::Request(request) => self.note_request(request),
+            Message::Notification(notification) => self.note_notification(&notification),
+            Message::Response(response) => return self.note_answer(response, line),
+        }
+        Some(line)
+    }
+
+    fn note_request(&mut self, request: RequestMessage) {
+        self.calls.insert(request.id.clone(), Call::new(&request));
+        let uri = request.params.as_ref().and_then(|params| params.member("uri")?.as_string());
+        match (request.method.as_str(), uri) {
+            ("initialize", _) => {
+                self.handshake = Some(Handshake { request, is_answered: false, is_confirmed: false });
+            }
+            ("logging/setLevel", _) => drop(self.settings.insert("level".into(), request)),
+            ("resources/subscribe", Some(uri)) => drop(self.settings.insert(format!("uri {uri}"), request)),
+            ("resources/unsubscribe", Some(uri)) => drop(self.settings.remove(&format!("uri {uri}"))),
+            _ => {}
+        }
+    }
+
+    fn note_notification(&mut self, notification: &Notification) {
+        if notification.method == Method::INITIALIZED
+            && let Some(handshake) = &mut self.handshake
+        {
+            handshake.is_confirmed = true;
+        }
+        if notification.method == Method::CANCELLED {
+            // Nobody waits for its answer any more.
+            let id = notification.params.as_ref().and_then(|params| params.member("requestId"));
+            id.and_then(Id::from_raw).map(|id| self.calls.remove(&id));
+        }
+    }
+
+    /// An answer goes to the gateway that asked, under the id that it knows.
+    fn note_answer(&mut self, response: Response, line: Bytes) -> Option<Bytes> {
+        let own = response.id.as_ref().and_then(|id| self.asked.remove(id));
+        match own {
+            Some(own) if Some(&own) == response.id.as_ref() => Some(line),
+            Some(own) => Some(Message::Response(Response { id: Some(own), ..response }).render()),
+            None if self.generation == 0 => Some(line),
+            // Whoever asked is gone.
+            None => None,
+        }
+    }
+
+    /// A line from the gateway; what the client hears of it.
+    pub(super) fn gateway_says(&mut self, line: Bytes) -> Vec<Bytes> {
+        match Incoming::parse(&line) {
+            Ok(Incoming::One(Message::Response(response))) => self.answered(&response, line),
+            Ok(Incoming::One(Message::Request(request))) => vec![self.asks(request, line)],
+            Ok(Incoming::One(Message::Notification(notification)))
+                if self.generation > 0 && notification.method == Method::CANCELLED =>
+            {
+                vec![self.takes_back(notification, line)]
+            }
+            Ok(Incoming::Batch(parts)) => {
+                for part in parts.into_iter().flatten() {
+                    if let Message::Response(Response { id: Some(id), .. }) = part {
+                        self.calls.remove(&id);
+                    }
+                }
+                vec![line]
+            }
+            _ => vec![line],
+        }
+    }
+
+    fn answered(&mut self, response: &Response, line: Bytes) -> Vec<Bytes> {
+        let Some(id) = &response.id else { return vec![line] };
+        if self.repeated.remove(id) {
+            return response.outcome.as_ref().map(changes).unwrap_or_default();
+        }
+        self.calls.remove(id);
+        if let Some(handshake) = &mut self.handshake
+            && handshake.request.id == *id
+        {
+            handshake.is_answered = response.outcome.is_ok();
+        }
+        vec![line]
+    }
+
+    /// Every gateway counts its questions from one, and the client may still know one of an earlier gateway.
+    fn asks(&mut self, request: RequestMessage, line: Bytes) -> Bytes {
+        if self.generation == 0 {
+            self.asked.insert(request.id.clone(), request.id);
+            return line;
+        }
+        let shown = self.shown(&request.id);
+        self.asked.insert(shown.clone(), request.id.clone());
+        Message::Request(RequestMessage { id: shown, ..request }).render()
+    }
+
+    fn shown(&self, id: &Id) -> Id {
+        Id::string(&format!("yard-{}-{}", self.generation, id.as_raw().as_str()))
+    }
+
+    /// The gateway needs no answer to a question of its own any more.
+    fn takes_back(&mut self, notification: Notification, line: Bytes) -> Bytes {
+        let Notification { method, params } = notification;
+        let id = params.as_ref().and_then(|params| params.member("requestId")).and_then(Id::from_raw);
+        let shown = id.map(|id| self.shown(&id)).filter(|shown| self.asked.contains_key(shown));
+        let Some(shown) = shown else { return line };
+        self.asked.remove(&shown);
+        let params = params.map(|params| params.with("requestId", shown.as_raw()));
+        Message::Notification(Notification { method, params }).render()
+    }
+
+    /// The gateway is gone: what the client has to hear of that. `why` completes "… while it was under way".
+    pub(super) fn lost(&mut self, why: &str) -> Vec<Bytes> {
+        self.generation += 1;
+        self.repeated.clear();
+        let first = self.handshake.as_ref().filter(|handshake| !handshake.is_answered);
+        let kept = first.map(|handshake| handshake.request.id.clone());
+        let failed = self.calls.extract_if(|id, _| Some(id) != kept.as_ref());
+        let mut lines: Vec<Bytes> = failed.map(|(id, call)| call.failed(id, why)).collect();
+        lines.extend(self.asked.drain().map(|(shown, _)| {
+            let params = Raw::from(json!({ "reason": why })).with("requestId", shown.as_raw());
+            Message::Notification(Notification::new(Method::CANCELLED, params)).render()
+        }));
+        lines
+    }
+
+    /// There will be no other gateway: nothing is kept for it.
+    pub(super) fn given_up(&mut self, why: &str) -> Vec<Bytes> {
+        self.handshake = None;
+        self.lost(why)
+    }
+
+    /// What a gateway hears before anything else.
+    pub(super) fn introduction(&mut self) -> Vec<Bytes> {
+        let mut lines: Vec<Bytes> = self.opening.iter().cloned().collect();
+        let Some(handshake) = &self.handshake else { return lines };
+        if !handshake.is_answered {
+            lines.push(Message::Request(handshake.request.clone()).render());
+            return lines;
+        }
+        let again = std::iter::once(&handshake.request).chain(self.settings.values());
+        for (count, request) in again.enumerate() {
+            let id = Id::string(&format!("yard-again-{}-{count}", self.generation));
+            self.repeated.insert(id.clone());
+            lines.push(Message::Request(RequestMessage { id, ..request.clone() }).render());
+            if count == 0 && handshake.is_confirmed {
+                let confirmed = Notification::new(Method::INITIALIZED, None);
+                lines.push(Message::Notification(confirmed).render());
+            }
+        }
+        lines
+    }
+
+    /// Whether the client waits for something.
+    pub(super) fn is_idle(&self) -> bool {
+        self.calls.is_empty()
+    }
+}
+
+impl Call {
+    fn new(request: &RequestMessage) -> Self {
+        let method = request.method.clone();
+        let name = request.params.as_ref().and_then(|params| params.member("name")?.as_string());
+        let what = match name {
+            Some(name) => format!("`{name}`"),
+            None => method.as_str().to_owned(),
+        };
+        Self { what, stamped: claim(request.params.as_ref()) != Claim::None, method }
+    }
+
+    /// A tool that could not do its work answers as a tool does; the rest fails as the protocol says.
+    fn failed(&self, id: Id, why: &str) -> Bytes {
+        let message = format!(
+            "{why} while {} was under way; whether it was carried out is not known. Call it again if that is safe",
+            self.what
+        );
+        let error = CallError { origin: Fault::Gateway, ..CallError::lost(message) };
+        let is_tool = self.method == Method::TOOLS_CALL;
+        let outcome = match (is_tool, self.stamped) {
+            (true, true) => Ok(stamp_result(&error.to_tool_result(), None)),
+            (true, false) => Ok(error.to_tool_result()),
+            (false, _) => Err(error.to_raw()),
+        };
+        Message::Response(Response { id: Some(id), outcome }).render()
+    }
+}
+
+/// What the client has to look at anew after a handshake that it did not see.
+fn changes(greeting: &Raw) -> Vec<Bytes> {
+    let announces = |capability: &&str| {
+        let flag = greeting.at(&["capabilities", capability, "listChanged"]);
+        flag.is_some_and(|flag| flag.as_bytes() == b"true")
+    };
+    let changed = CHANGES.iter().filter(|(capability, _)| announces(capability));
+    changed
+        .map(|(_, method)| Message::Notification(Notification::new(method.clone(), None)).render())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

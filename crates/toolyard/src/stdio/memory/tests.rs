@@ -1,0 +1,102 @@
+//! One gateway after the other, line by line.
+
+use super::*;
+
+#[expect(clippy::needless_pass_by_value, reason = "calls read better")]
+fn line(value: serde_json::Value) -> Bytes {
+    Bytes::from(value.to_string())
+}
+
+fn read(line: &Bytes) -> serde_json::Value {
+    serde_json::from_slice(line).unwrap()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "calls read better")]
+fn request(id: u64, method: &str, params: serde_json::Value) -> Bytes {
+    line(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+}
+
+/// A client that has shaken hands.
+fn initialized() -> Memory {
+    let mut memory = Memory::new(Some(r#"{"toolyard":1,"view":"hub"}"#.into()));
+    memory.client_says(request(0, "initialize", json!({ "protocolVersion": "2025-11-25" })));
+    memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": 0, "result": {} })));
+    memory.client_says(line(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })));
+    memory
+}
+
+#[test]
+fn a_new_gateway_hears_what_makes_up_the_session_and_the_client_does_not_hear_its_answers() {
+    let mut memory = initialized();
+    for (id, level) in [(1, "debug"), (2, "error")] {
+        memory.client_says(request(id, "logging/setLevel", json!({ "level": level })));
+    }
+    for (id, method, uri) in [
+        (3, "resources/subscribe", "a:"),
+        (4, "resources/subscribe", "b:"),
+        (5, "resources/unsubscribe", "a:"),
+    ] {
+        memory.client_says(request(id, method, json!({ "uri": uri })));
+    }
+    for id in 1..=5 {
+        memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": id, "result": {} })));
+    }
+    assert!(memory.is_idle() && memory.lost("lost").is_empty());
+    let said: Vec<_> = memory.introduction().iter().map(read).collect();
+    let methods: Vec<_> = said.iter().map(|line| line["method"].as_str().unwrap_or("opening")).collect();
+    let expected =
+        ["opening", "initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe"];
+    assert_eq!(methods, expected);
+    assert_eq!((&said[3]["params"]["level"], &said[4]["params"]["uri"]), (&json!("error"), &json!("b:")));
+    let greeting = json!({ "capabilities": { "tools": { "listChanged": true }, "prompts": {} } });
+    let heard =
+        memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": said[1]["id"], "result": greeting })));
+    assert_eq!(
+        heard.iter().map(read).map(|line| line["method"].clone()).collect::<Vec<_>>(),
+        ["notifications/tools/list_changed"]
+    );
+    assert!(
+        memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": said[3]["id"], "result": {} }))).is_empty()
+    );
+}
+
+#[test]
+fn a_handshake_that_was_not_answered_is_made_again_as_it_was() {
+    let mut memory = Memory::new(None);
+    let hello = request(0, "initialize", json!({ "protocolVersion": "2025-11-25" }));
+    memory.client_says(hello.clone());
+    assert!(memory.lost("lost").is_empty());
+    assert_eq!(memory.introduction().iter().map(read).collect::<Vec<_>>(), [read(&hello)]);
+    let failed = memory.given_up("no gateway could be reached");
+    assert_eq!(read(&failed[0])["error"]["code"], -32603);
+}
+
+#[test]
+fn an_answer_never_reaches_a_gateway_that_did_not_ask() {
+    let mut memory = initialized();
+    let question = request(1, "roots/list", json!({}));
+    assert_eq!(memory.gateway_says(question.clone()), vec![question.clone()]);
+    let taken_back = memory.lost("lost");
+    assert_eq!(read(&taken_back[0])["params"]["requestId"], 1);
+    let answer =
+        |id: &serde_json::Value| line(json!({ "jsonrpc": "2.0", "id": id, "result": { "roots": [] } }));
+    let shown = read(&memory.gateway_says(question.clone())[0])["id"].clone();
+    assert_ne!(shown, json!(1));
+    assert_eq!(memory.client_says(answer(&json!(1))), None);
+    assert_eq!(memory.client_says(answer(&shown)).map(|line| read(&line)["id"].clone()), Some(json!(1)));
+    let shown = read(&memory.gateway_says(question)[0])["id"].clone();
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
+    assert_eq!(read(&memory.gateway_says(line(cancel))[0])["params"]["requestId"], shown);
+}
+
+#[test]
+fn a_call_that_was_cancelled_is_not_failed() {
+    let mut memory = initialized();
+    memory.client_says(request(7, "tools/call", json!({ "name": "slow" })));
+    let params = json!({ "requestId": 7 });
+    memory.client_says(line(
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
+    ));
+    assert!(memory.lost("lost").is_empty());
+}

@@ -1,0 +1,266 @@
+//! Carries lines between the client and whichever gateway there is.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Stdout, WriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+use toolyard_proto::codec::line::LineDecoder;
+use toolyard_proto::codec::{MAX_MESSAGE, TooLarge};
+use toolyard_proto::error::code;
+use toolyard_proto::message::render_error;
+use toolyard_proto::{Message, Response, RpcError};
+use toolyard_transport::Scope;
+use toolyard_transport::local::LocalStream;
+
+use super::meet::Meeting;
+use super::memory::Memory;
+
+/// How many lines of the client may wait.
+const ROOM: usize = 64;
+/// How long a client that has closed its end may still get answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long a client is listened to before it is told that nothing can be done for it.
+const LAST_QUESTIONS: Duration = Duration::from_millis(200);
+/// A connection that ends sooner was no good.
+const SHORT: Duration = Duration::from_secs(5);
+/// How many of those there may be, one after the other.
+const MOST_SHORT: u32 = 8;
+
+pub(super) struct Relay {
+    meeting: Meeting,
+    memory: Mutex<Memory>,
+}
+
+/// How a connection ended.
+enum Ended {
+    /// The client has closed its end: all is done.
+    Client,
+    /// The gateway is gone, and with it the calls under way.
+    Gateway,
+    /// The gateway does not want us, and says why.
+    Refused(String),
+}
+
+impl Relay {
+    pub(super) fn new(meeting: Meeting, opening: Option<String>) -> Self {
+        Self { meeting, memory: Mutex::new(Memory::new(opening)) }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs until the client closes its end, or no gateway can be had.
+    pub(super) async fn run(self) -> Result<()> {
+        let (scope, mut stdout, mut short) = (Scope::new(), tokio::io::stdout(), 0);
+        let mut client = Client::listen(&scope);
+        loop {
+            let joined = tokio::select! {
+                joined = self.meeting.join() => joined,
+                () = client.ended() => return Ok(()),
+            };
+            let stream = match joined {
+                Ok(stream) => stream,
+                Err(error) => {
+                    self.give_up(&mut client, &mut stdout, "no gateway could be reached").await;
+                    return Err(error);
+                }
+            };
+            let since = Instant::now();
+            match self.connection(stream, &mut client, &mut stdout).await? {
+                Ended::Client => return client.farewell(&mut stdout).await,
+                Ended::Refused(why) => {
+                    self.give_up(&mut client, &mut stdout, &why).await;
+                    bail!("the gateway refuses the connection: {why}");
+                }
+                Ended::Gateway => {}
+            }
+            short = if since.elapsed() < SHORT { short + 1 } else { 0 };
+            if short > MOST_SHORT {
+                self.give_up(&mut client, &mut stdout, "the gateway ended again and again").await;
+                bail!("the gateway ended {short} times in a row within {SHORT:?}; its log says why");
+            }
+            let failures = self.memory().lost("the gateway was lost");
+            write_lines(&mut stdout, failures).await?;
+            tracing::warn!("the gateway is gone: looking for another");
+            sleep(Duration::from_millis(50) * short.saturating_sub(1)).await;
+        }
+    }
+
+    /// Everything the client waits for fails, also what it has only just asked.
+    async fn give_up(&self, client: &mut Client, stdout: &mut Stdout, why: &str) {
+        while let Ok(Some(line)) = timeout(LAST_QUESTIONS, client.lines.recv()).await {
+            self.memory().client_says(line);
+        }
+        let failures = self.memory().given_up(why);
+        // The client may be gone as well.
+        let _ = write_lines(stdout, failures).await;
+    }
+
+    /// One gateway, from the first line to the last.
+    async fn connection(
+        &self,
+        stream: LocalStream,
+        client: &mut Client,
+        stdout: &mut Stdout,
+    ) -> Result<Ended> {
+        let (read, write) = tokio::io::split(stream);
+        let mut down = std::pin::pin!(self.down(read, stdout));
+        let write = tokio::select! {
+            ended = &mut down => return ended,
+            write = self.up(write, client) => write,
+        };
+        // Either the client has closed its end, or the gateway takes nothing more; in both cases it may still
+        // have something to say.
+        let is_client = client.has_ended();
+        let last = timeout(LAST_ANSWERS, async {
+            tokio::select! {
+                ended = &mut down => ended,
+                () = self.idle(), if is_client => Ok(Ended::Client),
+            }
+        });
+        let last = last.await;
+        drop(write);
+        match last {
+            Ok(Err(error)) => Err(error),
+            _ if is_client => Ok(Ended::Client),
+            Ok(ended) => ended,
+            Err(_) => Ok(Ended::Gateway),
+        }
+    }
+
+    /// Waits until the client waits for nothing.
+    async fn idle(&self) {
+        while !self.memory().is_idle() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// From the client to the gateway, until either ends. The writing end is given back, since closing it
+    /// tells the gateway that we are gone.
+    async fn up(&self, mut write: WriteHalf<LocalStream>, client: &mut Client) -> WriteHalf<LocalStream> {
+        let introduction = self.memory().introduction();
+        if write_lines(&mut write, introduction).await.is_err() {
+            return write;
+        }
+        while let Some(line) = client.lines.recv().await {
+            let line = self.memory().client_says(line);
+            if write_lines(&mut write, line).await.is_err() {
+                return write;
+            }
+        }
+        write
+    }
+
+    /// From the gateway to the client, until the gateway ends. An error: the client is gone.
+    async fn down(&self, mut read: ReadHalf<LocalStream>, stdout: &mut Stdout) -> Result<Ended> {
+        let mut decoder = LineDecoder::new(usize::MAX);
+        let (mut count, mut refusal) = (0_u64, None);
+        while let Ok(Some(line)) = next_line(&mut decoder, &mut read).await {
+            count += 1;
+            refusal = refusal_in(&line).filter(|_| count == 1);
+            let lines = self.memory().gateway_says(line);
+            write_lines(stdout, lines).await?;
+        }
+        Ok(refusal.map_or(Ended::Gateway, Ended::Refused))
+    }
+}
+
+/// An error about no message in particular is what a gateway says to somebody it does not let in.
+fn refusal_in(line: &Bytes) -> Option<String> {
+    match Message::parse(line) {
+        Ok(Message::Response(Response { id: None, outcome: Err(error) })) => {
+            error.member("message").and_then(|message| message.as_string())
+        }
+        _ => None,
+    }
+}
+
+/// What the client says on stdin.
+struct Client {
+    lines: mpsc::Receiver<Bytes>,
+    /// Ended with stdin.
+    gone: Scope,
+    /// Why it was not read to its end.
+    trouble: Arc<OnceLock<TooLarge>>,
+}
+
+impl Client {
+    fn listen(scope: &Scope) -> Self {
+        let (sender, lines) = mpsc::channel(ROOM);
+        let (gone, trouble) = (Scope::new(), Arc::new(OnceLock::new()));
+        scope.spawn(read_client(sender, gone.clone(), trouble.clone()));
+        Self { lines, gone, trouble }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.gone.is_ended() && self.lines.is_empty()
+    }
+
+    /// Waits until the client has closed its end and nothing of what it said is left.
+    async fn ended(&self) {
+        self.gone.ended().await;
+        if !self.lines.is_empty() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// A client that said too much at once hears of it.
+    async fn farewell(&self, stdout: &mut Stdout) -> Result<()> {
+        let Some(trouble) = self.trouble.get() else { return Ok(()) };
+        let error = RpcError::new(code::INVALID_REQUEST, trouble.to_string());
+        write_lines(stdout, [render_error(None, &error.to_raw())]).await?;
+        bail!("the client sent a line that is too long");
+    }
+}
+
+async fn read_client(sender: mpsc::Sender<Bytes>, gone: Scope, trouble: Arc<OnceLock<TooLarge>>) {
+    let (mut stdin, mut decoder) = (tokio::io::stdin(), LineDecoder::new(MAX_MESSAGE));
+    loop {
+        match next_line(&mut decoder, &mut stdin).await {
+            Ok(Some(line)) => {
+                if sender.send(line).await.is_err() {
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                // Nobody else sets it.
+                let _ = trouble.set(error);
+                break;
+            }
+        }
+    }
+    gone.cancel();
+}
+
+/// The next whole line; `None` at the end. What a dying writer left half written is no line.
+async fn next_line(
+    decoder: &mut LineDecoder,
+    read: &mut (impl AsyncRead + Unpin),
+) -> Result<Option<Bytes>, TooLarge> {
+    loop {
+        if let Some(line) = decoder.next_line()? {
+            return Ok(Some(line));
+        }
+        decoder.buffer().reserve(8 * 1024);
+        if !matches!(read.read_buf(decoder.buffer()).await, Ok(1..)) {
+            return Ok(None);
+        }
+    }
+}
+
+async fn write_lines(
+    write: &mut (impl AsyncWrite + Unpin),
+    lines: impl IntoIterator<Item = Bytes>,
+) -> std::io::Result<()> {
+    for line in lines {
+        write.write_all(&line).await?;
+        write.write_all(b"\n").await?;
+    }
+    write.flush().await
+}

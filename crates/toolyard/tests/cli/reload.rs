@@ -1,0 +1,62 @@
+//! A config that is edited while the gateway runs, and a gateway that is started again.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::gateway::{Gateway, Home, eventually};
+use crate::http;
+
+const SERVER: &str = "command = \"sh\"\nargs = [\"upstream.sh\"]\n";
+
+fn tools(gateway: &Gateway) -> Vec<String> {
+    let mut names = http::read(http::modern(&gateway.url, "tools/list", json!({}))).tool_names();
+    names.retain(|name| !name.starts_with("yard__"));
+    names
+}
+
+fn has_tools(gateway: &Gateway, names: &[&str]) {
+    eventually(&format!("the tools {names:?}"), || (tools(gateway) == names).then_some(()));
+}
+
+#[test]
+fn an_edited_config_is_applied_and_a_broken_one_is_not() {
+    let home = Home::new();
+    home.write("upstream.sh", include_str!("upstream.sh"));
+    home.write("config.toml", &format!("[upstreams.one]\n{SERVER}"));
+    let gateway = home.start(&["--config", home.path("config.toml").to_str().unwrap()]);
+    has_tools(&gateway, &["one__wait"]);
+    home.write("config.toml", &format!("[upstreams.one]\n{SERVER}[upstreams.two]\n{SERVER}"));
+    has_tools(&gateway, &["one__wait", "two__wait"]);
+    home.write("config.toml", "[upstreams.one]\ncomand = \"sh\"\n");
+    home.write("config.toml", &format!("[upstreams.two]\n{SERVER}# now it is good again\n"));
+    has_tools(&gateway, &["two__wait"]);
+    gateway.signal(Signal::SIGTERM);
+    let (status, _, _) = gateway.wait();
+    assert!(status.success());
+}
+
+#[test]
+fn a_config_with_mistakes_changes_nothing_and_says_what_they_are() {
+    let home = Home::new();
+    home.write("upstream.sh", include_str!("upstream.sh"));
+    home.write("config.toml", &format!("[upstreams.one]\n{SERVER}"));
+    let mut gateway = home.start(&["--config", home.path("config.toml").to_str().unwrap()]);
+    has_tools(&gateway, &["one__wait"]);
+    home.write("config.toml", "[upstreams.one]\ncomand = \"sh\"\n");
+    gateway.wait_for_words("the changed config is not applied");
+    assert_eq!(tools(&gateway), ["one__wait"]);
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait();
+}
+
+#[test]
+fn a_session_goes_on_after_a_restart() {
+    let home = Home::new();
+    let first = home.start(&[]);
+    let session = http::open_session(&first.url);
+    first.signal(Signal::SIGKILL);
+    first.wait();
+    let second = home.start(&[]);
+    let reply = http::read(http::legacy(&second.url, &session, "tools/list", &json!({})));
+    assert_eq!((reply.status, reply.tool_names().len()), (200, 3));
+}

@@ -1,0 +1,68 @@
+//! Every command as its user meets it, word by word.
+//!
+//! Each `.md` file here is played in a home of its own: a block after a line `NAME:` is a file there, a block
+//! `console` holds commands and what they say. `UPDATE=1 cargo test -p toolyard --test commands` writes what
+//! they say anew; look at the difference before you keep it.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+#![expect(
+    clippy::print_stderr,
+    reason = "that is where a program that a test has started says why it failed"
+)]
+
+#[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
+#[path = "../support/fixture.rs"]
+mod fixture;
+#[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
+#[path = "../support/gateway.rs"]
+mod gateway;
+#[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
+#[path = "../support/program.rs"]
+mod program;
+
+mod transcript;
+
+use std::path::{Path, PathBuf};
+
+use transcript::play;
+
+#[test]
+fn every_transcript_is_played_as_it_is_written() {
+    let mut wrong = Vec::new();
+    let transcripts = transcripts();
+    assert!(transcripts.len() > 10, "the transcripts are not where they should be");
+    for path in transcripts {
+        let written = std::fs::read_to_string(&path).unwrap();
+        let played = play(&written);
+        if played == written {
+            continue;
+        }
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &played).unwrap();
+        }
+        wrong.push(format!("{}:\n{}", path.display(), first_difference(&written, &played)));
+    }
+    let is_update = std::env::var_os("UPDATE").is_some();
+    assert!(wrong.is_empty() || is_update, "{}", wrong.join("\n"));
+}
+
+fn transcripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands");
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    found.sort();
+    found
+}
+
+fn first_difference(written: &str, played: &str) -> String {
+    let pairs = written.lines().chain(["(end)"]).zip(played.lines().chain(["(end)"]));
+    let at = pairs.take_while(|(a, b)| a == b).count();
+    let rest = |text: &str| {
+        text.lines().skip(at).take(8).collect::<Vec<_>>().join(
+            "
+    ",
+        )
+    };
+    format!("  from line {}, expected:\n    {}\n  got:\n    {}", at + 1, rest(written), rest(played))
+}

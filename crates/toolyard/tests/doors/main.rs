@@ -1,0 +1,252 @@
+//! The doors of the program as clients meet them: `toolyard stdio`, and newline JSON-RPC on a socket.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+
+#[path = "../cli/gateway.rs"]
+mod gateway;
+mod shim;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use gateway::{Home, eventually, is_alive, process_in};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use shim::Shim;
+
+/// A home with a config that starts the server of `upstream.sh`, which notes each of its starts.
+fn home_with_server() -> Home {
+    let home = Home::new();
+    home.write("upstream.sh", include_str!("upstream.sh"));
+    home.write("config.toml", "[upstreams.sh]\ncommand = \"sh\"\nargs = [\"upstream.sh\"]\n");
+    home
+}
+
+fn call(id: u64, name: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": {} } })
+}
+
+fn modern(id: u64, method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+/// Waits until the tools are there, as every client does.
+fn list(shim: &mut Shim) {
+    let tools = shim.ask(&json!({ "jsonrpc": "2.0", "id": 999, "method": "tools/list" }));
+    assert!(tools["result"]["tools"].to_string().contains("sh__say"), "{tools}");
+}
+
+/// The process of the gateway that a shim has started.
+fn gateway_of(home: &Home) -> Pid {
+    eventually("the gateway's note", || {
+        let note: Value =
+            serde_json::from_slice(&std::fs::read(home.path("state/gateway.json")).ok()?).ok()?;
+        Some(Pid::from_raw(i32::try_from(note["pid"].as_i64()?).ok()?))
+    })
+}
+
+fn starts(home: &Home) -> usize {
+    std::fs::read_to_string(home.path("starts")).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn two_agents_share_one_gateway_and_one_server() {
+    let home = home_with_server();
+    let (mut one, mut two) = (Shim::start(&home, &[]), Shim::start(&home, &[]));
+    one.shake_hands();
+    for shim in [&mut one, &mut two] {
+        // One of each era.
+        let tools = shim.ask(&modern(1, "tools/list", json!({})));
+        assert!(tools["result"]["tools"].to_string().contains("sh__say"), "{tools}");
+    }
+    assert_eq!(one.ask(&call(2, "sh__say"))["result"]["content"][0]["text"], "said");
+    let said = two.ask(&modern(2, "tools/call", json!({ "name": "sh__say", "arguments": {} })));
+    assert_eq!(said["result"]["content"][0]["text"], "said", "{said}");
+    assert_eq!(starts(&home), 1);
+    let gateway = gateway_of(&home);
+    let server = process_in(&home.path("server.pid"));
+    for shim in [one, two] {
+        assert!(is_alive(gateway));
+        let (code, rest) = shim.close();
+        assert_eq!((code, rest.as_slice()), (Some(0), &[][..]));
+    }
+    eventually("the end of the gateway", || (!is_alive(gateway)).then_some(()));
+    eventually("the end of the server", || (!is_alive(server)).then_some(()));
+    assert!(!home.path("state/gateway.json").exists());
+}
+
+#[test]
+fn programs_that_start_together_start_one_gateway() {
+    let home = home_with_server();
+    let mut shims: Vec<Shim> = (0..6).map(|_| Shim::start(&home, &[])).collect();
+    for shim in &mut shims {
+        let status = shim.ask(&modern(1, "tools/list", json!({})));
+        assert!(status["result"].is_object(), "{status}");
+    }
+    let log = std::fs::read_to_string(home.path("state/gateway.log")).unwrap();
+    assert_eq!(log.matches("listening on").count(), 1, "{log}");
+    assert_eq!(starts(&home), 1);
+}
+
+#[test]
+fn a_gateway_that_was_started_by_hand_is_joined_and_stays() {
+    let home = home_with_server();
+    let gateway = home.start(&["--config", "config.toml"]);
+    let mut shim = Shim::start(&home, &[]);
+    assert!(shim.ask(&modern(1, "tools/list", json!({})))["result"].is_object());
+    assert_eq!(gateway_of(&home).as_raw().unsigned_abs(), gateway.id());
+    assert_eq!(shim.close().0, Some(0));
+    gateway.signal(Signal::SIGTERM);
+    assert!(gateway.wait().0.success());
+}
+
+#[test]
+fn when_the_gateway_is_killed_calls_under_way_fail_by_name_and_the_client_works_on() {
+    let home = home_with_server();
+    let mut shim = Shim::start(&home, &[]);
+    shim.shake_hands();
+    let level =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": { "level": "error" } });
+    assert!(shim.ask(&level)["result"].is_object());
+    list(&mut shim);
+    assert_eq!(shim.ask(&call(2, "sh__say"))["result"]["content"][0]["text"], "said");
+    shim.send(&call(3, "sh__hang"));
+    shim.send(&modern(4, "tools/call", json!({ "name": "sh__hang", "arguments": {} })));
+    shim.send(&modern(5, "subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } })));
+    assert_eq!(shim.next()["method"], "notifications/subscriptions/acknowledged");
+    eventually("the call", || home.path("called").exists().then_some(()));
+    kill(gateway_of(&home), Signal::SIGKILL).unwrap();
+    let mut failed: Vec<Value> = (0..3).map(|_| shim.next()).collect();
+    failed.sort_by_key(|answer| answer["id"].as_u64());
+    for (answer, is_stamped) in [(&failed[0], false), (&failed[1], true)] {
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("`sh__hang`") && text.contains("gateway was lost"), "{text}");
+        assert_eq!(answer["result"]["resultType"] == "complete", is_stamped, "{answer}");
+        assert_eq!(answer["result"]["_meta"]["dev.toolyard/error"]["kind"], "lost");
+    }
+    assert_eq!((&failed[2]["id"], &failed[2]["error"]["code"]), (&json!(5), &json!(-32603)), "{failed:?}");
+    // The session goes on; what changed meanwhile may be looked at again.
+    shim.send(&call(6, "sh__say"));
+    let answer = shim.answer(6);
+    assert_eq!(answer["result"]["content"][0]["text"], "said", "{answer}");
+    assert_eq!(starts(&home), 2);
+    assert_eq!(shim.close().0, Some(0));
+}
+
+#[test]
+fn a_gateway_dies_many_times_and_the_client_keeps_its_session() {
+    let home = home_with_server();
+    let (mut one, mut two) = (Shim::start(&home, &[]), Shim::start(&home, &["--upstream", "sh"]));
+    one.shake_hands();
+    two.shake_hands();
+    list(&mut one);
+    for round in 1..=5 {
+        kill(gateway_of(&home), Signal::SIGKILL).unwrap();
+        one.send(&call(round, "sh__say"));
+        two.send(&call(round, "say"));
+        for shim in [&mut one, &mut two] {
+            // The line may have reached the gateway that was killed.
+            let text = shim.answer(round)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+            assert!(text == "said" || text.contains("gateway was lost"), "{text}");
+        }
+        one.send(&call(100 + round, "sh__say"));
+        assert_eq!(one.answer(100 + round)["result"]["content"][0]["text"], "said");
+        two.send(&call(100 + round, "say"));
+        assert_eq!(two.answer(100 + round)["result"]["content"][0]["text"], "said");
+    }
+}
+
+#[test]
+fn a_killed_shim_leaves_no_gateway_behind() {
+    let home = home_with_server();
+    let mut shim = Shim::start(&home, &[]);
+    assert!(shim.ask(&modern(1, "tools/list", json!({})))["result"].is_object());
+    let gateway = gateway_of(&home);
+    shim.kill();
+    eventually("the end of the gateway", || (!is_alive(gateway)).then_some(()));
+}
+
+#[test]
+fn the_view_is_chosen_on_the_command_line() {
+    let home = home_with_server();
+    let mut shim = Shim::start(&home, &["--upstream", "sh"]);
+    let tools = shim.ask(&modern(1, "tools/list", json!({})));
+    assert_eq!(tools["result"]["tools"][0]["name"], "say", "{tools}");
+    let mut refused = Shim::start(&home, &["--profile", "nobody"]);
+    refused.send(&modern(7, "tools/list", json!({})));
+    let (code, said) = refused.wait();
+    assert_eq!(code, Some(1));
+    assert!(said.iter().any(|line| line["id"] == 7 && line["error"].is_object()), "{said:?}");
+}
+
+#[test]
+fn what_a_client_sends_before_it_closes_is_answered() {
+    let home = home_with_server();
+    let mut shim = Shim::start(&home, &[]);
+    shim.send(&modern(1, "tools/list", json!({})));
+    shim.send(&modern(2, "no/such", json!({})));
+    let (code, mut said) = shim.close();
+    said.sort_by_key(|line| line["id"].as_u64());
+    assert_eq!((code, said.len()), (Some(0), 2), "{said:?}");
+    assert_eq!((&said[0]["id"], &said[1]["error"]["code"]), (&json!(1), &json!(-32601)));
+}
+
+#[test]
+fn a_gateway_that_cannot_start_is_explained() {
+    let home = Home::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    home.write("config.toml", &format!("[listen]\nhttp = \"{address}\"\n"));
+    let mut shim = Shim::start(&home, &[]);
+    shim.send(&modern(1, "tools/list", json!({})));
+    let (code, said) = shim.wait_with(|words| {
+        assert!(words.contains("the gateway could not be started"), "{words}");
+        assert!(words.contains(&format!("cannot listen on {address}")), "{words}");
+    });
+    assert_eq!(code, Some(1));
+    assert!(
+        said[0]["error"]["message"].as_str().unwrap().contains("no gateway could be reached"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn without_a_socket_there_is_nothing_to_reach_the_gateway_by() {
+    let home = Home::new();
+    home.write("config.toml", "[listen]\nunix = false\n");
+    let (code, stdout, stderr) = home.run(&["stdio", "--config", "config.toml", "--state-dir", "state"]);
+    assert_eq!((code, stdout.as_str()), (2, ""));
+    assert!(stderr.contains("unix = false"), "{stderr}");
+}
+
+#[test]
+fn over_tcp_lines_are_served_to_whoever_has_the_token() {
+    let home = home_with_server();
+    let config = std::fs::read_to_string(home.path("config.toml")).unwrap();
+    home.write("tcp.toml", &format!("{config}[listen]\ntcp = \"0.0.0.0:0\"\ntoken = \"sesame\"\n"));
+    let _gateway = home.start(&["--config", "tcp.toml"]);
+    let note: Value =
+        serde_json::from_slice(&std::fs::read(home.path("state/gateway.json")).unwrap()).unwrap();
+    let address = note["tcp"].as_str().unwrap().replace("tcp://0.0.0.0", "127.0.0.1");
+    let speak = |lines: &[Value]| {
+        let stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        for line in lines {
+            writeln!(&stream, "{line}").unwrap();
+        }
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        serde_json::from_str::<Value>(&line).unwrap()
+    };
+    let list = modern(1, "tools/list", json!({}));
+    assert_eq!(speak(std::slice::from_ref(&list))["error"]["code"], -32600);
+    let opened = speak(&[json!({ "toolyard": 1, "view": "sh", "token": "sesame" }), list]);
+    assert_eq!(opened["result"]["tools"][0]["name"], "say", "{opened}");
+}

@@ -1,0 +1,52 @@
+//! The gateway under test: the real program with all its doors open, and a small server behind it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::gateway::{Gateway, Home};
+
+pub(crate) struct Yard {
+    pub(crate) home: Home,
+    pub(crate) gateway: Gateway,
+    pub(crate) http: String,
+    pub(crate) tcp: String,
+    pub(crate) unix: PathBuf,
+}
+
+impl Yard {
+    pub(crate) fn open() -> Self {
+        let home = Home::new();
+        home.write("upstream.sh", include_str!("upstream.sh"));
+        let upstream = "[upstreams.sh]\ncommand = \"sh\"\nargs = [\"upstream.sh\"]\n";
+        home.write("config.toml", &format!("{upstream}[listen]\ntcp = \"127.0.0.1:0\"\n"));
+        let gateway = home.start(&["--config", "config.toml"]);
+        let note: Value =
+            serde_json::from_slice(&std::fs::read(home.path("state/gateway.json")).unwrap()).unwrap();
+        let text = |key: &str| note[key].as_str().unwrap().to_owned();
+        let http = text("http").trim_start_matches("http://").to_owned();
+        let tcp = text("tcp").trim_start_matches("tcp://").to_owned();
+        Self { unix: text("socket").into(), home, gateway, http, tcp }
+    }
+
+    /// What the config of a client runs.
+    pub(crate) fn shim(&self) -> Command {
+        self.home.toolyard(&["stdio", "--config", "config.toml", "--state-dir", "state"])
+    }
+
+    /// How often the server behind it was told something.
+    pub(crate) fn heard(&self, what: &str) -> usize {
+        let heard = std::fs::read_to_string(self.home.path("heard")).unwrap_or_default();
+        heard.lines().filter(|line| line.contains(what)).count()
+    }
+
+    /// Open files, and kilobytes of memory, of the gateway.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        let process = PathBuf::from(format!("/proc/{}", self.gateway.id()));
+        let files = std::fs::read_dir(process.join("fd")).unwrap().count();
+        let status = std::fs::read_to_string(process.join("status")).unwrap();
+        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        (files, memory.trim().trim_end_matches(" kB").parse().unwrap())
+    }
+}
