@@ -47,12 +47,15 @@ pub struct Upstream {
     /// Whether its entries are listed: false once it has been lost for longer than the grace.
     listed: AtomicBool,
     suspect: Notify,
+    outdated: Notify,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
     pool: pool::Pool,
     /// Links of the pool on their way to whoever listens to them.
     opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
     held: held::HeldTasks,
+    /// One subscribes or unsubscribes at a time, so that the two cannot overtake each other.
+    turnstile: tokio::sync::Mutex<()>,
     /// Its supervisor and all that it keeps running.
     life: Scope,
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
@@ -81,11 +84,13 @@ impl Upstream {
             definitions: ArcSwapOption::new(stored),
             state: watch::Sender::new(State::new()),
             suspect: Notify::new(),
+            outdated: Notify::new(),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
             pool: pool::Pool::new(plan.sharing),
             opened: (open, tokio::sync::Mutex::new(opened)),
             held: held::HeldTasks::default(),
+            turnstile: tokio::sync::Mutex::default(),
             life,
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
@@ -161,6 +166,12 @@ impl Upstream {
         &self.held
     }
 
+    /// What we know of it no longer fits: the supervisor asks again, and looks whether it is still there.
+    pub(crate) fn outdated(&self) {
+        self.outdated.notify_one();
+        self.suspect();
+    }
+
     /// Waits until there are definitions or the first attempt to get them has failed.
     pub(crate) async fn settled(&self) {
         let mut state = self.state.subscribe();
@@ -186,6 +197,16 @@ impl Upstream {
     /// Starts its supervisor.
     pub(crate) fn start(self: &Arc<Self>, outlets: Outlets) {
         self.life.spawn(supervise::run(self.clone(), outlets));
+    }
+
+    /// Whether a call is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether it only finishes what is under way.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.state.borrow().phase == Phase::Ended
     }
 
     /// Whether `plan` asks for just this upstream.
@@ -215,7 +236,8 @@ impl Upstream {
         self.state.send_modify(|state| state.enter(Phase::Ended, Some("it is no longer configured".into())));
         let _ = tokio::time::timeout(at_most, self.idle()).await;
         self.life.cancel();
-        let links = link.into_iter().chain(self.pool.drain());
+        let now = self.live.swap(None).map(|live| live.link.clone());
+        let links = link.into_iter().chain(now).chain(self.pool.drain());
         let closing = join_all(links.map(|link| async move { link.close().await }));
         let _ = tokio::time::timeout(CLOSE_WAIT, closing).await;
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::DEFAULT_ADDRESS;
 
@@ -18,10 +18,10 @@ pub(crate) struct Bound {
     pub(crate) taken: Option<SocketAddr>,
 }
 
-pub(crate) async fn bind(asked: Option<SocketAddr>) -> Result<Bound> {
+pub(crate) fn bind(asked: Option<SocketAddr>) -> Result<Bound> {
     let (listener, taken) = match asked {
-        Some(address) => (TcpListener::bind(address).await.with_context(|| explain(address))?, None),
-        None => near(DEFAULT_ADDRESS).await?,
+        Some(address) => (listen(address).with_context(|| explain(address))?, None),
+        None => near(DEFAULT_ADDRESS)?,
     };
     let address = listener.local_addr().context("ask where the listener is")?;
     Ok(Bound { listener, address, taken })
@@ -31,11 +31,21 @@ fn explain(address: SocketAddr) -> String {
     format!("cannot listen on {address} (choose another address with --listen, or http in [listen])")
 }
 
-async fn near(first: SocketAddr) -> Result<(TcpListener, Option<SocketAddr>)> {
+/// Many clients may knock at the same moment; whom the system turns away comes back only after a second.
+const WAITING: u32 = 4096;
+
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING)
+}
+
+fn near(first: SocketAddr) -> Result<(TcpListener, Option<SocketAddr>)> {
     let mut address = first;
     for port in first.port()..=first.port().saturating_add(MORE_PORTS) {
         address.set_port(port);
-        match TcpListener::bind(address).await {
+        match listen(address) {
             Ok(listener) => return Ok((listener, (address != first).then_some(first))),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error).with_context(|| explain(address)),

@@ -11,7 +11,7 @@ use toolyard_transport::Scope;
 use toolyard_transport::local::LocalListener;
 use toolyard_transport::serve::{Endpoint, serve_http, serve_local, serve_tcp};
 
-use crate::bind::{Bound, bind};
+use crate::bind::{Bound, bind, listen};
 use crate::config::{ListenConfig, LocalDoor};
 use crate::socket;
 use crate::state_dir::Addresses;
@@ -24,19 +24,19 @@ pub(crate) struct Doors {
 
 impl Doors {
     /// What was asked for must open; what is usual may fail, and is said aloud then.
-    pub(crate) async fn open(
+    pub(crate) fn open(
         http: Option<SocketAddr>,
-        listen: &ListenConfig,
+        config: &ListenConfig,
         local: Option<&Path>,
     ) -> Result<Self> {
-        let local = local.map(|path| open_local(path, &listen.local)).transpose()?.flatten();
-        let http = bind(http.or(listen.http)).await?;
-        let tcp = match listen.tcp {
+        let local = local.map(|path| open_local(path, &config.local)).transpose()?.flatten();
+        let http = bind(http.or(config.http))?;
+        let tcp = match config.tcp {
             None => None,
             Some(asked) => {
                 let failed =
                     || format!("cannot listen on {asked} (choose another address for tcp in [listen])");
-                let listener = TcpListener::bind(asked).await.with_context(failed)?;
+                let listener = listen(asked).with_context(failed)?;
                 let address = listener.local_addr().with_context(failed)?;
                 Some((listener, address))
             }

@@ -64,14 +64,13 @@ pub(super) fn result_from_older(method: &Method, result: &Raw, server_info: Opti
     if *method == Method::RESOURCES_READ { modern::stamp_cache(&stamped, 0, "private") } else { stamped }
 }
 
-/// An error of an older upstream in today's codes: a missing resource is a wrong parameter, and so is a tool or
-/// a prompt that it says is no method.
+/// To today's clients "method not found" says that the method itself does not exist; older servers say it of
+/// unknown tools and prompts, too.
 pub(super) fn error_from_older(method: &Method, error: CallError) -> CallError {
-    let names_something = matches!(method.as_str(), "tools/call" | "prompts/get");
-    match (&error.kind, error.code()) {
-        (Kind::Reported(raw), code)
-            if code == code::RESOURCE_NOT_FOUND || (code == code::METHOD_NOT_FOUND && names_something) =>
-        {
+    let names_an_entry = *method == Method::TOOLS_CALL || *method == Method::PROMPTS_GET;
+    let (given, is_unknown) = (error.code(), names_an_entry && error.code() == code::METHOD_NOT_FOUND);
+    match &error.kind {
+        Kind::Reported(raw) if given == code::RESOURCE_NOT_FOUND || is_unknown => {
             let raw = raw.with("code", &Raw::from_serialize(&code::INVALID_PARAMS));
             CallError { kind: Kind::Reported(raw), ..error }
         }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
 #[path = "../cli/gateway.rs"]
+#[expect(dead_code, reason = "shared with the tests of the command line")]
 mod gateway;
 mod shim;
 

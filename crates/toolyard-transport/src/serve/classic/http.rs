@@ -74,7 +74,9 @@ pub(crate) async fn batch(
 ) -> HttpResponse {
     let session = match find(endpoint, view, admitted, headers) {
         Ok(session) if session.session.origin.revision == Revision::V2025_03_26 => session,
-        _ => {
+        Err(missing @ (Missing::Session | Missing::Version(_))) => return missing.response(None),
+        // Whoever comes without a session may be of any revision.
+        Ok(_) | Err(Missing::Header) => {
             let error = RpcError::new(code::INVALID_REQUEST, "batches are not accepted here");
             return reply::refusal(StatusCode::BAD_REQUEST, None, &error);
         }
@@ -123,8 +125,8 @@ pub(crate) fn get(
     let reader = match headers.get(LAST_EVENT).map(|value| value.to_str().unwrap_or_default()) {
         None => Some(session.streams.open_outside()),
         Some(last) => session.streams.resume(last).or_else(|| {
-            // What came before the restart is lost; what comes from now on is not.
-            session.is_recalled.then(|| session.streams.open_outside())
+            // What came before a restart, or was too much to keep, is lost; what comes from now on is not.
+            (session.is_recalled || Streams::is_outside(last)).then(|| session.streams.open_outside())
         }),
     };
     reply::events(

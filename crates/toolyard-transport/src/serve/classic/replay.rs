@@ -111,6 +111,11 @@ impl Streams {
         Reader::new(self.clone(), OUTSIDE, reader)
     }
 
+    /// Whether an event belonged to no call, so that more may always follow it.
+    pub(crate) fn is_outside(event: &str) -> bool {
+        event.split_once('-').is_some_and(|(number, _)| number.parse() == Ok(OUTSIDE))
+    }
+
     /// A reader of what comes after an event. Where that has been lost, or never was, it ends at once.
     pub(crate) fn resume(self: &Arc<Self>, last_event: &str) -> Option<Reader> {
         let (number, position) = last_event.split_once('-')?;
