@@ -108,6 +108,12 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     fn connect_for(&self, known: Option<Revision>, _: &Origin) -> BoxFuture<Result<Connected, String>> {
         self.connect(known)
     }
+
+    /// Whether it comes with the program, as packs do. Where a view shows the only upstream as if clients spoke
+    /// to it directly, these are not counted and not shown.
+    fn is_built_in(&self) -> bool {
+        false
+    }
 }
 
 /// A named slice of the catalog.

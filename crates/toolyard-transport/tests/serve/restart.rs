@@ -60,3 +60,19 @@ async fn a_session_that_was_ended_stays_ended_and_nobody_elses_is_found() {
         "the folder does not tell the ids"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_ended_while_it_is_used_stays_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = world_of(folder.path()).await;
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    for _ in 0..50 {
+        let session = world.initialize("2025-11-25").await;
+        let headers = [("mcp-session-id", session.as_str())];
+        let pings = futures_util::future::join_all((0..8).map(|_| world.post(&headers, &ping)));
+        let (ended, _) = tokio::join!(world.send("DELETE", "/mcp", &headers, ""), pings);
+        assert_eq!(ended.status, 204);
+        assert_eq!(world.classic(&session, "tools/list", json!({})).await.status, 404);
+        assert_eq!(world.endpoint.sessions(), 0);
+    }
+}

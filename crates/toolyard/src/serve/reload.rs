@@ -50,11 +50,10 @@ impl Reload {
     fn apply(&self, set: &[PathBuf]) -> Found {
         let (found, loaded) = settings::look(&self.common);
         if found.set() != set {
-            match &found.unused {
-                Some((file, standing)) => {
-                    tracing::warn!("nothing is applied: {}", unused_hint(file, standing))
-                }
-                None => tracing::warn!("other files count now: start the gateway again to use them"),
+            if let Some((file, standing)) = &found.unused {
+                tracing::warn!("nothing is applied: {}", unused_hint(file, standing));
+            } else {
+                tracing::warn!("other files count now: start the gateway again to use them");
             }
             return found;
         }

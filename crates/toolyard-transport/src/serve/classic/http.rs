@@ -13,7 +13,7 @@ use super::handshake::{Caller, Met, greet};
 use super::remember::Recalled;
 use super::replay::{First, Reader, Streams};
 use super::session::Session;
-use super::sessions::{HttpSession, mint};
+use super::sessions::{HttpSession, Turn, mint};
 use crate::admit::Admitted;
 use crate::serve::ServeBody;
 use crate::serve::calls::{Calls, Outlet};
@@ -170,7 +170,7 @@ async fn initialize(
         Err(error) => return reply::error(Era::Legacy, &id, &error),
     };
     let Met { origin, result } = met;
-    if open(endpoint, session_id.clone(), origin, false).is_none() {
+    if open(endpoint, session_id.clone(), origin, false, &endpoint.sessions.turn()).is_none() {
         return reply::text(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
     }
     let mut response = reply::message(Rendered::result(&id, result));
@@ -186,12 +186,13 @@ fn open(
     id: Arc<str>,
     origin: Arc<Origin>,
     is_recalled: bool,
+    turn: &Turn<'_>,
 ) -> Option<Arc<HttpSession>> {
     let (options, scope) = (&endpoint.options, endpoint.sessions.scope());
     let streams = Streams::new(origin.revision, options.keep_alive, endpoint.counts.clone());
     let session = Session::new(endpoint, origin, Calls::new(options.calls), streams.outside(), scope);
     let session = HttpSession::new(id, session, streams, is_recalled);
-    if !endpoint.sessions.add(session.clone()) {
+    if !endpoint.sessions.add(session.clone(), turn) {
         session.session.end();
         return None;
     }
@@ -201,12 +202,12 @@ fn open(
 /// A session from before this process, as if nothing had happened.
 fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Option<Arc<HttpSession>> {
     // Two requests of one client may arrive at once; only the first finds the session closed.
-    let _one_at_a_time = endpoint.sessions.recalling();
+    let turn = endpoint.sessions.turn();
     if let Some(found) = endpoint.sessions.find(id, view, &admitted.principal) {
         return Some(found);
     }
     let Recalled { origin, watched } = endpoint.sessions.recall(id, view, &admitted.principal)?;
-    let session = open(endpoint, id.into(), origin, true)?;
+    let session = open(endpoint, id.into(), origin, true, &turn)?;
     session.session.watch_again(watched);
     Some(session)
 }

@@ -63,9 +63,12 @@ struct Table {
     idle: Duration,
     scope: Scope,
     remember: Option<Remember>,
-    recalling: Mutex<()>,
+    turn: Mutex<()>,
     state: Mutex<State>,
 }
+
+/// What is open and what is remembered only change together: one at a time.
+pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
 
 #[derive(Default)]
 struct State {
@@ -81,14 +84,14 @@ impl Sessions {
             idle,
             scope,
             remember,
-            recalling: Mutex::default(),
+            turn: Mutex::default(),
             state: Mutex::default(),
         }))
     }
 
-    /// Held while a session from before this process is opened again.
-    pub(crate) fn recalling(&self) -> MutexGuard<'_, ()> {
-        self.0.recalling.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Held while a session is opened, opened again or ended for good.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        self.0.turn()
     }
 
     /// What a session was before this process, if it was.
@@ -106,8 +109,8 @@ impl Sessions {
     }
 
     /// Whether there was room. Where there was none, the one that lay idle longest goes.
-    pub(crate) fn add(&self, session: Arc<HttpSession>) -> bool {
-        if self.len() >= self.0.limit && !self.0.make_room() {
+    pub(crate) fn add(&self, session: Arc<HttpSession>, turn: &Turn<'_>) -> bool {
+        if self.len() >= self.0.limit && !self.0.make_room(turn) {
             return false;
         }
         if let Some(remember) = &self.0.remember {
@@ -133,9 +136,10 @@ impl Sessions {
     }
 
     pub(crate) fn end(&self, id: &str) {
-        let ended = self.0.state().open.remove(id);
-        if let Some(session) = ended {
-            self.0.forget(&session);
+        let turn = self.0.turn();
+        let session = self.0.state().open.get(id).cloned();
+        if let Some(session) = session {
+            self.0.forget(&session, &turn);
         }
     }
 
@@ -145,6 +149,7 @@ impl Sessions {
     }
 
     pub(crate) fn end_all(&self) {
+        let _turn = self.0.turn();
         let all: Vec<_> = self.0.state().open.drain().collect();
         for (id, session) in all {
             if let Some(remember) = &self.0.remember {
@@ -156,25 +161,29 @@ impl Sessions {
 }
 
 impl Table {
-    /// Ends a session for good.
-    fn forget(&self, session: &HttpSession) {
+    /// Ends a session for good. As long as this takes, nobody finds it remembered but not open.
+    fn forget(&self, session: &HttpSession, _: &Turn<'_>) {
         if let Some(remember) = &self.remember {
             remember.forget(&session.id);
         }
+        self.state().open.remove(&session.id);
         session.end();
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make_room(&self) -> bool {
+    fn make_room(&self, turn: &Turn<'_>) -> bool {
         let all: Vec<_> = self.state().open.values().cloned().collect();
         let idlest =
             all.into_iter().filter(|session| !session.is_busy()).max_by_key(|session| session.idle());
         let Some(idlest) = idlest else { return false };
-        self.state().open.remove(&idlest.id);
-        self.forget(&idlest);
+        self.forget(&idlest, turn);
         true
     }
 
@@ -182,8 +191,7 @@ impl Table {
         let all: Vec<_> = self.state().open.values().cloned().collect();
         for session in all {
             if session.idle() >= self.idle {
-                self.state().open.remove(&session.id);
-                self.forget(&session);
+                self.forget(&session, &self.turn());
             }
         }
     }
