@@ -2,18 +2,24 @@
 //! here. Between equals nothing is touched.
 
 mod classic_upstream;
-mod convert;
+mod classic_tasks;
 mod modern_upstream;
+mod modern_tasks;
+mod convert;
 
 use std::sync::Arc;
 
-use toolyard_proto::{Era, Raw, Revision};
-use toolyard_transport::{Answer, Link, LinkRequest, Origin};
+use toolyard_proto::{Era, Id, Method, Raw, Revision};
+use toolyard_transport::{Answer, LinkRequest, Origin};
+
+pub(crate) use classic_tasks::Standing;
 
 use crate::call::Call;
+use crate::upstream::Lease;
 
 /// Carries a call to an upstream and its answer back in a form the client's edge understands.
-pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
+pub(crate) async fn exchange(call: Call, lease: &Arc<Lease>) -> Answer {
+    let link = lease.link();
     let revision = link.greeting().revision;
     match (call.origin.revision.era(), revision.era()) {
         (Era::Modern, Era::Modern) => {
@@ -21,13 +27,29 @@ pub(crate) async fn exchange(call: Call, link: &dyn Link) -> Answer {
             let (request, peer) = outbound(call, relay);
             link.call(request, peer).await
         }
-        (Era::Legacy, Era::Legacy) => {
-            let (request, peer) = outbound(call, false);
-            link.call(request, peer).await.map_err(|error| error.in_form(revision))
-        }
-        (Era::Modern, Era::Legacy) => classic_upstream::converse(call, link).await,
+        (Era::Legacy, Era::Legacy) => among_older(call, lease).await.map_err(|error| error.in_form(revision)),
+        (Era::Modern, Era::Legacy) => classic_upstream::converse(call, lease).await,
         (Era::Legacy, Era::Modern) => modern_upstream::converse(call, link).await,
     }
+}
+
+/// Clients and upstreams of the same era, but not always of the same revision.
+async fn among_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
+    let link = lease.link();
+    let (client, revision) = (call.origin.revision, link.greeting().revision);
+    if revision < client {
+        call.params = convert::params_for_older(revision, &call.method, call.params);
+    } else if client < revision && classic_tasks::is_required(&call, link.greeting()) {
+        let params = call.params.clone();
+        return classic_tasks::run(&call, lease, params).await;
+    }
+    let (request, peer) = outbound(call, false);
+    link.call(request, peer).await
+}
+
+/// A request of a client, or one that the bridge makes on its behalf.
+fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
+    LinkRequest { origin: origin.clone(), id, method, params, headers: None, name: None, relay: false }
 }
 
 fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_transport::Peer) {
@@ -78,9 +100,4 @@ pub(crate) fn own_origin(name: &str, version: &str) -> Arc<Origin> {
 /// The versions that this gateway speaks, newest first.
 pub(crate) fn our_versions() -> Raw {
     convert::our_versions()
-}
-
-/// Whether an upstream keeps a log level between requests.
-pub(crate) fn keeps_level(revision: Revision) -> bool {
-    !revision.is_modern()
 }

@@ -8,7 +8,6 @@ use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{CallError, Method, Raw};
 use toolyard_transport::{Answer, AnswerBody, LinkRequest, Peer, Request};
 
-use crate::bridge;
 use crate::gateway::Shared;
 use crate::upstream::Upstream;
 
@@ -35,7 +34,7 @@ async fn tell_level(upstream: &Arc<Upstream>, request: &Request, level: LogLevel
     let least = upstream.want_level(&request.origin.client, Some(level)).unwrap_or(level);
     let Some(link) = upstream.live_link() else { return };
     let greeting = link.greeting();
-    if !bridge::keeps_level(greeting.revision) || greeting.capabilities.member("logging").is_none() {
+    if !greeting.keeps_level() {
         return;
     }
     let level = if link.per_client() { level } else { least };

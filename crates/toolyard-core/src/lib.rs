@@ -16,4 +16,4 @@ mod tasks;
 mod yard;
 
 pub use gateway::{Gateway, Reloaded};
-pub use plan::{Connect, Connected, Plan, ProfilePlan, Timeouts, UpstreamPlan};
+pub use plan::{Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, UpstreamPlan};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
-use toolyard_transport::BoxFuture;
 pub use toolyard_transport::connect::Connected;
+use toolyard_transport::{BoxFuture, Origin};
 
 #[derive(Debug)]
 pub struct Plan {
@@ -70,8 +70,19 @@ pub struct UpstreamPlan {
     pub timeouts: Timeouts,
     /// What `roots/list` outside of any call is answered with.
     pub roots: Vec<String>,
+    pub sharing: Sharing,
     /// Identifies the definition, so that stored tools of another server are not shown.
     pub fingerprint: String,
+}
+
+/// Whether clients share one connection to an upstream, where it is one that can be shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// As long as it does no harm: an upstream that asks questions gets a connection for each client.
+    #[default]
+    Shared,
+    /// Each client has its own from the start.
+    Client,
 }
 
 /// How long a call may take.
@@ -92,6 +103,11 @@ impl Timeouts {
 pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// `known` is the revision it spoke the last time, to spare a probe.
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>>;
+
+    /// The same for one client alone: the upstream may be told who that is and what it can do.
+    fn connect_for(&self, known: Option<Revision>, _: &Origin) -> BoxFuture<Result<Connected, String>> {
+        self.connect(known)
+    }
 
     /// Whether it comes with the program, as packs do. Where a view shows the only upstream as if clients spoke
     /// to it directly, these are not counted and not shown.

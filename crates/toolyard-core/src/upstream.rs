@@ -2,6 +2,9 @@
 
 pub mod state;
 mod fetch;
+pub(crate) mod held;
+mod lease;
+mod pool;
 mod subscribe;
 mod supervise;
 
@@ -12,17 +15,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Notify, watch};
+use futures_util::future::join_all;
+use tokio::sync::{Notify, mpsc, watch};
 use toolyard_proto::CallError;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::{ClientKey, Link, Scope};
+use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
 use crate::pipeline::{Chain, chain};
 use crate::plan::{Pace, UpstreamPlan};
 use state::{Phase, State};
 
+pub(crate) use lease::Lease;
 pub(crate) use subscribe::Subscribed;
 pub(crate) use supervise::Outlets;
 
@@ -45,6 +50,10 @@ pub struct Upstream {
     outdated: Notify,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
+    pool: pool::Pool,
+    /// Links of the pool on their way to whoever listens to them.
+    opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
+    held: held::HeldTasks,
     /// One subscribes or unsubscribes at a time, so that the two cannot overtake each other.
     turnstile: tokio::sync::Mutex<()>,
     /// Its supervisor and all that it keeps running.
@@ -65,6 +74,7 @@ impl Upstream {
         stored: Option<Arc<Definitions>>,
         life: Scope,
     ) -> Arc<Self> {
+        let (open, opened) = mpsc::channel(16);
         Arc::new(Self {
             name: plan.id.as_str().into(),
             chain: chain(plan.timeouts),
@@ -77,6 +87,9 @@ impl Upstream {
             outdated: Notify::new(),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
+            pool: pool::Pool::new(plan.sharing),
+            opened: (open, tokio::sync::Mutex::new(opened)),
+            held: held::HeldTasks::default(),
             turnstile: tokio::sync::Mutex::default(),
             life,
             in_flight: AtomicUsize::new(0),
@@ -149,6 +162,15 @@ impl Upstream {
         self.suspect.notify_one();
     }
 
+    /// Does something that nobody waits for.
+    pub(crate) fn later(&self, errand: BoxFuture<()>) {
+        self.life.spawn(errand);
+    }
+
+    pub(crate) fn held(&self) -> &held::HeldTasks {
+        &self.held
+    }
+
     /// What we know of it no longer fits: the supervisor asks again, and looks whether it is still there.
     pub(crate) fn outdated(&self) {
         self.outdated.notify_one();
@@ -199,6 +221,7 @@ impl Upstream {
             && own.fingerprint == plan.fingerprint
             && own.timeouts == plan.timeouts
             && own.roots == plan.roots
+            && own.sharing == plan.sharing
     }
 
     /// Waits until no call is in flight.
@@ -212,16 +235,16 @@ impl Upstream {
         }
     }
 
-    /// Lets calls in flight finish, a bounded time, and ends its link.
+    /// Lets calls in flight finish, a bounded time, and ends its links.
     pub(crate) async fn retire(self: Arc<Self>, at_most: Duration) {
         let link = self.live_link();
         self.state.send_modify(|state| state.enter(Phase::Ended, Some("it is no longer configured".into())));
         let _ = tokio::time::timeout(at_most, self.idle()).await;
         self.life.cancel();
         let now = self.live.swap(None).map(|live| live.link.clone());
-        for link in [link, now].into_iter().flatten() {
-            let _ = tokio::time::timeout(CLOSE_WAIT, link.close()).await;
-        }
+        let links = link.into_iter().chain(now).chain(self.pool.drain());
+        let closing = join_all(links.map(|link| async move { link.close().await }));
+        let _ = tokio::time::timeout(CLOSE_WAIT, closing).await;
     }
 
     pub(crate) fn forget(&self, client: &ClientKey) {
@@ -229,6 +252,7 @@ impl Upstream {
         if let Some(link) = self.live_link() {
             link.forget(client);
         }
+        self.close_later(self.pool.forget(client));
     }
 }
 

@@ -16,7 +16,7 @@ use toolyard_transport::{
 use crate::catalog::search::search;
 use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
 use crate::listen::Listeners;
-use crate::plan::{Connect, Connected, Timeouts, UpstreamPlan};
+use crate::plan::{Connect, Connected, Sharing, Timeouts, UpstreamPlan};
 use crate::upstream::Upstream;
 
 const SEARCH_LIMIT: usize = 10;
@@ -55,6 +55,7 @@ pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
         connect,
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),
+        sharing: Sharing::Shared,
         fingerprint: String::new(),
     };
     (plan, Arc::new(definitions), yard)

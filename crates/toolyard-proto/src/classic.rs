@@ -8,6 +8,9 @@ use crate::modern::{SERVER_INFO, SUBSCRIPTION_ID};
 use crate::splice::{elements, find, replace_all};
 use crate::{Method, Raw};
 
+/// The one extension that means the same to clients of either era.
+const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
+
 /// What `initialize` answers, from what the server said of itself in `form`. Said in the old form already,
 /// only the version is ours; otherwise the pieces move to their old places.
 pub fn initialize_result(to: Revision, said: &Raw, form: Revision) -> Raw {
@@ -15,7 +18,11 @@ pub fn initialize_result(to: Revision, said: &Raw, form: Revision) -> Raw {
     if !form.is_modern() {
         return said.with("protocolVersion", &version);
     }
-    let capabilities = said.member("capabilities").unwrap_or_else(Raw::empty_object).without(&["extensions"]);
+    let capabilities = said.member("capabilities").unwrap_or_else(Raw::empty_object);
+    let capabilities = match capabilities.at(&["extensions", UI_EXTENSION]) {
+        Some(ui) => capabilities.with("extensions", &Raw::empty_object().with(UI_EXTENSION, &ui)),
+        None => capabilities.without(&["extensions"]),
+    };
     let nameless = || serde_json::json!({ "name": "unknown", "version": "0" }).into();
     let server_info = said.at(&["_meta", SERVER_INFO]).unwrap_or_else(nameless);
     let out = Raw::empty_object()
@@ -38,22 +45,34 @@ pub fn result_for(to: Revision, method: &Method, result: &Raw) -> Raw {
             None => message.clone(),
         }),
         "tools/list" => each(&out, "tools", |tool| tool_for(to, tool)),
-        "prompts/list" => each(&out, "prompts", |prompt| untitled_for(to, prompt)),
-        "resources/list" => each(&out, "resources", |resource| untitled_for(to, resource)),
-        "resources/templates/list" => each(&out, "resourceTemplates", |template| untitled_for(to, template)),
+        "prompts/list" => each(&out, "prompts", |prompt| entry_for(to, prompt)),
+        "resources/list" => each(&out, "resources", |resource| entry_for(to, resource)),
+        "resources/templates/list" => each(&out, "resourceTemplates", |template| entry_for(to, template)),
         _ => out,
     }
 }
 
-/// Before the newest revision, structured content is an object or nothing.
+/// Before the newest revision, structured content is an object or nothing. Servers say it as text too; where
+/// one does not, that is done here.
 fn tool_result_for(to: Revision, result: &Raw) -> Raw {
     let out = match result.member("structuredContent") {
-        Some(content) if to < Revision::V2025_06_18 || !content.is_object() => {
-            result.without(&["structuredContent"])
+        Some(structured) if to < Revision::V2025_06_18 || !structured.is_object() => {
+            let out = result.without(&["structuredContent"]);
+            let has_content =
+                out.member("content").is_some_and(|content| elements(content.as_bytes()).next().is_some());
+            if has_content {
+                out
+            } else {
+                out.with("content", &Raw::array(&[text_block(structured.as_str())]))
+            }
         }
         _ => result.clone(),
     };
     each(&out, "content", |content| content_for(to, content))
+}
+
+fn text_block(text: &str) -> Raw {
+    serde_json::json!({ "type": "text", "text": text }).into()
 }
 
 /// A piece of content. What the client's revision does not know becomes text that says what was there.
@@ -68,11 +87,11 @@ fn content_for(to: Revision, content: &Raw) -> Raw {
         }
         _ => return content.clone(),
     };
-    serde_json::json!({ "type": "text", "text": instead }).into()
+    text_block(&instead)
 }
 
-/// Titles came with 2025-06-18.
-fn untitled_for(to: Revision, entry: &Raw) -> Raw {
+/// One entry of a list other than of tools. Titles came with 2025-06-18.
+pub fn entry_for(to: Revision, entry: &Raw) -> Raw {
     if to < Revision::V2025_06_18 { entry.without(&["title"]) } else { entry.clone() }
 }
 
@@ -110,14 +129,41 @@ pub fn error_for(form: Revision, method: &Method, error: &Raw) -> Raw {
     error.with("code", &Raw::from_serialize(&new))
 }
 
-/// One entry of `tools/list` in the form that a client of `to` knows.
+/// One entry of `tools/list` in the form that a client of `to` knows. Annotations came with 2025-03-26, titles
+/// and output schemas with 2025-06-18, output schemas that are not of an object with 2026-07-28. Clients of that
+/// revision insist on a type at the root of the input schema, which older servers may leave out.
 pub fn tool_for(to: Revision, tool: &Raw) -> Raw {
-    if to < Revision::V2025_06_18 {
-        return tool.without(&["outputSchema", "title"]);
+    let is_object =
+        |schema: &str| tool.at(&[schema, "type"]).is_some_and(|kind| kind.as_bytes() == b"\"object\"");
+    if to.is_modern() {
+        let untyped = tool.member("inputSchema").is_some_and(|schema| schema.is_object())
+            && tool.at(&["inputSchema", "type"]).is_none();
+        let object = Raw::from_serialize(&"object");
+        return if untyped { tool.with_path(&["inputSchema", "type"], &object) } else { tool.clone() };
     }
-    let object_output =
-        tool.at(&["outputSchema", "type"]).is_none_or(|kind| kind.as_bytes() == b"\"object\"");
-    if object_output { tool.clone() } else { tool.without(&["outputSchema"]) }
+    match to {
+        Revision::V2024_11_05 => tool.without(&["outputSchema", "title", "annotations"]),
+        Revision::V2025_03_26 => tool.without(&["outputSchema", "title"]),
+        _ if is_object("outputSchema") => tool.clone(),
+        _ => tool.without(&["outputSchema"]),
+    }
+}
+
+/// The parameters of a question as a client of `to` knows them. Before 2025-11-25 there was only one mode of
+/// elicitation, without a name; in that revision a page to visit has an id, which `unique` makes where the
+/// server has none.
+pub fn ask_for(to: Revision, method: &Method, params: &Raw, unique: u64) -> Raw {
+    if *method != Method::ELICIT {
+        return params.clone();
+    }
+    let mode = params.member("mode");
+    match mode.as_ref().map(Raw::as_bytes) {
+        Some(b"\"form\"") if to < Revision::V2025_11_25 => params.without(&["mode"]),
+        Some(b"\"url\"") if params.member("elicitationId").is_none() => {
+            params.with("elicitationId", &Raw::from_serialize(&format!("yard-{unique}")))
+        }
+        _ => params.clone(),
+    }
 }
 
 /// A notification's parameters without what only modern listeners know.
@@ -170,26 +216,72 @@ mod tests {
 
     #[test]
     fn what_an_older_client_does_not_know_becomes_text_or_goes() {
-        use Revision::{V2024_11_05, V2025_03_26, V2025_06_18};
+        use Revision::{V2024_11_05, V2025_03_26, V2025_06_18, V2025_11_25};
         let link =
             r#"{"content":[{"type":"resource_link","name":"n","uri":"a:b"}, 1],"structuredContent":{}}"#;
-        check(V2025_06_18, "tools/call", link, link);
-        check(V2025_03_26, "tools/call", link, r#"{"content":[{"type":"text","text":"n: a:b"}, 1]}"#);
         let audio = r#"{"messages":[{"role":"user","content":{"type":"audio","mimeType":"audio/wav"}}]}"#;
-        check(V2025_03_26, "prompts/get", audio, audio);
-        check(
-            V2024_11_05,
-            "prompts/get",
-            audio,
-            r#"{"messages":[{"role":"user","content":{"type":"text","text":"[audio, audio/wav: this client cannot take it]"}}]}"#,
-        );
-        check(V2025_06_18, "tools/call", r#"{"content":[],"structuredContent":[1]}"#, r#"{"content":[]}"#);
-        check(
-            V2025_03_26,
-            "prompts/list",
-            r#"{"prompts":[{"name":"a","title":"b"}]}"#,
-            r#"{"prompts":[{"name":"a"}]}"#,
-        );
+        let prompts = r#"{"prompts":[{"name":"a","title":"b"}]}"#;
+        let tool =
+            r#"{"tools":[{"name":"a","title":"t","annotations":{},"outputSchema":{"type":"object"}}]}"#;
+        let listed = r#"{"tools":[{"name":"a","outputSchema":{"type":"array"}},{"name":"b","outputSchema":{"anyOf":[]}}]}"#;
+        for (to, method, result, expected) in [
+            (V2025_06_18, "tools/call", link, link),
+            (V2025_03_26, "tools/call", link, r#"{"content":[{"type":"text","text":"n: a:b"}, 1]}"#),
+            (V2025_03_26, "prompts/get", audio, audio),
+            (
+                V2024_11_05,
+                "prompts/get",
+                audio,
+                r#"{"messages":[{"role":"user","content":{"type":"text","text":"[audio, audio/wav: this client cannot take it]"}}]}"#,
+            ),
+            (V2025_11_25, "tools/call", r#"{"content":[1],"structuredContent":[1]}"#, r#"{"content":[1]}"#),
+            (
+                V2025_11_25,
+                "tools/call",
+                r#"{"content":[],"structuredContent":[1]}"#,
+                r#"{"content":[{"type":"text","text":"[1]"}]}"#,
+            ),
+            (
+                V2025_03_26,
+                "tools/call",
+                r#"{"structuredContent":{"a":1}}"#,
+                r#"{"content":[{"type":"text","text":"{\"a\":1}"}]}"#,
+            ),
+            (V2025_06_18, "prompts/list", prompts, prompts),
+            (V2025_03_26, "prompts/list", prompts, r#"{"prompts":[{"name":"a"}]}"#),
+            (V2025_06_18, "tools/list", tool, tool),
+            (V2025_03_26, "tools/list", tool, r#"{"tools":[{"name":"a","annotations":{}}]}"#),
+            (V2024_11_05, "tools/list", tool, r#"{"tools":[{"name":"a"}]}"#),
+            (V2025_11_25, "tools/list", listed, r#"{"tools":[{"name":"a"},{"name":"b"}]}"#),
+        ] {
+            check(to, method, result, expected);
+        }
+    }
+
+    #[test]
+    fn a_modern_client_gets_every_output_schema_and_a_type_for_every_input() {
+        let check = |tool: &str, expected: &str| {
+            assert_eq!(tool_for(Revision::NEWEST, &raw(tool)).as_str(), expected);
+        };
+        let any = r#"{"inputSchema":{"type":"object"},"outputSchema":{"type":"array"},"title":"t"}"#;
+        check(any, any);
+        check(r#"{"inputSchema":{}}"#, r#"{"inputSchema":{"type":"object"}}"#);
+        check(r#"{"name":"none"}"#, r#"{"name":"none"}"#);
+    }
+
+    #[test]
+    fn a_question_is_put_in_the_words_of_the_clients_revision() {
+        use Revision::{V2025_06_18, V2025_11_25};
+        let check = |to, method, params: &str, expected: &str| {
+            assert_eq!(ask_for(to, &method, &raw(params), 7).as_str(), expected, "{to}");
+        };
+        let form = r#"{"mode":"form","message":"?"}"#;
+        check(V2025_11_25, Method::ELICIT, form, form);
+        check(V2025_06_18, Method::ELICIT, form, r#"{"message":"?"}"#);
+        check(V2025_11_25, Method::ELICIT, r#"{"mode":"url"}"#, r#"{"mode":"url","elicitationId":"yard-7"}"#);
+        let known = r#"{"mode":"url","elicitationId":"a"}"#;
+        check(V2025_11_25, Method::ELICIT, known, known);
+        check(V2025_06_18, Method::SAMPLE, form, form);
     }
 
     #[test]

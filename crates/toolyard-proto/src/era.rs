@@ -58,6 +58,11 @@ impl Revision {
         self.is_modern()
     }
 
+    /// Whether a log level is set once for a session rather than with each request.
+    pub const fn keeps_level(self) -> bool {
+        !self.is_modern()
+    }
+
     /// What we answer to an `initialize` that asks for `text`.
     pub fn negotiate(text: &str) -> Self {
         Self::parse(text).filter(|revision| !revision.is_modern()).unwrap_or(Self::NEWEST_LEGACY)

@@ -1,8 +1,10 @@
 //! For tests only. [`fixture`] is a server that offers what the official conformance suite looks for, in
-//! both eras; [`client`] calls any `Handler` in memory, as a scripted client of one revision.
+//! both eras; [`client`] calls any `Handler` in memory, as a scripted client of one revision; [`script`] holds
+//! clients and servers of exactly one revision.
 
 pub mod client;
 pub mod fixture;
+pub mod script;
 
 pub use client::Client;
 pub use fixture::Fixture;

@@ -4,6 +4,7 @@
 pub(crate) mod asks;
 pub(crate) mod events;
 pub(crate) mod inflight;
+pub(crate) mod levels;
 
 use std::sync::Arc;
 
@@ -38,6 +39,11 @@ impl Greeting {
         let capabilities =
             whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
         Self { revision, capabilities, server_info, instructions: whole.member("instructions"), whole }
+    }
+
+    /// Whether it remembers a log level between requests.
+    pub fn keeps_level(&self) -> bool {
+        self.revision.keeps_level() && self.capabilities.member("logging").is_some()
     }
 }
 
@@ -80,6 +86,17 @@ pub trait Link: Send + Sync + 'static {
 
     /// Whether the upstream keeps a session for each client, rather than one for all.
     fn per_client(&self) -> bool {
+        false
+    }
+
+    /// Whether calls of several clients share one channel, so that a question may be for any of them.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Whether a question has come that was, or soon would be, for any of several clients. From then on each
+    /// should have a link of its own.
+    fn is_interactive(&self) -> bool {
         false
     }
 

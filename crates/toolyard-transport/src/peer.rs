@@ -15,6 +15,25 @@ pub struct Ask {
     pub params: Option<Raw>,
 }
 
+impl Ask {
+    /// Why a client with these capabilities cannot be asked this, if it cannot.
+    pub fn refusal(&self, capabilities: &Raw) -> Option<AskError> {
+        let param = |key: &str| self.params.as_ref().and_then(|params| params.member(key));
+        let is_url = || param("mode").is_some_and(|mode| mode.as_bytes() == b"\"url\"");
+        let needed: &[&str] = match self.method.as_str() {
+            "elicitation/create" if is_url() => &["elicitation", "url"],
+            "elicitation/create" => &["elicitation"],
+            "sampling/createMessage" if param("tools").is_some() => &["sampling", "tools"],
+            "sampling/createMessage" => &["sampling"],
+            "roots/list" => &["roots"],
+            _ => return None,
+        };
+        let declared = capabilities.at(needed).is_some_and(|capability| !capability.is_null());
+        let message = || format!("the client did not declare the capability `{}`", needed.join("."));
+        (!declared).then(|| AskError::Unsupported(message()))
+    }
+}
+
 /// Why a question got no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AskError {
@@ -83,5 +102,29 @@ impl Back for Nobody {
 
     fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
         Box::pin(async { Err(AskError::Unsupported("there is no client to ask".into())) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(capabilities: &str, method: &str, params: &str, accepted: bool) {
+        let raw = |text: &str| Raw::parse(text.to_owned()).unwrap();
+        let ask = Ask { method: Method::new(method), params: Some(raw(params)) };
+        assert_eq!(ask.refusal(&raw(capabilities)).is_none(), accepted, "{capabilities} {method}");
+    }
+
+    #[test]
+    fn only_declared_capabilities_are_asked_for() {
+        check(r#"{"elicitation":{}}"#, "elicitation/create", "{}", true);
+        check(r#"{"elicitation":{}}"#, "elicitation/create", r#"{"mode":"url"}"#, false);
+        check(r#"{"elicitation":{"url":{}}}"#, "elicitation/create", r#"{"mode":"url"}"#, true);
+        check(r#"{"elicitation":{}}"#, "sampling/createMessage", "{}", false);
+        check(r#"{"sampling":{}}"#, "sampling/createMessage", "{}", true);
+        check(r#"{"sampling":{}}"#, "sampling/createMessage", r#"{"tools":[]}"#, false);
+        check(r#"{"sampling":{"tools":{}}}"#, "sampling/createMessage", r#"{"tools":[]}"#, true);
+        check("{}", "roots/list", "{}", false);
+        check("{}", "x/y", "{}", true);
     }
 }

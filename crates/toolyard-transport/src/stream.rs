@@ -5,7 +5,7 @@ mod incoming;
 mod mux;
 mod pump;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -14,6 +14,7 @@ use toolyard_proto::Notification;
 pub(crate) use mux::{LastWords, Mux};
 
 use crate::child::Process;
+use crate::link::levels::Told;
 use crate::link::own_hop;
 use crate::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer, Scope};
 
@@ -21,6 +22,7 @@ use crate::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkReques
 pub struct StreamLink {
     greeting: Greeting,
     channel: Channel,
+    told: Mutex<Told>,
 }
 
 /// The running half of a link, before and after both sides have met. Dropping it ends it.
@@ -33,7 +35,7 @@ pub(crate) struct Channel {
 
 impl StreamLink {
     pub(crate) fn new(greeting: Greeting, channel: Channel) -> Self {
-        Self { greeting, channel }
+        Self { greeting, channel, told: Mutex::default() }
     }
 
     /// A link over a stream whose other end has been met already.
@@ -76,7 +78,14 @@ impl Link for StreamLink {
 
     fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
         let (mux, revision) = (self.channel.mux.clone(), self.greeting.revision);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let level = told.before(&request, &self.greeting);
+        drop(told);
         Box::pin(async move {
+            if let Some(level) = level {
+                // What it says to that matters to nobody: the call is made all the same.
+                let _ = Box::pin(mux.call(level, Peer::nobody())).await;
+            }
             let result = mux.call(request, peer).await.map_err(own_hop)?;
             Ok(AnswerBody::Whole(result, revision))
         })
@@ -84,6 +93,14 @@ impl Link for StreamLink {
 
     fn notify(&self, _origin: &Arc<Origin>, notification: Notification) {
         self.channel.mux.notify(notification);
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn is_interactive(&self) -> bool {
+        self.channel.mux.is_interactive()
     }
 
     fn close(&self) -> BoxFuture<()> {

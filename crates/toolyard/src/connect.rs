@@ -8,7 +8,7 @@ use toolyard_core::{Connect, Connected};
 use toolyard_proto::Revision;
 use toolyard_transport::child::{ChildSpec, Guard};
 use toolyard_transport::http::HttpSpec;
-use toolyard_transport::{BoxFuture, Offer, Scope, Target, Timeouts, UpstreamTarget, connect};
+use toolyard_transport::{BoxFuture, Offer, Origin, Scope, Target, Timeouts, UpstreamTarget, connect};
 
 use crate::config::{Program, Reach, Server, UpstreamConfig};
 
@@ -61,13 +61,28 @@ impl fmt::Debug for Upstream {
     }
 }
 
-impl Connect for Upstream {
-    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
-        let (target, approach) = (self.target.clone(), self.approach.clone());
+impl Upstream {
+    fn connect_as(&self, known: Option<Revision>, offer: Arc<Offer>) -> BoxFuture<Result<Connected, String>> {
+        let (target, scope) = (self.target.clone(), self.approach.scope.clone());
         Box::pin(async move {
-            let connecting = connect(&target, known.map(Revision::era), &approach.offer, &approach.scope);
+            let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
             connecting.await.map_err(|error| error.to_string())
         })
+    }
+}
+
+impl Connect for Upstream {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        self.connect_as(known, self.approach.offer.clone())
+    }
+
+    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, String>> {
+        let client_info = client.client_info.clone();
+        let offer = Offer {
+            capabilities: client.capabilities.clone(),
+            client_info: client_info.unwrap_or_else(|| self.approach.offer.client_info.clone()),
+        };
+        self.connect_as(known, Arc::new(offer))
     }
 }
 

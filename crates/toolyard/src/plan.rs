@@ -31,6 +31,7 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
         connect: Arc::new(Upstream::new(upstream, approach)),
         timeouts: Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default },
         roots: upstream.roots.clone(),
+        sharing: upstream.sharing,
         fingerprint: fingerprint(&upstream.reach, upstream.era),
     }
 }

@@ -1,37 +1,56 @@
 //! A modern client at an older upstream: the envelope is taken off, the stamps are put on, and an upstream that
 //! wants the user to visit a page first is asked again once the user has.
 
+use std::sync::Arc;
+
 use toolyard_proto::splice::elements;
 use toolyard_proto::{CallError, Kind, Method, Raw, modern};
 use toolyard_transport::{Answer, AnswerBody, Ask, Link, LinkRequest, Peer};
 
-use super::convert;
+use super::{classic_tasks, convert, request};
 use crate::call::Call;
+use crate::upstream::Lease;
 
 /// How often an upstream may send the user to a page before the call is given up.
 const MOST_VISITS: u32 = 3;
 /// The error by which a 2025-11-25 server says that the user has to visit a page first.
 const VISIT_REQUIRED: i32 = -32042;
 
-pub(super) async fn converse(call: Call, link: &dyn Link) -> Answer {
+pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
+    let link = lease.link();
     if call.params.member("requestState").is_some() || call.params.member("inputResponses").is_some() {
+        if call.method == Method::TASKS_UPDATE {
+            return classic_tasks::update(&call);
+        }
         let message = "this `requestState` is not known here (any more); make the call again without it and without \
                        `inputResponses`";
         return Err(CallError::invalid_params(message));
     }
-    let request = LinkRequest {
-        origin: call.origin,
-        id: call.id,
-        params: modern::strip_request(&call.params),
-        method: call.method,
-        headers: None,
-        name: None,
-        relay: false,
-    };
+    match call.method.as_str() {
+        "tasks/get" => return classic_tasks::get(&call, link).await,
+        "tasks/cancel" => return classic_tasks::cancel(&call, link).await,
+        "tasks/update" => return classic_tasks::update(&call),
+        _ => {}
+    }
+    let params = convert::params_for_older(
+        link.greeting().revision,
+        &call.method,
+        modern::strip_request(&call.params),
+    );
+    if classic_tasks::is_required(&call, link.greeting()) {
+        let answer = classic_tasks::run(&call, lease, params).await;
+        return finished(&call.method, link.as_ref(), answer);
+    }
+    let request = request(&call.origin, call.id.clone(), call.method.clone(), params);
+    let answer = with_visits(link, &request, &call.peer).await;
+    finished(&call.method, link.as_ref(), answer)
+}
+
+async fn with_visits(link: &Arc<dyn Link>, request: &LinkRequest, peer: &Peer) -> Answer {
     for _ in 0..MOST_VISITS {
-        match link.call(request.clone(), call.peer.clone()).await {
-            Err(error) if error.code() == VISIT_REQUIRED => visit(&error, &call.peer).await?,
-            answer => return finished(&request.method, link, answer),
+        match link.call(request.clone(), peer.clone()).await {
+            Err(error) if error.code() == VISIT_REQUIRED => visit(&error, peer).await?,
+            answer => return answer,
         }
     }
     Err(CallError::bad_answer("the upstream keeps sending the user to pages without going on"))
@@ -54,7 +73,10 @@ async fn visit(error: &CallError, peer: &Peer) -> Result<(), CallError> {
     let pages = raw.at(&["data", "elicitations"]).unwrap_or_else(Raw::empty_object);
     let pages: Vec<Raw> = elements(pages.as_bytes()).map(|range| pages.slice(range)).collect();
     if pages.is_empty() {
-        return Err(error.clone());
+        return Err(CallError::cannot_ask(format!(
+            "{}, and the upstream does not say which page the user has to visit",
+            error.message
+        )));
     }
     for page in pages {
         let ask =

@@ -1,19 +1,52 @@
 //! Pure conversions towards and from upstreams of another era.
 
 use toolyard_proto::error::code;
-use toolyard_proto::modern::{self, RequestMeta};
+use toolyard_proto::modern::{self, RequestMeta, TASKS_EXTENSION};
 use toolyard_proto::{CallError, Kind, Method, Raw, Revision};
 use toolyard_transport::{Greeting, Origin};
 
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
 /// `params` with the envelope that a modern upstream requires, speaking for `origin`.
 pub(super) fn stamped(origin: &Origin, params: &Raw) -> Raw {
+    stamped_as(origin, capabilities_for_newer(&origin.capabilities), params)
+}
+
+/// The same, by a gateway that follows a task to its end where the client cannot.
+pub(super) fn stamped_with_tasks(origin: &Origin, params: &Raw) -> Raw {
+    let capabilities = capabilities_for_newer(&origin.capabilities);
+    let extended = capabilities.with_path(&["extensions", TASKS_EXTENSION], &Raw::empty_object());
+    stamped_as(origin, extended, params)
+}
+
+fn stamped_as(origin: &Origin, capabilities: Raw, params: &Raw) -> Raw {
     let meta = RequestMeta {
         revision: Revision::NEWEST,
-        capabilities: capabilities_for_newer(&origin.capabilities),
+        capabilities,
         client_info: origin.client_info.clone(),
         log_level: origin.log_level.get(),
     };
     modern::stamp_request(Some(params), &meta)
+}
+
+/// `params` without what an upstream of `revision` does not know yet.
+pub(super) fn params_for_older(revision: Revision, method: &Method, params: Raw) -> Raw {
+    match method.as_str() {
+        "completion/complete" if revision < Revision::V2025_06_18 => params.without(&["context"]),
+        "tools/call" if revision < Revision::V2025_11_25 => params.without(&["task"]),
+        _ => params,
+    }
+}
+
+/// Where a task stands, in today's words.
+pub(super) fn task_from_older(task: &Raw) -> Raw {
+    let mut flat = task.without(&["ttl", "pollInterval"]).without_in("_meta", &[RELATED_TASK]);
+    for (old, new) in [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")] {
+        if let Some(value) = task.member(old) {
+            flat = flat.with(new, &value);
+        }
+    }
+    flat
 }
 
 /// What a client of an older revision can do, in today's words.
@@ -58,7 +91,11 @@ pub(super) fn our_versions() -> Raw {
 /// An `initialize` result as the answer to `server/discover`.
 pub(super) fn discover_from_older(greeting: &Greeting) -> Raw {
     let mut out = Raw::empty_object().with("supportedVersions", &our_versions());
-    out = out.with("capabilities", &greeting.capabilities.without(&["tasks"]));
+    let mut capabilities = greeting.capabilities.without(&["tasks"]);
+    if greeting.capabilities.at(&["tasks", "requests", "tools", "call"]).is_some() {
+        capabilities = capabilities.with_path(&["extensions", TASKS_EXTENSION], &Raw::empty_object());
+    }
+    out = out.with("capabilities", &capabilities);
     if let Some(instructions) = &greeting.instructions {
         out = out.with("instructions", instructions);
     }

@@ -1,6 +1,7 @@
 //! An older client at a modern upstream: `input_required` becomes questions on the client's own stream, and
 //! their answers go back with the upstream's state, until the call is complete.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -8,39 +9,47 @@ use toolyard_proto::splice::members;
 use toolyard_proto::{CallError, Id, Method, Raw};
 use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Link, LinkRequest, Peer};
 
-use super::convert;
+use super::{convert, modern_tasks, request};
 use crate::call::Call;
 
 const MOST_ROUNDS: u32 = 8;
 /// An upstream that sheds load answers with a state and no question; it is not asked again at once.
 const PACE: Duration = Duration::from_millis(250);
 
-pub(super) async fn converse(call: Call, link: &dyn Link) -> Answer {
-    let base = convert::stamped(&call.origin, &call.params);
+pub(super) async fn converse(call: Call, link: &Arc<dyn Link>) -> Answer {
+    let params = call.params.without(&["task"]);
+    match rounds(&call, link, &convert::stamped(&call.origin, &params)).await {
+        // Only then do we say that tasks are known: whoever can answer at once should.
+        Err(error) if modern_tasks::wants_task(&error) => {
+            rounds(&call, link, &convert::stamped_with_tasks(&call.origin, &params)).await
+        }
+        answer => answer,
+    }
+}
+
+async fn rounds(call: &Call, link: &Arc<dyn Link>, base: &Raw) -> Answer {
     let mut params = base.clone();
     for round in 0..MOST_ROUNDS {
-        let id = if round == 0 {
-            call.id.clone()
-        } else {
-            Id::string(&format!("yard-round-{round}-{:?}", call.id))
-        };
-        let request = LinkRequest {
-            origin: call.origin.clone(),
-            id,
-            method: call.method.clone(),
-            params,
-            headers: call.headers.clone(),
-            name: None,
-            relay: false,
-        };
-        let answer = link.call(request, call.peer.clone()).await?;
+        let answer = link.call(round_of(call, round, params), call.peer.clone()).await?;
         let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
+        if modern_tasks::is_task(&result) {
+            return modern_tasks::follow(call, link, &result).await;
+        }
         if result.member("resultType").is_none_or(|kind| kind.as_bytes() != b"\"input_required\"") {
             return Ok(AnswerBody::Whole(result, revision));
         }
-        params = next_round(&base, &result, &call.peer).await?;
+        params = next_round(base, &result, &call.peer).await?;
     }
     Err(CallError::bad_answer(format!("{} asked {MOST_ROUNDS} times without finishing", call.upstream.id())))
+}
+
+fn round_of(call: &Call, round: u32, params: Raw) -> LinkRequest {
+    let id = match round {
+        0 => call.id.clone(),
+        _ => Id::string(&format!("yard-round-{round}-{:?}", call.id)),
+    };
+    let headers = call.headers.clone();
+    LinkRequest { headers, ..request(&call.origin, id, call.method.clone(), params) }
 }
 
 /// Asks everything at once and gives the parameters of the next round.
@@ -49,19 +58,14 @@ async fn next_round(base: &Raw, result: &Raw, peer: &Peer) -> Result<Raw, CallEr
     if questions.is_empty() {
         tokio::time::sleep(PACE).await;
     }
-    let asked = questions.iter().map(|(key, ask)| async { (key.clone(), answer_to(ask, peer).await) });
-    let mut responses = Raw::empty_object();
-    for (key, answer) in join_all(asked).await {
-        responses = responses.with(&key, &answer?);
-    }
-    let mut params = base.with("inputResponses", &responses);
-    if let Some(state) = result.member("requestState") {
-        params = params.with("requestState", &state);
-    }
-    Ok(params)
+    let params = base.with("inputResponses", &answers_to(questions, peer).await?);
+    Ok(match result.member("requestState") {
+        Some(state) => params.with("requestState", &state),
+        None => params,
+    })
 }
 
-fn questions(result: &Raw) -> Vec<(String, Ask)> {
+pub(super) fn questions(result: &Raw) -> Vec<(String, Ask)> {
     let Some(requests) = result.member("inputRequests") else { return Vec::new() };
     let bytes = requests.as_bytes();
     members(bytes)
@@ -74,16 +78,26 @@ fn questions(result: &Raw) -> Vec<(String, Ask)> {
         .collect()
 }
 
+/// The client's answers, as `inputResponses`.
+pub(super) async fn answers_to(questions: Vec<(String, Ask)>, peer: &Peer) -> Result<Raw, CallError> {
+    let asked = questions.into_iter().map(|(key, ask)| async move { (key, answer_to(ask, peer).await) });
+    let mut responses = Raw::empty_object();
+    for (key, answer) in join_all(asked).await {
+        responses = responses.with(&key, &answer?);
+    }
+    Ok(responses)
+}
+
 /// There is no way to tell an upstream that a question failed, save for a form that was cancelled.
-async fn answer_to(ask: &Ask, peer: &Peer) -> Result<Raw, CallError> {
-    match peer.ask(ask.clone()).await {
+async fn answer_to(ask: Ask, peer: &Peer) -> Result<Raw, CallError> {
+    let method = ask.method.clone();
+    match peer.ask(ask).await {
         Ok(answer) => Ok(answer),
-        Err(AskError::Reported(_) | AskError::Timeout) if ask.method == Method::ELICIT => {
+        Err(AskError::Reported(_) | AskError::Timeout) if method == Method::ELICIT => {
             Ok(serde_json::json!({ "action": "cancel" }).into())
         }
-        Err(error) => Err(CallError::cannot_ask(format!(
-            "the tool needs `{}` from the client, but {error}",
-            ask.method
-        ))),
+        Err(error) => {
+            Err(CallError::cannot_ask(format!("the tool needs `{method}` from the client, but {error}")))
+        }
     }
 }

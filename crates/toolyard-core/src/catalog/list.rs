@@ -101,7 +101,7 @@ impl Lists {
 }
 
 fn fitting(kind: ListKind, revision: Revision, raw: &Raw) -> Raw {
-    if kind == ListKind::Tools { classic::tool_for(revision, raw) } else { raw.clone() }
+    if kind == ListKind::Tools { classic::tool_for(revision, raw) } else { classic::entry_for(revision, raw) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The last stop: a live link, the upstream's own form, and the answer back in the client's names.
 
+use std::sync::Arc;
+
 use toolyard_proto::uri::{map_result, to_shown};
 use toolyard_proto::{CallError, Fault, Kind, Raw, Retry};
 use toolyard_transport::{Answer, AnswerBody};
@@ -10,10 +12,12 @@ use crate::{bridge, tasks};
 
 pub(super) async fn route(call: Call) -> Answer {
     let in_flight = call.upstream.begin();
-    let link = call.upstream.link().await?;
+    let lease = Arc::new(call.upstream.lease(&call.origin).await?);
     let edits = call.edits;
     let upstream = call.upstream.clone();
-    match bridge::exchange(call, link.as_ref()).await {
+    let answer = bridge::exchange(call, &lease).await;
+    lease.done();
+    match answer {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {
             Ok(AnswerBody::Whole(edited(&upstream, edits, result), revision))
         }

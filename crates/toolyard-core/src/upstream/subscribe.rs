@@ -58,7 +58,8 @@ impl Upstream {
         scope: &Scope,
     ) -> Result<Subscribed, CallError> {
         let link = self.link().await?;
-        let key = (link.per_client().then(|| origin.client.clone()), uri);
+        let apart = link.per_client() || self.keeps_apart(link.as_ref(), &origin.client);
+        let key = (apart.then(|| origin.client.clone()), uri);
         let (guard, mut outcome) = self.join(key, origin, listeners, scope);
         let decided = tokio::time::timeout(self.pace.connect, outcome.wait_for(Option::is_some)).await;
         match decided.map(|decided| decided.map(|outcome| outcome.clone())) {
@@ -115,7 +116,8 @@ impl Keeper {
         let mut state = self.upstream.state.subscribe();
         while !self.upstream.is_retired() {
             let mut was_held = false;
-            if let Ok(link) = self.upstream.link().await {
+            if let Ok(lease) = self.upstream.lease_to_stay(&self.origin).await {
+                let link = lease.link();
                 let held = async {
                     if bridge::subscribes_by_listening(link.greeting().revision) {
                         self.hold_by_listening(link.as_ref()).await

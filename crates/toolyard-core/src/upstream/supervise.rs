@@ -14,14 +14,14 @@ use toolyard_transport::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, Link
 use super::fetch::{fetch, own_request};
 use super::state::Phase;
 use super::subscribe::Heard;
-use super::{Live, Upstream};
+use super::{Live, Upstream, pool};
 use crate::bridge;
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamPlan};
 
 /// Longest wait for one attempt to connect, whatever the target's own bounds are.
-const CONNECT_BOUND: Duration = Duration::from_secs(90);
+pub(super) const CONNECT_BOUND: Duration = Duration::from_secs(90);
 const HEALTH_WAIT: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// An upstream that ends every listening at once is listened to this seldom in the end.
@@ -51,16 +51,20 @@ impl Outlets {
 }
 
 pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
+    tokio::join!(keep_connected(&upstream, &outlets), pool::tend(&upstream, &outlets));
+}
+
+async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut lost_at = upstream.is_listed().then(Instant::now);
     let mut failures = 0u32;
     while !upstream.is_retired() {
         upstream.enter(Phase::Connecting, None);
         let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
         let attempt = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect(known));
-        let reason = match within_grace(&upstream, &outlets, &mut lost_at, attempt).await {
+        let reason = match within_grace(upstream, outlets, &mut lost_at, attempt).await {
             Ok(Ok(connected)) => {
                 let begun = Instant::now();
-                let mut life = Life::begin(&upstream, &outlets, connected);
+                let mut life = Life::begin(upstream, outlets, connected);
                 let reason = life.run().await;
                 if life.learned {
                     lost_at = None;
@@ -76,8 +80,8 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
         tracing::warn!(target: "upstream", upstream = %upstream.id(), %reason, "not connected");
         upstream.lost(reason, failures);
         outlets.announce();
-        let wait = backoff(&upstream, failures);
-        within_grace(&upstream, &outlets, &mut lost_at, tokio::time::sleep(wait)).await;
+        let wait = backoff(upstream, failures);
+        within_grace(upstream, outlets, &mut lost_at, tokio::time::sleep(wait)).await;
     }
 }
 
@@ -112,6 +116,15 @@ async fn within_grace<T>(
 impl Upstream {
     fn enter(&self, phase: Phase, reason: Option<String>) {
         self.state.send_modify(|state| state.enter(phase, reason));
+    }
+
+    /// The answer to a question that belongs to no call.
+    pub(super) fn answer_outside_call(&self, ask: &Ask) -> Result<Raw, AskError> {
+        if ask.method == Method::ROOTS_LIST {
+            let roots: Vec<_> = self.plan.roots.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
+            return Ok(serde_json::json!({ "roots": roots }).into());
+        }
+        Err(AskError::Unsupported("no call is under way whose client could be asked".into()))
     }
 
     fn lost(&self, reason: String, failures: u32) {
@@ -214,7 +227,7 @@ impl<'a> Life<'a> {
                 self.announcement(client.as_ref(), &notification);
             }
             Event::Link(Some(LinkEvent::Ask(_, ask, reply))) => {
-                let _ = reply.send(self.answer_outside_call(&ask));
+                let _ = reply.send(self.upstream.answer_outside_call(&ask));
             }
             Event::Link(Some(LinkEvent::Closed(reason))) => return Some(reason),
             Event::Link(None) => return Some("its connection ended".into()),
@@ -247,15 +260,6 @@ impl<'a> Life<'a> {
                 self.dirty.push(*kind);
             }
         }
-    }
-
-    fn answer_outside_call(&self, ask: &Ask) -> Result<Raw, AskError> {
-        if ask.method == Method::ROOTS_LIST {
-            let roots: Vec<_> =
-                self.upstream.plan.roots.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
-            return Ok(serde_json::json!({ "roots": roots }).into());
-        }
-        Err(AskError::Unsupported("no call is under way whose client could be asked".into()))
     }
 
     fn start_refresh(&mut self) {

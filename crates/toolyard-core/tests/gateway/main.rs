@@ -7,4 +7,5 @@ mod support;
 mod calls;
 mod catalog;
 mod lifecycle;
+mod pool;
 mod reload;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Timeouts, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 use toolyard_transport::{
@@ -204,6 +204,7 @@ pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
         connect: Arc::new(Door((*double).clone())),
         timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
         roots: Vec::new(),
+        sharing: Sharing::Shared,
         fingerprint: double.fingerprint.clone(),
     };
     Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() }
@@ -258,6 +259,20 @@ impl Client {
             log_level: LevelCell::new(None),
         });
         Self { gateway: gateway.clone(), origin, inbox: Arc::default() }
+    }
+
+    /// A request that stands alone.
+    pub(crate) fn alone(gateway: &Gateway, view: &str) -> Self {
+        let number = NEXT.fetch_add(1, Ordering::SeqCst);
+        let mut client = Self::new(gateway, Revision::NEWEST, view);
+        if let Some(origin) = Arc::get_mut(&mut client.origin) {
+            origin.client = ClientKey::Request(number);
+        }
+        client
+    }
+
+    pub(crate) fn key(&self) -> &ClientKey {
+        &self.origin.client
     }
 
     /// Says anew what it can do, as a modern client does with every request.

@@ -55,7 +55,7 @@ impl Verdict {
         Self::refuse(
             code::INTERNAL,
             "calls of several clients are under way on this connection, so it cannot be told whom this \
-             request is for",
+             request is for; calls from now on get connections of their own",
         )
     }
 }

@@ -22,8 +22,8 @@ pub(crate) struct Flight<T> {
 #[derive(Debug)]
 pub(crate) enum Addressee {
     Nobody,
-    /// All calls under way are this client's; this is the oldest.
-    One(Peer),
+    /// All calls under way are this client's, and this is the way back of the oldest.
+    One(Peer, ClientKey),
     Several,
 }
 
@@ -79,7 +79,9 @@ impl<T> InFlight<T> {
     pub(crate) fn addressee(&mut self) -> Addressee {
         match self.clients.len() {
             0 => Addressee::Nobody,
-            1 => self.oldest().map_or(Addressee::Nobody, |flight| Addressee::One(flight.peer.clone())),
+            1 => self.oldest().map_or(Addressee::Nobody, |flight| {
+                Addressee::One(flight.peer.clone(), flight.client.clone())
+            }),
             _ => Addressee::Several,
         }
     }
@@ -121,7 +123,7 @@ mod tests {
     fn kind(calls: &mut InFlight<()>) -> &'static str {
         match calls.addressee() {
             Addressee::Nobody => "nobody",
-            Addressee::One(_) => "one",
+            Addressee::One(..) => "one",
             Addressee::Several => "several",
         }
     }

@@ -9,10 +9,10 @@ use toolyard_proto::{
 };
 
 use super::mux::Shared;
-use crate::Peer;
 use crate::link::asks::{Verdict, to_ask};
 use crate::link::events::is_change;
 use crate::link::inflight::{Addressee, InFlight};
+use crate::{ClientKey, Peer};
 
 /// How much of a line that nobody understands goes into the log.
 const EXCERPT: usize = 200;
@@ -70,7 +70,7 @@ fn take_notification(shared: &Shared, notification: Notification) {
         return shared.events.notify(None, notification);
     }
     match shared.with_calls(InFlight::addressee) {
-        Addressee::One(peer) => peer.notify(notification),
+        Addressee::One(peer, _) => peer.notify(notification),
         Addressee::Nobody | Addressee::Several => shared.events.notify(None, notification),
     }
 }
@@ -124,9 +124,18 @@ fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
         Verdict::pong()
     } else {
         match shared.with_calls(InFlight::addressee) {
-            Addressee::One(peer) => Verdict::Ask(peer.ask(to_ask(&request))),
+            Addressee::One(peer, client) => {
+                // A request that stands alone may wait long for its answer, and the next one is another client.
+                if matches!(client, ClientKey::Request(_)) {
+                    shared.mark_interactive();
+                }
+                Verdict::Ask(peer.ask(to_ask(&request)))
+            }
             Addressee::Nobody => Verdict::Ask(shared.events.ask(None, to_ask(&request))),
-            Addressee::Several => Verdict::ambiguous(),
+            Addressee::Several => {
+                shared.mark_interactive();
+                Verdict::ambiguous()
+            }
         }
     };
     let to = shared.clone();

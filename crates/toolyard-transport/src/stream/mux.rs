@@ -1,7 +1,7 @@
 //! Many calls over one channel: each gets an id of our own, waits for its one answer, and tells the upstream
 //! when nobody waits any more.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     ended: CancellationToken,
     strays: AtomicU64,
     garbage: AtomicU64,
+    /// A question came that was, or soon would be, for any of several clients.
+    interactive: AtomicBool,
 }
 
 struct Calls {
@@ -85,6 +87,7 @@ impl Mux {
             ended: CancellationToken::new(),
             strays: AtomicU64::new(0),
             garbage: AtomicU64::new(0),
+            interactive: AtomicBool::new(false),
         });
         scope.spawn(pump::write(shared.clone(), writer, to_write));
         scope.spawn(pump::forward(waiting, outbox));
@@ -102,6 +105,10 @@ impl Mux {
 
     pub(crate) fn garbage_lines(&self) -> u64 {
         self.0.garbage.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.0.interactive.load(Ordering::Relaxed)
     }
 
     pub(crate) async fn call(&self, request: LinkRequest, peer: Peer) -> Outcome {
@@ -194,6 +201,10 @@ impl Shared {
 
     pub(crate) fn count_stray(&self) {
         self.strays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn mark_interactive(&self) {
+        self.interactive.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn count_garbage(&self) {

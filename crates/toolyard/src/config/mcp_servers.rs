@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use toolyard_core::Sharing;
 use toolyard_proto::name::sanitize_upstream_id;
 use toolyard_transport::EraPin;
 
@@ -62,7 +63,8 @@ pub(super) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
             upstreams.off.push(id);
         } else if let Some(reach) = reach {
             let (era, timeout, roots) = (EraPin::Auto, None, Vec::new());
-            upstreams.on.push(UpstreamConfig { id, renamed_from, reach, era, timeout, roots });
+            let sharing = Sharing::default();
+            upstreams.on.push(UpstreamConfig { id, renamed_from, reach, era, timeout, roots, sharing });
         }
     }
     upstreams

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use data_encoding::HEXUPPER;
+use toolyard_core::Sharing;
 use toolyard_proto::name::UpstreamId;
 use toolyard_transport::EraPin;
 
@@ -21,6 +22,7 @@ pub(crate) struct UpstreamConfig {
     pub(crate) era: EraPin,
     pub(crate) timeout: Option<Duration>,
     pub(crate) roots: Vec<String>,
+    pub(crate) sharing: Sharing,
 }
 
 /// Those that are on, and those that are only known to be off.
@@ -43,13 +45,6 @@ impl Upstreams {
         self.on.extend(other.on);
         self.off.extend(other.off);
     }
-}
-
-/// Whether clients share one connection to an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sharing {
-    Shared,
-    Client,
 }
 
 /// Reads all of them. Ids are unique without regard to case.
@@ -98,12 +93,10 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
     let reach = read_transport(reader, &mut section, reach);
     let era = section.take("era").and_then(|field| read_era(reader, &field)).unwrap_or_default();
     let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
-    if let Some(field) = section.take("sharing") {
-        check_sharing(reader, &field);
-    }
+    let sharing = section.take("sharing").and_then(|field| read_sharing(reader, &field)).unwrap_or_default();
     let roots = section.take("roots").map(|field| read_roots(reader, &field)).unwrap_or_default();
     section.finish(reader);
-    Some(UpstreamConfig { id: id?, renamed_from: None, reach: reach?, era, timeout, roots })
+    Some(UpstreamConfig { id: id?, renamed_from: None, reach: reach?, era, timeout, roots, sharing })
 }
 
 /// Which HTTP transport is spoken is found out, unless it is given.
@@ -119,12 +112,8 @@ fn read_era(reader: &mut Reader<'_>, field: &Field) -> Option<EraPin> {
     field.choice(reader, &[("auto", EraPin::Auto), ("legacy", EraPin::Legacy), ("modern", EraPin::Modern)])
 }
 
-fn check_sharing(reader: &mut Reader<'_>, field: &Field) {
-    let choices = [("shared", Sharing::Shared), ("client", Sharing::Client)];
-    if field.choice(reader, &choices) == Some(Sharing::Client) {
-        let help = "until then clients share a program, and each has its own session with a server";
-        field.warn(reader, "a connection for each client is not made yet", help);
-    }
+fn read_sharing(reader: &mut Reader<'_>, field: &Field) -> Option<Sharing> {
+    field.choice(reader, &[("shared", Sharing::Shared), ("client", Sharing::Client)])
 }
 
 fn read_roots(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {

@@ -47,6 +47,17 @@ impl From<CallError> for Failed {
 
 impl Session {
     pub(crate) async fn call(self: &Arc<Self>, request: &LinkRequest, peer: &Peer) -> Result<Raw, Failed> {
+        let level = self.lock().told.before(request, &self.greeting);
+        if let Some(level) = level {
+            // What it says to that matters to nobody, unless the session is gone.
+            if let Err(Failed::SessionLost) = self.exchange(&level, &Peer::nobody()).await {
+                return Err(Failed::SessionLost);
+            }
+        }
+        self.exchange(request, peer).await
+    }
+
+    async fn exchange(self: &Arc<Self>, request: &LinkRequest, peer: &Peer) -> Result<Raw, Failed> {
         let (call, message) = Underway::begin(self, request, peer).ok_or(Failed::SessionLost)?;
         let outcome = call.run(&message).await;
         if outcome.is_ok() {

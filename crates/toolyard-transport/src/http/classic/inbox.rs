@@ -123,7 +123,7 @@ impl Session {
         }
         // In a session that several share, the rest is somebody's only while there is no doubt whose.
         let addressee = self.lock().calls.addressee();
-        if let Addressee::One(peer) = addressee {
+        if let Addressee::One(peer, _) = addressee {
             peer.notify(notification);
         }
     }
@@ -133,7 +133,7 @@ impl Session {
         let addressee = self.lock().calls.addressee();
         let verdict = match addressee {
             _ if request.method == Method::PING => Verdict::pong(),
-            Addressee::One(peer) => Verdict::Ask(peer.ask(to_ask(&request))),
+            Addressee::One(peer, _) => Verdict::Ask(peer.ask(to_ask(&request))),
             Addressee::Nobody => Verdict::Ask(self.events.ask(self.owner.client(), to_ask(&request))),
             Addressee::Several => Verdict::ambiguous(),
         };

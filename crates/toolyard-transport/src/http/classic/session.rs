@@ -20,6 +20,7 @@ use crate::http::wire::Arriving;
 use crate::link::asks::Asks;
 use crate::link::events::Events;
 use crate::link::inflight::InFlight;
+use crate::link::levels::Told;
 use crate::probe::{Offer, legacy_greeting};
 use crate::{Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Peer, Scope};
 use toolyard_proto::Raw;
@@ -49,6 +50,7 @@ pub(super) struct State {
     pub(super) calls: InFlight<()>,
     pub(super) used: Instant,
     pub(super) memory: Memory,
+    pub(super) told: Told,
     pub(super) ended: bool,
 }
 
@@ -138,6 +140,7 @@ impl Session {
                 calls: InFlight::default(),
                 used: Instant::now(),
                 memory: Memory::default(),
+                told: Told::default(),
                 ended: false,
             }),
             greeting,

@@ -11,10 +11,10 @@ use toolyard_proto::error::code;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{CallError, Message, Notification, Raw, RequestMessage, Response, RpcError, classic};
 
-use super::asks::{Asks, refusal};
+use super::asks::Asks;
 use crate::peer::{Ask, AskError, Back};
 use crate::serve::calls::{Calls, EndOnDrop, Ending, Outlet};
-use crate::serve::endpoint::{Counts, Endpoint};
+use crate::serve::endpoint::{Counts, Endpoint, next_number};
 use crate::serve::modern::log_level;
 use crate::serve::outbox::Weight;
 use crate::serve::rendered::Rendered;
@@ -219,10 +219,13 @@ impl Back for SessionBack {
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        if let Some(refusal) = refusal(&self.session.origin.capabilities, &ask) {
+        if let Some(refusal) = ask.refusal(&self.session.origin.capabilities) {
             return Box::pin(async { Err(refusal) });
         }
-        Box::pin(self.session.asks.clone().ask(ask, self.outlet.clone()))
+        let Ask { method, params } = ask;
+        let revision = self.session.origin.revision;
+        let params = params.map(|params| classic::ask_for(revision, &method, &params, next_number()));
+        Box::pin(self.session.asks.clone().ask(Ask { method, params }, self.outlet.clone()))
     }
 
     fn hang_up(&self, come_back_after: Duration) {

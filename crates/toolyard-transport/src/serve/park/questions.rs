@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
 use crate::peer::{Ask, AskError, Back};
-use crate::serve::classic::asks::refusal;
 use crate::{BoxFuture, Origin};
 
 /// Questions that one call may have open at once.
@@ -162,7 +161,7 @@ impl Back for Questions {
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        if let Some(refused) = refusal(&self.origin.capabilities, &ask) {
+        if let Some(refused) = ask.refusal(&self.origin.capabilities) {
             return Box::pin(async { Err(refused) });
         }
         let (reply, answer) = oneshot::channel();

@@ -1,0 +1,139 @@
+//! Tasks that an older upstream carries out for clients that ask after them: what each has asked so far, and
+//! what became of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use toolyard_proto::{CallError, Notification, Raw};
+use toolyard_transport::{Ask, AskError, Back, BoxFuture, Origin};
+
+use super::Lease;
+use crate::bridge::Standing;
+
+/// How many may be held; the one that expires first makes room.
+const MOST: usize = 1_000;
+
+#[derive(Default)]
+pub(crate) struct HeldTasks(Mutex<HashMap<String, Arc<HeldTask>>>);
+
+/// One of them. It is the way back of the request that waits for the task's result.
+pub(crate) struct HeldTask {
+    origin: Arc<Origin>,
+    expires: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Until the task has ended.
+    lease: Option<Arc<Lease>>,
+    asked: u64,
+    open: Vec<Question>,
+    /// Where the task stood at its end, and what became of it.
+    ended: Option<(Raw, Result<Raw, CallError>)>,
+}
+
+struct Question {
+    key: String,
+    ask: Ask,
+    reply: oneshot::Sender<Result<Raw, AskError>>,
+}
+
+impl HeldTasks {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<HeldTask>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn hold(
+        &self,
+        id: &str,
+        lease: &Arc<Lease>,
+        origin: &Arc<Origin>,
+        ttl: Duration,
+    ) -> Arc<HeldTask> {
+        let now = Instant::now();
+        let state = State { lease: Some(lease.clone()), asked: 0, open: Vec::new(), ended: None };
+        let (origin, expires) = (origin.clone(), now + ttl);
+        let held = Arc::new(HeldTask { origin, expires, state: Mutex::new(state) });
+        let mut all = self.all();
+        all.retain(|_, task| task.expires > now);
+        if all.len() >= MOST
+            && let Some(first) = all.iter().min_by_key(|(_, task)| task.expires).map(|(id, _)| id.clone())
+        {
+            all.remove(&first);
+        }
+        all.insert(id.to_owned(), held.clone());
+        held
+    }
+
+    /// The task, for those who may know of it.
+    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Option<Arc<HeldTask>> {
+        self.all().get(id).filter(|task| task.origin.principal == origin.principal).cloned()
+    }
+}
+
+impl HeldTask {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The link that the task lives on, until it has ended.
+    pub(crate) fn lease(&self) -> Option<Arc<Lease>> {
+        self.state().lease.clone()
+    }
+
+    pub(crate) fn stands(&self) -> Standing {
+        let mut state = self.state();
+        state.open.retain(|question| !question.reply.is_closed());
+        match &state.ended {
+            Some((task, outcome)) => Standing::Ended(task.clone(), outcome.clone()),
+            None if state.open.is_empty() => Standing::Working,
+            None => Standing::Asking(state.open.iter().fold(Raw::empty_object(), |all, question| {
+                let method = Raw::from_serialize(&question.ask.method.as_str());
+                let params = question.ask.params.clone().unwrap_or_else(Raw::empty_object);
+                let params = params.without(&["_meta", "task", "elicitationId"]);
+                all.with(&question.key, &Raw::empty_object().with("method", &method).with("params", &params))
+            })),
+        }
+    }
+
+    /// Unknown keys are ignored, and what is missing stays open.
+    pub(crate) fn answer(&self, responses: &Raw) {
+        let mut state = self.state();
+        for question in std::mem::take(&mut state.open) {
+            match responses.member(&question.key) {
+                // Whoever asked may have given up meanwhile.
+                Some(response) => drop(question.reply.send(Ok(response))),
+                None => state.open.push(question),
+            }
+        }
+    }
+
+    pub(crate) fn end(&self, task: Raw, outcome: Result<Raw, CallError>) {
+        let mut state = self.state();
+        state.ended = Some((task, outcome));
+        state.open.clear();
+        let lease = state.lease.take();
+        drop(state);
+        drop(lease);
+    }
+}
+
+impl Back for HeldTask {
+    /// A task has no stream to send them on.
+    fn notify(&self, _: Notification) {}
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        if let Some(refusal) = ask.refusal(&self.origin.capabilities) {
+            return Box::pin(async { Err(refusal) });
+        }
+        let (reply, answer) = oneshot::channel();
+        let mut state = self.state();
+        state.asked += 1;
+        let key = format!("ask{}", state.asked);
+        state.open.push(Question { key, ask, reply });
+        Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) })
+    }
+}

@@ -1,0 +1,325 @@
+//! Links of their own for clients. Where an upstream asks in the middle of calls, one channel for all leaves
+//! open who is meant; so each client gets a link of its own, and a request that stands alone has one for as
+//! long as it runs. They are made by the same connector and bounded; whoever comes when all are in use waits.
+//!
+//! What an upstream offers, and what it announces to everybody, still comes from the link that all share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use toolyard_proto::{CallError, Method, Notification, Raw};
+use toolyard_transport::{ClientKey, Link, LinkEvent, Origin};
+
+use super::supervise::{CONNECT_BOUND, Outlets};
+use super::{Lease, Upstream};
+use crate::plan::Sharing;
+
+/// How many links of their own the clients of one upstream may have.
+const MOST: usize = 16;
+/// How long one that nobody uses is kept.
+const IDLE: Duration = Duration::from_mins(1);
+/// The same where each client was promised its own: what the upstream keeps for it ends with it.
+const IDLE_PROMISED: Duration = Duration::from_hours(1);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_secs(15);
+
+pub(super) struct Pool {
+    promised: bool,
+    /// Once it has become clear that clients cannot share.
+    needed: AtomicBool,
+    state: Mutex<State>,
+    /// A link was opened, given back, or is gone.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    members: Vec<Member>,
+}
+
+struct Member {
+    number: u64,
+    owner: Owner,
+    /// `None` while it is being opened.
+    link: Option<Arc<dyn Link>>,
+    busy: usize,
+    since: Instant,
+}
+
+/// Whose a link is. The upstream is told what that client can do.
+#[derive(Clone, PartialEq, Eq)]
+enum Owner {
+    Client(ClientKey),
+    /// Requests that stand alone and can do the same, one at a time.
+    Alone(Raw),
+}
+
+impl Owner {
+    fn of(origin: &Origin) -> Self {
+        match &origin.client {
+            ClientKey::Request(_) => Self::Alone(origin.capabilities.clone()),
+            client => Self::Client(client.clone()),
+        }
+    }
+
+    fn client(&self) -> Option<&ClientKey> {
+        match self {
+            Self::Client(client) => Some(client),
+            Self::Alone(_) => None,
+        }
+    }
+}
+
+/// What becomes of somebody who wants a link.
+enum Found {
+    Ready(u64, Arc<dyn Link>),
+    /// There is room: open one under this number.
+    Room(u64),
+    Wait,
+}
+
+impl Pool {
+    pub(super) fn new(sharing: Sharing) -> Self {
+        Self {
+            promised: sharing == Sharing::Client,
+            needed: AtomicBool::new(false),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Whether calls of clients go over links of their own, given the link that all share.
+    pub(super) fn is_used(&self, shared: &dyn Link) -> bool {
+        if !shared.is_shared() {
+            return false;
+        }
+        if shared.is_interactive() && !self.needed.load(Ordering::Relaxed) {
+            self.needed.store(true, Ordering::Relaxed);
+        }
+        self.promised || self.needed.load(Ordering::Relaxed)
+    }
+
+    /// Whether each client was promised its own, so that what it sets up belongs there too.
+    pub(super) fn is_promised(&self, shared: &dyn Link) -> bool {
+        self.promised && shared.is_shared()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The link of a client that has one now.
+    pub(super) fn link_of(&self, client: &ClientKey) -> Option<Arc<dyn Link>> {
+        let state = self.state();
+        let own = state.members.iter().find(|member| member.owner.client() == Some(client));
+        own.and_then(|member| member.link.clone())
+    }
+
+    /// Finds a link for `owner`, or room for one; an idle one makes room, and is given back to be closed.
+    fn find(&self, owner: &Owner) -> (Found, Option<Arc<dyn Link>>) {
+        let mut state = self.state();
+        for member in state.members.iter_mut().filter(|member| member.owner == *owner) {
+            match &member.link {
+                Some(link) if owner.client().is_some() || member.busy == 0 => {
+                    member.busy += 1;
+                    return (Found::Ready(member.number, link.clone()), None);
+                }
+                None if owner.client().is_some() => return (Found::Wait, None),
+                _ => {}
+            }
+        }
+        let mut evicted = None;
+        if state.members.len() >= MOST {
+            let idle = state.members.iter().filter(|member| member.busy == 0);
+            let Some(number) = idle.min_by_key(|member| member.since).map(|member| member.number) else {
+                return (Found::Wait, None);
+            };
+            evicted = state.remove(number);
+        }
+        state.last += 1;
+        let (number, owner, since) = (state.last, owner.clone(), Instant::now());
+        state.members.push(Member { number, owner, link: None, busy: 1, since });
+        (Found::Room(number), evicted)
+    }
+
+    fn remove(&self, number: u64) -> Option<Arc<dyn Link>> {
+        let removed = self.state().remove(number);
+        self.changed.notify_waiters();
+        removed
+    }
+
+    fn opened(&self, number: u64, link: &Arc<dyn Link>) {
+        if let Some(member) = self.state().member(number) {
+            member.link = Some(link.clone());
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Gives a link back. One that was left in the middle of a request that stood alone may still ask or say
+    /// something about it, so nobody else gets it.
+    fn give_back(&self, number: u64, is_done: bool) -> Option<Arc<dyn Link>> {
+        let mut state = self.state();
+        let member = state.member(number)?;
+        member.busy -= 1;
+        member.since = Instant::now();
+        let spoilt = member.link.is_none() || (member.owner.client().is_none() && !is_done);
+        let removed = if spoilt { state.remove(number) } else { None };
+        drop(state);
+        self.changed.notify_waiters();
+        removed
+    }
+
+    fn take_out(&self, which: impl Fn(&Member) -> bool) -> Vec<Arc<dyn Link>> {
+        let out: Vec<Member> = self.state().members.extract_if(.., |member| which(member)).collect();
+        self.changed.notify_waiters();
+        out.into_iter().filter_map(|member| member.link).collect()
+    }
+
+    /// A client is gone: so is its link.
+    pub(super) fn forget(&self, client: &ClientKey) -> Vec<Arc<dyn Link>> {
+        self.take_out(|member| member.owner.client() == Some(client))
+    }
+
+    /// Everything, to be closed.
+    pub(super) fn drain(&self) -> Vec<Arc<dyn Link>> {
+        self.take_out(|_| true)
+    }
+
+    fn idle(&self) -> Vec<Arc<dyn Link>> {
+        let limit = if self.promised { IDLE_PROMISED } else { IDLE };
+        self.take_out(|member| member.busy == 0 && member.since.elapsed() >= limit)
+    }
+}
+
+impl State {
+    fn member(&mut self, number: u64) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.number == number)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Arc<dyn Link>> {
+        let at = self.members.iter().position(|member| member.number == number)?;
+        self.members.swap_remove(at).link
+    }
+}
+
+/// A link from the pool for the calls of `origin`, opened if need be.
+pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<Lease, CallError> {
+    let pool = &upstream.pool;
+    let owner = Owner::of(origin);
+    loop {
+        let mut changed = std::pin::pin!(pool.changed.notified());
+        changed.as_mut().enable();
+        let (found, evicted) = pool.find(&owner);
+        upstream.close_later(evicted);
+        match found {
+            Found::Ready(number, link) => return Ok(Lease::own(link, Held::new(upstream, number))),
+            Found::Room(number) => return open(upstream, number, origin).await,
+            Found::Wait => changed.await,
+        }
+    }
+}
+
+async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<Lease, CallError> {
+    let held = Held::new(upstream, number);
+    let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
+    let connecting = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect_for(known, origin));
+    let connected = match connecting.await {
+        Ok(Ok(connected)) => connected,
+        Ok(Err(reason)) => return Err(not_opened(upstream, &reason)),
+        Err(_) => return Err(not_opened(upstream, "no answer in time")),
+    };
+    upstream.pool.opened(number, &connected.link);
+    let owner = Owner::of(origin).client().cloned();
+    let member = Opened { number, owner, events: connected.events };
+    let _ = upstream.opened.0.send(member).await;
+    Ok(Lease::own(connected.link, held))
+}
+
+fn not_opened(upstream: &Upstream, reason: &str) -> CallError {
+    CallError::unavailable(format!(
+        "upstream `{}` asks its clients questions, so each needs a connection of its own, and this one could not be made: {reason}",
+        upstream.id()
+    ))
+    .at(upstream.name())
+}
+
+/// A link of the pool in use.
+pub(super) struct Held {
+    upstream: Arc<Upstream>,
+    number: u64,
+    is_done: AtomicBool,
+}
+
+impl Held {
+    fn new(upstream: &Arc<Upstream>, number: u64) -> Self {
+        Self { upstream: upstream.clone(), number, is_done: AtomicBool::new(false) }
+    }
+
+    /// Nothing is under way on it any more.
+    pub(super) fn done(&self) {
+        self.is_done.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let spoilt = self.upstream.pool.give_back(self.number, *self.is_done.get_mut());
+        self.upstream.close_later(spoilt);
+    }
+}
+
+/// A link of the pool that was just opened, for [`tend`] to listen to.
+pub(super) struct Opened {
+    number: u64,
+    owner: Option<ClientKey>,
+    events: mpsc::Receiver<LinkEvent>,
+}
+
+/// Listens to the links of the pool and ends those that are idle, for as long as the upstream lives.
+pub(super) async fn tend(upstream: &Arc<Upstream>, outlets: &Outlets) {
+    let mut look = tokio::time::interval(LOOK);
+    let mut opened = upstream.opened.1.lock().await;
+    loop {
+        tokio::select! {
+            Some(member) = opened.recv() => {
+                upstream.life.spawn(attend(upstream.clone(), outlets.clone(), member));
+            }
+            _ = look.tick() => upstream.close_later(upstream.pool.idle()),
+        }
+    }
+}
+
+/// Takes what one link says outside of calls, until it ends.
+async fn attend(upstream: Arc<Upstream>, outlets: Outlets, mut member: Opened) {
+    while let Some(event) = member.events.recv().await {
+        match event {
+            LinkEvent::Notification(_, notification) => {
+                if let Some(owner) = &member.owner {
+                    pass_on(&upstream, &outlets, owner, &notification);
+                }
+            }
+            LinkEvent::Ask(_, ask, reply) => drop(reply.send(upstream.answer_outside_call(&ask))),
+            LinkEvent::Closed(_) => break,
+        }
+    }
+    drop(upstream.pool.remove(member.number));
+}
+
+/// Lists are one for all clients and come from the shared link.
+fn pass_on(upstream: &Upstream, outlets: &Outlets, owner: &ClientKey, notification: &Notification) {
+    match (notification.method.as_str(), &notification.params) {
+        ("notifications/resources/updated", Some(params)) => {
+            outlets.listeners.resource_updated(upstream, Some(owner), params);
+        }
+        _ if is_list_change(&notification.method) => {}
+        _ => outlets.listeners.pass_on(upstream, Some(owner), notification),
+    }
+}
+
+fn is_list_change(method: &Method) -> bool {
+    [Method::TOOLS_CHANGED, Method::PROMPTS_CHANGED, Method::RESOURCES_CHANGED].contains(method)
+}

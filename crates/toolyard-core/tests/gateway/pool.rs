@@ -1,0 +1,235 @@
+//! Upstreams that ask their clients: who is asked, and who gets a connection of its own.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_proto::Revision;
+use toolyard_proto::name::UpstreamId;
+use toolyard_transport::stream::StreamLink;
+use toolyard_transport::{BoxFuture, Greeting, Handler as _, Scope};
+
+use crate::support::{Client, raw};
+
+/// A program that many can connect to: `ask` asks its client, `hold` never answers, `who` says which
+/// connection it is.
+#[derive(Clone, Default)]
+struct Asking {
+    connects: Arc<AtomicUsize>,
+    open: Arc<AtomicUsize>,
+    refusals: Arc<Mutex<Vec<String>>>,
+}
+
+impl fmt::Debug for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("asking")
+    }
+}
+
+impl Connect for Asking {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let number = self.connects.fetch_add(1, Ordering::SeqCst);
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        tokio::spawn(self.clone().serve(number, theirs));
+        let whole = json!({ "capabilities": { "tools": {} }, "serverInfo": { "name": "a", "version": "1" } });
+        let greeting = Greeting::read(Revision::V2025_11_25, raw(whole));
+        let (link, events) = StreamLink::over(&"a".into(), split(ours), greeting, &Scope::new());
+        Box::pin(async move { Ok(Connected { link: Arc::new(link), events }) })
+    }
+}
+
+impl Asking {
+    async fn serve(self, number: usize, stream: DuplexStream) {
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let (read, mut write) = split(stream);
+        let mut lines = BufReader::new(read).lines();
+        let mut asked = Vec::new();
+        while let Ok(Some(line)) = lines.next_line().await {
+            for out in self.answer(number, &line, &mut asked) {
+                if write.write_all(format!("{out}\n").as_bytes()).await.is_err() {
+                    break;
+                }
+            }
+        }
+        self.open.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn answer(&self, number: usize, line: &str, asked: &mut Vec<Value>) -> Vec<Value> {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let text = |id: &Value, text: &str| json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [{ "type": "text", "text": text }] } });
+        match message["method"].as_str() {
+            None => {
+                let call = asked.remove(0);
+                let said = match message["error"]["message"].as_str() {
+                    Some(why) => {
+                        self.refusals.lock().unwrap().push(why.to_owned());
+                        "refused".to_owned()
+                    }
+                    None => message["result"]["content"].to_string(),
+                };
+                vec![text(&call, &said)]
+            }
+            Some("tools/list") => {
+                let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+                let tools = [tool("ask"), tool("hold"), tool("who")];
+                vec![json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "tools": tools } })]
+            }
+            Some("tools/call") => match message["params"]["name"].as_str() {
+                Some("ask") => {
+                    asked.push(message["id"].clone());
+                    let params = json!({ "message": "?", "requestedSchema": { "type": "object" } });
+                    let id = asked.len();
+                    vec![
+                        json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params }),
+                    ]
+                }
+                Some("who") => vec![text(&message["id"], &number.to_string())],
+                _ => Vec::new(),
+            },
+            Some(_) => Vec::new(),
+        }
+    }
+
+    fn gateway(&self, sharing: Sharing) -> Gateway {
+        let upstream = UpstreamPlan {
+            id: UpstreamId::parse("a").unwrap(),
+            connect: Arc::new(self.clone()),
+            timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
+            roots: Vec::new(),
+            sharing,
+            fingerprint: String::new(),
+        };
+        Gateway::start(Plan { upstreams: vec![upstream], ..Plan::default() }, &Scope::new())
+    }
+
+    /// Until so many connections are open.
+    async fn wait_open(&self, count: usize) {
+        for _ in 0..10_000 {
+            if self.open.load(Ordering::SeqCst) == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{} connections are open, not {count}", self.open.load(Ordering::SeqCst));
+    }
+}
+
+/// A client that would answer, and says which it is.
+fn client(gateway: &Gateway, name: &str) -> Client {
+    let client = Client::new(gateway, Revision::V2025_11_25, "a");
+    *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": name }));
+    client
+}
+
+async fn said(client: &Client, tool: &str) -> String {
+    let result = client.call(tool, json!({})).await.unwrap();
+    result["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// Starts a call and waits until it is under way.
+async fn start(client: &Client, tool: &str) -> tokio::task::JoinHandle<()> {
+    let call = client.send("tools/call", json!({ "name": tool, "arguments": {} }));
+    let running = tokio::spawn(async move { drop(call.await) });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    running
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_goes_to_the_one_client_that_is_calling() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Shared);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    assert_eq!(said(&first, "ask").await, "\"first\"");
+    assert_eq!(said(&second, "ask").await, "\"second\"");
+    assert_eq!(asking.connects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_may_be_for_two_clients_is_refused_and_from_then_on_each_has_its_own() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Shared);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    let held = start(&first, "hold").await;
+    assert_eq!(said(&second, "ask").await, "refused");
+    let refusals = asking.refusals.lock().unwrap().clone();
+    assert!(refusals[0].contains("cannot be told whom"), "{refusals:?}");
+    assert_eq!(said(&second, "ask").await, "\"second\"");
+    assert_eq!(said(&first, "ask").await, "\"first\"");
+    assert_eq!((said(&second, "who").await, said(&first, "who").await), ("1".into(), "2".into()));
+    held.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_stands_alone_leases_a_connection_and_another_may_have_it_afterwards() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Client);
+    let (first, second) = (Client::alone(&gateway, "a"), Client::alone(&gateway, "a"));
+    first.tools().await;
+    assert_eq!(said(&first, "who").await, "1");
+    assert_eq!(said(&second, "who").await, "1");
+    let held = start(&first, "hold").await;
+    assert_eq!(said(&second, "who").await, "2");
+    // What was left in the middle of a call is not given to anybody else.
+    held.abort();
+    asking.wait_open(2).await;
+    assert_eq!(said(&second, "who").await, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_was_promised_its_own_loses_it_when_it_goes() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Client);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    assert_eq!((said(&first, "who").await, said(&second, "who").await), ("1".into(), "2".into()));
+    assert_eq!(said(&first, "who").await, "1");
+    gateway.ended(first.key());
+    asking.wait_open(2).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert_eq!(said(&second, "who").await, "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_of_their_own_are_bounded_and_end_when_idle() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Shared);
+    let probe = client(&gateway, "probe");
+    probe.tools().await;
+    let held = start(&probe, "hold").await;
+    said(&client(&gateway, "other"), "ask").await;
+    held.abort();
+    let alone: Vec<Client> = (0..17).map(|_| Client::alone(&gateway, "a")).collect();
+    let mut running = Vec::new();
+    for client in &alone[..16] {
+        running.push(start(client, "hold").await);
+    }
+    // All are in use: the next one waits until one is free.
+    let mut waiting = Box::pin(said(&alone[16], "who"));
+    assert!(tokio::time::timeout(Duration::from_secs(5), &mut waiting).await.is_err());
+    running.swap_remove(3).abort();
+    assert_eq!(waiting.await, "17");
+    for running in running {
+        running.abort();
+    }
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    asking.wait_open(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_gateway_is_the_end_of_every_connection() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Client);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    said(&first, "who").await;
+    said(&second, "who").await;
+    asking.wait_open(3).await;
+    gateway.end().await;
+    asking.wait_open(0).await;
+}

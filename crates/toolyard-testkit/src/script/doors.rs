@@ -1,0 +1,116 @@
+//! The scripted server on a stream of lines and on HTTP.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use toolyard_proto::Revision;
+use toolyard_transport::Scope;
+
+use super::Server;
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+const ROOM: usize = 256;
+const SESSION: &str = "mcp-session-id";
+
+/// Serves one client, one message per line, until it goes.
+pub async fn serve_lines<R, W>(server: Arc<Server>, read: R, mut write: W, scope: &Scope)
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let (out, mut messages) = mpsc::channel::<Value>(ROOM);
+    server.add_outside(out.clone());
+    scope.spawn(async move {
+        while let Some(message) = messages.recv().await {
+            if write.write_all(format!("{message}\n").as_bytes()).await.is_err()
+                || write.flush().await.is_err()
+            {
+                return;
+            }
+        }
+    });
+    let mut lines = BufReader::new(read).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if let Ok(message) = serde_json::from_str(&line) {
+            server.take(message, out.clone());
+        }
+    }
+}
+
+/// Serves HTTP, every path alike.
+pub async fn serve_http(server: Arc<Server>, listener: TcpListener, scope: Scope) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let server = server.clone();
+        let service = service_fn(move |request| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(answer(&server, request).await) }
+        });
+        let connection =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        scope.spawn(async move {
+            let _ = connection.await;
+        });
+    }
+}
+
+async fn answer(server: &Arc<Server>, request: Request<Incoming>) -> Response<Body> {
+    if request.method() == Method::GET && !server.is_modern() {
+        let (out, messages) = mpsc::channel(ROOM);
+        server.add_outside(out);
+        return events(messages);
+    }
+    if request.method() != Method::POST {
+        return empty(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let headers = request.headers().clone();
+    let Ok(body) = request.into_body().collect().await else { return empty(StatusCode::BAD_REQUEST) };
+    let Ok(message) = serde_json::from_slice::<Value>(&body.to_bytes()) else {
+        return empty(StatusCode::BAD_REQUEST);
+    };
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let method = message["method"].as_str();
+    if server.is_modern() && (method.is_none() || header("mcp-method") != method) {
+        return empty(StatusCode::BAD_REQUEST);
+    }
+    let is_first = method == Some("initialize") || method == Some("server/discover");
+    if !server.is_modern() && !is_first {
+        let version = server.knows(Revision::V2025_06_18).then(|| server.revision.as_str());
+        if header(SESSION) != Some("s1") || header("mcp-protocol-version") != version {
+            return empty(StatusCode::BAD_REQUEST);
+        }
+    }
+    let (out, messages) = mpsc::channel(ROOM);
+    let wants_answer = method.is_some() && message.get("id").is_some();
+    server.take(message, out);
+    if wants_answer { events(messages) } else { empty(StatusCode::ACCEPTED) }
+}
+
+fn empty(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::new()).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
+
+fn events(messages: mpsc::Receiver<Value>) -> Response<Body> {
+    let events = unfold(messages, |mut messages| async move {
+        let message = messages.recv().await?;
+        Some((Ok(Frame::data(Bytes::from(format!("data: {message}\n\n")))), messages))
+    });
+    let mut response = Response::new(StreamBody::new(events).boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
+    headers.insert(SESSION, http::HeaderValue::from_static("s1"));
+    response
+}
