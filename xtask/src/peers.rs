@@ -1,6 +1,6 @@
 //! `cargo xtask peers`: real clients and servers of other makers, listing and calling through the gateway.
 //!
-//! Installs the pinned peers of `xtask/pins` and runs the test targets `peers` and `fidelity` of the package
+//! Installs the pinned peers of `xtask/pins` and runs the test targets `peers`, `peers_doors` and `fidelity` of the package
 //! `toolyard`.
 //! The tests learn where the peers are from the environment:
 //!
@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `TOOLYARD_PEERS_PYTHON` | a Python interpreter | `import mcp` (client and server SDK) |
 //! | `TOOLYARD_PEERS_NODE` | a Node.js 22 program | run scripts with it |
-//! | `TOOLYARD_PEERS_NPM` | the folder that holds `node_modules` | `@modelcontextprotocol/client`, `@modelcontextprotocol/server-everything` |
+//! | `TOOLYARD_PEERS_NPM` | the folder that holds `node_modules` | `@modelcontextprotocol/client`, `@modelcontextprotocol/server-everything`, the Inspector, `mcp-remote` |
 //!
 //! A script that imports the npm packages must lie where Node looks for them: write it to a file in
 //! `TOOLYARD_PEERS_NPM` (imports are resolved from the script's own folder upwards), or pass it with
@@ -27,7 +27,8 @@ pub(crate) fn peers() -> Result<()> {
     let npm = step("install the npm peers", tools::npm)?;
     let python = step("install the Python peers", tools::python)?;
     let mut cargo = workspace::cargo();
-    cargo.args(["test", "--package", "toolyard", "--test", "peers", "--test", "fidelity"]);
+    cargo.args(["test", "--package", "toolyard", "--test", "peers", "--test", "peers_doors"]);
+    cargo.args(["--test", "fidelity"]);
     cargo.env("TOOLYARD_PEERS_PYTHON", python);
     cargo.env("TOOLYARD_PEERS_NODE", npm.node);
     cargo.env("TOOLYARD_PEERS_NPM", npm.folder);

@@ -4,6 +4,9 @@
 //! A stamp in each folder says what it was made of; while that has not changed, nothing is installed.
 //! To move a pin, edit `xtask/pins/package.json` and run, in that folder,
 //! `npm install --package-lock-only --omit-lockfile-registry-resolved`; or edit `requirements.txt`.
+//! If npm misses packages "from lock file" afterwards, it has left out what is for other machines: take the
+//! `optionalDependencies` that name them out of the lock (so it is with `rolldown`, which only the
+//! Inspector's web page needs).
 
 use std::fs;
 use std::path::{Path, PathBuf};

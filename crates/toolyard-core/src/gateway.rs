@@ -99,6 +99,9 @@ impl Gateway {
             upstream.start(shared.outlets.clone());
         }
         for upstream in retired {
+            if let Some(successor) = fresh.iter().find(|fresh| fresh.id() == upstream.id()) {
+                shared.listeners.move_over(&upstream, successor, &shared.scope);
+            }
             shared.scope.spawn(upstream.retire(DRAIN));
         }
         done
@@ -176,6 +179,7 @@ fn reached_a_tool(error: &CallError) -> bool {
         error.kind,
         Kind::Lost
             | Kind::Unavailable
+            | Kind::TurnedAway
             | Kind::Timeout
             | Kind::Limit
             | Kind::BadAnswer

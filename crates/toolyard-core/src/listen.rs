@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use futures_util::future::join_all;
 use serde::Deserialize;
@@ -29,7 +29,8 @@ struct Listener {
     origin: Arc<Origin>,
     peer: Peer,
     filter: Filter,
-    resources: Vec<Watched>,
+    /// Changes only when an upstream is replaced by another of its name.
+    resources: Mutex<Vec<Watched>>,
 }
 
 /// One resource that a client watches.
@@ -76,6 +77,12 @@ impl Filter {
     }
 }
 
+impl Listener {
+    fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.resources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Listeners {
     pub(crate) fn attach(&self, catalog: &Arc<Catalog>) {
         let _ = self.catalog.set(Arc::downgrade(catalog));
@@ -114,7 +121,7 @@ impl Listeners {
             let watches = |watched: &Watched| {
                 watched.upstream.id() == upstream.id() && uri.starts_with(&watched.own_uri)
             };
-            if belongs(&listener.origin, client) && listener.resources.iter().any(watches) {
+            if belongs(&listener.origin, client) && listener.watched().iter().any(watches) {
                 let params = shown_params(&snapshot, &listener.origin, upstream.id(), params);
                 listener.peer.notify(Notification::new(Method::RESOURCE_UPDATED, params));
             }
@@ -144,6 +151,32 @@ impl Listeners {
                 && grave_enough(origin, notification)
             {
                 listener.peer.notify(notification.clone());
+            }
+        }
+    }
+
+    /// What was watched at `old` is watched at its successor from now on.
+    pub(crate) fn move_over(self: &Arc<Self>, old: &Arc<Upstream>, new: &Arc<Upstream>, scope: &Scope) {
+        for listener in self.all() {
+            let uris: Vec<String> = {
+                let watched = listener.watched();
+                let own = watched.iter().filter(|watched| Arc::ptr_eq(&watched.upstream, old));
+                own.map(|watched| watched.own_uri.clone()).collect()
+            };
+            for own_uri in uris {
+                let (listeners, old, new, scope) = (self.clone(), old.clone(), new.clone(), scope.clone());
+                let listener = listener.clone();
+                scope.clone().spawn(async move {
+                    let subscribed =
+                        new.subscribe(own_uri.clone(), &listener.origin, &listeners, &scope).await;
+                    let mut watched = listener.watched();
+                    watched.retain(|watched| {
+                        !(Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri)
+                    });
+                    if let Ok(subscription) = subscribed {
+                        watched.push(Watched { upstream: new, own_uri, _subscription: subscription });
+                    }
+                });
             }
         }
     }
@@ -241,7 +274,7 @@ pub(crate) async fn listen(
     }
     filter.resource_subscriptions = honoured;
     let ack = Raw::empty_object().with("notifications", &filter.to_raw());
-    let resources = resources.into_iter().map(|(_, watched)| watched).collect();
+    let resources = Mutex::new(resources.into_iter().map(|(_, watched)| watched).collect());
     let listener = Listener { origin: request.origin.clone(), peer: peer.clone(), filter, resources };
     let _registered = listeners.register(listener);
     peer.notify(Notification::new(Method::ACKNOWLEDGED, ack));

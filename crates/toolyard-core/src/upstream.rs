@@ -42,8 +42,11 @@ pub struct Upstream {
     /// Whether its entries are listed: false once it has been lost for longer than the grace.
     listed: AtomicBool,
     suspect: Notify,
+    outdated: Notify,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
+    /// One subscribes or unsubscribes at a time, so that the two cannot overtake each other.
+    turnstile: tokio::sync::Mutex<()>,
     /// Its supervisor and all that it keeps running.
     life: Scope,
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
@@ -71,8 +74,10 @@ impl Upstream {
             definitions: ArcSwapOption::new(stored),
             state: watch::Sender::new(State::new()),
             suspect: Notify::new(),
+            outdated: Notify::new(),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
+            turnstile: tokio::sync::Mutex::default(),
             life,
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
@@ -144,6 +149,12 @@ impl Upstream {
         self.suspect.notify_one();
     }
 
+    /// What we know of it no longer fits: the supervisor asks again, and looks whether it is still there.
+    pub(crate) fn outdated(&self) {
+        self.outdated.notify_one();
+        self.suspect();
+    }
+
     /// Waits until there are definitions or the first attempt to get them has failed.
     pub(crate) async fn settled(&self) {
         let mut state = self.state.subscribe();
@@ -169,6 +180,16 @@ impl Upstream {
     /// Starts its supervisor.
     pub(crate) fn start(self: &Arc<Self>, outlets: Outlets) {
         self.life.spawn(supervise::run(self.clone(), outlets));
+    }
+
+    /// Whether a call is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether it only finishes what is under way.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.state.borrow().phase == Phase::Ended
     }
 
     /// Whether `plan` asks for just this upstream.
@@ -197,7 +218,8 @@ impl Upstream {
         self.state.send_modify(|state| state.enter(Phase::Ended, Some("it is no longer configured".into())));
         let _ = tokio::time::timeout(at_most, self.idle()).await;
         self.life.cancel();
-        if let Some(link) = link {
+        let now = self.live.swap(None).map(|live| live.link.clone());
+        for link in [link, now].into_iter().flatten() {
             let _ = tokio::time::timeout(CLOSE_WAIT, link.close()).await;
         }
     }

@@ -78,6 +78,8 @@ pub enum Kind {
     Lost,
     /// The upstream cannot be reached now.
     Unavailable,
+    /// The upstream is there, but does not take the call: too busy, or not from us.
+    TurnedAway,
     Timeout,
     /// Too much is under way, or something is too large.
     Limit,
@@ -154,6 +156,11 @@ impl CallError {
         Self::new(Fault::Upstream, Retry::Always, Kind::Unavailable, message)
     }
 
+    /// The upstream answered, but not with an answer to the call.
+    pub fn turned_away(retry: Retry, message: impl Into<String>) -> Self {
+        Self::new(Fault::Upstream, retry, Kind::TurnedAway, message)
+    }
+
     pub fn timeout(message: impl Into<String>) -> Self {
         Self::new(Fault::Upstream, Retry::IfIdempotent, Kind::Timeout, message)
     }
@@ -225,6 +232,7 @@ impl CallError {
             Kind::UnsupportedVersion { .. } => "unsupported-version",
             Kind::Lost => "lost",
             Kind::Unavailable => "unavailable",
+            Kind::TurnedAway => "turned-away",
             Kind::Timeout => "timeout",
             Kind::Limit => "limit",
             Kind::Cancelled => "cancelled",

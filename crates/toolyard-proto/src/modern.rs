@@ -158,7 +158,7 @@ impl RequestMeta {
             return Err(CallError::bad_envelope("a key stands twice in `params._meta`"));
         }
         Ok(Self {
-            revision: read_version(version)?,
+            revision: read_version(version.as_ref())?,
             capabilities: capabilities.filter(Raw::is_object).ok_or_else(|| {
                 CallError::bad_envelope(format!("`_meta[\"{CLIENT_CAPABILITIES}\"]` must be an object"))
             })?,
@@ -168,8 +168,8 @@ impl RequestMeta {
     }
 }
 
-fn read_version(version: Option<Raw>) -> Result<Revision, CallError> {
-    let text = version.as_ref().and_then(Raw::text).ok_or_else(|| {
+fn read_version(version: Option<&Raw>) -> Result<Revision, CallError> {
+    let text = version.and_then(Raw::text).ok_or_else(|| {
         CallError::bad_envelope(format!("`_meta[\"{PROTOCOL_VERSION}\"]` must be a string"))
     })?;
     Revision::parse(&text)

@@ -43,7 +43,7 @@ fn finished(method: &Method, link: &dyn Link, answer: Answer) -> Answer {
             let server_info = link.greeting().server_info.as_ref();
             Ok(AnswerBody::ours(convert::result_from_older(method, &result, server_info)))
         }
-        Err(error) => Err(convert::error_from_older(error)),
+        Err(error) => Err(convert::error_from_older(method, error)),
         answer => answer,
     }
 }

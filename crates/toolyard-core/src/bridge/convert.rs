@@ -31,9 +31,13 @@ pub(super) fn result_from_older(method: &Method, result: &Raw, server_info: Opti
     if *method == Method::RESOURCES_READ { modern::stamp_cache(&stamped, 0, "private") } else { stamped }
 }
 
-pub(super) fn error_from_older(error: CallError) -> CallError {
+/// To today's clients "method not found" says that the method itself does not exist; older servers say it of
+/// unknown tools and prompts, too.
+pub(super) fn error_from_older(method: &Method, error: CallError) -> CallError {
+    let names_an_entry = *method == Method::TOOLS_CALL || *method == Method::PROMPTS_GET;
+    let (given, is_unknown) = (error.code(), names_an_entry && error.code() == code::METHOD_NOT_FOUND);
     match &error.kind {
-        Kind::Reported(raw) if error.code() == code::RESOURCE_NOT_FOUND => {
+        Kind::Reported(raw) if given == code::RESOURCE_NOT_FOUND || is_unknown => {
             let raw = raw.with("code", &Raw::from_serialize(&code::INVALID_PARAMS));
             CallError { kind: Kind::Reported(raw), ..error }
         }

@@ -74,6 +74,9 @@ impl Catalog {
 
     /// The same for a view of one upstream.
     pub(crate) async fn first_list_of(&self, upstream: &Upstream) {
+        if Instant::now() >= self.first_list {
+            return;
+        }
         let _ = tokio::time::timeout_at(self.first_list, upstream.settled()).await;
         self.refresh();
     }

@@ -20,6 +20,8 @@ pub struct Clock {
     /// How long the clock has stood still in all.
     frozen: AtomicU64,
     asking: AtomicUsize,
+    /// Since when it stands still; questions that overlap count once.
+    frozen_since: AtomicU64,
     resumed: Notify,
 }
 
@@ -38,6 +40,7 @@ impl Clock {
             touched: AtomicU64::new(0),
             frozen: AtomicU64::new(0),
             asking: AtomicUsize::new(0),
+            frozen_since: AtomicU64::new(0),
             resumed: Notify::new(),
         })
     }
@@ -87,8 +90,10 @@ impl Clock {
 
     /// Stops the clock until the guard is dropped.
     fn freeze(self: &Arc<Self>) -> Frozen {
-        self.asking.fetch_add(1, Ordering::AcqRel);
-        Frozen { clock: self.clone(), since: self.elapsed() }
+        if self.asking.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.frozen_since.store(self.elapsed(), Ordering::Release);
+        }
+        Frozen { clock: self.clone() }
     }
 
     /// The way back, watched by this clock.
@@ -99,16 +104,17 @@ impl Clock {
 
 struct Frozen {
     clock: Arc<Clock>,
-    since: u64,
 }
 
 impl Drop for Frozen {
     fn drop(&mut self) {
-        let stood = self.clock.elapsed().saturating_sub(self.since);
-        self.clock.frozen.fetch_add(stood, Ordering::Relaxed);
-        self.clock.touch();
-        self.clock.asking.fetch_sub(1, Ordering::AcqRel);
-        self.clock.resumed.notify_waiters();
+        let clock = &self.clock;
+        let since = clock.frozen_since.load(Ordering::Acquire);
+        clock.touch();
+        if clock.asking.fetch_sub(1, Ordering::AcqRel) == 1 {
+            clock.frozen.fetch_add(clock.elapsed().saturating_sub(since), Ordering::Relaxed);
+            clock.resumed.notify_waiters();
+        }
     }
 }
 
@@ -165,6 +171,15 @@ mod tests {
             () = touches => unreachable!(),
         }
         assert_eq!(clock.start.elapsed(), SHORT.hard);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_that_overlap_stop_the_clock_once() {
+        let clock = Clock::start(SHORT);
+        let asked: Vec<Frozen> = (0..32).map(|_| clock.freeze()).collect();
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        drop(asked);
+        assert_eq!(clock.frozen.load(Ordering::Relaxed), 100_000);
     }
 
     #[tokio::test(start_paused = true)]

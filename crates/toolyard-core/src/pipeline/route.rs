@@ -1,10 +1,11 @@
 //! The last stop: a live link, the upstream's own form, and the answer back in the client's names.
 
 use toolyard_proto::uri::{map_result, to_shown};
-use toolyard_proto::{CallError, Kind, Raw};
+use toolyard_proto::{CallError, Fault, Kind, Raw, Retry};
 use toolyard_transport::{Answer, AnswerBody};
 
 use super::Call;
+use crate::upstream::Upstream;
 use crate::{bridge, tasks};
 
 pub(super) async fn route(call: Call) -> Answer {
@@ -25,13 +26,13 @@ pub(super) async fn route(call: Call) -> Answer {
                 upstream.suspect();
             }
             let error = if edits.uris.is_some() { with_shown_uri(&upstream, error) } else { error };
-            Err(name_upstream(error, upstream.name()))
+            Err(name_upstream(own_hop(&upstream, error), upstream.name()))
         }
         answer => answer,
     }
 }
 
-fn edited(upstream: &crate::upstream::Upstream, edits: crate::call::Edits, result: Raw) -> Raw {
+fn edited(upstream: &Upstream, edits: crate::call::Edits, result: Raw) -> Raw {
     let mut result = result;
     if let Some(kind) = edits.uris
         && let Some(mapped) = map_result(kind, upstream.id(), result.as_bytes())
@@ -52,6 +53,19 @@ fn with_shown_uri(upstream: &crate::upstream::Upstream, error: CallError) -> Cal
         }
         _ => error,
     }
+}
+
+/// Trouble about our own way of asking is ours to mend, and says nothing to the client.
+fn own_hop(upstream: &Upstream, error: CallError) -> CallError {
+    let what = match &error.kind {
+        Kind::HeaderMismatch if error.origin == Fault::Upstream => "what travels in headers",
+        Kind::UnsupportedVersion { .. } if error.origin == Fault::Upstream => "the protocol's version",
+        _ => return error,
+    };
+    upstream.outdated();
+    let id = upstream.id();
+    let message = format!("upstream `{id}` has changed its mind about {what}; it is met anew, try again");
+    CallError::turned_away(Retry::Always, message)
 }
 
 fn name_upstream(error: CallError, name: &std::sync::Arc<str>) -> CallError {

@@ -41,6 +41,10 @@ impl State {
     }
 
     pub(crate) fn enter(&mut self, phase: Phase, reason: Option<String>) {
+        // Whoever has ended does not begin again.
+        if self.phase == Phase::Ended {
+            return;
+        }
         if self.phase != phase {
             self.since = SystemTime::now();
         }

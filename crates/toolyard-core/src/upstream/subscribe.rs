@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use toolyard_proto::{CallError, Method, Notification, Raw};
@@ -13,6 +14,9 @@ use super::fetch::own_request;
 use super::state::Phase;
 use crate::bridge;
 use crate::listen::Listeners;
+
+/// How long after the end of its stream a subscription is made anew.
+const HOLD_AGAIN: Duration = Duration::from_secs(2);
 
 /// A subscription is shared by all clients, or belongs to one where the upstream keeps a session for each.
 type Key = (Option<ClientKey>, String);
@@ -56,10 +60,15 @@ impl Upstream {
         let link = self.link().await?;
         let key = (link.per_client().then(|| origin.client.clone()), uri);
         let (guard, mut outcome) = self.join(key, origin, listeners, scope);
-        let decided = outcome.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
-        match decided {
-            Ok(Some(Ok(()))) => Ok(guard),
-            Ok(Some(Err(error))) => Err(error),
+        let decided = tokio::time::timeout(self.pace.connect, outcome.wait_for(Option::is_some)).await;
+        match decided.map(|decided| decided.map(|outcome| outcome.clone())) {
+            Ok(Ok(Some(Ok(())))) => Ok(guard),
+            Ok(Ok(Some(Err(error)))) => Err(error),
+            Err(_) => {
+                let message =
+                    format!("upstream `{}` did not say whether {} can be watched", self.id(), guard.key.1);
+                Err(CallError::timeout(message).at(self.name()))
+            }
             _ => Err(CallError::unavailable("the subscription ended before it began").at(self.name())),
         }
     }
@@ -104,7 +113,8 @@ struct Keeper {
 impl Keeper {
     async fn run(self, scope: Scope) {
         let mut state = self.upstream.state.subscribe();
-        loop {
+        while !self.upstream.is_retired() {
+            let mut was_held = false;
             if let Ok(link) = self.upstream.link().await {
                 let held = async {
                     if bridge::subscribes_by_listening(link.greeting().revision) {
@@ -115,8 +125,9 @@ impl Keeper {
                 };
                 tokio::select! {
                     () = scope.ended() => return self.leave(link.as_ref()).await,
-                    outcome = held => if let Err(error) = outcome {
-                        self.decide.send_if_modified(|decided| decided.is_none() && { *decided = Some(Err(error)); true });
+                    outcome = held => {
+                        was_held = true;
+                        self.not_accepted(outcome);
                     }
                 }
             }
@@ -126,8 +137,22 @@ impl Keeper {
             tokio::select! {
                 () = scope.ended() => return,
                 _ = state.changed() => {}
+                // The stream ended, not the link.
+                () = tokio::time::sleep(HOLD_AGAIN), if was_held => {}
             }
         }
+    }
+
+    /// What ended before it was accepted is refused.
+    fn not_accepted(&self, outcome: Result<(), CallError>) {
+        let early = || Err(CallError::bad_answer("the upstream ended the subscription before it began"));
+        let outcome = outcome.and_then(|()| early());
+        self.decide.send_if_modified(|decided| {
+            decided.is_none() && {
+                *decided = Some(outcome);
+                true
+            }
+        });
     }
 
     fn accepted(&self) {
@@ -135,11 +160,17 @@ impl Keeper {
     }
 
     async fn hold_in_session(&self, link: &dyn Link) -> Result<(), CallError> {
-        self.call(link, Method::RESOURCES_SUBSCRIBE, Peer::nobody()).await?;
+        let turn = self.upstream.turnstile.lock().await;
+        let told = self.call(link, Method::RESOURCES_SUBSCRIBE, Peer::nobody());
+        let told = tokio::time::timeout(self.upstream.pace.connect, told).await;
+        told.unwrap_or_else(|_| {
+            Err(CallError::timeout("the upstream did not answer `resources/subscribe`"))
+        })?;
+        drop(turn);
         self.accepted();
         // It holds until the link is lost; the next link is told anew.
         let mut state = self.upstream.state.subscribe();
-        let _ = state.wait_for(|state| state.phase == Phase::Waiting).await;
+        let _ = state.wait_for(|state| matches!(state.phase, Phase::Waiting | Phase::Ended)).await;
         Ok(())
     }
 
@@ -190,7 +221,16 @@ impl Keeper {
 
     /// A listening call has been dropped already; a session is told.
     async fn leave(&self, link: &dyn Link) {
-        if !bridge::subscribes_by_listening(link.greeting().revision) {
+        // Where each client has a session, the end of the session ends what it watched.
+        if bridge::subscribes_by_listening(link.greeting().revision) || link.per_client() {
+            return;
+        }
+        let _turn = self.upstream.turnstile.lock().await;
+        let is_wanted_again = {
+            let all = self.upstream.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.contains_key(&(self.client.clone(), self.uri.clone()))
+        };
+        if !is_wanted_again {
             let told = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::nobody());
             let _ = tokio::time::timeout(self.upstream.pace.connect, told).await;
         }

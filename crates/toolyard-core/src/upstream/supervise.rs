@@ -24,6 +24,8 @@ use crate::plan::{Connected, UpstreamPlan};
 const CONNECT_BOUND: Duration = Duration::from_secs(90);
 const HEALTH_WAIT: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
+/// An upstream that ends every listening at once is listened to this seldom in the end.
+const LISTEN_AT_MOST: Duration = Duration::from_mins(1);
 /// Who has been there this long has not failed in a row with what was before.
 const STEADY: Duration = Duration::from_secs(10);
 
@@ -51,7 +53,7 @@ impl Outlets {
 pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
     let mut lost_at = upstream.is_listed().then(Instant::now);
     let mut failures = 0u32;
-    loop {
+    while !upstream.is_retired() {
         upstream.enter(Phase::Connecting, None);
         let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
         let attempt = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect(known));
@@ -133,6 +135,11 @@ struct Life<'a> {
     listening: Option<BoxFuture<Answer>>,
     listen_at: Option<Instant>,
     refreshing: Option<BoxFuture<Result<Fetched, String>>>,
+    /// Not before this are the lists asked for again.
+    refresh_at: Instant,
+    /// How long after its end the next listening begins.
+    listen_pause: Duration,
+    listen_since: Instant,
     dirty: Vec<ListKind>,
     learned: bool,
 }
@@ -146,6 +153,7 @@ enum Event {
     ListenAgain,
     Refreshed(Result<Fetched, String>),
     Suspected,
+    Outdated,
 }
 
 impl<'a> Life<'a> {
@@ -155,7 +163,7 @@ impl<'a> Life<'a> {
         let (hear, heard) = mpsc::channel(64);
         let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);
         let dirty = ListKind::ALL.to_vec();
-        let (listening, refreshing) = (None, None);
+        let (listening, refreshing, now) = (None, None, Instant::now());
         Self {
             upstream,
             outlets,
@@ -166,6 +174,9 @@ impl<'a> Life<'a> {
             listening,
             listen_at,
             refreshing,
+            refresh_at: now,
+            listen_pause: LISTEN_AGAIN,
+            listen_since: now,
             dirty,
             learned: false,
         }
@@ -193,6 +204,7 @@ impl<'a> Life<'a> {
             () = at_time(self.listen_at) => Event::ListenAgain,
             fetched = pending_or(self.refreshing.as_mut()) => Event::Refreshed(fetched),
             () = self.upstream.suspect.notified() => Event::Suspected,
+            () = self.upstream.outdated.notified() => Event::Outdated,
         }
     }
 
@@ -211,6 +223,7 @@ impl<'a> Life<'a> {
             Event::ListenAgain => self.listen(),
             Event::Refreshed(fetched) => return self.refreshed(fetched),
             Event::Suspected => return self.check_health().await,
+            Event::Outdated => self.dirty = ListKind::ALL.to_vec(),
         }
         None
     }
@@ -251,7 +264,10 @@ impl<'a> Life<'a> {
         }
         let kinds = std::mem::take(&mut self.dirty);
         let (link, origin) = (self.link.clone(), self.outlets.origin.clone());
+        // An upstream that announces a change whenever it is listed is not listed without pause.
+        let begin = std::mem::replace(&mut self.refresh_at, Instant::now() + self.upstream.pace.debounce);
         self.refreshing = Some(Box::pin(async move {
+            tokio::time::sleep_until(begin).await;
             let mut fetched = Vec::new();
             for kind in kinds {
                 let entries = fetch(link.clone(), origin.clone(), kind).await;
@@ -277,10 +293,14 @@ impl<'a> Life<'a> {
             Some(old) if self.learned => Definitions::clone(&old),
             _ => Definitions::new(self.link.greeting().clone()),
         };
+        let is_news =
+            !self.learned || fetched.iter().any(|(kind, entries)| definitions.list(*kind) != *entries);
         for (kind, entries) in fetched {
             definitions.set(kind, entries);
         }
-        self.publish(definitions);
+        if is_news {
+            self.publish(definitions);
+        }
         None
     }
 
@@ -304,6 +324,7 @@ impl<'a> Life<'a> {
 
     fn listen(&mut self) {
         self.listen_at = None;
+        self.listen_since = Instant::now();
         let params = serde_json::json!({ "notifications": {
             "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
         } });
@@ -326,7 +347,9 @@ impl<'a> Life<'a> {
         }
         // What changed in between was not heard.
         self.dirty = ListKind::ALL.to_vec();
-        self.listen_at = Some(Instant::now() + LISTEN_AGAIN);
+        let held = self.listen_since.elapsed() >= STEADY;
+        self.listen_pause = if held { LISTEN_AGAIN } else { (self.listen_pause * 2).min(LISTEN_AT_MOST) };
+        self.listen_at = Some(Instant::now() + self.listen_pause);
     }
 
     async fn check_health(&mut self) -> Option<String> {
@@ -336,8 +359,11 @@ impl<'a> Life<'a> {
         let answer = tokio::time::timeout(HEALTH_WAIT, self.link.call(request, Peer::nobody())).await;
         match answer {
             Ok(Ok(_)) => None,
-            Ok(Err(error)) if matches!(error.kind, Kind::Reported(_)) => None,
+            // Whoever answers is alive, whatever it says.
+            Ok(Err(error)) if matches!(error.kind, Kind::Reported(_) | Kind::TurnedAway) => None,
             Ok(Err(error)) => Some(error.message),
+            // One that does one thing at a time may be busy with a call.
+            Err(_) if self.upstream.is_busy() => None,
             Err(_) => Some(format!("no answer to a health check within {} s", HEALTH_WAIT.as_secs())),
         }
     }

@@ -287,3 +287,18 @@ async fn task_ids_find_their_way_back() {
         assert_eq!(client.ask("tasks/get", json!({ "taskId": unknown })).await.unwrap_err().code(), -32602);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_an_upstream_says_of_our_own_hop_is_not_passed_on() {
+    let picky: Behaviour = Arc::new(|_, _| {
+        Box::pin(async {
+            let error = CallError::header_mismatch("Mcp-Param-Region is required");
+            Err(CallError { origin: toolyard_proto::Fault::Upstream, ..error })
+        })
+    });
+    let double = Double::with(NEW, &["t"], picky);
+    let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
+    client.tools().await;
+    let result = client.call("a__t", json!({})).await.unwrap();
+    assert_eq!(result["_meta"]["dev.toolyard/error"]["kind"], "turned-away");
+}

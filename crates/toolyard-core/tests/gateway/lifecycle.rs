@@ -199,3 +199,45 @@ async fn two_hundred_upstreams_of_which_twenty_hang_list_as_fast_as_all_good_one
     let (seen, tools) = first_list(folder.path(), &all, true).await;
     assert_eq!((stored, seen, tools), (200, Duration::ZERO, 200));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_turns_a_call_away_stays_connected_for_the_others() {
+    let busy: Behaviour = Arc::new(|_, _| {
+        Box::pin(async { Err(CallError::turned_away(toolyard_proto::Retry::Always, "HTTP 429: slow down")) })
+    });
+    let double = Double::with(NEW, &["t"], busy);
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let result = client.call("a__t", json!({})).await.unwrap();
+    assert_eq!(result["_meta"]["dev.toolyard/error"]["kind"], "turned-away");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(double.connects.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watching_at_an_upstream_that_says_nothing_is_refused_in_time() {
+    let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
+    let double = Double::with(Revision::NEWEST_LEGACY, &[], silent);
+    double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+    let client = Client::new(&gateway(&[("a", &double)]), NEW, "a");
+    client.names("resources/list", "resources", "uri").await;
+    let started = Instant::now();
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["test://r"] } });
+    let refused = client.ask("subscriptions/listen", filter).await.unwrap_err();
+    assert_eq!((refused.label(), started.elapsed()), ("timeout", Duration::from_secs(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_right_after_the_start_waits_for_its_tool() {
+    let double = Double::new(NEW, &["t"]);
+    let gateway = gateway(&[("a", &double)]);
+    Client::new(&gateway, NEW, "").call("a__t", json!({})).await.unwrap();
+    let started = Instant::now();
+    let unknown = Client::new(&gateway, NEW, "").call("a__x", json!({})).await.unwrap_err();
+    assert_eq!(
+        (unknown.code(), started.elapsed()),
+        (-32602, Duration::ZERO),
+        "nobody waits once all have spoken"
+    );
+}

@@ -102,3 +102,27 @@ async fn five_hundred_reloads_under_load_lose_no_call() {
     }));
     tokio::join!(reloads, calls);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_watches_is_watched_at_the_successor() {
+    let doubles: Vec<Arc<Double>> = (0..2).map(|_| Double::new(Revision::NEWEST_LEGACY, &[])).collect();
+    for double in &doubles {
+        double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+    }
+    let gateway = gateway(&[("a", &doubles[0])]);
+    let client = Client::new(&gateway, NEW, "a");
+    client.names("resources/list", "resources", "uri").await;
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["test://r"] } });
+    let listening = tokio::spawn(client.send("subscriptions/listen", filter));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    gateway.reload(plan(&[("a", &doubles[1])]));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let params = raw(json!({ "uri": "test://r" }));
+    doubles[1].say(toolyard_transport::LinkEvent::Notification(
+        None,
+        toolyard_proto::Notification::new(toolyard_proto::Method::RESOURCE_UPDATED, params),
+    ));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.inbox.methods().last().unwrap(), "notifications/resources/updated");
+    listening.abort();
+}

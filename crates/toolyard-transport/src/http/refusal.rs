@@ -40,14 +40,13 @@ impl Refusal {
 
     /// What it means for a call.
     pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
-        let never = |error: CallError| CallError { retry: Retry::Never, ..error };
         let message = self.describe(endpoint);
         let error = match (&self.error, self.status.as_u16()) {
-            (_, 401 | 403) => never(CallError::unavailable(message)),
+            (_, 401 | 403) => CallError::turned_away(Retry::Never, message),
             (Some(error), _) => CallError::reported(error.clone()),
-            (None, 429 | 503) => CallError::unavailable(message),
-            (None, 200..=499) => never(CallError::unavailable(message)),
-            (None, _) => CallError::lost(message),
+            (None, 429 | 503) => CallError::turned_away(Retry::Always, message),
+            (None, 200..=499) => CallError::turned_away(Retry::Never, message),
+            (None, _) => CallError::turned_away(Retry::IfIdempotent, message),
         };
         error.at(&endpoint.name)
     }

@@ -139,3 +139,6 @@ impl Drop for Sweeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

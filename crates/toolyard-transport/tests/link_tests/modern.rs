@@ -186,10 +186,10 @@ async fn an_error_of_the_upstream_is_reported_and_one_about_our_hop_is_ours_to_m
 async fn an_http_status_says_what_to_do() {
     let mut setup = setup().await;
     for (status, kind, retry, words) in [
-        (401, Kind::Unavailable, Retry::Never, "wants credentials (HTTP 401 Unauthorized): set `headers`"),
-        (503, Kind::Unavailable, Retry::Always, "HTTP 503"),
-        (500, Kind::Lost, Retry::IfIdempotent, "HTTP 500"),
-        (418, Kind::Unavailable, Retry::Never, "HTTP 418"),
+        (401, Kind::TurnedAway, Retry::Never, "wants credentials (HTTP 401 Unauthorized): set `headers`"),
+        (503, Kind::TurnedAway, Retry::Always, "HTTP 503"),
+        (500, Kind::TurnedAway, Retry::IfIdempotent, "HTTP 500"),
+        (418, Kind::TurnedAway, Retry::Never, "HTTP 418"),
     ] {
         let error = failed(answered(&mut setup, true, async |exchange| exchange.status(status)).await);
         assert_eq!((&error.kind, error.retry), (&kind, retry), "{status}");

@@ -333,3 +333,13 @@ async fn the_end_of_the_endpoint_ends_sessions_and_streams() {
     assert_eq!((world.endpoint.sessions(), world.double.ended.lock().unwrap().len()), (0, 1));
     tokio::time::timeout(Duration::from_secs(5), world.scope.end()).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_batch_to_a_session_that_is_gone_is_told_so() {
+    let world = world().await;
+    let session = world.initialize("2025-03-26").await;
+    let headers = &[("mcp-session-id", session.as_str())];
+    assert_eq!(world.send("DELETE", "/mcp", headers, "").await.status, 204);
+    let reply = world.post(headers, &json!([call(1, "echo", &json!({}))])).await;
+    assert_eq!(reply.status, 404, "{reply:?}");
+}

@@ -164,3 +164,22 @@ async fn what_belongs_to_no_call_can_be_resumed_too() {
     let mut again = come_back(&world, &session, &primer.id.unwrap()).await;
     assert_eq!(again.message().await.unwrap()["method"], "notifications/tools/list_changed");
 }
+
+#[tokio::test]
+async fn a_client_that_missed_too_much_outside_of_calls_hears_what_comes_next() {
+    use toolyard_proto::Method;
+    let world = world().await;
+    let session = world.initialize("2025-11-25").await;
+    let mut live = world.open_get(&[("mcp-session-id", &session)]).await;
+    let primer = live.event().await.unwrap().id.unwrap();
+    until("the session listens", || !world.double.listeners.lock().unwrap().is_empty()).await;
+    for _ in 0..300 {
+        world.double.announce(&Method::TOOLS_CHANGED, None);
+        live.message().await.unwrap();
+    }
+    drop(live);
+    let mut again = come_back(&world, &session, &primer).await;
+    assert!(again.event().await.unwrap().id.is_some(), "a place to come back to");
+    world.double.announce(&Method::PROMPTS_CHANGED, None);
+    assert_eq!(again.message().await.unwrap()["method"], "notifications/prompts/list_changed");
+}

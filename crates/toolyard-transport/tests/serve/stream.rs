@@ -263,3 +263,18 @@ async fn nothing_follows_the_answer() {
         assert_eq!(client.next().await["id"], 2);
     }
 }
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_misses_progress_but_no_change() {
+    let mut client = client(Options::default());
+    client.shake_hands("2025-11-25").await;
+    let (double, endpoint) = (client.double.clone(), client.endpoint.clone());
+    until("the session listens", || !double.listeners.lock().unwrap().is_empty()).await;
+    // The writer takes some of the first; the second fills their places again.
+    for (id, dropped) in [(1, 600), (2, 1400)] {
+        client.send(&call(id, "burst", &json!({ "count": 1000 }))).await;
+        until("progress is dropped", || endpoint.counts().dropped.load(Ordering::Relaxed) > dropped).await;
+    }
+    client.double.announce(&Method::TOOLS_CHANGED, None);
+    while client.next().await["method"] != "notifications/tools/list_changed" {}
+}

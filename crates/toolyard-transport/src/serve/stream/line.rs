@@ -28,15 +28,17 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn new(counts: Arc<Counts>) -> (Self, mpsc::Receiver<Rendered>) {
-        let (queue, receiver) = mpsc::channel(ROOM);
+        let (queue, receiver) = mpsc::channel(2 * ROOM);
         (Self { queue, counts }, receiver)
     }
 }
 
 /// Waiting for room is bounded by the writer, which gives up on a client that does not read.
 impl Outlet for Line {
-    fn tell(&self, message: Rendered, _: Weight) {
-        if self.queue.try_send(message).is_err() {
+    fn tell(&self, message: Rendered, weight: Weight) {
+        // The last places are not for what may be lost.
+        let full = weight == Weight::Light && self.queue.capacity() <= ROOM;
+        if full || self.queue.try_send(message).is_err() {
             Counts::add(&self.counts.dropped);
         }
     }

@@ -1,0 +1,166 @@
+//! Connections against a server that answers in so many words and then does what the test wants.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use http::Request;
+use http::header::HOST;
+use http_body_util::{BodyExt, Full};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use super::*;
+
+/// What the server does with one request.
+#[derive(Clone, Copy)]
+enum Reply {
+    Whole,
+    ThenClose,
+    /// The head and half of the body; then it waits for the client to go.
+    Half,
+    Nothing,
+    /// Takes the request and closes.
+    HangUp,
+}
+
+struct Server {
+    wires: Wires,
+    _scope: Scope,
+    opened: Arc<AtomicUsize>,
+    /// Says when a connection was closed, by whichever side.
+    closed: mpsc::Receiver<()>,
+}
+
+impl Server {
+    /// Every request, on whichever connection, is answered by the next reply; the last one stays.
+    async fn start(replies: &'static [Reply]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url: Uri = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
+        let (opened, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (gone, closed) = mpsc::channel(16);
+        let scope = Scope::new();
+        let (count, tasks) = (opened.clone(), scope.clone());
+        scope.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                let (asked, gone) = (asked.clone(), gone.clone());
+                tasks.spawn(async move {
+                    serve(stream, replies, &asked).await;
+                    let _ = gone.send(()).await;
+                });
+            }
+        });
+        let connector = Connector::new(&url, Duration::from_secs(5)).unwrap();
+        let wires = Wires::new(connector, url, &scope.child());
+        Self { wires, _scope: scope, opened, closed }
+    }
+
+    async fn ask(&self) -> Result<Response<Arriving>, SendError> {
+        let request = Request::post("/mcp").header(HOST, "x").body(Full::new(Bytes::from_static(b"hello")));
+        self.wires.send(request.unwrap()).await
+    }
+
+    async fn hear(&self) -> Bytes {
+        self.ask().await.unwrap().into_body().collect().await.unwrap().to_bytes()
+    }
+
+    fn opened(&self) -> usize {
+        self.opened.load(Ordering::SeqCst)
+    }
+
+    fn kept(&self) -> usize {
+        self.wires.kept.state().free.len()
+    }
+}
+
+async fn serve(mut stream: TcpStream, replies: &[Reply], asked: &AtomicUsize) {
+    let mut request = Vec::new();
+    while stream.read_buf(&mut request).await.is_ok_and(|size| size > 0) {
+        if !request.ends_with(b"hello") {
+            continue;
+        }
+        request.clear();
+        let at = asked.fetch_add(1, Ordering::SeqCst).min(replies.len() - 1);
+        let text: &[u8] = match replies[at] {
+            Reply::Whole | Reply::ThenClose => b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood",
+            Reply::Half => b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngo",
+            Reply::Nothing | Reply::HangUp => b"",
+        };
+        stream.write_all(text).await.unwrap();
+        if matches!(replies[at], Reply::ThenClose | Reply::HangUp) {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_connection_serves_calls_that_follow_each_other() {
+    let server = Server::start(&[Reply::Whole]).await;
+    for _ in 0..3 {
+        assert_eq!(server.hear().await, "good");
+        assert_eq!((server.opened(), server.kept()), (1, 1));
+    }
+    let (one, two) = tokio::join!(server.hear(), server.hear());
+    assert_eq!((one, two), ("good".into(), "good".into()));
+    assert_eq!((server.opened(), server.kept()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_was_closed_costs_no_call() {
+    let mut server = Server::start(&[Reply::ThenClose, Reply::ThenClose, Reply::Whole]).await;
+    for opened in 1..=3 {
+        assert_eq!(server.hear().await, "good");
+        assert_eq!(server.opened(), opened);
+        if opened < 3 {
+            server.closed.recv().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_was_taken_is_not_sent_again() {
+    for replies in [&[Reply::HangUp][..], &[Reply::Whole, Reply::HangUp]] {
+        let server = Server::start(replies).await;
+        for _ in 1..replies.len() {
+            assert_eq!(server.hear().await, "good");
+        }
+        assert!(matches!(server.ask().await, Err(SendError::Lost(_))));
+        assert_eq!(server.opened(), 1);
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_call_or_half_an_answer_closes_the_connection() {
+    let mut server = Server::start(&[Reply::Half, Reply::Nothing]).await;
+    let half = server.ask().await.unwrap();
+    drop(half);
+    server.closed.recv().await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(50), server.ask()).await.is_err());
+    server.closed.recv().await.unwrap();
+    assert_eq!(server.kept(), 0);
+}
+
+#[tokio::test]
+async fn the_end_of_the_scope_ends_what_is_under_way() {
+    let server = Server::start(&[Reply::Whole, Reply::Nothing]).await;
+    assert_eq!(server.hear().await, "good");
+    let end = async {
+        tokio::task::yield_now().await;
+        server.wires.scope.cancel();
+    };
+    let (asked, ()) = tokio::join!(server.ask(), end);
+    assert!(matches!(asked, Err(SendError::Lost(_))));
+    assert_eq!(server.kept(), 0);
+}
+
+#[tokio::test]
+async fn connections_that_nobody_uses_are_given_up() {
+    let server = Server::start(&[Reply::Whole]).await;
+    assert_eq!(server.hear().await, "good");
+    assert!(server.wires.kept.sweep());
+    tokio::time::pause();
+    tokio::time::advance(KEPT_FOR).await;
+    server.wires.kept.sweep();
+    assert_eq!(server.kept(), 0);
+}
