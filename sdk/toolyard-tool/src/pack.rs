@@ -216,7 +216,7 @@ mod tests {
             json!({ "root": 1, "depth": 10, "kinds": ["a", 1] }),
             &[
                 "`root` must be a string, not 1",
-                "`depth` must be at most 9, not 10",
+                "`depth` must be from 0 to 9, not 10",
                 "`kinds[1]` must be a string, not 1",
             ],
         );

@@ -1,0 +1,47 @@
+//! A pack in memory: listing makes nothing, the first call makes what all of them share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use toolyard_tool::{Pack, ToolSet, tool};
+
+use super::support::{Client, text};
+
+#[derive(Deserialize, JsonSchema)]
+struct Config {
+    /// Who is greeted.
+    name: String,
+}
+
+struct Greeting(String);
+
+/// Greets.
+#[tool]
+async fn greet(greeting: &Greeting) -> String {
+    greeting.0.clone()
+}
+
+#[tokio::test]
+async fn its_state_is_made_by_the_first_call() {
+    let made = Arc::new(AtomicU32::new(0));
+    let counted = made.clone();
+    let pack = Pack::with_config("greeter", "Greets", move |config: Config| {
+        let (counted, name) = (counted.clone(), config.name);
+        let make = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let text = format!("Hello, {name}!");
+            async { Ok(Greeting(text)) }
+        };
+        ToolSet::new("greeter", "1").state_with(make).with::<greet>()
+    });
+    let (set, client) = (pack.tools(json!({ "name": "Ada" })).unwrap(), Client::newest());
+    let list = client.request(&set, "tools/list", json!({})).await.unwrap();
+    assert_eq!((list["tools"][0]["name"].as_str(), made.load(Ordering::SeqCst)), (Some("greet"), 0));
+    for _ in 0..2 {
+        assert_eq!(text(&client.call(&set, "greet", json!({})).await), "Hello, Ada!");
+    }
+    assert_eq!(made.load(Ordering::SeqCst), 1);
+}
