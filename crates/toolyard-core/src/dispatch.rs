@@ -30,6 +30,9 @@ const REMOVED: [&str; 7] = [
 pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> BoxFuture<Answer> {
     let snapshot = shared.catalog.snapshot();
     match request.method.as_str() {
+        "tools/call" if is_unheard_of(&snapshot, &request) => {
+            Box::pin(call_late(shared.clone(), request, peer))
+        }
         "tools/call" => call_tool(&snapshot, request, peer),
         removed if REMOVED.contains(&removed) && !bridge::has_inbox(&request.origin) => {
             refuse(CallError::unknown_method(removed))
@@ -63,6 +66,20 @@ fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a ViewCatalog
 fn string_member(params: &Raw, key: &str) -> Result<String, CallError> {
     let text = params.member(key).and_then(|value| value.as_string());
     text.ok_or_else(|| CallError::invalid_params(format!("`params.{key}` must be a string")))
+}
+
+/// Whether the tool may be that of an upstream that has not spoken yet.
+fn is_unheard_of(snapshot: &Snapshot, request: &Request) -> bool {
+    !snapshot.settled
+        && string_member(&request.params, "name")
+            .is_ok_and(|name| view(snapshot, request).is_ok_and(|view| view.tool(&name).is_none()))
+}
+
+/// Right after the start a call waits for its tool like a list does.
+async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Answer {
+    shared.wait_for_first_list(&request.origin.view).await;
+    let snapshot = shared.catalog.snapshot();
+    call_tool(&snapshot, request, peer).await
 }
 
 fn call_tool(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {

@@ -92,6 +92,12 @@ impl Timeouts {
 pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// `known` is the revision it spoke the last time, to spare a probe.
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>>;
+
+    /// Whether it comes with the program, as packs do. Where a view shows the only upstream as if clients spoke
+    /// to it directly, these are not counted and not shown.
+    fn is_built_in(&self) -> bool {
+        false
+    }
 }
 
 /// A named slice of the catalog.

@@ -93,6 +93,11 @@ impl Upstream {
         &self.name
     }
 
+    /// Whether it comes with the program.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.plan.connect.is_built_in()
+    }
+
     pub(crate) fn chain(&self) -> Chain {
         self.chain.clone()
     }

@@ -117,6 +117,10 @@ impl Connect for Door {
             Ok(Connected { link, events })
         })
     }
+
+    fn is_built_in(&self) -> bool {
+        true
+    }
 }
 
 struct YardLink(Arc<Yard>);

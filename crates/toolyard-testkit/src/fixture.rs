@@ -1,43 +1,36 @@
-//! The conformance fixture: a [`Handler`] with the tools, resources and prompts that the official suite
-//! calls, plus a few of our own that show whether a payload came through unchanged.
+//! The conformance fixture: a tool set of the SDK with the tools, resources and prompts that the official
+//! suite calls, plus a few of our own that show whether a payload came through unchanged.
 //!
 //! Its answers depend on the request alone, so that an answer through a gateway can be compared with a
 //! direct one byte by byte. What changes does so only when a tool is called for it (`test_trigger_*`).
+//!
+//! Around the set stands a thin [`Handler`] for what no set should do: to speak one era only, to have lists
+//! that differ from one moment to the next, to offer fields that nobody knows, and to ask before a call
+//! becomes a task.
 
-mod asks;
-mod call;
-mod changes;
 mod completion;
 mod content;
-mod headers;
+mod counts;
 mod interactive;
+mod jobs;
 mod live;
+mod odd;
 mod plain;
 mod prompts;
 mod resources;
-mod rounds;
-mod seal;
-mod tasks;
+mod set;
 #[cfg(test)]
 mod tests;
-mod tools;
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-use toolyard_proto::error::code::{INVALID_PARAMS, UNSUPPORTED_VERSION};
-use toolyard_proto::modern::{LogLevel, TASKS_EXTENSION, stamp_cache, stamp_result};
-use toolyard_proto::{CallError, Method, Notification, Raw, Revision};
+use serde_json::json;
+use toolyard_proto::error::code::UNSUPPORTED_VERSION;
+use toolyard_proto::{CallError, Notification, Raw, Revision};
+use toolyard_tool::ToolSet;
 use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request};
 
-use self::asks::Outcome;
-use self::call::Call;
-use self::changes::Changes;
-use self::prompts::Prompt;
-use self::tasks::Tasks;
-
-/// How long clients may keep a list or a resource: as long as nothing is announced.
-const TTL_MS: u64 = 300_000;
+use self::counts::Counts;
 
 /// Whose requests are answered at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,16 +44,17 @@ pub enum Eras {
 }
 
 /// The server under test. Cheap to clone; clones are the same server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Fixture {
     eras: Eras,
-    shared: Arc<Shared>,
+    counts: Arc<Counts>,
+    set: Arc<ToolSet<Arc<Counts>>>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    changes: Changes,
-    tasks: Tasks,
+impl Default for Fixture {
+    fn default() -> Self {
+        Self::speaking(Eras::default())
+    }
 }
 
 impl Fixture {
@@ -69,7 +63,8 @@ impl Fixture {
     }
 
     pub fn speaking(eras: Eras) -> Self {
-        Self { eras, shared: Arc::default() }
+        let counts = Arc::<Counts>::default();
+        Self { eras, set: Arc::new(set::set(counts.clone())), counts }
     }
 }
 
@@ -99,98 +94,28 @@ impl Eras {
 
 impl Handler for Fixture {
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
-        let eras = self.eras;
-        if !eras.speak(request.origin.revision) {
-            let refusal = eras.refusal(&request);
+        if !self.eras.speak(request.origin.revision) {
+            let refusal = self.eras.refusal(&request);
             return Box::pin(async { Err(refusal) });
         }
-        let call = Call::new(request, peer, self.shared.clone());
+        let (eras, counts, method) = (self.eras, self.counts.clone(), request.method.clone());
+        let answering = self.set.handle(odd::asked_first(request), peer);
         Box::pin(async move {
-            let method = call.request.method.clone();
-            let result = answer(call, eras).await?;
-            Ok(AnswerBody::ours(stamp(&method, &result.into())))
+            let answer = answering.await?;
+            let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
+            let result = match method.as_str() {
+                "server/discover" => result.with("supportedVersions", &Raw::from_serialize(&eras.versions())),
+                method => odd::list(method, result, &counts),
+            };
+            Ok(AnswerBody::Whole(result, revision))
         })
     }
 
-    fn notice(&self, _: &Arc<Origin>, _: Notification) {}
-
-    fn ended(&self, _: &ClientKey) {}
-}
-
-async fn answer(call: Call, eras: Eras) -> Result<Value, CallError> {
-    let changes = &call.shared.changes;
-    match call.request.method.as_str() {
-        "server/discover" => Ok(discover(eras)),
-        "tools/list" => Ok(tools::list(changes.tools())),
-        "tools/call" => tools::call(call).await,
-        "resources/list" => Ok(resources::list(changes.resources())),
-        "resources/templates/list" => Ok(resources::templates()),
-        "resources/read" => read(&call),
-        "prompts/list" => Ok(prompts::list(changes.prompts())),
-        "prompts/get" => prompt(&call).await,
-        "completion/complete" => Ok(completion::complete(&call.params)),
-        "logging/setLevel" => set_level(&call),
-        "subscriptions/listen" => Ok(changes::listen(&call).await),
-        "tasks/get" | "tasks/update" | "tasks/cancel" if call.is_modern() => tasks::answer(&call),
-        other => Err(CallError::unknown_method(other)),
+    fn notice(&self, origin: &Arc<Origin>, notification: Notification) {
+        self.set.notice(origin, notification);
     }
-}
 
-fn discover(eras: Eras) -> Value {
-    json!({
-        "supportedVersions": eras.versions(),
-        "capabilities": {
-            "tools": { "listChanged": true },
-            "prompts": { "listChanged": true },
-            "resources": { "subscribe": true, "listChanged": true },
-            "completions": {},
-            "logging": {},
-            "extensions": { TASKS_EXTENSION: {} },
-        },
-        "instructions": "A server for tests: call what you like, nothing happens.",
-    })
-}
-
-fn read(call: &Call) -> Result<Value, CallError> {
-    let uri = call.text("uri");
-    resources::read(uri, call.shared.changes.updates()).ok_or_else(|| {
-        let error =
-            json!({ "code": INVALID_PARAMS, "message": "resource not found", "data": { "uri": uri } });
-        CallError::reported(error.into())
-    })
-}
-
-async fn prompt(call: &Call) -> Result<Value, CallError> {
-    let name = call.text("name");
-    match prompts::find(name) {
-        None => Err(CallError::invalid_params(format!("unknown prompt: {name}"))),
-        Some(Prompt::Plain(make)) => Ok(make(&call.arguments())),
-        Some(Prompt::Asking(conversation)) => match asks::converse(call, name, conversation).await? {
-            Outcome::Result(result) => Ok(result),
-            Outcome::Refused(choice) => {
-                Err(CallError::invalid_params(format!("the user chose: {choice}, so there is no prompt")))
-            }
-        },
-    }
-}
-
-fn set_level(call: &Call) -> Result<Value, CallError> {
-    let level = LogLevel::parse(call.text("level"))
-        .ok_or_else(|| CallError::invalid_params("`level` is none of the known log levels"))?;
-    call.request.origin.log_level.set(level);
-    Ok(json!({}))
-}
-
-/// The result in its complete modern form.
-fn stamp(method: &Method, result: &Raw) -> Raw {
-    let info = json!({ "name": "toolyard-fixture", "version": env!("CARGO_PKG_VERSION") });
-    let result = stamp_result(result, Some(&info.into()));
-    let final_result = result.member("resultType").is_some_and(|kind| kind.as_str() == r#""complete""#);
-    match method.as_str() {
-        "server/discover" | "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list" => {
-            stamp_cache(&result, TTL_MS, "public")
-        }
-        "resources/read" if final_result => stamp_cache(&result, TTL_MS, "private"),
-        _ => result,
+    fn ended(&self, client: &ClientKey) {
+        self.set.ended(client);
     }
 }

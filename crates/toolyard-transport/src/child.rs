@@ -10,6 +10,7 @@ mod program;
 mod stderr;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -35,8 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// ended whatever the child left behind, for which it takes half a second at most.
 const STATUS_WAIT: Duration = Duration::from_millis(750);
 
-/// What to run. Comes from trusted config only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What to run. Comes from trusted config only. Arguments and environment may hold secrets and are not shown.
+#[derive(Clone, PartialEq, Eq)]
 pub struct ChildSpec {
     pub program: OsString,
     pub args: Vec<OsString>,
@@ -51,7 +52,7 @@ pub struct ChildSpec {
 /// - leave stdin, stdout and stderr to the child, and hold none of them itself,
 /// - end everything below it when it gets TERM, when its parent is gone, and when the child has ended,
 /// - then end as the child did, by its exit code or by its signal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Guard {
     pub program: OsString,
     /// What lists of processes call it.
@@ -64,12 +65,6 @@ pub struct Guard {
 impl ChildSpec {
     pub fn new(program: impl Into<OsString>) -> Self {
         Self { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: None, guard: None }
-    }
-
-    /// The command as a person would type it.
-    pub fn line(&self) -> String {
-        let words = std::iter::once(&self.program).chain(&self.args);
-        words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
     fn command(&self) -> Command {
@@ -90,6 +85,26 @@ impl ChildSpec {
             command.current_dir(cwd);
         }
         command
+    }
+}
+
+impl fmt::Debug for ChildSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, args, env, cwd, guard } = self;
+        let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("ChildSpec")
+            .field("program", program)
+            .field("args", &args.len())
+            .field("env", &names)
+            .field("cwd", cwd)
+            .field("guard", guard)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("program", &self.program).finish_non_exhaustive()
     }
 }
 
@@ -114,9 +129,9 @@ pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return Err(format!("the pipes of `{}` could not be opened", spec.line()));
+        return Err(format!("the pipes of `{}` could not be opened", spec.program.display()));
     };
-    tracing::debug!(upstream = %name, command = %spec.line(), "started");
+    tracing::debug!(upstream = %name, program = %spec.program.display(), "started");
     let (tail, stop) = (Tail::default(), CancellationToken::new());
     let (exited, exit) = watch::channel(None);
     scope.spawn(stderr::read(name.clone(), stderr, tail.clone()));
@@ -259,5 +274,25 @@ fn describe(status: ExitStatus) -> String {
             format!("it was ended by signal {name}")
         }
         (None, None) => "it exited".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_without_its_secrets() {
+        let secret = || OsString::from("hunter2");
+        let guard = Guard {
+            program: "g".into(),
+            title: "t".into(),
+            args: vec![secret()],
+            env: vec![("K".into(), secret())],
+        };
+        let env = vec![("KEY".into(), secret())];
+        let spec = ChildSpec { args: vec![secret()], env, guard: Some(guard), ..ChildSpec::new("server") };
+        let shown = format!("{spec:?}");
+        assert!(!shown.contains("hunter2") && shown.contains("server") && shown.contains("KEY"), "{shown}");
     }
 }

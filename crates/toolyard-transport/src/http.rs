@@ -15,11 +15,36 @@ pub(crate) mod wires;
 
 pub use classic::ClassicLink;
 pub use client::HttpLink;
+use std::fmt;
+
 use http::{HeaderMap, Uri};
 
 /// Where an HTTP upstream is, and what to send along.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HttpSpec {
     pub url: Uri,
     pub headers: HeaderMap,
+}
+
+/// Shows neither what headers say nor what the query does: they may hold secrets.
+impl fmt::Debug for HttpSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = (self.url.scheme_str(), self.url.host(), self.url.port_u16(), self.url.path());
+        let names: Vec<_> = self.headers.keys().collect();
+        f.debug_struct("HttpSpec").field("url", &address).field("headers", &names).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_secrets() {
+        let url = Uri::from_static("https://u:hunter2@example.com/mcp?key=hunter2");
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, "hunter2".parse().unwrap())]);
+        let shown = format!("{:?}", HttpSpec { url, headers });
+        assert!(!shown.contains("hunter2") && shown.contains("authorization"), "{shown}");
+        assert!(shown.contains("example.com"), "{shown}");
+    }
 }

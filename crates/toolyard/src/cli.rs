@@ -145,6 +145,7 @@ mod tests {
         check(&["serve", "--listen", "[::1]:1"], Ok(Some("[::1]:1")));
         check(&["-v", "--config", "a", "serve"], Ok(None));
         check(&["-v", "validate"], Ok(Some("validate")));
+        check(&["pack", "dev", "-v", "--http", "127.0.0.1:0"], Ok(Some("other")));
         check(&["--listen", "127.0.0.1:1", "validate"], Err(ErrorKind::ArgumentConflict));
         check(&["stdio", "--profile", "work"], Ok(Some("stdio")));
         check(&["stdio", "--profile", "work", "--hub"], Err(ErrorKind::ArgumentConflict));

@@ -7,6 +7,7 @@ mod get;
 mod tools;
 mod import;
 mod trust;
+mod pack;
 mod doctor;
 mod explain;
 mod completions;
@@ -35,6 +36,8 @@ pub(crate) enum Command {
     Import(import::ImportArgs),
     /// Let a project's `toolyard.toml` count, as it is now.
     Trust(trust::TrustArgs),
+    /// Serve one pack alone, on stdio or where its flags say.
+    Pack(pack::PackArgs),
     /// Look for what is wrong, and say how to mend it.
     Doctor(doctor::DoctorArgs),
     /// Say why a tool is there, and under which name, or why it is not.
@@ -52,6 +55,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Tools(command) => tools::tools(common, command),
         Command::Import(args) => import::import(common, &args),
         Command::Trust(args) => trust::trust(common, &args),
+        Command::Pack(args) => pack::pack(common, args),
         Command::Doctor(args) => doctor::doctor(common, &args),
         Command::Explain(args) => explain::explain(common, &args),
         Command::Completions(args) => {

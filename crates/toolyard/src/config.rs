@@ -12,6 +12,7 @@ mod duration;
 mod reach;
 mod upstream;
 mod mcp_servers;
+mod packs;
 mod profile;
 mod listen;
 
@@ -23,6 +24,7 @@ use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
 pub(crate) use interpolate::Variables;
 pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
+pub(crate) use packs::PackConfig;
 pub(crate) use problem::{Level, Place, Problem};
 pub(crate) use reach::{Program, Reach, Server};
 pub(crate) use trust::{Standing, Trusted};
@@ -39,6 +41,8 @@ const LONGEST_BUDGET: usize = 64;
 #[derive(Default)]
 pub(crate) struct Config {
     pub(crate) upstreams: Upstreams,
+    /// What is written of packs; which of them are on is decided in [`crate::packs`].
+    pub(crate) packs: Vec<PackConfig>,
     pub(crate) profiles: Vec<ProfilePlan>,
     pub(crate) listen: ListenConfig,
     /// Show the only upstream as if clients spoke to it directly.
@@ -89,6 +93,7 @@ pub(crate) fn read_file(path: &Path) -> Result<File, Problem> {
 #[derive(Default)]
 struct Layer {
     upstreams: Upstreams,
+    packs: Vec<PackConfig>,
     profiles: Vec<ProfilePlan>,
     listen: Option<ListenConfig>,
     transparent: Option<bool>,
@@ -98,6 +103,8 @@ struct Layer {
 impl Config {
     fn lay_over(&mut self, layer: Layer) {
         self.upstreams.lay_over(layer.upstreams);
+        self.packs.retain(|old| layer.packs.iter().all(|new| new.name != old.name));
+        self.packs.extend(layer.packs);
         self.profiles.retain(|old| layer.profiles.iter().all(|new| new.name != old.name));
         self.profiles.extend(layer.profiles);
         self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
@@ -129,6 +136,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let is_inherited = |id: &&UpstreamId| upstreams.ids().all(|own| own.fold() != id.fold());
     let on = upstreams.on.len() + below.upstreams.on.iter().filter(|below| is_inherited(&&below.id)).count();
     ids.extend(below.upstreams.ids().filter(is_inherited).map(|id| id.as_str().to_owned()));
+    let packs = packs::read(&mut root, reader);
     let profiles = profile::read(&mut root, reader, &ids);
     let listen = match role {
         Role::Own => root.take("listen").map(|field| listen::read(field, reader)),
@@ -136,9 +144,9 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     };
     let transparent = read_transparent(&mut root, reader, on);
     let names = read_names(&mut root, reader);
-    check_later_sections(&mut root, reader);
+    check_apps(&mut root, reader);
     root.finish(reader);
-    Layer { upstreams, profiles, listen, transparent, names }
+    Layer { upstreams, packs, profiles, listen, transparent, names }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {
@@ -167,8 +175,8 @@ fn read_names(root: &mut Section, reader: &mut Reader<'_>) -> Option<NameStyle> 
     chosen.or(budget.map(|_| shown))
 }
 
-/// `[apps]` and `[packs.*]` are understood and checked, and have no effect yet.
-fn check_later_sections(root: &mut Section, reader: &mut Reader<'_>) {
+/// `[apps]` is understood and checked, and has no effect yet.
+fn check_apps(root: &mut Section, reader: &mut Reader<'_>) {
     if let Some(field) = root.take("apps") {
         listen::warn_not_yet(reader, &field);
         if let Some(mut apps) = field.section(reader) {
@@ -177,8 +185,5 @@ fn check_later_sections(root: &mut Section, reader: &mut Reader<'_>) {
             }
             apps.finish(reader);
         }
-    }
-    for (field, _any_keys) in root.named_sections(reader, "packs") {
-        listen::warn_not_yet(reader, &field);
     }
 }

@@ -43,6 +43,16 @@ pub(crate) fn fingerprint(reach: &Reach, era: EraPin) -> String {
     HEXLOWER.encode(&parts.0.finalize())
 }
 
+/// The same for a pack: its tools come with the program, so the program's version counts, too.
+pub(crate) fn fingerprint_of_pack(name: &str, config: &serde_json::Value) -> String {
+    let mut parts = Parts(Sha256::new());
+    for part in ["pack", name, env!("CARGO_PKG_VERSION")] {
+        parts.add(part.as_bytes());
+    }
+    parts.secret(config.to_string().as_bytes());
+    HEXLOWER.encode(&parts.0.finalize())
+}
+
 /// Each part goes in with its length, so that no two definitions make the same bytes.
 struct Parts(Sha256);
 

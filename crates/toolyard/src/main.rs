@@ -10,6 +10,7 @@ mod config;
 mod definition;
 mod secret;
 mod plan;
+mod packs;
 mod connect;
 mod guard;
 mod fingerprint;

@@ -8,11 +8,14 @@ use toolyard_core::{Plan, Timeouts, UpstreamPlan};
 
 use crate::config::{Config, UpstreamConfig};
 use crate::connect::{Approach, Upstream};
-use crate::fingerprint::fingerprint;
+use crate::fingerprint::{fingerprint, fingerprint_of_pack};
+use crate::packs::{PackUpstream, Standing, standings};
 
 pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, approach: &Approach) -> Plan {
+    let upstreams = config.upstreams.on.iter().map(|upstream| upstream_plan(upstream, approach));
+    let packs = standings(config).into_iter().filter_map(pack_plan);
     Plan {
-        upstreams: config.upstreams.on.iter().map(|upstream| upstream_plan(upstream, approach)).collect(),
+        upstreams: upstreams.chain(packs).collect(),
         profiles: config.profiles.clone(),
         transparent: config.transparent,
         names: config.names,
@@ -30,4 +33,18 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
         roots: upstream.roots.clone(),
         fingerprint: fingerprint(&upstream.reach, upstream.era),
     }
+}
+
+/// Nothing for a pack that is off.
+fn pack_plan(Standing { pack, config }: Standing) -> Option<UpstreamPlan> {
+    let config = config.ok()?;
+    let fingerprint = fingerprint_of_pack(pack.name(), &config);
+    let upstream = PackUpstream::new(pack, config);
+    Some(UpstreamPlan {
+        id: upstream.id()?,
+        connect: Arc::new(upstream),
+        timeouts: Timeouts::LOCAL,
+        roots: Vec::new(),
+        fingerprint,
+    })
 }

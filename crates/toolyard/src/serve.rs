@@ -57,7 +57,7 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
 
 /// A folder that was asked for must be there; without the usual one the gateway only remembers less.
 fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf>> {
-    let files = settings.found.files();
+    let files = settings.found.set();
     match state_dir::open(common.state_dir.as_deref(), &files, &settings::variable) {
         Ok(folder) => Ok(Some(folder)),
         Err(error) if common.state_dir.is_some() => Err(error.context("open the state directory")),
@@ -91,7 +91,7 @@ async fn run(
 ) -> Result<()> {
     let mut stop = Stop::new()?;
     let Settings { found, config, .. } = settings;
-    let set = state_dir::set(common.state_dir.as_deref(), &found.files(), &settings::variable);
+    let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
     let local = socket::path(&config.listen.local, &set, &settings::variable);
     let doors = Doors::open(args.listen, &config.listen, local.as_deref())?;
     if args.while_needed && !doors.has_local() {

@@ -55,12 +55,20 @@ pub(crate) fn base(variables: &Variables<'_>) -> Option<PathBuf> {
 /// 16 hex digits over the paths of the files, not over what they say: a set stays itself when it is edited.
 fn set_hash(files: &[PathBuf], base: &Path) -> String {
     let mut hash = Sha256::new();
-    let canonical = |file: &PathBuf| fs::canonicalize(file).unwrap_or_else(|_| file.clone());
-    for path in files.iter().map(canonical).chain([base.to_owned()]) {
+    for path in files.iter().map(|file| canonical(file)).chain([base.to_owned()]) {
         hash.update(path.as_os_str().as_encoded_bytes());
         hash.update([0]);
     }
     HEXLOWER.encode(&hash.finalize()[..8])
+}
+
+/// A file may not be there yet; then the folders that are there decide.
+fn canonical(file: &Path) -> PathBuf {
+    let there = fs::canonicalize(file).ok();
+    there.unwrap_or_else(|| match (file.parent(), file.file_name()) {
+        (Some(folder), Some(name)) if !folder.as_os_str().is_empty() => canonical(folder).join(name),
+        _ => file.to_owned(),
+    })
 }
 
 /// Tells other programs that the gateway runs and where; taken back when dropped.

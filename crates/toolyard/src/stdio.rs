@@ -48,7 +48,7 @@ fn opening(args: &StdioArgs) -> Option<String> {
 }
 
 fn meeting(common: &Common, found: &Found, door: &LocalDoor) -> Result<Meeting, Failure> {
-    let files = found.files();
+    let files = found.set();
     let asked = common.state_dir.as_deref();
     let state_dir = state_dir::open(asked, &files, &settings::variable);
     let set = state_dir::set(asked, &files, &settings::variable);

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::cli::{Common, ValidateArgs};
 use crate::config::{Config, Found, Loaded, Problem, Reach};
 use crate::failure::Failure;
+use crate::packs::{Standing, standings};
 use crate::{say, settings};
 
 pub(crate) fn validate(common: &Common, args: &ValidateArgs) -> Result<(), Failure> {
@@ -32,8 +33,17 @@ fn summary(found: &Found, config: &Config) -> String {
     let mut parts = vec![part("upstreams", &on)];
     parts.extend((!off.is_empty()).then(|| part("switched off", &off)));
     parts.extend((!profiles.is_empty()).then(|| part("profiles", &profiles)));
+    parts.extend(packs_off(config).map(|off| format!("packs off: {off}")));
     let are = if found.sources.len() == 1 { "is" } else { "are" };
     format!("{files} {are} good; {}", parts.join("; "))
+}
+
+/// Packs that somebody may miss, each with the reason.
+fn packs_off(config: &Config) -> Option<String> {
+    let off =
+        standings(config).into_iter().filter_map(|Standing { pack, config }| Some((pack, config.err()?)));
+    let off: Vec<String> = off.map(|(pack, reason)| format!("{} ({reason})", pack.name())).collect();
+    (!off.is_empty()).then(|| off.join(", "))
 }
 
 /// What `--json` prints.
@@ -42,6 +52,7 @@ struct Report<'a> {
     ok: bool,
     files: Vec<String>,
     upstreams: Vec<UpstreamReport<'a>>,
+    packs: Vec<PackReport>,
     profiles: Vec<&'a str>,
     problems: &'a [Problem],
 }
@@ -55,6 +66,21 @@ struct UpstreamReport<'a> {
     enabled: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reached_by: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct PackReport {
+    name: &'static str,
+    enabled: bool,
+    /// Why it is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl From<Standing> for PackReport {
+    fn from(Standing { pack, config }: Standing) -> Self {
+        Self { name: pack.name(), enabled: config.is_ok(), reason: config.err() }
+    }
 }
 
 fn print_json(found: &Found, loaded: Loaded) -> Result<(), Failure> {
@@ -75,6 +101,7 @@ fn print_json(found: &Found, loaded: Loaded) -> Result<(), Failure> {
         ok,
         files: found.files().iter().map(|file| file.display().to_string()).collect(),
         upstreams: on.chain(off).collect(),
+        packs: standings(&config).into_iter().map(PackReport::from).collect(),
         profiles: config.profiles.iter().map(|profile| profile.name.as_str()).collect(),
         problems: &loaded.problems,
     };

@@ -90,6 +90,17 @@ impl<A: Arguments> Reader<A> {
         self.accept(Value::Object(fields.collect()))
     }
 
+    /// Everything that is wrong with a value, as it stands.
+    pub(crate) fn problems(&self, value: &Value) -> Problems {
+        let mut problems = self.checker.check(value);
+        if problems.is_empty()
+            && let Err(error) = A::deserialize(value)
+        {
+            problems.add_general(error.to_string());
+        }
+        problems
+    }
+
     fn accept(&self, mut value: Value) -> Result<A, ToolError> {
         self.checker.clamp(&mut value);
         self.checker.check(&value).into_result()?;

@@ -21,6 +21,7 @@ pub struct Content {
     blocks: Vec<Value>,
     structured: Option<Value>,
     is_error: bool,
+    others: Map<String, Value>,
     meta: Map<String, Value>,
 }
 
@@ -89,6 +90,12 @@ impl Content {
         self
     }
 
+    /// Adds any other member to the result.
+    pub fn member(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.others.insert(key.to_owned(), value.into());
+        self
+    }
+
     /// Adds to the result's `_meta`.
     pub fn meta(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.meta.insert(key.to_owned(), value.into());
@@ -105,6 +112,8 @@ impl Content {
             structured_content: Option<Value>,
             #[serde(skip_serializing_if = "std::ops::Not::not")]
             is_error: bool,
+            #[serde(flatten)]
+            others: Map<String, Value>,
             #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
             meta: Map<String, Value>,
         }
@@ -112,6 +121,7 @@ impl Content {
             content: self.blocks,
             structured_content: self.structured,
             is_error: self.is_error,
+            others: self.others,
             meta: self.meta,
         })
     }

@@ -3,10 +3,13 @@
 mod ask;
 mod caller;
 mod log;
+mod questions;
+mod rounds;
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -15,10 +18,13 @@ use toolyard_proto::{Id, Method, Notification, Raw, Revision};
 use toolyard_transport::{Origin, Peer, Request};
 
 use crate::changes::Changes;
+use crate::seal::Seal;
+use crate::tasks::Task;
 
 pub use ask::{Reply, Root, Sample, Sampled};
 pub use caller::Caller;
 pub use log::Level;
+pub use questions::{Questions, Replies};
 
 /// One call: who made it, whether it is still wanted, and the way back while it runs.
 ///
@@ -43,10 +49,15 @@ struct Inner {
     origin: Arc<Origin>,
     id: Id,
     peer: Peer,
+    method: Method,
+    params: Raw,
     meta: Option<Raw>,
     progress_token: Option<Raw>,
     last_progress: Mutex<f64>,
     cancel: CancellationToken,
+    /// The task that the client has been answered with, if it has.
+    task: Option<Arc<Task>>,
+    kept: Mutex<rounds::Kept>,
     set: Arc<Surroundings>,
 }
 
@@ -57,20 +68,41 @@ pub(crate) struct Surroundings {
     pub(crate) changes: Changes,
     /// Joins blocking functions that are still running when the set ends.
     pub(crate) threads: TaskTracker,
+    /// Made when it is first needed, unless the set was given a key.
+    pub(crate) seal: OnceLock<Seal>,
+}
+
+impl Surroundings {
+    pub(crate) fn new(name: Arc<str>) -> Self {
+        Self { name, changes: Changes::default(), threads: TaskTracker::new(), seal: OnceLock::new() }
+    }
 }
 
 impl Context {
     pub(crate) fn new(request: &Request, peer: Peer, set: Arc<Surroundings>) -> Self {
+        Self::make(request, peer, set, None)
+    }
+
+    /// For a call whose client comes back for the result later.
+    pub(crate) fn in_task(request: &Request, task: &Arc<Task>, set: Arc<Surroundings>) -> Self {
+        Self::make(request, Peer::new(task.clone()), set, Some(task.clone()))
+    }
+
+    fn make(request: &Request, peer: Peer, set: Arc<Surroundings>, task: Option<Arc<Task>>) -> Self {
         let meta = request.params.member("_meta");
         let progress_token = meta.as_ref().and_then(|meta| meta.member("progressToken"));
         Self(Arc::new(Inner {
             origin: request.origin.clone(),
             id: request.id.clone(),
             peer,
+            method: request.method.clone(),
+            params: request.params.clone(),
             meta,
             progress_token,
             last_progress: Mutex::new(f64::NEG_INFINITY),
             cancel: CancellationToken::new(),
+            task,
+            kept: Mutex::default(),
             set,
         }))
     }
@@ -94,9 +126,7 @@ impl Context {
             headers: None,
             relay: false,
         };
-        let set =
-            Surroundings { name: "none".into(), changes: Changes::default(), threads: TaskTracker::new() };
-        Self::new(&request, Peer::nobody(), Arc::new(set))
+        Self::new(&request, Peer::nobody(), Arc::new(Surroundings::new("none".into())))
     }
 
     /// Tells how far the work is, if the client wants to know: `done` of `total`, in any unit. Only steps
@@ -140,6 +170,12 @@ impl Context {
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let cancel = self.0.cancel.clone();
         async move { cancel.cancelled().await }
+    }
+
+    /// Hangs up on the client, who comes back for the rest after that time, so that a long call need not hold
+    /// a connection. Only HTTP clients of 2025-11-25 can do that; for all others nothing happens.
+    pub fn hang_up(&self, come_back_after: Duration) {
+        self.0.peer.hang_up(come_back_after);
     }
 
     /// Tells subscribed clients that a resource has changed.

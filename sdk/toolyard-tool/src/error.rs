@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::json;
 use toolyard_proto::error::code;
-use toolyard_proto::{CallError, Revision, RpcError};
+use toolyard_proto::{CallError, Raw, Revision, RpcError};
 
 /// Why a tool did not do what it was asked to do.
 ///
@@ -31,7 +31,7 @@ pub struct ToolError {
     kind: Kind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Kind {
     /// The tool was reached and says no.
     Failed,
@@ -41,6 +41,10 @@ enum Kind {
     Fatal,
     /// The client would have to be able to do this.
     Needs(&'static str),
+    /// The request is malformed.
+    Malformed,
+    /// The client must answer first; this is the result that asks it.
+    Unanswered(Raw),
 }
 
 impl ToolError {
@@ -86,21 +90,37 @@ impl ToolError {
         Self { kind: Kind::Needs(name), ..Self::new(message) }
     }
 
+    pub(crate) fn malformed(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Malformed, ..Self::new(message) }
+    }
+
+    pub(crate) fn unanswered(asks: Raw) -> Self {
+        Self { kind: Kind::Unanswered(asks), ..Self::new("the client must answer some questions first") }
+    }
+
+    /// The result that asks the client, if that is all there is to say for now.
+    pub(crate) fn asks(&self) -> Option<&Raw> {
+        match &self.kind {
+            Kind::Unanswered(asks) => Some(asks),
+            _ => None,
+        }
+    }
+
     /// Whether a client of `revision` gets this as an error of the protocol rather than as a result. Missing
     /// capabilities have an error of their own in revisions where each request declares them.
     pub(crate) fn is_fatal(&self, revision: Revision) -> bool {
         match self.kind {
-            Kind::Fatal => true,
+            Kind::Fatal | Kind::Malformed => true,
             Kind::Needs(_) => revision.has_result_stamps(),
-            Kind::Failed | Kind::NotFound => false,
+            Kind::Failed | Kind::NotFound | Kind::Unanswered(_) => false,
         }
     }
 
     /// For requests that have no `isError`: resources, prompts, completions.
     pub(crate) fn to_call_error(&self) -> CallError {
         let number = match self.kind {
-            Kind::NotFound => code::INVALID_PARAMS,
-            Kind::Failed | Kind::Fatal => code::INTERNAL,
+            Kind::NotFound | Kind::Malformed => code::INVALID_PARAMS,
+            Kind::Failed | Kind::Fatal | Kind::Unanswered(_) => code::INTERNAL,
             Kind::Needs(name) => {
                 return CallError::missing_capability(json!({ name: {} }).into(), self.to_string());
             }

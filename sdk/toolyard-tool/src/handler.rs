@@ -2,9 +2,11 @@
 
 mod lists;
 
+use std::future::Future;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use toolyard_proto::error::code::INVALID_PARAMS;
 use toolyard_proto::modern::{stamp_cache, stamp_result};
 use toolyard_proto::{CallError, Notification, Raw};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request};
@@ -13,7 +15,7 @@ use crate::changes::Filter;
 use crate::item::completion::{Typed, render};
 use crate::item::template::Asked;
 use crate::item::tool::Tool;
-use crate::{Content, Context, ToolSet, headers, tasks};
+use crate::{Content, Context, ToolError, ToolSet, headers, tasks};
 
 pub(crate) use lists::Lists;
 
@@ -65,7 +67,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         headers::check(request, &tool.repeated, arguments.as_ref())?;
         if tasks::becomes_task(request, tool.task)? {
             let set = self.surroundings.clone();
-            let start = |peer| run_tool(tool, arguments, Context::new(request, peer, set));
+            let start =
+                |task: &Arc<tasks::Task>| run_tool(tool, arguments, Context::in_task(request, task, set));
             let started = self.tasks.start(request, start)?;
             return Ok(self.stamped(Box::pin(async { Ok(AnswerBody::ours(started)) }), None));
         }
@@ -80,8 +83,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         };
         let getting = (prompt.get)(texts(request, &["arguments"])?, self.context(request, peer));
         // A prompt that cannot be made from what was given is the request's fault.
-        let getting = async { getting.await.map_err(|error| CallError::invalid_params(error.to_string())) };
-        Ok(self.stamped(Box::pin(async { getting.await.map(AnswerBody::ours) }), None))
+        let fault = |error: &ToolError| CallError::invalid_params(error.to_string());
+        Ok(self.stamped(Box::pin(settled(getting, fault)), None))
     }
 
     fn read_resource(&self, request: &Request, peer: Peer) -> Answering {
@@ -94,12 +97,11 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
                 template.pattern.fit(&uri).map(|variables| (template.clone(), variables))
             };
             let Some((template, variables)) = self.items.templates.iter().find_map(fits) else {
-                return Err(CallError::invalid_params(format!("resource not found: {uri}")));
+                return Err(no_resource(&uri));
             };
             (template.read)(Asked { uri, variables }, context)
         };
-        let reading = async { reading.await.map(AnswerBody::ours).map_err(|error| error.to_call_error()) };
-        Ok(self.stamped(Box::pin(reading), Some("private")))
+        Ok(self.stamped(Box::pin(settled(reading, ToolError::to_call_error)), Some("private")))
     }
 
     fn complete(&self, request: &Request, peer: Peer) -> Answering {
@@ -141,8 +143,12 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         Box::pin(async move {
             let answer = answering.await?;
             let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
+            let is_final = result.member("inputRequests").is_none();
             let result = stamp_result(&result, Some(&info));
-            let result = cache.map_or_else(|| result.clone(), |scope| stamp_cache(&result, 0, scope));
+            let result = match cache.filter(|_| is_final) {
+                Some(scope) => stamp_cache(&result, 0, scope),
+                None => result,
+            };
             Ok(AnswerBody::Whole(result, revision))
         })
     }
@@ -152,10 +158,32 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 async fn run_tool(tool: Arc<Tool>, arguments: Option<Raw>, context: Context) -> Answer {
     let _cancel = context.cancel_token().clone().drop_guard();
     let revision = context.revision();
-    let answered = (tool.run)(arguments, context).await.or_else(|error| {
-        if error.is_fatal(revision) { Err(error.to_call_error()) } else { Ok(Content::from(&error)) }
-    });
-    Ok(AnswerBody::ours(answered?.into_raw()))
+    let answered = match (tool.run)(arguments, context).await {
+        Ok(content) => content.into_raw(),
+        Err(error) => match error.asks() {
+            Some(asks) => asks.clone(),
+            None if error.is_fatal(revision) => return Err(error.to_call_error()),
+            None => Content::from(&error).into_raw(),
+        },
+    };
+    Ok(AnswerBody::ours(answered))
+}
+
+/// Waits for what a prompt or a resource gives: a result, questions, or an error as `fault` says it.
+async fn settled(
+    answering: impl Future<Output = Result<Raw, ToolError>> + Send,
+    fault: impl FnOnce(&ToolError) -> CallError + Send,
+) -> Answer {
+    match answering.await {
+        Ok(result) => Ok(AnswerBody::ours(result)),
+        Err(error) => error.asks().map(|asks| AnswerBody::ours(asks.clone())).ok_or_else(|| fault(&error)),
+    }
+}
+
+fn no_resource(uri: &str) -> CallError {
+    let data = json!({ "uri": uri });
+    let message = format!("resource not found: {uri}");
+    CallError::reported(json!({ "code": INVALID_PARAMS, "message": message, "data": data }).into())
 }
 
 fn ready(result: Raw) -> BoxFuture<Answer> {

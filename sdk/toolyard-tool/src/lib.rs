@@ -24,21 +24,24 @@ mod tasks;
 mod handler;
 mod link;
 mod serve;
+mod pack;
 mod random;
+mod seal;
 
 pub use arguments::Arguments;
 pub use changes::Changes;
 pub use content::Content;
-pub use context::{Caller, Context, Level, Reply, Root, Sample, Sampled};
+pub use context::{Caller, Context, Level, Questions, Replies, Reply, Root, Sample, Sampled};
 pub use error::ToolError;
 pub use item::Item;
 pub use item::completion::{Suggestions, Typed};
 pub use item::prompt::{IntoMessages, Messages};
 pub use item::resource::{Contents, Readable};
 pub use output::{Output, Told};
+pub use pack::{Key, Pack, Wrong};
 pub use problems::Problems;
 pub use schema::clamp;
-pub use serve::{Door, ServeError, Server, UsageError, run, serve};
+pub use serve::{Door, ServeError, Server, UsageError, run, run_on, serve};
 pub use set::ToolSet;
 pub use toolyard_tool_macros::tool;
 

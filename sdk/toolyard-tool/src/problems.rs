@@ -1,6 +1,7 @@
 //! Everything that is wrong with the arguments of a call, in words a model can act on.
 
 use crate::ToolError;
+use crate::pack::Wrong;
 
 /// What is wrong with some arguments. Checks add to it and go on, so that one answer names everything.
 ///
@@ -16,17 +17,17 @@ use crate::ToolError;
 /// }
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Problems(Vec<String>);
+pub struct Problems(Vec<Wrong>);
 
 impl Problems {
     /// `what` is wrong with `field`: "`field` what".
     pub fn add(&mut self, field: &str, what: impl AsRef<str>) {
-        self.0.push(format!("`{field}` {}", what.as_ref()));
+        self.0.push(Wrong { key: field.to_owned(), what: what.as_ref().to_owned() });
     }
 
     /// Something that concerns no single field.
     pub fn add_general(&mut self, what: impl Into<String>) {
-        self.0.push(what.into());
+        self.0.push(Wrong { key: String::new(), what: what.into() });
     }
 
     /// Whether nothing is wrong.
@@ -42,12 +43,17 @@ impl Problems {
         self.0.extend(other.0);
     }
 
+    pub(crate) fn into_wrongs(self) -> Vec<Wrong> {
+        self.0
+    }
+
     /// One error that lists them all; nothing if there are none.
     pub(crate) fn into_result(self) -> Result<(), ToolError> {
         match self.0.as_slice() {
             [] => Ok(()),
             [one] => Err(invalid(format!("The arguments are not valid: {one}."))),
             all => {
+                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
                 let list = all.join("\n- ");
                 Err(invalid(format!("The arguments have {} problems:\n- {list}", all.len())))
             }

@@ -1,10 +1,10 @@
 //! Names that nobody can guess.
 
-use data_encoding::BASE32_NOPAD;
+use data_encoding::HEXLOWER;
 
 /// 160 random bits as text.
 pub(crate) fn token() -> String {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).expect("the system has randomness");
-    BASE32_NOPAD.encode(&bytes).to_ascii_lowercase()
+    HEXLOWER.encode(&bytes)
 }

@@ -18,7 +18,7 @@ use crate::ToolSet;
 use listen::Listening;
 
 pub use arguments::UsageError;
-pub use program::run;
+pub use program::{run, run_on};
 
 /// How long answers under way may take when a server ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);

@@ -6,7 +6,6 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
-use tokio_util::task::TaskTracker;
 use toolyard_proto::Raw;
 
 use crate::ToolError;
@@ -18,6 +17,7 @@ use crate::item::resource::Resource;
 use crate::item::template::Template;
 use crate::item::tool::{TaskUse, Tool};
 use crate::item::{Entry, Item};
+use crate::seal::Seal;
 use crate::state::{Gives, Held};
 use crate::tasks::Tasks;
 
@@ -90,8 +90,7 @@ impl ToolSet<()> {
     /// An empty set. The name and version are what clients are told of the server.
     pub fn new(name: &str, version: &str) -> Self {
         let name: Arc<str> = name.into();
-        let surroundings =
-            Surroundings { name: name.clone(), changes: Changes::default(), threads: TaskTracker::new() };
+        let surroundings = Surroundings::new(name.clone());
         Self {
             about: About {
                 name,
@@ -121,6 +120,16 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     #[must_use]
     pub fn instructions(mut self, text: &str) -> Self {
         self.about.instructions = Some(text.to_owned());
+        self
+    }
+
+    /// The key that state is sealed with which clients carry between the rounds of a call
+    /// ([`Context::questions`](crate::Context::questions)). Without one it is random, which is right unless
+    /// several processes serve the set together, or a call should outlive a restart.
+    #[must_use]
+    pub fn seal_key(self, key: &[u8]) -> Self {
+        // A key that was given before, or has been used already, stays.
+        let _ = self.surroundings.seal.set(Seal::new(key));
         self
     }
 

@@ -16,8 +16,8 @@ use toolyard_transport::{Answer, AnswerBody, BoxFuture, Peer, Principal, Request
 use crate::changes::Changes;
 use crate::item::tool::TaskUse;
 use crate::random;
-use task::Task;
 
+pub(crate) use task::Task;
 pub(crate) use wire::declare;
 
 /// How many tasks are kept at once.
@@ -39,8 +39,12 @@ impl Tasks {
         Self { scope: Scope::new(), changes, kept: Mutex::default() }
     }
 
-    /// Starts a task and says so. `run` gets the way back that leads to whoever asks about the task.
-    pub(crate) fn start<F>(&self, request: &Request, run: impl FnOnce(Peer) -> F) -> Result<Raw, CallError>
+    /// Starts a task and says so. `run` gets the task, which is also the way back to whoever asks about it.
+    pub(crate) fn start<F>(
+        &self,
+        request: &Request,
+        run: impl FnOnce(&Arc<Task>) -> F,
+    ) -> Result<Raw, CallError>
     where
         F: Future<Output = Answer> + Send + 'static,
     {
@@ -62,7 +66,7 @@ impl Tasks {
             kept.insert(task.id().to_owned(), task.clone());
         }
         let started = wire::started(request, &task);
-        let running = run(Peer::new(task.clone()));
+        let running = run(&task);
         scope.spawn(async move { task.finish(running.await) });
         Ok(started)
     }

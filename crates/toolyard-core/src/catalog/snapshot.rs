@@ -86,9 +86,9 @@ impl Views {
         }
     }
 
-    /// The upstreams of the configuration; `yard` is ours.
+    /// The upstreams of the configuration; `yard` and the packs are ours.
     fn configured(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.upstreams.iter().filter(|upstream| *upstream.id() != UpstreamId::yard())
+        self.upstreams.iter().filter(|upstream| !upstream.is_built_in())
     }
 
     fn whole_shape(&self) -> Shape {

@@ -227,3 +227,17 @@ async fn watching_at_an_upstream_that_says_nothing_is_refused_in_time() {
     let refused = client.ask("subscriptions/listen", filter).await.unwrap_err();
     assert_eq!((refused.label(), started.elapsed()), ("timeout", Duration::from_secs(10)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_right_after_the_start_waits_for_its_tool() {
+    let double = Double::new(NEW, &["t"]);
+    let gateway = gateway(&[("a", &double)]);
+    Client::new(&gateway, NEW, "").call("a__t", json!({})).await.unwrap();
+    let started = Instant::now();
+    let unknown = Client::new(&gateway, NEW, "").call("a__x", json!({})).await.unwrap_err();
+    assert_eq!(
+        (unknown.code(), started.elapsed()),
+        (-32602, Duration::ZERO),
+        "nobody waits once all have spoken"
+    );
+}

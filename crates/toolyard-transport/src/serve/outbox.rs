@@ -12,6 +12,10 @@ use super::rendered::Rendered;
 /// much room again.
 pub(crate) const ROOM: usize = 256;
 
+/// How many bytes may wait before progress and log messages are dropped, and before anything is.
+const LIGHT_BYTES: usize = 4 * 1024 * 1024;
+const ALL_BYTES: usize = 64 * 1024 * 1024;
+
 /// Whether a message may be lost when the client reads too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
@@ -24,10 +28,11 @@ impl Weight {
         if *method == Method::PROGRESS || *method == Method::LOG { Self::Light } else { Self::Heavy }
     }
 
-    pub(crate) fn room(self) -> usize {
+    /// Whether one more may wait behind so many messages of so many bytes.
+    pub(crate) fn fits(self, waiting: usize, bytes: usize) -> bool {
         match self {
-            Self::Light => ROOM,
-            Self::Heavy => 2 * ROOM,
+            Self::Light => waiting < ROOM && bytes < LIGHT_BYTES,
+            Self::Heavy => waiting < 2 * ROOM && bytes < ALL_BYTES,
         }
     }
 }
@@ -38,6 +43,7 @@ pub(crate) struct Outbox(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Rendered>,
+    bytes: usize,
     waker: Option<Waker>,
 }
 
@@ -46,10 +52,12 @@ impl Outbox {
     pub(crate) fn push(&self, notification: Notification) -> bool {
         let weight = Weight::of(&notification.method);
         let mut state = self.state();
-        if state.queue.len() >= weight.room() {
+        if !weight.fits(state.queue.len(), state.bytes) {
             return false;
         }
-        state.queue.push_back(Rendered::notification(notification));
+        let message = Rendered::notification(notification);
+        state.bytes += message.len();
+        state.queue.push_back(message);
         if let Some(waker) = state.waker.take() {
             waker.wake();
         }
@@ -74,10 +82,32 @@ impl Outbox {
     }
 
     pub(crate) fn take(&self) -> VecDeque<Rendered> {
-        std::mem::take(&mut self.state().queue)
+        let mut state = self.state();
+        state.bytes = 0;
+        std::mem::take(&mut state.queue)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_large_messages_fill_it_too() {
+        let outbox = Outbox::default();
+        let message = |method: Method| {
+            let params = serde_json::json!({ "message": "x".repeat(1024 * 1024) });
+            Notification::new(method, toolyard_proto::Raw::from(params))
+        };
+        for _ in 0..2 {
+            let taken = (0..10).filter(|_| outbox.push(message(Method::PROGRESS))).count();
+            assert_eq!(taken, 4);
+            assert!(outbox.push(message(Method::TOOLS_CHANGED)), "what must not be lost has more room");
+            outbox.take();
+        }
     }
 }

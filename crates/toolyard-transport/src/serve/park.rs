@@ -27,7 +27,13 @@ pub(crate) struct Park {
     seal: Seal,
     most: usize,
     time: Duration,
-    calls: Mutex<HashMap<ParkId, Conversation>>,
+    calls: Mutex<HashMap<ParkId, Parked>>,
+}
+
+struct Parked {
+    conversation: Conversation,
+    /// Nobody needs to end a call whose client is back.
+    _expiry: Owned,
 }
 
 /// Handles a modern request; if its handler asks the client something, the call is parked and the answer says
@@ -75,7 +81,7 @@ impl Park {
         self.seal.own(&params.member("requestState")?)
     }
 
-    fn calls(&self) -> MutexGuard<'_, HashMap<ParkId, Conversation>> {
+    fn calls(&self) -> MutexGuard<'_, HashMap<ParkId, Parked>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,9 +97,10 @@ impl Park {
                 "too many calls are waiting for their clients to answer; try again later",
             ));
         }
-        calls.insert(id, conversation);
+        let expiry = endpoint.ending.child();
+        calls.insert(id, Parked { conversation, _expiry: Owned(expiry.clone()) });
         drop(calls);
-        endpoint.ending.spawn(expire(endpoint.clone(), id));
+        expiry.spawn(expire(endpoint.clone(), id));
         Ok(AnswerBody::ours(result))
     }
 
@@ -112,16 +119,17 @@ impl Park {
         }
         let gone = || refused("was used already or has expired");
         let mut calls = self.calls();
-        calls.get(&id).ok_or_else(gone)?.check(responses)?;
-        calls.remove(&id).ok_or_else(gone)
+        calls.get(&id).ok_or_else(gone)?.conversation.check(responses)?;
+        calls.remove(&id).map(|parked| parked.conversation).ok_or_else(gone)
     }
 }
 
 /// Ends a call whose client never came back.
 async fn expire(endpoint: Arc<Endpoint>, id: ParkId) {
     tokio::time::sleep(endpoint.park.time).await;
-    let conversation = endpoint.park.calls().remove(&id);
-    if let Some(conversation) = conversation {
+    // Its expiry is this very task, which goes on to the end.
+    let parked = endpoint.park.calls().remove(&id);
+    if let Some(Parked { conversation, _expiry }) = parked {
         conversation.give_up(WIND_UP).await;
     }
 }

@@ -195,9 +195,9 @@ async fn a_stream_closed_on_purpose_is_resumed_and_the_client_is_told() {
     let (peer, mut heard) = recorder();
     let (waiting, asked) = setup.first_call("s1", peer).await;
     let events = asked.events();
-    events.text("id: e1\nretry: 20\ndata:\n\n").await;
+    events.text("id: e1\nretry: 300\ndata:\n\n").await;
     drop(events);
-    assert_eq!(soon(heard.recv()).await.unwrap(), Heard::HangUp(Duration::from_millis(20)));
+    assert_eq!(soon(heard.recv()).await.unwrap(), Heard::HangUp(Duration::from_millis(300)));
     let resumed = setup.server.got(Http::GET).await;
     assert_eq!((resumed.header("last-event-id"), resumed.header("mcp-session-id")), ("e1", "s1"));
     let events = resumed.events();
@@ -309,5 +309,35 @@ async fn what_a_client_had_set_up_is_set_up_again_in_its_new_session() {
     assert_eq!((again.header("mcp-session-id"), &again.body()["params"]), ("new", &json!({"uri": "a:b"})));
     again.result(json!({}));
     setup.server.posted("tools/call").await.result(json!({"ok": 1}));
+    assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
+}
+
+#[tokio::test]
+async fn a_server_that_always_hangs_up_at_once_is_not_asked_without_pause_or_end() {
+    let mut setup = setup().await;
+    let (peer, mut heard) = recorder();
+    let (waiting, asked) = setup.first_call("s1", peer).await;
+    let begun = std::time::Instant::now();
+    asked.events().text("id: e1\nretry: 0\ndata:\n\n").await;
+    for n in 0..5 {
+        let events = setup.server.got(Http::GET).await.events();
+        events.text(&format!("id: again{n}\ndata:\n\n")).await;
+    }
+    assert_eq!(failed(soon(waiting).await.unwrap()).kind, Kind::Lost);
+    assert!(begun.elapsed() >= Duration::from_millis(1250), "{:?}", begun.elapsed());
+    assert_eq!(heard.try_recv().unwrap(), Heard::HangUp(Duration::from_millis(250)));
+}
+
+#[tokio::test]
+async fn a_call_given_up_during_the_handshake_leaves_nothing_behind() {
+    let mut setup = setup().await;
+    // More than there may be sessions.
+    for n in 0..1_010 {
+        let waiting = setup.call(&session(&format!("gone{n}")), json!({}), Peer::nobody());
+        let _unanswered = setup.server.posted("initialize").await;
+        waiting.abort();
+    }
+    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    asked.result(json!({"ok": 1}));
     assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
 }

@@ -39,6 +39,7 @@ fn text(reply: &Reply) -> String {
 #[tokio::test]
 async fn the_same_call_goes_on_when_the_client_is_back_with_the_answer() {
     let world = world().await;
+    let tasks = world.scope.tasks();
     let question = asked(&world, "ask").await;
     assert_eq!(
         question["inputRequests"],
@@ -52,6 +53,7 @@ async fn the_same_call_goes_on_when_the_client_is_back_with_the_answer() {
         (0, 1),
         "one run of one call"
     );
+    until("no task is left of it", || world.scope.tasks() <= tasks).await;
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! A legacy client whose server was restarted behind its back.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde_json::json;
 use toolyard_transport::serve::Options;
 
-use crate::support::{World, world_with};
+use crate::support::{World, until, world_with};
 
 async fn world_of(folder: &Path) -> World {
     world_with(Options { session_folder: Some(folder.to_owned()), ..Options::default() }).await
@@ -59,4 +61,70 @@ async fn a_session_that_was_ended_stays_ended_and_nobody_elses_is_found() {
         names.iter().all(|name| !name.to_string_lossy().contains(&kept)),
         "the folder does not tell the ids"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_ended_while_it_is_used_stays_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = world_of(folder.path()).await;
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    for _ in 0..50 {
+        let session = world.initialize("2025-11-25").await;
+        let headers = [("mcp-session-id", session.as_str())];
+        let pings = futures_util::future::join_all((0..8).map(|_| world.post(&headers, &ping)));
+        let (ended, _) = tokio::join!(world.send("DELETE", "/mcp", &headers, ""), pings);
+        assert_eq!(ended.status, 204);
+        assert_eq!(world.classic(&session, "tools/list", json!({})).await.status, 404);
+        assert_eq!(world.endpoint.sessions(), 0);
+    }
+}
+
+fn only_file(folder: &Path) -> std::path::PathBuf {
+    let mut files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files.find(|path| path.extension().is_some_and(|ending| ending == "json")).unwrap()
+}
+
+async fn until_remembered(folder: &Path, what: &str, is: bool) {
+    until(what, || std::fs::read_to_string(only_file(folder)).unwrap().contains(what) == is).await;
+}
+
+#[tokio::test]
+async fn what_a_client_watches_and_its_level_survive_a_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = world_of(folder.path()).await;
+    let session = first.initialize("2025-06-18").await;
+    for uri in ["a:kept", "a:left"] {
+        first.classic(&session, "resources/subscribe", json!({ "uri": uri })).await;
+        until_remembered(folder.path(), uri, true).await;
+    }
+    first.classic(&session, "resources/unsubscribe", json!({ "uri": "a:left" })).await;
+    until_remembered(folder.path(), "a:left", false).await;
+    first.classic(&session, "logging/setLevel", json!({ "level": "error" })).await;
+    until_remembered(folder.path(), r#""level":"error""#, true).await;
+    // Nobody told the first one to end. The second does not forget before it has subscribed again.
+    let second = world_of(folder.path()).await;
+    second.double.refusals.store(2, Ordering::SeqCst);
+    second.classic(&session, "ping", json!({})).await;
+    until_remembered(folder.path(), "a:kept", true).await;
+    until("it is watched again", || second.double.listeners.lock().unwrap().len() == 2).await;
+    until_remembered(folder.path(), "a:kept", true).await;
+}
+
+#[tokio::test]
+async fn a_session_in_use_is_not_forgotten_for_its_age() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = world_of(folder.path()).await;
+    let session = world.initialize("2025-06-18").await;
+    let old = std::time::SystemTime::now() - Duration::from_hours(2);
+    let file = std::fs::File::options().append(true).open(only_file(folder.path())).unwrap();
+    file.set_modified(old).unwrap();
+    tokio::time::pause();
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_mins(1)).await;
+        tokio::task::yield_now().await;
+    }
+    tokio::time::resume();
+    until("its use is noted", || file.metadata().unwrap().modified().unwrap() > old).await;
+    let second = world_of(folder.path()).await;
+    assert_eq!(second.classic(&session, "ping", json!({})).await.status, 200);
 }

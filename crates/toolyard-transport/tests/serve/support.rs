@@ -30,6 +30,8 @@ pub(crate) struct Double {
     late: Arc<Notify>,
     scope: Scope,
     pub(crate) listeners: Mutex<Vec<Peer>>,
+    /// How many subscriptions to resources are still refused.
+    pub(crate) refusals: AtomicUsize,
     pub(crate) notices: Mutex<Vec<String>>,
     pub(crate) ended: Mutex<Vec<ClientKey>>,
     pub(crate) origins: Mutex<Vec<Arc<Origin>>>,
@@ -62,7 +64,11 @@ impl Double {
 
     fn listen(&self, request: &Request, peer: Peer) -> BoxFuture<Answer> {
         let filter = request.params.member("notifications").unwrap_or_else(Raw::empty_object);
-        if filter.as_str().contains("refused:") {
+        let refuse = |left: usize| left.checked_sub(1);
+        let is_refused = filter.as_str().contains("refused:")
+            || filter.member("resourceSubscriptions").is_some()
+                && self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, refuse).is_ok();
+        if is_refused {
             return Box::pin(async { Err(CallError::invalid_params("no such resource")) });
         }
         let honoured = if filter.as_str().contains("unknown:") { Raw::empty_object() } else { filter };

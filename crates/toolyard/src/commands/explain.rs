@@ -9,7 +9,7 @@ use crate::cli::Common;
 use crate::config::Config;
 use crate::definition::{Written, written};
 use crate::failure::Failure;
-use crate::say;
+use crate::{packs, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
@@ -41,7 +41,7 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
             Ok(tool) => Ok(present(tool, &tools, &settings.config, &upstreams)),
             // Offered by several: that is for whoever asks to decide.
             Err(failure) if tools.all.iter().any(|tool| tool.own == args.tool) => Err(failure),
-            Err(_) => Ok(absent(&args.tool, &tools, &upstreams)),
+            Err(_) => Ok(absent(&args.tool, &tools, &settings.config, &upstreams)),
         }
     })?;
     if args.json {
@@ -109,12 +109,15 @@ fn in_profile(profile: &ProfilePlan, tool: &Tool) -> String {
 }
 
 /// The server decides, as far as one can tell which it is.
-fn absent(name: &str, tools: &Tools, upstreams: &[Written]) -> Explanation {
+fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> Explanation {
     let prefix = name.split_once(':').or_else(|| name.split_once("__")).map(|(prefix, _)| prefix);
     let mut reasons = Vec::new();
     match prefix.map(|prefix| (prefix, upstreams.iter().find(|own| own.id.eq_ignore_ascii_case(prefix)))) {
         None => reasons.push("no server that is ready offers it".to_owned()),
-        Some((prefix, None)) => reasons.push(format!("there is no server `{prefix}` in the config")),
+        Some((prefix, None)) => reasons.push(match packs::why_off(config, prefix) {
+            Some(why) => format!("the pack {prefix} is off: {why}"),
+            None => format!("there is no server `{prefix}` in the config"),
+        }),
         Some((prefix, Some(own))) if own.definition.is_off => {
             reasons.push(format!("{prefix} is switched off: `enabled = false` (from {})", own.place));
         }

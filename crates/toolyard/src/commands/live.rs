@@ -2,6 +2,7 @@
 //! a single command, without a door.
 
 use std::collections::HashMap;
+use std::io::IsTerminal;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,14 +29,16 @@ use crate::config::{Config, Found};
 use crate::connect::Approach;
 use crate::guard::Guards;
 use crate::plan::plan;
+use crate::say;
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Running};
 
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
-/// For upstreams to be connected. Connecting and the first answer are given 10 seconds each; whoever needs
-/// longer is slow.
-const PATIENCE: Duration = Duration::from_secs(22);
+/// What the gateway calls an upstream that is being connected.
+const CONNECTING: &str = "connecting";
+/// For upstreams to be connected: their own bounds, all of them in a row, and a little more.
+const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 /// For what was started to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
@@ -87,7 +90,7 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
 
 /// Where the config set of these files keeps its things.
 pub(super) fn folder(common: &Common, found: &Found) -> Option<PathBuf> {
-    state_dir::locate(common.state_dir.as_deref(), &found.files(), &settings::variable).ok()
+    state_dir::locate(common.state_dir.as_deref(), &found.set(), &settings::variable).ok()
 }
 
 /// The gateway that runs with these files, if one does.
@@ -124,7 +127,7 @@ impl Client {
 
     /// To a gateway of our own. Must be called in a runtime.
     pub(super) fn of_own(common: &Common, settings: &Settings) -> Self {
-        let files = settings.found.files();
+        let files = settings.found.set();
         let state_dir = state_dir::open(common.state_dir.as_deref(), &files, &settings::variable).ok();
         let scope = Scope::new();
         // Without a record: whatever else uses this folder is none of our business.
@@ -231,11 +234,28 @@ impl Client {
 
     /// The same, once none of them is only just being connected.
     pub(super) async fn settled(&self) -> Result<Vec<State>> {
-        let deadline = Instant::now() + PATIENCE;
+        self.states_once(|state| state.phase != CONNECTING).await
+    }
+
+    /// The same, once it is known of all of them what they offer, from now or from the last time.
+    pub(super) async fn known(&self) -> Result<Vec<State>> {
+        self.states_once(|state| state.phase != CONNECTING || state.revision.is_some()).await
+    }
+
+    /// The states once all are as they should be, or at the end of all patience.
+    async fn states_once(&self, is_done: impl Fn(&State) -> bool) -> Result<Vec<State>> {
+        let started = Instant::now();
         loop {
             let states = self.states().await?;
-            let is_settled = states.iter().all(|state| state.phase != "connecting");
-            if is_settled || Instant::now() >= deadline {
+            let waiting: Vec<&str> =
+                states.iter().filter(|state| !is_done(state)).map(|state| state.id.as_str()).collect();
+            let is_over = waiting.is_empty() || started.elapsed() >= PATIENCE;
+            if started.elapsed() >= A_MOMENT && std::io::stderr().is_terminal() {
+                let text =
+                    if is_over { String::new() } else { format!("waiting for {}", waiting.join(", ")) };
+                say::passing(text);
+            }
+            if is_over {
                 return Ok(states);
             }
             sleep(PAUSE).await;

@@ -44,9 +44,18 @@ pub(crate) enum Role {
 }
 
 impl Found {
-    /// The paths of the files in force, in order: what makes a config set.
+    /// The paths of the files in force, in order.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.sources.iter().map(|source| source.path.clone()).collect()
+    }
+
+    /// What makes a config set: the files in force, and the user's own also while it is not there yet. So a
+    /// gateway that runs without a config is still the same one when the first server is added.
+    pub(crate) fn set(&self) -> Vec<PathBuf> {
+        let files = self.files();
+        let is_project = |source: &Source| source.role == Role::Project;
+        let own = self.user_file.clone().filter(|_| self.sources.iter().all(is_project));
+        own.into_iter().chain(files).collect()
     }
 
     /// The files in force in a few words; nothing where there are none.

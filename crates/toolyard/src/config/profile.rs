@@ -4,9 +4,13 @@ use toolyard_core::ProfilePlan;
 
 use super::reader::{Field, Reader, Section};
 use super::suggest::nearest;
+use crate::packs;
 
-/// Built in, so it can be named without being configured.
-const YARD: &str = "yard";
+/// What comes with the program can be named without being configured.
+fn known(ids: &[String]) -> impl Iterator<Item = &str> {
+    let packs = packs::all().iter().map(|pack| -> &str { pack.name() });
+    ids.iter().map(String::as_str).chain(packs).chain(["yard"])
+}
 
 /// Reads all of them. `ids` are those of the configured upstreams: a slip in a `deny` must not go unnoticed.
 pub(super) fn read(root: &mut Section, reader: &mut Reader<'_>, ids: &[String]) -> Vec<ProfilePlan> {
@@ -28,7 +32,8 @@ fn read_one(
     let deny = section.take("deny").map(|field| patterns(reader, &field, ids)).unwrap_or_default();
     let transparent = section.take("transparent").and_then(|field| Some((field.flag(reader)?, field)));
     section.finish(reader);
-    let inside = upstreams.as_ref().map_or(ids.len(), |named| named.iter().filter(|id| *id != YARD).count());
+    let inside =
+        upstreams.as_ref().map_or(ids.len(), |named| named.iter().filter(|id| ids.contains(id)).count());
     if let Some((true, field)) = &transparent {
         warn_unless_alone(reader, field, inside);
     }
@@ -65,12 +70,11 @@ fn known_upstream(reader: &mut Reader<'_>, item: &Field, ids: &[String]) -> Opti
 }
 
 fn find(text: &str, ids: &[String]) -> Option<String> {
-    let mut all = ids.iter().map(String::as_str).chain([YARD]);
-    all.find(|id| id.eq_ignore_ascii_case(text)).map(ToOwned::to_owned)
+    known(ids).find(|id| id.eq_ignore_ascii_case(text)).map(ToOwned::to_owned)
 }
 
 fn report_unknown(reader: &mut Reader<'_>, item: &Field, text: &str, ids: &[String]) {
-    let help = match nearest(text, ids.iter().map(String::as_str).chain([YARD])) {
+    let help = match nearest(text, known(ids)) {
         Some(id) => format!("did you mean `{id}`?"),
         None => format!("add a section [upstreams.{text}], or remove it here"),
     };

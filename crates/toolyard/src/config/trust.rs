@@ -32,7 +32,8 @@ pub(crate) enum Standing {
 /// The list of what the user has agreed to.
 #[derive(Debug)]
 pub(crate) struct Trusted {
-    path: Option<PathBuf>,
+    /// Where it is kept.
+    pub(crate) path: Option<PathBuf>,
     files: BTreeMap<PathBuf, Agreed>,
 }
 

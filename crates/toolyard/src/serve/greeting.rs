@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::config::{Config, Found};
+use crate::packs::{Standing, standings};
 use crate::say;
 use crate::state_dir::Addresses;
 
@@ -32,6 +33,7 @@ pub(super) fn print(greeting: &Greeting<'_>) {
         say::line(format_args!("  for `toolyard stdio`: {}", socket.display()));
     }
     say::line(format_args!("  upstreams: {}", upstreams(greeting)));
+    say::line(format_args!("  packs: {}", packs(greeting.config)));
 }
 
 fn connect_line(greeting: &Greeting<'_>) -> String {
@@ -61,6 +63,15 @@ fn upstreams(greeting: &Greeting<'_>) -> String {
         (None, None) => "add some in a file, and name it with --config".to_owned(),
     };
     format!("{on}{off} ({origin})")
+}
+
+/// One that is off says why, so that nobody has to wonder.
+fn packs(config: &Config) -> String {
+    let said = standings(config).into_iter().map(|Standing { pack, config }| match config {
+        Ok(_) => pack.name().to_owned(),
+        Err(reason) => format!("{} (off: {reason})", pack.name()),
+    });
+    said.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

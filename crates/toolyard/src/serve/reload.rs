@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use toolyard_core::{Gateway, Reloaded};
 
 use crate::cli::Common;
-use crate::config::{Found, ListenConfig};
+use crate::config::{Found, ListenConfig, Trusted, unused_hint};
 use crate::connect::Approach;
 use crate::plan::plan;
 use crate::settings;
@@ -29,7 +29,7 @@ pub(super) struct Reload {
 impl Reload {
     /// Looks after the files until it is dropped.
     pub(super) async fn watch(self, found: Found) {
-        let mut watched = files_of(&found);
+        let (mut watched, set) = (files_of(&found), found.set());
         let mut applied = stamps(&watched);
         loop {
             tokio::time::sleep(PAUSE).await;
@@ -40,14 +40,23 @@ impl Reload {
             // A file that is still being written is looked at again a moment later.
             tokio::time::sleep(PAUSE / 4).await;
             if stamps(&watched) == now {
-                watched = files_of(&self.apply());
+                watched = files_of(&self.apply(&set));
                 applied = stamps(&watched);
             }
         }
     }
 
-    fn apply(&self) -> Found {
+    /// `set` is what the gateway was started with: with other files it would be another gateway.
+    fn apply(&self, set: &[PathBuf]) -> Found {
         let (found, loaded) = settings::look(&self.common);
+        if found.set() != set {
+            if let Some((file, standing)) = &found.unused {
+                tracing::warn!("nothing is applied: {}", unused_hint(file, standing));
+            } else {
+                tracing::warn!("other files count now: start the gateway again to use them");
+            }
+            return found;
+        }
         let Some(config) = loaded.config else {
             for problem in &loaded.problems {
                 tracing::error!("the changed config is not applied: {problem}");
@@ -64,10 +73,14 @@ impl Reload {
     }
 }
 
-/// The files in force, and the one that the user may write yet.
+/// The files in force, the one that the user may write yet, and a project file that may yet be trusted.
 fn files_of(found: &Found) -> Vec<PathBuf> {
     let mut files = found.files();
     files.extend(found.user_file.clone().filter(|file| !files.contains(file)));
+    if let Some((project, _)) = &found.unused {
+        files.push(project.clone());
+    }
+    files.extend(Trusted::read(&settings::variable).path);
     files
 }
 

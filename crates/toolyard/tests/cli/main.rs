@@ -4,6 +4,7 @@
 
 mod gateway;
 mod http;
+mod packs;
 mod reload;
 
 use std::net::TcpListener;
@@ -13,7 +14,16 @@ use gateway::{Home, eventually, is_alive, process_in};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-const YARD: [&str; 3] = ["yard__status", "yard__upstreams", "yard__search_tools"];
+/// What comes with the program.
+const BUILT_IN: [&str; 7] = [
+    "yard__status",
+    "yard__upstreams",
+    "yard__search_tools",
+    "dev__echo",
+    "dev__time_now",
+    "dev__uuid",
+    "dev__hash",
+];
 
 /// A home with a config that starts the small server of `upstream.sh`.
 fn home_with_server() -> Home {
@@ -28,10 +38,10 @@ fn without_a_config_the_built_in_tools_are_there_for_clients_of_both_eras() {
     let home = Home::new();
     let gateway = home.start(&[]);
     let modern = http::read(http::modern(&gateway.url, "tools/list", json!({})));
-    assert_eq!((modern.status, modern.tool_names()), (200, YARD.map(str::to_owned).to_vec()));
+    assert_eq!((modern.status, modern.tool_names()), (200, BUILT_IN.map(str::to_owned).to_vec()));
     let session = http::open_session(&gateway.url);
     let legacy = http::read(http::legacy(&gateway.url, &session, "tools/list", &json!({})));
-    assert_eq!((legacy.status, legacy.tool_names()), (200, YARD.map(str::to_owned).to_vec()));
+    assert_eq!((legacy.status, legacy.tool_names()), (200, BUILT_IN.map(str::to_owned).to_vec()));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Questions to the client in the middle of a call: to its user, to its model, about its folders.
 
+use futures_util::future::try_join_all;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,6 +9,7 @@ use toolyard_proto::{Method, Raw};
 use toolyard_transport::{Ask, AskError};
 
 use super::Context;
+use super::questions::Question;
 use crate::check::Checker;
 use crate::{ToolError, schema};
 
@@ -66,6 +68,10 @@ impl Sample {
         self
     }
 
+    pub(super) fn into_params(self) -> Value {
+        self.0
+    }
+
     /// Sets any other parameter of `sampling/createMessage`.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0[key] = value.into();
@@ -82,6 +88,14 @@ pub struct Sampled {
     pub model: String,
     /// The whole result as the client sent it.
     pub whole: Value,
+}
+
+impl Sampled {
+    pub(super) fn read(whole: Value) -> Self {
+        let text = whole["content"]["text"].as_str().unwrap_or_default().to_owned();
+        let model = whole["model"].as_str().unwrap_or_default().to_owned();
+        Self { text, model, whole }
+    }
 }
 
 impl Context {
@@ -109,11 +123,7 @@ impl Context {
     ) -> Result<Reply<T>, ToolError> {
         let schema = schema::form::<T>();
         let params = json!({ "mode": "form", "message": message.into(), "requestedSchema": schema });
-        let answer = self.put(Method::ELICIT, Some(params)).await?;
-        read_reply(&answer, |content| {
-            Checker::new(schema).check(&content).into_result()?;
-            Ok(serde_json::from_value(content)?)
-        })
+        read_form(&put(self, Method::ELICIT, Some(params)).await?.read()?)
     }
 
     /// Asks the user to visit a page, for what must not pass through the client (signing in, paying).
@@ -121,35 +131,67 @@ impl Context {
     pub async fn ask_to_visit(&self, url: &str, message: impl Into<String>) -> Result<Reply<()>, ToolError> {
         let id = crate::random::token();
         let params = json!({ "mode": "url", "message": message.into(), "url": url, "elicitationId": id });
-        let answer = self.put(Method::ELICIT, Some(params)).await?;
-        read_reply(&answer, |_| Ok(()))
+        read_reply(&put(self, Method::ELICIT, Some(params)).await?.read()?, |_| Ok(()))
     }
 
     /// Asks the client's model.
     pub async fn sample(&self, sample: Sample) -> Result<Sampled, ToolError> {
-        let whole: Value = self.put(Method::SAMPLE, Some(sample.0)).await?.read()?;
-        let text = whole["content"]["text"].as_str().unwrap_or_default().to_owned();
-        let model = whole["model"].as_str().unwrap_or_default().to_owned();
-        Ok(Sampled { text, model, whole })
+        Ok(Sampled::read(put(self, Method::SAMPLE, Some(sample.0)).await?.read()?))
     }
 
     /// Asks which folders the client works in.
     pub async fn roots(&self) -> Result<Vec<Root>, ToolError> {
-        #[derive(Deserialize)]
-        struct Roots {
-            roots: Vec<Root>,
-        }
-        Ok(self.put(Method::ROOTS_LIST, None).await?.read::<Roots>()?.roots)
+        read_roots(put(self, Method::ROOTS_LIST, None).await?.read()?)
     }
 
-    async fn put(&self, method: Method, params: Option<Value>) -> Result<Raw, ToolError> {
-        let name = method.to_string();
-        if let Some(capability) = needed(&method).filter(|capability| !self.declares(capability)) {
-            return Err(ToolError::needs_capability(capability));
+    /// Whether the client said that it can be asked this.
+    pub(super) fn check_can(&self, method: &Method) -> Result<(), ToolError> {
+        match needed(method).filter(|capability| !self.declares(capability)) {
+            Some(capability) => Err(ToolError::needs_capability(capability)),
+            None => Ok(()),
         }
-        let ask = Ask { method, params: params.map(Raw::from) };
-        self.0.peer.ask(ask).await.map_err(|error| unanswered(&name, &error))
     }
+}
+
+/// Puts one question while the call is under way.
+async fn put(context: &Context, method: Method, params: Option<Value>) -> Result<Raw, ToolError> {
+    context.check_can(&method)?;
+    let name = method.to_string();
+    let ask = Ask { method, params: params.map(Raw::from) };
+    context.0.peer.ask(ask).await.map_err(|error| unanswered(&name, &error))
+}
+
+/// Puts several while the call is under way; in a task each under its name.
+pub(super) async fn put_all(
+    context: &Context,
+    all: Vec<Question>,
+) -> Result<Vec<(String, Value)>, ToolError> {
+    let names: Vec<_> = all.iter().map(|one| (one.name.clone(), one.method.to_string())).collect();
+    let ask = |one: Question| Ask { method: one.method, params: Some(one.params.into()) };
+    let asking = match &context.0.task {
+        Some(task) => task.ask_all(all.into_iter().map(|one| (Some(one.name.clone()), ask(one)))),
+        None => all.into_iter().map(|one| context.0.peer.ask(ask(one))).collect(),
+    };
+    let answering = names.into_iter().zip(asking).map(|((name, method), asking)| async move {
+        let answer = asking.await.map_err(|error| unanswered(&method, &error))?;
+        Ok::<_, ToolError>((name, answer.read()?))
+    });
+    try_join_all(answering).await
+}
+
+pub(super) fn read_roots(answer: Value) -> Result<Vec<Root>, ToolError> {
+    #[derive(Deserialize)]
+    struct Roots {
+        roots: Vec<Root>,
+    }
+    Ok(serde_json::from_value::<Roots>(answer)?.roots)
+}
+
+pub(super) fn read_form<T: DeserializeOwned + JsonSchema>(answer: &Value) -> Result<Reply<T>, ToolError> {
+    read_reply(answer, |content| {
+        Checker::new(schema::form::<T>()).check(&content).into_result()?;
+        Ok(serde_json::from_value(content)?)
+    })
 }
 
 /// What a client declares if it can be asked this.
@@ -163,10 +205,9 @@ fn needed(method: &Method) -> Option<&'static str> {
 }
 
 fn read_reply<T>(
-    answer: &Raw,
+    answer: &Value,
     read: impl FnOnce(Value) -> Result<T, ToolError>,
 ) -> Result<Reply<T>, ToolError> {
-    let answer: Value = answer.read()?;
     match answer["action"].as_str() {
         Some("accept") => {
             let content = answer.get("content").cloned().unwrap_or_else(|| json!({}));

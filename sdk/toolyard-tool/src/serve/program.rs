@@ -36,7 +36,7 @@ pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
         say(USAGE);
         return ExitCode::SUCCESS;
     }
-    match serve_arguments(set, arguments) {
+    match Door::from_args(arguments).map_err(ServeError::from).and_then(|doors| run_on(set, doors)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let cause =
@@ -47,20 +47,26 @@ pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
     }
 }
 
-fn serve_arguments<S: Send + Sync + 'static>(
-    set: ToolSet<S>,
-    arguments: Vec<String>,
-) -> Result<(), ServeError> {
-    let doors = Door::from_args(arguments)?;
+/// Serves a set on these doors until the client on stdio leaves or the process is told to end. For programs
+/// with arguments of their own; makes its own runtime, so it must not be called from within one.
+pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: Vec<Door>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|source| ServeError::Listen { door: "anything: there is no runtime".into(), source })?;
     let served = runtime.block_on(async {
         let has_stdio = doors.contains(&Door::Stdio);
-        let server = Server::start(set, doors).await?;
-        for address in server.addresses() {
-            say(&format!("listening on {address}\n"));
+        let server = Server::start(set, doors.clone()).await?;
+        let mut addresses = server.addresses().iter();
+        for door in &doors {
+            match door {
+                Door::Http(_) => {
+                    addresses.next().into_iter().for_each(|at| listening(&format!("http://{at}/mcp")))
+                }
+                Door::Tcp(_) => addresses.next().into_iter().for_each(|at| listening(&format!("tcp://{at}"))),
+                Door::Unix(path) => listening(&format!("unix://{}", path.display())),
+                Door::Stdio => {}
+            }
         }
         tokio::select! {
             () = server.left(), if has_stdio => {}
@@ -85,6 +91,11 @@ pub(super) async fn told_to_end() {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
+}
+
+/// Says where clients find it, as they write it in their configs.
+fn listening(place: &str) {
+    say(&format!("listening on {place}\n"));
 }
 
 /// Only stderr is for people: stdout may be a client's.

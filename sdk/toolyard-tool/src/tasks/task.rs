@@ -33,6 +33,9 @@ struct State {
     updated: SystemTime,
 }
 
+/// A question that waits for its answer.
+type Asking = BoxFuture<Result<Raw, AskError>>;
+
 /// How a task ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
@@ -156,6 +159,22 @@ impl Task {
         });
     }
 
+    /// Puts questions so that they appear at once, each under its name if it has one that is free.
+    pub(crate) fn ask_all(&self, asks: impl IntoIterator<Item = (Option<String>, Ask)>) -> Vec<Asking> {
+        let mut asking = Vec::new();
+        self.change(|state| {
+            for (name, ask) in asks {
+                let (reply, answer) = oneshot::channel();
+                state.asked += 1;
+                let is_free = |name: &String| state.questions.iter().all(|open| open.key != *name);
+                let key = name.filter(is_free).unwrap_or_else(|| format!("question-{}", state.asked));
+                state.questions.push(Question { key, ask, reply });
+                asking.push(Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) }) as Asking);
+            }
+        });
+        asking
+    }
+
     /// Waits until something has changed since `seen`, and gives the new count.
     pub(super) async fn changed_since(&self, seen: u64) -> u64 {
         let mut version = self.version.subscribe();
@@ -188,12 +207,7 @@ impl Back for Task {
     fn notify(&self, _: Notification) {}
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        let (reply, answer) = oneshot::channel();
-        self.change(|state| {
-            state.asked += 1;
-            let key = format!("question-{}", state.asked);
-            state.questions.push(Question { key, ask, reply });
-        });
-        Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) })
+        let mut asking = self.ask_all([(None, ask)]);
+        asking.pop().unwrap_or_else(|| Box::pin(async { Err(AskError::Gone) }))
     }
 }

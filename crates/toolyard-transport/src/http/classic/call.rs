@@ -29,6 +29,8 @@ use crate::{ClientKey, LinkRequest, Peer};
 const DRY_RESUMES: u32 = 5;
 /// How long to wait before resuming where the server does not say.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
+/// Whatever the server says.
+const SHORTEST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) enum Failed {
@@ -314,10 +316,12 @@ impl Place {
             self.last_id = (!id.is_empty()).then(|| id.clone());
         }
         self.retry = event.retry.or(self.retry);
-        self.dry = 0;
+        if !event.data.is_empty() {
+            self.dry = 0;
+        }
     }
 
     pub(super) fn wait(&self) -> Duration {
-        self.retry.map_or(RESUME_AFTER, Duration::from_millis).min(LONGEST_WAIT)
+        self.retry.map_or(RESUME_AFTER, Duration::from_millis).clamp(SHORTEST_WAIT, LONGEST_WAIT)
     }
 }

@@ -86,14 +86,10 @@ impl Pool {
     pub(crate) async fn session(&self, origin: &Origin) -> Result<Arc<Session>, CallError> {
         let owner = Owner::of(origin);
         let slot = self.slot(&owner)?;
+        let held = Held { pool: self, owner: &owner, slot };
         let open = async || Session::open(self.ground(), owner.clone(), &self.offer(origin)).await;
-        match Box::pin(slot.get_or_try_init(open)).await {
-            Ok(session) => Ok(session.clone()),
-            Err(error) => {
-                self.remove(&owner, |now| Arc::ptr_eq(now, &slot) && now.get().is_none());
-                Err(error.to_call_error(&self.parts.endpoint))
-            }
-        }
+        let opened = Box::pin(held.slot.get_or_try_init(open)).await;
+        opened.cloned().map_err(|error| error.to_call_error(&self.parts.endpoint))
     }
 
     fn offer(&self, origin: &Origin) -> Offer {
@@ -108,6 +104,9 @@ impl Pool {
         let mut slots = self.lock();
         if let Some(slot) = slots.get(owner) {
             return Ok(slot.clone());
+        }
+        if slots.len() >= MAX_SESSIONS {
+            slots.retain(|_, slot| !is_left_empty(slot));
         }
         if slots.len() >= MAX_SESSIONS {
             let evicted = longest_idle(&slots).and_then(|owner| slots.remove(&owner));
@@ -173,8 +172,8 @@ impl Pool {
 
     fn end_idle_now(&self) {
         let now = Instant::now();
-        let idle = |slot: &Slot| {
-            let Some(session) = slot.get() else { return false };
+        let idle = |slot: &Arc<Slot>| {
+            let Some(session) = slot.get() else { return is_left_empty(slot) };
             let too_long = session.idle(now).is_some_and(|idle| idle >= self.parts.idle);
             too_long && session.may_end()
         };
@@ -183,6 +182,30 @@ impl Pool {
             self.say_goodbye(Some(slot));
         }
     }
+}
+
+/// A slot that somebody waits for. Whoever leaves it last, also by giving up, takes it away if it is empty.
+struct Held<'a> {
+    pool: &'a Pool,
+    owner: &'a Owner,
+    slot: Arc<Slot>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // One for the pool and one for us: others are handed out under the lock of the pool only.
+        let is_left = |now: &Arc<Slot>| {
+            Arc::ptr_eq(now, &self.slot) && now.get().is_none() && Arc::strong_count(now) <= 2
+        };
+        if self.slot.get().is_none() {
+            self.pool.remove(self.owner, is_left);
+        }
+    }
+}
+
+/// Two who gave up at the same moment may each have left it to the other.
+fn is_left_empty(slot: &Arc<Slot>) -> bool {
+    slot.get().is_none() && Arc::strong_count(slot) == 1
 }
 
 fn longest_idle(slots: &HashMap<Owner, Arc<Slot>>) -> Option<Owner> {

@@ -13,7 +13,7 @@ use super::handshake::{Caller, Met, greet};
 use super::remember::Recalled;
 use super::replay::{First, Reader, Streams};
 use super::session::Session;
-use super::sessions::{HttpSession, mint};
+use super::sessions::{HttpSession, Turn, mint};
 use crate::admit::Admitted;
 use crate::serve::ServeBody;
 use crate::serve::calls::{Calls, Outlet};
@@ -170,7 +170,7 @@ async fn initialize(
         Err(error) => return reply::error(Era::Legacy, &id, &error),
     };
     let Met { origin, result } = met;
-    if open(endpoint, session_id.clone(), origin, false).is_none() {
+    if open(endpoint, session_id.clone(), origin, None, &endpoint.sessions.turn()).is_none() {
         return reply::text(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
     }
     let mut response = reply::message(Rendered::result(&id, result));
@@ -180,18 +180,20 @@ async fn initialize(
     response
 }
 
-/// A session for `origin`, if there is room for one.
+/// A session for `origin`, if there is room for one; `recalled` is what it watched before.
 fn open(
     endpoint: &Endpoint,
     id: Arc<str>,
     origin: Arc<Origin>,
-    is_recalled: bool,
+    recalled: Option<Vec<String>>,
+    turn: &Turn<'_>,
 ) -> Option<Arc<HttpSession>> {
     let (options, scope) = (&endpoint.options, endpoint.sessions.scope());
     let streams = Streams::new(origin.revision, options.keep_alive, endpoint.counts.clone());
     let session = Session::new(endpoint, origin, Calls::new(options.calls), streams.outside(), scope);
-    let session = HttpSession::new(id, session, streams, is_recalled);
-    if !endpoint.sessions.add(session.clone()) {
+    let session = HttpSession::new(id, session, streams, recalled.is_some());
+    session.session.watch_again(recalled.unwrap_or_default());
+    if !endpoint.sessions.add(session.clone(), turn) {
         session.session.end();
         return None;
     }
@@ -200,15 +202,16 @@ fn open(
 
 /// A session from before this process, as if nothing had happened.
 fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Option<Arc<HttpSession>> {
+    if !endpoint.sessions.may_recall(id) {
+        return None;
+    }
     // Two requests of one client may arrive at once; only the first finds the session closed.
-    let _one_at_a_time = endpoint.sessions.recalling();
+    let turn = endpoint.sessions.turn();
     if let Some(found) = endpoint.sessions.find(id, view, &admitted.principal) {
         return Some(found);
     }
     let Recalled { origin, watched } = endpoint.sessions.recall(id, view, &admitted.principal)?;
-    let session = open(endpoint, id.into(), origin, true)?;
-    session.session.watch_again(watched);
-    Some(session)
+    open(endpoint, id.into(), origin, Some(watched), &turn)
 }
 
 /// The response to a POST: JSON if there is nothing but answers, else a stream.

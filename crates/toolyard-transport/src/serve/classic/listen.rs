@@ -2,9 +2,11 @@
 //! notifications: one for everything outside of calls, and one for each URI.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use toolyard_proto::{CallError, Id, Method, Notification, Raw};
 
 use super::session::Session;
@@ -16,6 +18,11 @@ use crate::{Answer, BoxFuture, Peer, Request, Scope};
 
 /// URIs that one session may subscribe to.
 const MOST: usize = 1_000;
+
+/// How long, and how often, a resource that was watched before a restart is tried again.
+const PERSEVERANCE: Duration = Duration::from_mins(2);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Session {
     /// Opens the subscription that every session has.
@@ -79,9 +86,40 @@ impl Session {
     }
 
     pub(super) fn unsubscribe(&self, params: &Raw) -> Result<Raw, CallError> {
-        let ended = self.subscriptions().remove(&uri_in(params)?);
+        let uri = uri_in(params)?;
+        self.unwatched().remove(&uri);
+        let ended = self.subscriptions().remove(&uri);
         drop(ended);
         Ok(Raw::empty_object())
+    }
+
+    /// Watches them again, after a restart that the client did not notice.
+    pub(crate) fn watch_again(self: &Arc<Self>, uris: Vec<String>) {
+        self.unwatched().extend(uris.iter().cloned());
+        for uri in uris {
+            let session = self.clone();
+            self.scope.spawn(async move { session.keep_watching(&uri).await });
+        }
+    }
+
+    /// Tries for a while: the upstream that has the resource may not be there yet.
+    async fn keep_watching(self: Arc<Self>, uri: &str) {
+        let params = Raw::from(json!({ "uri": uri }));
+        let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+        while self.unwatched().contains(uri) {
+            match self.subscribe(&params).await {
+                // Unless the client has lost interest meanwhile.
+                Ok(_) if self.unwatched().remove(uri) => return,
+                Ok(_) => return drop(self.subscriptions().remove(uri)),
+                Err(error) if begun.elapsed() >= PERSEVERANCE => {
+                    tracing::debug!(%error, "a resource is not watched any more");
+                    self.unwatched().remove(uri);
+                    return self.changed.notify_one();
+                }
+                Err(_) => tokio::time::sleep(pause).await,
+            }
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,16 @@ impl Remember {
         }
     }
 
+    /// Notes that a session was last used so long ago.
+    pub(crate) fn used(&self, id: &str, idle: Duration) {
+        let at = SystemTime::now().checked_sub(idle).unwrap_or_else(SystemTime::now);
+        let noted =
+            fs::File::options().append(true).open(self.path(id)).and_then(|file| file.set_modified(at));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the use of a session is not noted");
+        }
+    }
+
     /// The session of this id, if it is this client's, in this view.
     pub(crate) fn recall(&self, id: &str, view: &View, principal: &Principal) -> Option<Recalled> {
         let record: Record = serde_json::from_slice(&fs::read(self.path(id)).ok()?).ok()?;
@@ -112,6 +122,10 @@ impl Remember {
             log_level: LevelCell::new(level),
         });
         Some(Recalled { origin, watched: record.watched })
+    }
+
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.path(id).exists()
     }
 
     pub(crate) fn forget(&self, id: &str) {

@@ -161,15 +161,16 @@ impl Streams {
         }
     }
 
-    /// Whether somebody will read it, now or when they come back.
-    fn push(&self, number: u64, message: Rendered, room: usize, is_answer: bool) -> bool {
+    /// Whether somebody will read it, now or when they come back. Without a weight there is always room.
+    fn push(&self, number: u64, message: Rendered, weight: Option<Weight>, is_answer: bool) -> bool {
         let mut guard = self.state();
         let state = &mut *guard;
         // Nothing comes after the last answer.
         let Some(stream) = state.streams.get_mut(&number).filter(|stream| !stream.is_over()) else {
             return false;
         };
-        if stream.waiting.len() >= room {
+        let bytes = || stream.waiting.iter().map(|item| item.message.len()).sum();
+        if weight.is_some_and(|weight| !weight.fits(stream.waiting.len(), bytes())) {
             Counts::add(&self.counts.dropped);
             return false;
         }
@@ -230,16 +231,16 @@ struct StreamOutlet {
 
 impl Outlet for StreamOutlet {
     fn tell(&self, message: Rendered, weight: Weight) {
-        self.streams.push(self.number, message, weight.room(), false);
+        self.streams.push(self.number, message, Some(weight), false);
     }
 
     fn ask(&self, message: Rendered) -> BoxFuture<bool> {
-        let asked = self.streams.push(self.number, message, Weight::Heavy.room(), false);
+        let asked = self.streams.push(self.number, message, Some(Weight::Heavy), false);
         Box::pin(std::future::ready(asked))
     }
 
     fn answer(&self, message: Rendered) -> BoxFuture<()> {
-        self.streams.push(self.number, message, usize::MAX, true);
+        self.streams.push(self.number, message, None, true);
         Box::pin(std::future::ready(()))
     }
 

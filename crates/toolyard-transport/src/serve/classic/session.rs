@@ -1,11 +1,12 @@
 //! What a legacy client has once it shook hands, over HTTP or on a stream: its origin, its calls, its open
 //! questions and its subscriptions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use toolyard_proto::error::code;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{CallError, Message, Notification, Raw, RequestMessage, Response, RpcError, classic};
@@ -32,6 +33,10 @@ pub(crate) struct Session {
     counts: Arc<Counts>,
     storm: Arc<Storm>,
     subscriptions: Mutex<HashMap<String, EndOnDrop>>,
+    /// What it watched before a restart and does not yet watch again.
+    unwatched: Mutex<HashSet<String>>,
+    /// Rings when the level or what is watched has changed.
+    pub(super) changed: Notify,
     ended: AtomicBool,
 }
 
@@ -54,6 +59,8 @@ impl Session {
             counts: endpoint.counts.clone(),
             storm: Storm::new(),
             subscriptions: Mutex::default(),
+            unwatched: Mutex::default(),
+            changed: Notify::new(),
             ended: AtomicBool::new(false),
         });
         session.listen();
@@ -83,22 +90,11 @@ impl Session {
         });
     }
 
-    /// The resources that its client watches.
+    /// The resources that its client watches, or did before a restart.
     pub(crate) fn watched(&self) -> Vec<String> {
-        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
-    }
-
-    /// Watches them again, after a restart that the client did not notice.
-    pub(crate) fn watch_again(self: &Arc<Self>, uris: Vec<String>) {
-        for uri in uris {
-            let session = self.clone();
-            self.scope.spawn(async move {
-                let params = serde_json::json!({ "uri": uri });
-                if let Err(error) = session.subscribe(&params.into()).await {
-                    tracing::debug!(%error, "a resource is not watched any more");
-                }
-            });
-        }
+        let mut watched = self.unwatched().clone();
+        watched.extend(self.subscriptions().keys().cloned());
+        watched.into_iter().collect()
     }
 
     /// A notification or an answer of the client.
@@ -136,9 +132,20 @@ impl Session {
             "server/discover" | "subscriptions/listen" => {
                 return Err(CallError::unknown_method(method.as_str()));
             }
-            "resources/subscribe" => return self.subscribe(&params).await,
-            "resources/unsubscribe" => return self.unsubscribe(&params),
-            "logging/setLevel" => self.set_level(&params)?,
+            "resources/subscribe" => {
+                let answer = self.subscribe(&params).await;
+                self.changed.notify_one();
+                return answer;
+            }
+            "resources/unsubscribe" => {
+                let answer = self.unsubscribe(&params);
+                self.changed.notify_one();
+                return answer;
+            }
+            "logging/setLevel" => {
+                self.set_level(&params)?;
+                self.changed.notify_one();
+            }
             _ => {}
         }
         let back = SessionBack { session: self.clone(), outlet };
@@ -169,6 +176,10 @@ impl Session {
 
     pub(super) fn subscriptions(&self) -> MutexGuard<'_, HashMap<String, EndOnDrop>> {
         self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn unwatched(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.unwatched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A notification as a legacy client may see it.

@@ -63,9 +63,12 @@ struct Table {
     idle: Duration,
     scope: Scope,
     remember: Option<Remember>,
-    recalling: Mutex<()>,
+    turn: Mutex<()>,
     state: Mutex<State>,
 }
+
+/// What is open and what is remembered only change together: one at a time.
+pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
 
 #[derive(Default)]
 struct State {
@@ -81,14 +84,19 @@ impl Sessions {
             idle,
             scope,
             remember,
-            recalling: Mutex::default(),
+            turn: Mutex::default(),
             state: Mutex::default(),
         }))
     }
 
-    /// Held while a session from before this process is opened again.
-    pub(crate) fn recalling(&self) -> MutexGuard<'_, ()> {
-        self.0.recalling.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Held while a session is opened, opened again or ended for good.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        self.0.turn()
+    }
+
+    /// Whether it is worth a turn to look: ids that are none cost nothing, and unknown ones hold up nobody.
+    pub(crate) fn may_recall(&self, id: &str) -> bool {
+        self.0.remember.as_ref().is_some_and(|remember| name_of(id).is_some() && remember.has(id))
     }
 
     /// What a session was before this process, if it was.
@@ -106,12 +114,13 @@ impl Sessions {
     }
 
     /// Whether there was room. Where there was none, the one that lay idle longest goes.
-    pub(crate) fn add(&self, session: Arc<HttpSession>) -> bool {
-        if self.len() >= self.0.limit && !self.0.make_room() {
+    pub(crate) fn add(&self, session: Arc<HttpSession>, turn: &Turn<'_>) -> bool {
+        if self.len() >= self.0.limit && !self.0.make_room(turn) {
             return false;
         }
         if let Some(remember) = &self.0.remember {
             remember.save(&session.id, &session.session);
+            session.session.scope.spawn(save_changes(Arc::downgrade(&self.0), session.clone()));
         }
         let mut state = self.0.state();
         state.open.insert(session.id.clone(), session);
@@ -133,9 +142,10 @@ impl Sessions {
     }
 
     pub(crate) fn end(&self, id: &str) {
-        let ended = self.0.state().open.remove(id);
-        if let Some(session) = ended {
-            self.0.forget(&session);
+        let turn = self.0.turn();
+        let session = self.0.state().open.get(id).cloned();
+        if let Some(session) = session {
+            self.0.forget(&session, &turn);
         }
     }
 
@@ -145,6 +155,7 @@ impl Sessions {
     }
 
     pub(crate) fn end_all(&self) {
+        let _turn = self.0.turn();
         let all: Vec<_> = self.0.state().open.drain().collect();
         for (id, session) in all {
             if let Some(remember) = &self.0.remember {
@@ -156,25 +167,38 @@ impl Sessions {
 }
 
 impl Table {
-    /// Ends a session for good.
-    fn forget(&self, session: &HttpSession) {
+    /// Ends a session for good. As long as this takes, nobody finds it remembered but not open.
+    fn forget(&self, session: &HttpSession, _: &Turn<'_>) {
         if let Some(remember) = &self.remember {
             remember.forget(&session.id);
         }
+        self.state().open.remove(&session.id);
         session.end();
+    }
+
+    /// Remembers an open session as it is now.
+    fn save(&self, session: &Arc<HttpSession>) {
+        let _turn = self.turn();
+        let is_open = self.state().open.get(&session.id).is_some_and(|open| Arc::ptr_eq(open, session));
+        if let Some(remember) = self.remember.as_ref().filter(|_| is_open) {
+            remember.save(&session.id, &session.session);
+        }
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make_room(&self) -> bool {
+    fn make_room(&self, turn: &Turn<'_>) -> bool {
         let all: Vec<_> = self.state().open.values().cloned().collect();
         let idlest =
             all.into_iter().filter(|session| !session.is_busy()).max_by_key(|session| session.idle());
         let Some(idlest) = idlest else { return false };
-        self.state().open.remove(&idlest.id);
-        self.forget(&idlest);
+        self.forget(&idlest, turn);
         true
     }
 
@@ -182,10 +206,22 @@ impl Table {
         let all: Vec<_> = self.state().open.values().cloned().collect();
         for session in all {
             if session.idle() >= self.idle {
-                self.state().open.remove(&session.id);
-                self.forget(&session);
+                self.forget(&session, &self.turn());
+            } else if let Some(remember) = &self.remember {
+                remember.used(&session.id, session.idle());
             }
         }
+    }
+}
+
+/// Remembers what a client changes in its session, so that it is not lost when this process is killed.
+async fn save_changes(table: Weak<Table>, session: Arc<HttpSession>) {
+    loop {
+        session.session.changed.notified().await;
+        let Some(table) = table.upgrade() else { return };
+        let session = session.clone();
+        // Files may be slow; a session that ends meanwhile is not saved.
+        let _ = tokio::task::spawn_blocking(move || table.save(&session)).await;
     }
 }
 
@@ -199,10 +235,12 @@ async fn sweep(table: Weak<Table>) {
     }
 }
 
+const ID_BYTES: usize = 24;
+
 /// A fresh session id (192 bits), and the name that the session has inside: who knows the name, as logs do,
 /// cannot use the session.
 pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
-    let mut bytes = [0; 24];
+    let mut bytes = [0; ID_BYTES];
     getrandom::fill(&mut bytes).ok()?;
     let name = HEXLOWER.encode(&Sha256::digest(bytes)[..8]);
     Some((BASE64URL_NOPAD.encode(&bytes).into(), ClientKey::Session(name.into())))
@@ -210,6 +248,20 @@ pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
 
 /// The name inside of a session id that was minted before.
 pub(crate) fn name_of(id: &str) -> Option<ClientKey> {
-    let bytes = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?;
+    let bytes: [u8; ID_BYTES] = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?.try_into().ok()?;
     Some(ClientKey::Session(HEXLOWER.encode(&Sha256::digest(bytes)[..8]).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_an_id_has_a_name() {
+        let (id, name) = mint().unwrap();
+        assert_eq!(name_of(&id), Some(name));
+        for id in ["", "x", "AAAA", &id[1..], &format!("{id}AAAA"), "../../../../../../../../../etc"] {
+            assert_eq!(name_of(id), None, "{id}");
+        }
+    }
 }

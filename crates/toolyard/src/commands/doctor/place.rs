@@ -15,7 +15,7 @@ use crate::{settings, socket};
 
 /// Whether things can be kept.
 pub(super) fn state_dir(common: &Common, found: &Found) -> Option<Finding> {
-    let opened = state_dir::open(common.state_dir.as_deref(), &found.files(), &settings::variable);
+    let opened = state_dir::open(common.state_dir.as_deref(), &found.set(), &settings::variable);
     let tried = opened.and_then(|folder| {
         let path = folder.join(format!("doctor.{}", std::process::id()));
         let written = std::fs::write(&path, "").map_err(anyhow::Error::from);
@@ -74,7 +74,7 @@ pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding
 pub(super) fn doors(common: &Common, found: &Found, config: &Config) -> Vec<Finding> {
     let http = http(config);
     let tcp = config.listen.tcp.and_then(|address| taken(address, "tcp").map(|(_, finding)| finding));
-    let set = state_dir::set(common.state_dir.as_deref(), &found.files(), &settings::variable);
+    let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
     let local = socket::path(&config.listen.local, &set, &settings::variable).and_then(|path| stale(&path));
     http.into_iter().chain(tcp).chain(local).collect()
 }

@@ -52,12 +52,11 @@ impl Tools {
         only: Option<&str>,
     ) -> Result<Self, Failure> {
         let (mut all, mut missing) = (Vec::new(), Vec::new());
-        let ids: Vec<String> = client.states().await?.into_iter().map(|state| state.id).collect();
+        let ids: Vec<String> = client.known().await?.into_iter().map(|state| state.id).collect();
         for id in ids.into_iter().chain([YARD.to_owned()]) {
             if only.is_some_and(|only| !only.eq_ignore_ascii_case(&id)) {
                 continue;
             }
-            // One that is only just starting is waited for here.
             match client.tools(&id).await {
                 Ok(tools) => {
                     all.extend(

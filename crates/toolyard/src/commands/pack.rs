@@ -1,0 +1,134 @@
+//! `toolyard pack NAME`: one pack alone, on stdio or at the doors that are asked for. Every key of
+//! `[packs.NAME]` is a flag, too, and a flag wins over the file.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use serde_json::{Map, Value};
+use toolyard_tool::{Door, Key, Pack};
+
+use crate::cli::Common;
+use crate::failure::Failure;
+use crate::{packs, settings};
+
+const DOORS: [(&str, &str, &str); 3] = [
+    (
+        "http",
+        "ADDR",
+        "Serve Streamable HTTP at http://ADDR/mcp instead of stdio; port 0 lets the system choose",
+    ),
+    ("tcp", "ADDR", "Serve newline-delimited messages over TCP"),
+    ("unix", "PATH", "Serve the same over a Unix socket"),
+];
+
+/// Which pack, where, and with which keys. Not derived, since the flags are those of the packs.
+#[derive(Clone, Debug)]
+pub(crate) struct PackArgs {
+    pack: &'static Pack,
+    doors: Vec<Door>,
+    keys: Map<String, Value>,
+}
+
+pub(crate) fn pack(common: &Common, args: PackArgs) -> Result<(), Failure> {
+    let PackArgs { pack, doors, keys } = args;
+    let settings = settings::read(common)?;
+    let written = settings.config.packs.into_iter().find(|written| written.name == pack.name());
+    let mut config = written.map(|written| written.keys).unwrap_or_default();
+    config.extend(keys);
+    let config = Value::Object(config);
+    let wrong: Vec<String> = pack.check(&config).iter().map(ToString::to_string).collect();
+    if !wrong.is_empty() {
+        let (wrong, name) = (wrong.join("\n  "), pack.name());
+        return Err(Failure::Usage(format!(
+            "{wrong}\n  help: give it as a flag (`toolyard pack {name} --help`) or in [packs.{name}]"
+        )));
+    }
+    let tools = pack.tools(config).map_err(|error| anyhow::anyhow!("{error}"))?;
+    toolyard_tool::run_on(tools, doors).map_err(|error| Failure::Other(error.into()))
+}
+
+impl Args for PackArgs {
+    fn augment_args(command: Command) -> Command {
+        command
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .subcommand_value_name("NAME")
+            .subcommand_help_heading("Packs")
+            .disable_help_subcommand(true)
+            .subcommands(packs::all().iter().map(command_of))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn command_of(pack: &'static Pack) -> Command {
+    let doors = DOORS.map(|(name, value, help)| Arg::new(name).long(name).value_name(value).help(help));
+    Command::new(pack.name())
+        .about(pack.summary())
+        .args(doors)
+        .args(pack.keys().iter().map(|key| flag(key).help_heading("Keys of the pack")))
+}
+
+fn flag(key: &'static Key) -> Arg {
+    let action = if key.is_list() { ArgAction::Append } else { ArgAction::Set };
+    Arg::new(key.name())
+        .long(key.name())
+        .value_name("VALUE")
+        .value_parser(value_parser!(String))
+        .allow_hyphen_values(true)
+        .help(key.about())
+        .action(action)
+}
+
+impl FromArgMatches for PackArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let chosen = matches.subcommand().and_then(|(name, inner)| Some((packs::find(name)?, inner)));
+        let Some((pack, matches)) = chosen else {
+            return Err(clap::Error::new(clap::error::ErrorKind::MissingSubcommand));
+        };
+        let texts = |name: &str| -> Vec<String> {
+            matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
+        };
+        let door = |(name, ..): &(&str, &str, &str)| {
+            let place = texts(name).pop()?;
+            Some(match *name {
+                "http" => Door::Http(place),
+                "tcp" => Door::Tcp(place),
+                _ => Door::Unix(place.into()),
+            })
+        };
+        let mut doors: Vec<Door> = DOORS.iter().filter_map(door).collect();
+        if doors.is_empty() {
+            doors.push(Door::Stdio);
+        }
+        let given =
+            pack.keys().iter().map(|key| (key, texts(key.name()))).filter(|(_, texts)| !texts.is_empty());
+        let keys = given.map(|(key, texts)| (key.name().to_owned(), key.read(&texts))).collect();
+        Ok(Self { pack, doors, keys })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_are_flags_and_stdio_is_the_default() {
+        let parse = |words: &[&str]| {
+            let command = PackArgs::augment_args(Command::new("pack"));
+            let matches = command.try_get_matches_from([&["pack"], words].concat());
+            matches.and_then(|matches| PackArgs::from_arg_matches(&matches)).map(|args| args.doors)
+        };
+        assert_eq!(parse(&["dev"]).unwrap(), [Door::Stdio]);
+        let both = [Door::Http("127.0.0.1:0".into()), Door::Unix("a.sock".into())];
+        assert_eq!(parse(&["dev", "--unix", "a.sock", "--http", "127.0.0.1:0"]).unwrap(), both);
+        assert!(parse(&["dve"]).unwrap_err().to_string().contains("'dve'"));
+        assert!(parse(&["dev", "--rooot", "x"]).is_err());
+        assert!(parse(&[]).is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! `[packs.NAME]`: the keys of a pack that comes with the program. What they may hold is known by the pack.
+
+use serde_json::{Map, Value as Json};
+use toolyard_tool::{Pack, Wrong};
+
+use super::reader::{Field, Reader, Section};
+use super::suggest::nearest;
+use super::tree::Value;
+use crate::packs;
+
+/// What a file says of a pack.
+pub(crate) struct PackConfig {
+    pub(crate) name: &'static str,
+    pub(crate) enabled: bool,
+    /// Its own keys.
+    pub(crate) keys: Map<String, Json>,
+}
+
+pub(super) fn read(root: &mut Section, reader: &mut Reader<'_>) -> Vec<PackConfig> {
+    let sections = root.named_sections(reader, "packs");
+    sections.into_iter().filter_map(|(field, section)| read_one(reader, &field, section)).collect()
+}
+
+fn read_one(reader: &mut Reader<'_>, field: &Field, mut section: Section) -> Option<PackConfig> {
+    let Some(pack) = packs::find(&field.key) else {
+        report_unknown(reader, field);
+        return None;
+    };
+    let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);
+    // Somebody who switches a pack off need not have its secrets at hand.
+    reader.tolerate_unset(!enabled);
+    let fields: Vec<Field> = pack.keys().iter().filter_map(|key| section.take(key.name())).collect();
+    let values: Vec<Option<Json>> = fields.iter().map(|field| json(reader, field)).collect();
+    reader.tolerate_unset(false);
+    section.finish(reader);
+    let all_read = values.iter().all(Option::is_some);
+    let keys =
+        fields.iter().zip(values).filter_map(|(field, value)| Some((field.key.clone(), value?))).collect();
+    if enabled && all_read {
+        check(reader, pack, field, &fields, &keys);
+    }
+    Some(PackConfig { name: pack.name(), enabled, keys })
+}
+
+fn report_unknown(reader: &mut Reader<'_>, field: &Field) {
+    let names = || packs::all().iter().map(Pack::name);
+    let help = match nearest(&field.key, names()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!("the packs are: {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    field.error(reader, format!("there is no pack `{}`", field.key), help);
+}
+
+/// Each problem is reported at its key, or at the section where the key is missing.
+fn check(reader: &mut Reader<'_>, pack: &Pack, section: &Field, fields: &[Field], keys: &Map<String, Json>) {
+    for Wrong { key, what } in pack.check(&Json::Object(keys.clone())) {
+        let top = key.split(['.', '[']).next().unwrap_or_default();
+        let about = pack.keys().iter().find(|known| known.name() == top).map_or("", |known| known.about());
+        let help = if about.is_empty() { pack.summary() } else { about };
+        match fields.iter().find(|field| field.key == top) {
+            Some(field) => {
+                let below = key.strip_prefix(top).unwrap_or_default();
+                reader.error(field.at, &format!("{}{below}", field.path), what, help);
+            }
+            None if key.is_empty() => section.error(reader, what, help),
+            None => reader.error(section.at, &format!("{}.{key}", section.path), what, help),
+        }
+    }
+}
+
+/// The value in a form that the pack reads; variables in texts are expanded.
+fn json(reader: &mut Reader<'_>, field: &Field) -> Option<Json> {
+    match field.value() {
+        Value::Text(_) => field.expanded(reader).map(Json::from),
+        Value::Integer(integer) => Some((*integer).into()),
+        Value::Flag(flag) => Some((*flag).into()),
+        Value::List(_) => field.items(reader).iter().map(|item| json(reader, item)).collect(),
+        Value::Table(_) => {
+            let fields = field.clone().section(reader)?.take_all();
+            fields.iter().map(|field| Some((field.key.clone(), json(reader, field)?))).collect()
+        }
+        Value::Other(kind) => {
+            field.error(
+                reader,
+                format!("expected another kind of value, found {kind}"),
+                "no pack takes these",
+            );
+            None
+        }
+    }
+}

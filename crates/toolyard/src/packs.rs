@@ -1,0 +1,116 @@
+//! The packs that come with the program, and which of them are on.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use serde_json::{Map, Value};
+use toolyard_core::{Connect, Connected};
+use toolyard_proto::Revision;
+use toolyard_proto::name::UpstreamId;
+use toolyard_tool::{Pack, ToolSet};
+use toolyard_transport::BoxFuture;
+
+use crate::config::Config;
+
+/// All of them. A new pack is one line here.
+static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| vec![toolyard_pack_dev::pack()]);
+
+pub(crate) fn all() -> &'static [Pack] {
+    &ALL
+}
+
+pub(crate) fn find(name: &str) -> Option<&'static Pack> {
+    all().iter().find(|pack| pack.name() == name)
+}
+
+/// A pack under a config.
+pub(crate) struct Standing {
+    pub(crate) pack: &'static Pack,
+    /// Its config, or why it is off.
+    pub(crate) config: Result<Value, String>,
+}
+
+/// Where every pack stands under this config: on, unless it lacks something, its id is taken or somebody
+/// switched it off.
+pub(crate) fn standings(config: &Config) -> Vec<Standing> {
+    all().iter().map(|pack| Standing { pack, config: stand(pack, config) }).collect()
+}
+
+/// Why a pack of this name is off, if there is one and it is.
+pub(crate) fn why_off(config: &Config, name: &str) -> Option<String> {
+    stand(find(name)?, config).err()
+}
+
+fn stand(pack: &Pack, config: &Config) -> Result<Value, String> {
+    let written = config.packs.iter().find(|written| written.name == pack.name());
+    if let Some(upstream) = config.upstreams.ids().find(|id| id.as_str().eq_ignore_ascii_case(pack.name())) {
+        return Err(format!("the upstream `{upstream}` has its id"));
+    }
+    match written {
+        Some(written) if !written.enabled => Err("switched off".into()),
+        Some(written) => Ok(Value::Object(written.keys.clone())),
+        None if pack.needs_config() => Err(format!("it needs a section [packs.{}]", pack.name())),
+        None => Ok(Value::Object(Map::new())),
+    }
+}
+
+/// A pack as an upstream. Its tools are put together when it is connected to; what they share is made by
+/// their first call.
+pub(crate) struct PackUpstream {
+    pack: &'static Pack,
+    config: Value,
+    tools: OnceLock<Arc<ToolSet>>,
+}
+
+impl PackUpstream {
+    pub(crate) fn new(pack: &'static Pack, config: Value) -> Self {
+        Self { pack, config, tools: OnceLock::new() }
+    }
+
+    pub(crate) fn id(&self) -> Option<UpstreamId> {
+        UpstreamId::parse(self.pack.name()).ok()
+    }
+
+    fn tools(&self) -> Result<&Arc<ToolSet>, String> {
+        if let Some(tools) = self.tools.get() {
+            return Ok(tools);
+        }
+        let tools = self.pack.tools(self.config.clone()).map_err(|error| error.to_string())?;
+        Ok(self.tools.get_or_init(|| Arc::new(tools)))
+    }
+}
+
+impl Connect for PackUpstream {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let connected = self.tools().map(|tools| tools.connect());
+        Box::pin(async { connected })
+    }
+
+    fn is_built_in(&self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for PackUpstream {
+    /// The config may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PackUpstream").field(&self.pack.name()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pack_can_be_an_upstream() {
+        for pack in all() {
+            assert!(UpstreamId::parse(pack.name()).is_ok(), "{pack:?}");
+            assert!(!pack.summary().is_empty(), "{pack:?}");
+            for key in pack.keys() {
+                assert!(!key.about().is_empty(), "{pack:?}: {}", key.name());
+                assert_ne!(key.name(), "enabled", "{pack:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Packs as their user meets them: in the gateway, switched off, in the way of a server, and alone.
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Home, eventually};
+use crate::http;
+
+fn tools(url: &str) -> Vec<String> {
+    http::read(http::modern(url, "tools/list", json!({}))).tool_names()
+}
+
+fn call(url: &str, tool: &str, arguments: &Value) -> Value {
+    let params = json!({ "name": tool, "arguments": arguments });
+    http::read(http::modern(url, "tools/call", params)).message()["result"].clone()
+}
+
+#[test]
+fn a_pack_answers_like_any_upstream() {
+    let home = Home::new();
+    let gateway = home.start(&[]);
+    let said = call(&gateway.url, "dev__echo", &json!({ "text": "here" }));
+    assert_eq!(said["content"], json!([{ "type": "text", "text": "here" }]));
+    let wrong = call(&gateway.url, "dev__time_now", &json!({ "offset": "Berlin" }));
+    let text = wrong["content"][0]["text"].as_str().unwrap();
+    assert!(wrong["isError"] == true && text.contains("`offset` must be an offset from UTC"), "{wrong}");
+}
+
+#[test]
+fn a_pack_can_be_switched_off_while_the_gateway_runs() {
+    let home = Home::new();
+    home.write("config.toml", "[packs.dev]\n");
+    let gateway = home.start(&["--config", "config.toml"]);
+    let has_it = || tools(&gateway.url).iter().any(|name| name == "dev__echo");
+    assert!(has_it());
+    home.write("config.toml", "[packs.dev]\nenabled = false\n");
+    eventually("no tools of the pack", || (!has_it()).then_some(()));
+}
+
+#[test]
+fn a_server_wins_over_a_pack_of_its_name_and_the_pack_says_why_it_is_off() {
+    let home = Home::new();
+    home.write("upstream.sh", include_str!("upstream.sh"));
+    home.write("config.toml", "[upstreams.dev]\ncommand = \"sh\"\nargs = [\"upstream.sh\"]\n");
+    let mut gateway = home.start(&["--config", "config.toml"]);
+    gateway.wait_for_words("packs: dev (off: the upstream `dev` has its id)");
+    let names = eventually("the tools of the server", || {
+        let names = tools(&gateway.url);
+        names.iter().any(|name| name.starts_with("dev__")).then_some(names)
+    });
+    assert_eq!(names.iter().filter(|name| name.starts_with("dev__")).collect::<Vec<_>>(), ["dev__wait"]);
+}
+
+#[test]
+fn a_pack_is_not_counted_where_one_server_is_shown_as_it_is() {
+    let home = Home::new();
+    home.write("upstream.sh", include_str!("upstream.sh"));
+    let server = "[upstreams.one]\ncommand = \"sh\"\nargs = [\"upstream.sh\"]\n";
+    home.write("config.toml", &format!("transparent = true\n{server}"));
+    let gateway = home.start(&["--config", "config.toml"]);
+    eventually("the server's own name", || (tools(&gateway.url) == ["wait"]).then_some(()));
+}
+
+#[test]
+fn a_pack_can_be_served_alone() {
+    let home = Home::new();
+    let pack = home.start_where_it_likes(&["pack", "dev", "--http", "127.0.0.1:0"]);
+    let url = pack.url.strip_suffix("/mcp").expect("the URL that clients need");
+    assert_eq!(tools(url), ["echo", "time_now", "uuid", "hash"]);
+    let said = call(url, "hash", &json!({ "text": "" }));
+    assert!(said["content"][0]["text"].as_str().unwrap().starts_with("e3b0c442"), "{said}");
+    let (code, _, stderr) = home.run(&["pack", "dve"]);
+    assert!(code == 2 && stderr.contains("dve"), "{code}: {stderr}");
+}

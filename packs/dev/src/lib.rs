@@ -1,0 +1,49 @@
+//! The pack `dev`: small tools that every agent needs now and then and that a model cannot do by itself. They
+//! read and change nothing, so the pack needs no configuration and is on by default.
+
+mod clock;
+mod hash;
+mod time_now;
+mod uuid;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolyard_tool::{Pack, ToolSet, tool};
+
+/// The pack, as the gateway takes it in.
+pub fn pack() -> Pack {
+    Pack::new("dev", "Small tools that need no configuration: time, ids, checksums", tools)
+}
+
+fn tools() -> ToolSet {
+    ToolSet::new("toolyard-dev", env!("CARGO_PKG_VERSION"))
+        .title("Toolyard: dev")
+        .with::<echo>()
+        .with::<time_now::time_now>()
+        .with::<uuid::uuid>()
+        .with::<hash::hash>()
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Echo {
+    /// What to answer.
+    text: String,
+}
+
+/// Answers with the text it is given. Shows that calls get through.
+#[tool(read_only, idempotent)]
+async fn echo(args: Echo) -> String {
+    args.text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pack_needs_no_configuration() {
+        assert!(!pack().needs_config());
+        let names: Vec<String> = tools().tool_names().map(ToOwned::to_owned).collect();
+        assert_eq!(names, ["echo", "time_now", "uuid", "hash"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! Questions that are put together, each under a name, and without holding the call: the client of a modern
+//! call gets them as its answer and calls again with what it found out.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use toolyard_proto::Method;
+
+use super::ask::{Reply, Root, Sample, Sampled, read_form, read_roots};
+use super::rounds::{Kept, input_required};
+use super::{Context, ask};
+use crate::{ToolError, schema};
+
+/// Several questions to the client, put at once. Begun with [`Context::questions`].
+#[must_use = "questions are put by `.put().await`"]
+#[derive(Debug)]
+pub struct Questions<'a> {
+    context: &'a Context,
+    all: Vec<Question>,
+    memory: Option<Value>,
+}
+
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) name: String,
+    pub(super) method: Method,
+    pub(super) params: Value,
+}
+
+/// What came back, by the names of the questions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replies {
+    answers: Map<String, Value>,
+    memory: Option<Value>,
+}
+
+impl Context {
+    /// Begins questions that are put together.
+    ///
+    /// Unlike with [`Context::ask`], nothing waits in the server for a client that may never come back: the
+    /// call ends with the questions, and when the client calls again with the answers, the function runs
+    /// again from its beginning and gets past the questions. So ask before you do anything that must not be
+    /// done twice. Earlier answers are kept by the client, under seal. Clients of older revisions are asked
+    /// while the call is under way.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Context, ToolError, schemars::JsonSchema, tool};
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Name {
+    ///     first: String,
+    /// }
+    ///
+    /// /// Says hello.
+    /// #[tool]
+    /// async fn hello(context: &Context) -> Result<String, ToolError> {
+    ///     let replies = context.questions().form::<Name>("name", "Who are you?").roots("roots").put().await?;
+    ///     let name = replies.form::<Name>("name")?.accepted()?;
+    ///     Ok(format!("Hello, {}, you have {} folders", name.first, replies.roots("roots")?.len()))
+    /// }
+    /// ```
+    pub fn questions(&self) -> Questions<'_> {
+        Questions { context: self, all: Vec::new(), memory: None }
+    }
+}
+
+impl Questions<'_> {
+    /// Asks the user to fill in a form with the fields of `T`.
+    pub fn form<T: JsonSchema>(self, name: &str, message: impl Into<String>) -> Self {
+        let params =
+            json!({ "mode": "form", "message": message.into(), "requestedSchema": schema::form::<T>() });
+        self.raw(name, Method::ELICIT.as_str(), params)
+    }
+
+    /// Asks the client's model.
+    pub fn sample(self, name: &str, sample: Sample) -> Self {
+        self.raw(name, Method::SAMPLE.as_str(), sample.into_params())
+    }
+
+    /// Asks which folders the client works in.
+    pub fn roots(self, name: &str) -> Self {
+        self.raw(name, Method::ROOTS_LIST.as_str(), json!({}))
+    }
+
+    /// Adds a question as it will stand on the wire, for kinds that have no method here.
+    pub fn raw(mut self, name: &str, method: &str, params: Value) -> Self {
+        self.all.push(Question { name: name.to_owned(), method: Method::new(method), params });
+        self
+    }
+
+    /// Something to have back with the answers, for what should not be found out twice. Answers that come
+    /// without it are asked for again.
+    pub fn remember(mut self, value: &impl Serialize) -> Self {
+        self.memory = serde_json::to_value(value).ok();
+        self
+    }
+
+    /// Whether nothing is asked.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Puts the questions, and gives the answers once all of them are there. Pass the error on with `?`: it
+    /// may be what brings the questions to the client.
+    pub async fn put(self) -> Result<Replies, ToolError> {
+        for question in &self.all {
+            self.context.check_can(&question.method)?;
+        }
+        if self.context.asks_by_answer() { self.put_by_answer() } else { self.put_at_once().await }
+    }
+
+    fn put_by_answer(self) -> Result<Replies, ToolError> {
+        let Self { context, all, memory } = self;
+        let given = context.given_answers()?;
+        let mut kept = context.kept();
+        let subject = all.first().map(|question| question.name.clone()).unwrap_or_default();
+        let remembered = given.before.memory.get(&subject);
+        let is_known = memory.is_none() || remembered.is_some();
+        let (mut answers, mut open) = (Map::new(), Vec::new());
+        for question in all {
+            match given.answer(&question.name).filter(|_| is_known) {
+                Some(answer) => drop(answers.insert(question.name, answer.clone())),
+                None => open.push(question),
+            }
+        }
+        kept.answers.extend(answers.clone());
+        if let Some(memory) = remembered.or(memory.as_ref()) {
+            kept.memory.insert(subject, memory.clone());
+        }
+        if open.is_empty() {
+            return Ok(Replies { answers, memory: remembered.cloned() });
+        }
+        let state = (*kept != Kept::default()).then(|| context.sealed(&kept));
+        Err(ToolError::unanswered(input_required(&open, state)))
+    }
+
+    async fn put_at_once(self) -> Result<Replies, ToolError> {
+        let Self { context, all, memory } = self;
+        let given = context.given_answers()?;
+        let (known, open): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|question| given.answer(&question.name).is_some());
+        let known =
+            known.into_iter().filter_map(|one| Some((one.name.clone(), given.answer(&one.name)?.clone())));
+        let mut answers: Map<String, Value> = known.collect();
+        answers.extend(ask::put_all(context, open).await?);
+        Ok(Replies { answers, memory })
+    }
+}
+
+impl Replies {
+    /// What the user made of a form.
+    pub fn form<T: DeserializeOwned + JsonSchema>(&self, name: &str) -> Result<Reply<T>, ToolError> {
+        read_form(self.answer(name)?)
+    }
+
+    /// What the client's model answered.
+    pub fn sampled(&self, name: &str) -> Result<Sampled, ToolError> {
+        Ok(Sampled::read(self.answer(name)?.clone()))
+    }
+
+    /// The folders that the client works in.
+    pub fn roots(&self, name: &str) -> Result<Vec<Root>, ToolError> {
+        read_roots(self.answer(name)?.clone())
+    }
+
+    /// An answer as the client sent it.
+    pub fn raw(&self, name: &str) -> Option<&Value> {
+        self.answers.get(name)
+    }
+
+    /// What was to be remembered.
+    pub fn remembered<T: DeserializeOwned>(&self) -> Option<T> {
+        T::deserialize(self.memory.as_ref()?).ok()
+    }
+
+    fn answer(&self, name: &str) -> Result<&Value, ToolError> {
+        self.raw(name).ok_or_else(|| ToolError::new(format!("nobody was asked for `{name}`")))
+    }
+}

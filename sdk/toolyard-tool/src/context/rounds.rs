@@ -1,0 +1,115 @@
+//! The rounds of a call whose questions are its answer: what the client has said so far, and the sealed state
+//! that it carries from one round to the next.
+
+use std::sync::MutexGuard;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use toolyard_proto::Raw;
+
+use super::Context;
+use super::questions::Question;
+use crate::ToolError;
+use crate::seal::Seal;
+
+/// What is known from earlier rounds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// By the names of the questions.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) answers: Map<String, Value>,
+    /// What was to be remembered, by the name of the first question it was asked with.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) memory: Map<String, Value>,
+}
+
+/// What the client has answered.
+pub(super) struct Given {
+    pub(super) before: Kept,
+    now: Map<String, Value>,
+}
+
+impl Given {
+    pub(super) fn answer(&self, name: &str) -> Option<&Value> {
+        self.before.answers.get(name).or_else(|| self.now.get(name))
+    }
+}
+
+impl Context {
+    /// Whether questions are put by answering the call with them.
+    pub(super) fn asks_by_answer(&self) -> bool {
+        self.0.task.is_none() && self.revision().has_result_stamps()
+    }
+
+    pub(super) fn given_answers(&self) -> Result<Given, ToolError> {
+        if !self.revision().has_result_stamps() {
+            return Ok(Given { before: Kept::default(), now: Map::new() });
+        }
+        let member = |name: &str| self.0.params.member(name);
+        let now = match member("inputResponses").map(|responses| responses.read()) {
+            None => Map::new(),
+            Some(Ok(Value::Object(answers))) if answers.values().all(Value::is_object) => answers,
+            Some(_) => return Err(ToolError::malformed("`inputResponses` must be an object of results")),
+        };
+        let before = match member("requestState") {
+            None => Kept::default(),
+            Some(state) => self.opened(&state).ok_or_else(|| {
+                ToolError::malformed("`requestState` is not what was given out for this call")
+            })?,
+        };
+        Ok(Given { before, now })
+    }
+
+    /// What this run of the function has learnt so far; it goes into the state of the next round.
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(super) fn sealed(&self, kept: &Kept) -> String {
+        let body = serde_json::to_string(kept).unwrap_or_default();
+        self.seal().close(&self.call_in_words(), &body)
+    }
+
+    fn opened(&self, state: &Raw) -> Option<Kept> {
+        let body = self.seal().open(&self.call_in_words(), &state.as_string()?)?;
+        serde_json::from_str(&body).ok()
+    }
+
+    fn seal(&self) -> &Seal {
+        self.0.set.seal.get_or_init(Seal::random)
+    }
+
+    /// Who called what, so that state cannot be carried from one call to another.
+    fn call_in_words(&self) -> String {
+        let params = self.0.params.without(&["_meta", "inputResponses", "requestState"]);
+        let params = params.read().map(sorted).unwrap_or_default();
+        json!([self.0.method.as_str(), self.0.origin.principal.name(), params]).to_string()
+    }
+}
+
+/// The result that asks; the client calls again with `inputResponses`.
+pub(super) fn input_required(questions: &[Question], state: Option<String>) -> Raw {
+    let request =
+        |question: &Question| json!({ "method": question.method.as_str(), "params": question.params });
+    let requests: Map<String, Value> =
+        questions.iter().map(|question| (question.name.clone(), request(question))).collect();
+    let mut result = json!({ "resultType": "input_required", "inputRequests": requests });
+    if let Some(state) = state {
+        result["requestState"] = state.into();
+    }
+    result.into()
+}
+
+/// The same whatever order the client writes members in.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut members: Vec<(String, Value)> =
+                members.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            members.sort_by(|one, other| one.0.cmp(&other.0));
+            members.into_iter().collect()
+        }
+        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        value => value,
+    }
+}

@@ -1,0 +1,225 @@
+//! A pack: a set of tools that comes with a gateway, and the keys of its configuration. What a key may hold is
+//! said by a Rust type, as with the arguments of a tool.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::arguments::{NoArguments, Reader};
+use crate::{Arguments, ToolError, ToolSet};
+
+/// A set of tools with a name and a configuration, ready to be put into a gateway or served alone.
+///
+/// ```
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+/// use serde_json::json;
+/// use toolyard_tool::{Pack, ToolSet};
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Config {
+///     /// Where the music is.
+///     root: std::path::PathBuf,
+/// }
+///
+/// fn tools(config: Config) -> ToolSet {
+///     ToolSet::new("music", "1.0.0")
+/// }
+///
+/// let pack = Pack::with_config("music", "Finds and plays music", tools);
+/// assert!(pack.needs_config());
+/// assert_eq!(pack.keys()[0].about(), "Where the music is.");
+/// assert_eq!(pack.check(&json!({}))[0].to_string(), "`root` is missing");
+/// ```
+pub struct Pack {
+    name: &'static str,
+    summary: &'static str,
+    keys: Vec<Key>,
+    check: Box<dyn Fn(&Value) -> Vec<Wrong> + Send + Sync>,
+    make: Box<dyn Fn(Value) -> Result<ToolSet, ToolError> + Send + Sync>,
+}
+
+/// One key of a pack's configuration.
+#[derive(Clone, Debug)]
+pub struct Key {
+    name: String,
+    schema: Value,
+    is_required: bool,
+}
+
+/// Something that is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The key, with what is below it (`folders[1]`); empty where no single key is to blame.
+    pub key: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl Pack {
+    /// A pack without configuration. `make` must cost little, since it is called before anybody calls a tool:
+    /// what costs belongs into [`ToolSet::state_with`].
+    pub fn new<S: Send + Sync + 'static>(
+        name: &'static str,
+        summary: &'static str,
+        make: impl Fn() -> ToolSet<S> + Send + Sync + 'static,
+    ) -> Self {
+        Self::with_config(name, summary, move |_: NoArguments| make())
+    }
+
+    /// A pack whose keys are the fields of `C`.
+    pub fn with_config<C: Arguments, S: Send + Sync + 'static>(
+        name: &'static str,
+        summary: &'static str,
+        make: impl Fn(C) -> ToolSet<S> + Send + Sync + 'static,
+    ) -> Self {
+        let reader = Reader::<C>::new(name, None);
+        let keys = reader.fields().map(|(name, schema)| Key {
+            name: name.clone(),
+            schema: schema.clone(),
+            is_required: reader.is_required(name),
+        });
+        let keys = keys.collect();
+        let check = Box::new(move |config: &Value| reader.problems(config).into_wrongs());
+        let make = Box::new(move |config| Ok(make(serde_json::from_value(config)?).state(())));
+        Self { name, summary, keys, check, make }
+    }
+
+    /// What it is called, as an upstream and in `[packs.NAME]`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What it is good for, in one line.
+    pub fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    /// What can be configured.
+    pub fn keys(&self) -> &[Key] {
+        &self.keys
+    }
+
+    /// Whether there is nothing to offer until somebody has configured it.
+    pub fn needs_config(&self) -> bool {
+        self.keys.iter().any(Key::is_required)
+    }
+
+    /// Everything that is wrong with a configuration.
+    pub fn check(&self, config: &Value) -> Vec<Wrong> {
+        (self.check)(config)
+    }
+
+    /// The tools, for a configuration that [`Pack::check`] finds nothing wrong with.
+    pub fn tools(&self, config: Value) -> Result<ToolSet, ToolError> {
+        (self.make)(config)
+    }
+}
+
+impl Key {
+    /// As it is written.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is for.
+    pub fn about(&self) -> &str {
+        self.schema["description"].as_str().unwrap_or_default()
+    }
+
+    /// Whether the pack cannot do without it.
+    pub fn is_required(&self) -> bool {
+        self.is_required
+    }
+
+    /// Whether it holds several values.
+    pub fn is_list(&self) -> bool {
+        is_of(&self.schema, "array")
+    }
+
+    /// The value that is meant by texts, as a command line has them: one for each value.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Pack, ToolSet, schemars::JsonSchema};
+    /// # use serde_json::json;
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Config { depth: Option<u32>, folders: Option<Vec<String>> }
+    ///
+    /// let pack = Pack::with_config("files", "…", |_: Config| ToolSet::new("files", "1.0.0"));
+    /// assert_eq!(pack.keys()[0].read(&["3".into()]), json!(3));
+    /// assert_eq!(pack.keys()[1].read(&["a".into(), "b".into()]), json!(["a", "b"]));
+    /// ```
+    pub fn read(&self, texts: &[String]) -> Value {
+        if self.is_list() {
+            return texts.iter().map(|text| one(&self.schema["items"], text)).collect();
+        }
+        texts.last().map_or(Value::Null, |text| one(&self.schema, text))
+    }
+}
+
+fn one(schema: &Value, text: &str) -> Value {
+    let is_plain = ["integer", "number", "boolean"].iter().any(|kind| is_of(schema, kind));
+    let read = is_plain.then(|| serde_json::from_str(text).ok()).flatten();
+    read.unwrap_or_else(|| text.into())
+}
+
+/// Whether a value of this schema may be of that kind.
+fn is_of(schema: &Value, kind: &str) -> bool {
+    match &schema["type"] {
+        Value::String(only) => only == kind,
+        Value::Array(several) => several.iter().any(|one| one == kind),
+        _ => false,
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.key.is_empty() { f.write_str(&self.what) } else { write!(f, "`{}` {}", self.key, self.what) }
+    }
+}
+
+impl fmt::Debug for Pack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pack({})", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its keys matter")]
+    struct Config {
+        root: String,
+        #[serde(default)]
+        #[schemars(range(max = 9))]
+        depth: u32,
+        #[serde(default)]
+        kinds: Vec<String>,
+    }
+
+    #[test]
+    fn everything_wrong_is_said_with_its_key() {
+        let pack = Pack::with_config("a", "", |_: Config| ToolSet::new("a", "1"));
+        let check = |config: Value, expected: &[&str]| {
+            let said: Vec<String> = pack.check(&config).iter().map(ToString::to_string).collect();
+            assert_eq!(said, expected, "{config}");
+        };
+        check(json!({ "root": "/" }), &[]);
+        check(json!({}), &["`root` is missing"]);
+        check(
+            json!({ "root": 1, "depth": 10, "kinds": ["a", 1] }),
+            &[
+                "`root` must be a string, not 1",
+                "`depth` must be at most 9, not 10",
+                "`kinds[1]` must be a string, not 1",
+            ],
+        );
+        assert!(pack.tools(json!({ "root": "/" })).is_ok());
+    }
+}
