@@ -1,7 +1,7 @@
 //! `cargo xtask peers`: real clients and servers of other makers, listing and calling through the gateway.
 //!
-//! Installs the pinned peers of `xtask/pins` and runs the test targets `peers`, `peers_doors` and `fidelity` of the package
-//! `toolyard`.
+//! Installs the pinned peers of `xtask/pins` and runs the test targets `peers`, `peers_doors` and `fidelity` of
+//! the package `toolyard`.
 //! The tests learn where the peers are from the environment:
 //!
 //! | variable | what it names | what is there |

@@ -22,6 +22,7 @@ pub(crate) mod post;
 pub(crate) mod rendered;
 pub(crate) mod reply;
 pub(crate) mod stall;
+pub(crate) mod storm;
 
 pub use body::ServeBody;
 pub use endpoint::{Counts, Endpoint, Fallback, Options};

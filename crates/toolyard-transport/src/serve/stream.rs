@@ -26,6 +26,7 @@ use super::endpoint::{Counts, Endpoint, OpenConnection, next_number};
 use super::modern::{origin, stamped};
 use super::park;
 use super::rendered::Rendered;
+use super::storm::Storm;
 use crate::admit::Admitted;
 use crate::{AnswerBody, ClientKey, LevelCell, Origin, Principal, Request, Scope, View};
 use batch::BatchOutlet;
@@ -75,6 +76,7 @@ pub(super) async fn serve_opened(
         client: ClientKey::Connection(next_number()),
         scope: own,
         session: None,
+        storm: Storm::new(),
         endpoint,
         view,
         admitted,
@@ -108,6 +110,7 @@ struct Connection {
     scope: Scope,
     /// Once a legacy client has shaken hands.
     session: Option<Arc<Session>>,
+    storm: Arc<Storm>,
     /// Gone once the connection has ended.
     line: Option<Arc<Line>>,
 }
@@ -259,7 +262,8 @@ impl Connection {
             client_info: None,
             log_level: LevelCell::new(None),
         });
-        self.endpoint.handler.notice(&origin, notification);
+        let Endpoint { handler, counts, .. } = &*self.endpoint;
+        self.storm.pass(handler, &origin, notification, counts, &self.scope);
     }
 
     async fn batch(&mut self, parts: Vec<Result<Message, ParseError>>) {

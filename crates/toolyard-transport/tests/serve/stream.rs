@@ -278,3 +278,18 @@ async fn a_client_that_reads_slowly_misses_progress_but_no_change() {
     client.double.announce(&Method::TOOLS_CHANGED, None);
     while client.next().await["method"] != "notifications/tools/list_changed" {}
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_a_storm_of_notifications_a_bounded_part_is_passed_on_and_the_last_change() {
+    let mut client = client(Options::default());
+    client.shake_hands("2025-11-25").await;
+    for _ in 0..1_000 {
+        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" })).await;
+    }
+    client.send(&json!({ "jsonrpc": "2.0", "id": 5, "method": "ping" })).await;
+    assert_eq!(client.next().await["id"], 5);
+    assert_eq!(client.double.notices.lock().unwrap().len(), 100);
+    assert_eq!(client.endpoint.counts().dropped.load(Ordering::Relaxed), 900);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(client.double.notices.lock().unwrap().len(), 101);
+}

@@ -18,6 +18,7 @@ use crate::serve::endpoint::{Counts, Endpoint, next_number};
 use crate::serve::modern::log_level;
 use crate::serve::outbox::Weight;
 use crate::serve::rendered::Rendered;
+use crate::serve::storm::Storm;
 use crate::{AnswerBody, BoxFuture, Handler, Origin, Peer, Request, Scope};
 
 pub(crate) struct Session {
@@ -30,6 +31,7 @@ pub(crate) struct Session {
     pub(super) handshake_timeout: Duration,
     asks: Arc<Asks>,
     counts: Arc<Counts>,
+    storm: Arc<Storm>,
     subscriptions: Mutex<HashMap<String, EndOnDrop>>,
     /// What it watched before a restart and does not yet watch again.
     unwatched: Mutex<HashSet<String>>,
@@ -55,6 +57,7 @@ impl Session {
             handshake_timeout: endpoint.options.handshake_timeout,
             asks: Asks::new(endpoint.options.ask_timeout),
             counts: endpoint.counts.clone(),
+            storm: Storm::new(),
             subscriptions: Mutex::default(),
             unwatched: Mutex::default(),
             changed: Notify::new(),
@@ -100,7 +103,7 @@ impl Session {
             Message::Notification(notification) => match notification.method.as_str() {
                 "notifications/initialized" => {}
                 "notifications/cancelled" => self.calls.cancel(&notification),
-                _ => self.handler.notice(&self.origin, notification),
+                _ => self.storm.pass(&self.handler, &self.origin, notification, &self.counts, &self.scope),
             },
             Message::Response(response) => self.answered(response),
             Message::Request(_) => {}

@@ -1,0 +1,74 @@
+//! How many notifications of one client are passed on. Upstreams are shared, so a client that sends them by
+//! the thousand must not keep everybody else waiting there.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use toolyard_proto::Notification;
+
+use super::endpoint::Counts;
+use crate::{Handler, Origin, Scope};
+
+/// So many at once, and so many more in every second.
+const BURST: u32 = 100;
+const PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Storm(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    since: Instant,
+    count: u32,
+    /// Whether what was held back last is about to be said.
+    later: bool,
+}
+
+impl Storm {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State { since: Instant::now(), count: 0, later: false })))
+    }
+
+    /// Hands a notification to the handler, unless there were too many. That something has changed is said
+    /// once more when the storm is over: losing the last such word would leave a stale list.
+    pub(crate) fn pass(
+        self: &Arc<Self>,
+        handler: &Arc<dyn Handler>,
+        origin: &Arc<Origin>,
+        notification: Notification,
+        counts: &Counts,
+        scope: &Scope,
+    ) {
+        if self.has_room() {
+            return handler.notice(origin, notification);
+        }
+        Counts::add(&counts.dropped);
+        if !notification.method.as_str().ends_with("list_changed") || self.is_later() {
+            return;
+        }
+        let (storm, handler, origin) = (self.clone(), handler.clone(), origin.clone());
+        scope.spawn(async move {
+            tokio::time::sleep(PAUSE).await;
+            storm.state().later = false;
+            handler.notice(&origin, notification);
+        });
+    }
+
+    fn has_room(&self) -> bool {
+        let mut state = self.state();
+        if state.since.elapsed() >= PAUSE {
+            (state.since, state.count) = (Instant::now(), 0);
+        }
+        state.count += 1;
+        state.count <= BURST
+    }
+
+    fn is_later(&self) -> bool {
+        std::mem::replace(&mut self.state().later, true)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
