@@ -82,7 +82,7 @@ impl PackUpstream {
 
 impl Connect for PackUpstream {
     fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
-        let connected = self.tools().map(|tools| tools.connect());
+        let connected = self.tools().map(ToolSet::connect);
         Box::pin(async { connected })
     }
 

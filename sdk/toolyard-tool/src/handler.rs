@@ -159,7 +159,7 @@ async fn run_tool(tool: Arc<Tool>, arguments: Option<Raw>, context: Context) -> 
     let _cancel = context.cancel_token().clone().drop_guard();
     let revision = context.revision();
     let answered = match (tool.run)(arguments, context).await {
-        Ok(content) => content.into_raw(),
+        Ok(answer) => answer.into_raw(),
         Err(error) => match error.asks() {
             Some(asks) => asks.clone(),
             None if error.is_fatal(revision) => return Err(error.to_call_error()),

@@ -35,9 +35,12 @@ pub struct Pack {
     name: &'static str,
     summary: &'static str,
     keys: Vec<Key>,
-    check: Box<dyn Fn(&Value) -> Vec<Wrong> + Send + Sync>,
-    make: Box<dyn Fn(Value) -> Result<ToolSet, ToolError> + Send + Sync>,
+    check: Box<Check>,
+    make: Box<Make>,
 }
+
+type Check = dyn Fn(&Value) -> Vec<Wrong> + Send + Sync;
+type Make = dyn Fn(Value) -> Result<ToolSet, ToolError> + Send + Sync;
 
 /// One key of a pack's configuration.
 #[derive(Clone, Debug)]

@@ -42,7 +42,7 @@ pub(crate) fn pack(common: &Common, args: PackArgs) -> Result<(), Failure> {
         )));
     }
     let tools = pack.tools(config).map_err(|error| anyhow::anyhow!("{error}"))?;
-    toolyard_tool::run_on(tools, doors).map_err(|error| Failure::Other(error.into()))
+    toolyard_tool::run_on(tools, &doors).map_err(|error| Failure::Other(error.into()))
 }
 
 impl Args for PackArgs {

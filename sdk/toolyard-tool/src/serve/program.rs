@@ -36,7 +36,7 @@ pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
         say(USAGE);
         return ExitCode::SUCCESS;
     }
-    match Door::from_args(arguments).map_err(ServeError::from).and_then(|doors| run_on(set, doors)) {
+    match Door::from_args(arguments).map_err(ServeError::from).and_then(|doors| run_on(set, &doors)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let cause =
@@ -49,21 +49,27 @@ pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
 
 /// Serves a set on these doors until the client on stdio leaves or the process is told to end. For programs
 /// with arguments of their own; makes its own runtime, so it must not be called from within one.
-pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: Vec<Door>) -> Result<(), ServeError> {
+pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: &[Door]) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|source| ServeError::Listen { door: "anything: there is no runtime".into(), source })?;
     let served = runtime.block_on(async {
         let has_stdio = doors.contains(&Door::Stdio);
-        let server = Server::start(set, doors.clone()).await?;
+        let server = Server::start(set, doors.to_vec()).await?;
         let mut addresses = server.addresses().iter();
-        for door in &doors {
+        for door in doors {
             match door {
                 Door::Http(_) => {
-                    addresses.next().into_iter().for_each(|at| listening(&format!("http://{at}/mcp")))
+                    if let Some(at) = addresses.next() {
+                        listening(&format!("http://{at}/mcp"));
+                    }
                 }
-                Door::Tcp(_) => addresses.next().into_iter().for_each(|at| listening(&format!("tcp://{at}"))),
+                Door::Tcp(_) => {
+                    if let Some(at) = addresses.next() {
+                        listening(&format!("tcp://{at}"));
+                    }
+                }
                 Door::Unix(path) => listening(&format!("unix://{}", path.display())),
                 Door::Stdio => {}
             }
