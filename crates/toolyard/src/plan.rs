@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolyard_core::plan::Pace;
-use toolyard_core::{Plan, Timeouts, UpstreamPlan};
+use toolyard_core::{Plan, Sharing, Timeouts, UpstreamPlan};
 
 use crate::config::{Config, UpstreamConfig};
 use crate::connect::{Approach, Upstream};
@@ -46,6 +46,7 @@ fn pack_plan(Standing { pack, config }: Standing) -> Option<UpstreamPlan> {
         connect: Arc::new(upstream),
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),
+        sharing: Sharing::Shared,
         fingerprint,
     })
 }
