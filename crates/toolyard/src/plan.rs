@@ -46,6 +46,7 @@ fn pack_plan(Standing { pack, config }: Standing) -> Option<UpstreamPlan> {
         connect: Arc::new(upstream),
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),
+        sharing: Sharing::Shared,
         fingerprint,
         sharing: Sharing::Shared,
     })

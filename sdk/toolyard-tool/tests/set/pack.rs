@@ -30,12 +30,12 @@ async fn its_state_is_made_by_the_first_call() {
     let counted = made.clone();
     let pack = Pack::with_config("greeter", "Greets", move |config: Config| {
         let (counted, name) = (counted.clone(), config.name);
-        let make = move || {
+        let greeting = move || {
             counted.fetch_add(1, Ordering::SeqCst);
             let text = format!("Hello, {name}!");
             async { Ok(Greeting(text)) }
         };
-        ToolSet::new("greeter", "1").state_with(make).with::<greet>()
+        ToolSet::new("greeter", "1").state_with(greeting).with::<greet>()
     });
     let (set, client) = (pack.tools(json!({ "name": "Ada" })).unwrap(), Client::newest());
     let list = client.request(&set, "tools/list", json!({})).await.unwrap();
