@@ -48,6 +48,5 @@ fn pack_plan(Standing { pack, config }: Standing) -> Option<UpstreamPlan> {
         roots: Vec::new(),
         sharing: Sharing::Shared,
         fingerprint,
-        sharing: Sharing::Shared,
     })
 }
