@@ -8,7 +8,7 @@ pub mod lines;
 pub mod stream;
 
 mod accept;
-mod at_once;
+pub(crate) mod at_once;
 pub(crate) mod body;
 pub(crate) mod calls;
 pub(crate) mod classic;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
 use toolyard_proto::codec::MAX_MESSAGE;
@@ -46,8 +47,7 @@ impl Link for HttpLink {
     }
 
     fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
-        let caller = self.caller.clone();
-        Box::pin(async move { caller.call(request, peer).await })
+        Box::pin(self.caller.clone().call(request, peer))
     }
 
     /// Modern upstreams take no notifications over HTTP: cancelling is closing the stream.
@@ -85,28 +85,39 @@ impl Caller {
         Self { endpoint, headers, call_headers }
     }
 
-    async fn call(&self, request: LinkRequest, peer: Peer) -> Answer {
+    /// What the request holds is let go before the wait begins, and what is rare waits in a box of its own: a
+    /// small future is cheap to make and to move.
+    fn call(self: Arc<Self>, request: LinkRequest, peer: Peer) -> impl Future<Output = Answer> {
         let (relay, listens) = (request.relay, request.method == Method::LISTEN);
-        let response = self.post(request).await?;
-        if response.status() != StatusCode::OK {
-            return Err(own_hop(Refusal::read(response).await.to_call_error(&self.endpoint)));
-        }
-        match content(response.headers()) {
-            Content::Json if relay => Ok(passing(RelayKind::Json, response)),
-            Content::Events if relay => Ok(passing(RelayKind::Sse, response)),
-            _ => {
-                let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens };
-                let result = reader.read(response).await.map_err(own_hop)?;
-                Ok(AnswerBody::Whole(result, Revision::NEWEST))
+        let (headers, body) = self.render(request);
+        async move {
+            let response = self.endpoint.send(HttpMethod::POST, headers, body).await?;
+            match content(response.headers()) {
+                _ if response.status() != StatusCode::OK => {
+                    let refusal = Box::pin(Refusal::read(response)).await;
+                    Err(own_hop(refusal.to_call_error(&self.endpoint)))
+                }
+                Content::Json if relay => Ok(passing(RelayKind::Json, response)),
+                Content::Events if relay => Ok(passing(RelayKind::Sse, response)),
+                _ => {
+                    let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens };
+                    let result = Box::pin(reader.read(response)).await.map_err(own_hop)?;
+                    Ok(AnswerBody::Whole(result, Revision::NEWEST))
+                }
             }
         }
     }
 
     pub(crate) async fn post(&self, request: LinkRequest) -> Result<Response<Arriving>, CallError> {
+        let (headers, body) = self.render(request);
+        self.endpoint.send(HttpMethod::POST, headers, body).await
+    }
+
+    fn render(&self, request: LinkRequest) -> (HeaderMap, Bytes) {
         let headers = self.headers_for(&request);
         let LinkRequest { id, method, params, .. } = request;
         let body = Message::Request(RequestMessage { id, method, params: Some(params) }).render();
-        self.endpoint.send(HttpMethod::POST, headers, body).await
+        (headers, body)
     }
 
     fn headers_for(&self, request: &LinkRequest) -> HeaderMap {

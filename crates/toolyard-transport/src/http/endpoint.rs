@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::TryFutureExt;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
@@ -75,38 +76,38 @@ impl Endpoint {
         self.get.clone()
     }
 
-    pub(crate) async fn send(
+    pub(crate) fn send(
         &self,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Arriving>, CallError> {
-        self.ask(self.target.clone(), method, headers, body).await
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> {
+        self.ask(self.target.clone(), method, headers, body)
     }
 
     /// To another address of the same server.
-    pub(crate) async fn send_to(
+    pub(crate) fn send_to(
         &self,
-        url: Uri,
+        url: &Uri,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Arriving>, CallError> {
-        self.ask(target(&url), method, headers, body).await
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> {
+        self.ask(target(url), method, headers, body)
     }
 
-    async fn ask(
+    fn ask(
         &self,
         target: Uri,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Response<Arriving>, CallError> {
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = target;
         *request.headers_mut() = headers;
-        self.wires.send(request).await.map_err(|error| self.failed(&error))
+        self.wires.send(request).map_err(|error| self.failed(&error))
     }
 
     fn failed(&self, error: &SendError) -> CallError {

@@ -186,7 +186,7 @@ impl Conversation {
 
     async fn post(&self, line: Bytes) -> Result<Response<Arriving>, CallError> {
         let headers = self.endpoint.post_headers();
-        self.endpoint.send_to(self.url.clone(), HttpMethod::POST, headers, line).await
+        self.endpoint.send_to(&self.url, HttpMethod::POST, headers, line).await
     }
 }
 

@@ -5,7 +5,7 @@
 //! answer half read, closes the connection, which is how a modern upstream learns of a cancel.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -20,9 +20,12 @@ use tokio::task::unconstrained;
 
 use super::connector::Stream;
 use super::wires::Kept;
+use crate::serve::at_once::hushed;
 use crate::{BoxFuture, Scope};
 
 pub(crate) type Outgoing = Request<Full<Bytes>>;
+/// Why there is no response, with the request if nothing of it was sent.
+pub(super) type Unsent = TrySendError<Outgoing>;
 
 pub(super) struct Wire {
     send: SendRequest<Full<Bytes>>,
@@ -42,20 +45,22 @@ impl Wire {
         Ok(Box::new(Self { send, connection: Some(connection), ended, home: Arc::downgrade(home) }))
     }
 
-    /// Sends a request and waits for the head of the response. The error holds the request if nothing of it
-    /// was sent.
-    pub(super) async fn exchange(
+    /// Sends a request and waits for the head of the response.
+    pub(super) fn exchange(
         mut self: Box<Self>,
         request: Outgoing,
-    ) -> Result<Response<Arriving>, TrySendError<Outgoing>> {
-        // Outside the runtime's budget: a wake to yield would go to nobody.
-        let mut sent = pin!(unconstrained(self.send.try_send_request(request)));
-        let response = poll_fn(|cx| {
-            self.drive(cx);
-            sent.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        });
-        let response = response.await?;
-        Ok(response.map(|body| Arriving::new(body, self)))
+    ) -> impl Future<Output = Result<Response<Arriving>, Unsent>> {
+        // Outside the runtime's budget: a wake to yield would go to nobody. In a box, because it has room for
+        // the whole request, and would be moved with every future around it.
+        let mut sent = Box::pin(unconstrained(self.send.try_send_request(request)));
+        async move {
+            let response = poll_fn(|cx| {
+                self.drive(cx);
+                sent.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            });
+            let response = response.await?;
+            Ok(response.map(|body| Arriving::new(body, self)))
+        }
     }
 
     /// Goes on as far as the socket allows. What waits for the connection is looked at right after this, so
@@ -99,6 +104,13 @@ impl Arriving {
         arriving
     }
 
+    /// What has come already. Taking it wakes the connection, which needs no wake: it is driven when there is
+    /// nothing to take.
+    fn next_piece(&mut self) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let nobody = &mut Context::from_waker(Waker::noop());
+        hushed(|| Pin::new(&mut self.body).poll_frame(nobody)).0
+    }
+
     fn let_go(&mut self) {
         if let Some(wire) = self.wire.take()
             && let Some(home) = wire.home.upgrade()
@@ -116,13 +128,12 @@ impl Body for Arriving {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let quiet = &mut Context::from_waker(Waker::noop());
-        let mut polled = Pin::new(&mut self.body).poll_frame(quiet);
+        let mut polled = self.next_piece();
         if polled.is_pending()
             && let Some(wire) = &mut self.wire
         {
             wire.drive(cx);
-            polled = Pin::new(&mut self.body).poll_frame(quiet);
+            polled = self.next_piece();
         }
         if matches!(polled, Poll::Ready(None)) || polled.is_ready() && self.body.is_end_stream() {
             self.let_go();

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::connector::Connector;
 use super::endpoint::root_cause;
-use super::wire::{Arriving, Outgoing, Wire};
+use super::wire::{Arriving, Outgoing, Unsent, Wire};
 use crate::Scope;
 
 const MOST_KEPT: usize = 256;
@@ -37,20 +37,40 @@ impl Wires {
         Self { connector, url, kept: Arc::new(Kept::new(scope)), scope: scope.clone() }
     }
 
-    /// A kept connection may have been closed meanwhile; as long as nothing was sent, another is tried.
-    pub(crate) async fn send(&self, mut request: Outgoing) -> Result<Response<Arriving>, SendError> {
-        while let Some(wire) = self.kept.take() {
-            let mut error = match wire.exchange(request).await {
-                Ok(response) => return Ok(response),
-                Err(error) => error,
-            };
-            match error.take_message() {
-                Some(unsent) => request = unsent,
-                None => return Err(SendError::Lost(root_cause(&error.into_error()))),
+    /// Sends on a kept connection where there is one; the rest is rare, and apart so that this stays small.
+    pub(crate) fn send(
+        &self,
+        request: Outgoing,
+    ) -> impl Future<Output = Result<Response<Arriving>, SendError>> {
+        let begun = match self.kept.take() {
+            Some(wire) => Ok(wire.exchange(request)),
+            None => Err(Box::new(request)),
+        };
+        async move {
+            match begun {
+                Ok(exchange) => match exchange.await {
+                    Ok(response) => Ok(response),
+                    Err(error) => Box::pin(self.try_again(error)).await,
+                },
+                Err(request) => Box::pin(self.send_anew(*request)).await,
             }
         }
-        let wire = Box::pin(self.open()).await?;
-        wire.exchange(request).await.map_err(|error| SendError::Lost(root_cause(&error.into_error())))
+    }
+
+    /// A kept connection may have been closed meanwhile; as long as nothing was sent, another is tried.
+    async fn try_again(&self, mut error: Unsent) -> Result<Response<Arriving>, SendError> {
+        loop {
+            let Some(request) = error.take_message() else { return Err(lost(error)) };
+            let Some(wire) = self.kept.take() else { return self.send_anew(request).await };
+            match wire.exchange(request).await {
+                Ok(response) => return Ok(response),
+                Err(again) => error = again,
+            }
+        }
+    }
+
+    async fn send_anew(&self, request: Outgoing) -> Result<Response<Arriving>, SendError> {
+        self.open().await?.exchange(request).await.map_err(lost)
     }
 
     async fn open(&self) -> Result<Box<Wire>, SendError> {
@@ -59,6 +79,10 @@ impl Wires {
         let wire = Wire::over(stream, &self.kept, &self.scope).await;
         wire.map_err(|error| SendError::Connect(root_cause(&error)))
     }
+}
+
+fn lost(error: Unsent) -> SendError {
+    SendError::Lost(root_cause(&error.into_error()))
 }
 
 /// The connections that nobody uses now.

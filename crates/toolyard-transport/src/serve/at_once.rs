@@ -2,8 +2,10 @@
 //!
 //! Taking a request's body inside the call that serves it wakes the connection's own task every time. Left to
 //! the runtime, such a wake puts the task at the end of a queue and rouses another thread to look for work,
-//! which costs more than the whole call. Here it is a turn of a loop.
+//! which costs more than the whole call. Here it is a turn of a loop. And where it is known that nothing waits
+//! for the wake, because the body has ended, not even that: see [`hushed`].
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -59,6 +61,24 @@ impl<F: Future> Future for AtOnce<F> {
     }
 }
 
+thread_local! {
+    static HUSH: Cell<Hush> = const { Cell::new(Hush::Off) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hush {
+    Off,
+    Quiet,
+    Rung,
+}
+
+/// Runs `f` and says whether it rang a bell, which was not heard: the caller knows whether it matters.
+pub(crate) fn hushed<T>(f: impl FnOnce() -> T) -> (T, bool) {
+    let before = HUSH.replace(Hush::Quiet);
+    let done = f();
+    (done, HUSH.replace(before) == Hush::Rung)
+}
+
 impl Bell {
     fn belongs_to(&self, waker: &Waker) {
         self.task.lock().unwrap_or_else(PoisonError::into_inner).clone_from(waker);
@@ -71,6 +91,9 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        if HUSH.get() != Hush::Off {
+            return HUSH.set(Hush::Rung);
+        }
         self.is_rung.store(true, Ordering::SeqCst);
         if !self.is_running.load(Ordering::SeqCst) {
             self.task.lock().unwrap_or_else(PoisonError::into_inner).wake_by_ref();
@@ -116,6 +139,21 @@ mod tests {
         assert_eq!(check(0), (true, 0));
         assert_eq!(check(MOST_TURNS - 1), (true, 0));
         assert_eq!(check(MOST_TURNS), (false, 1));
+    }
+
+    #[test]
+    fn what_rings_unheard_costs_no_turn() {
+        let mut turns = 0;
+        let future = AtOnce::new(poll_fn(|cx| {
+            turns += 1;
+            assert_eq!(hushed(|| cx.waker().wake_by_ref()), ((), true));
+            assert_eq!(hushed(|| ()), ((), false));
+            Poll::<()>::Pending
+        }));
+        let mut future = std::pin::pin!(future);
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(future);
+        assert_eq!(turns, 1);
     }
 
     #[tokio::test]

@@ -61,10 +61,7 @@ impl Door {
         let _open = OpenConnection::new(&self.endpoint);
         let ending = self.endpoint.ending.clone();
         let stream = Impatient::new(stream, self.endpoint.options.patience);
-        let service = service_fn(move |request| {
-            let door = self.clone();
-            async move { Ok::<_, Infallible>(door.respond(request).await) }
-        });
+        let service = service_fn(move |request| self.clone().respond(request));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
@@ -82,50 +79,72 @@ impl Door {
         }
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> HttpResponse {
+    /// Made for every request and moved into its place, so it holds little and boxes what is rare.
+    fn respond(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<HttpResponse, Infallible>> {
+        let entered = self.enter(&request);
+        async move {
+            let endpoint = &self.endpoint;
+            Ok(match entered {
+                Entered::Answered(response) => *response,
+                Entered::Elsewhere => match &endpoint.fallback {
+                    Some(fallback) => fallback(request).await,
+                    None => reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n"),
+                },
+                Entered::Events(view, admitted) => {
+                    Box::pin(classic::sse::answer(endpoint, view, admitted, request)).await
+                }
+                Entered::Mcp(view, admitted) => match *request.method() {
+                    Method::POST => post::post(endpoint, view, admitted, request).await,
+                    Method::GET => classic::http::get(endpoint, &view, &admitted, request.headers()),
+                    Method::DELETE => classic::http::delete(endpoint, &view, &admitted, request.headers()),
+                    _ => method_not_allowed(),
+                },
+            })
+        }
+    }
+
+    /// What can be said before the message is read.
+    fn enter(&self, request: &Request<Incoming>) -> Entered {
+        let answered = |response| Entered::Answered(Box::new(response));
         match request.uri().path() {
-            "/healthz" => return reply::text(StatusCode::OK, "ok\n"),
+            "/healthz" => return answered(reply::text(StatusCode::OK, "ok\n")),
             "/readyz" if self.endpoint.ending.is_ended() => {
-                return reply::text(StatusCode::SERVICE_UNAVAILABLE, "ending\n");
+                return answered(reply::text(StatusCode::SERVICE_UNAVAILABLE, "ending\n"));
             }
-            "/readyz" => return reply::text(StatusCode::OK, "ready\n"),
+            "/readyz" => return answered(reply::text(StatusCode::OK, "ready\n")),
             _ => {}
         }
         if let Some(reason) = self.guard.refusal(request.uri(), request.headers()) {
-            return reply::text(StatusCode::FORBIDDEN, format!("{reason}\n"));
+            return answered(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n")));
         }
-        let Some(place) = place(request.uri().path()) else {
-            return match &self.endpoint.fallback {
-                Some(fallback) => fallback(request).await,
-                None => reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n"),
-            };
-        };
+        let Some(place) = place(request.uri().path()) else { return Entered::Elsewhere };
         let admitted = match self.endpoint.options.gate.admit(request.headers().get(AUTHORIZATION)) {
             Ok(admitted) => admitted,
             Err(challenge) => {
                 let mut response = reply::text(StatusCode::UNAUTHORIZED, "a bearer token is required\n");
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge.header());
-                return response;
+                return answered(response);
             }
         };
         let (Place::Mcp(rest) | Place::Events(rest)) = place;
         match View::parse(rest).filter(|view| self.endpoint.handler.offers(view)) {
-            None => reply::text(StatusCode::NOT_FOUND, format!("there is no view /mcp/{rest}\n")),
-            Some(view) if matches!(place, Place::Events(_)) => {
-                classic::sse::answer(&self.endpoint, view, admitted, request).await
-            }
-            Some(view) => self.answer(view, admitted, request).await,
+            None => answered(reply::text(StatusCode::NOT_FOUND, format!("there is no view /mcp/{rest}\n"))),
+            Some(view) if matches!(place, Place::Events(_)) => Entered::Events(view, admitted),
+            Some(view) => Entered::Mcp(view, admitted),
         }
     }
+}
 
-    async fn answer(&self, view: View, admitted: Admitted, request: Request<Incoming>) -> HttpResponse {
-        match *request.method() {
-            Method::POST => post::post(&self.endpoint, view, admitted, request).await,
-            Method::GET => classic::http::get(&self.endpoint, &view, &admitted, request.headers()),
-            Method::DELETE => classic::http::delete(&self.endpoint, &view, &admitted, request.headers()),
-            _ => method_not_allowed(),
-        }
-    }
+/// Where a request leads, judged by its head.
+enum Entered {
+    /// It needs nothing further to be answered.
+    Answered(Box<HttpResponse>),
+    Elsewhere,
+    Events(View, Admitted),
+    Mcp(View, Admitted),
 }
 
 pub(super) fn method_not_allowed() -> HttpResponse {

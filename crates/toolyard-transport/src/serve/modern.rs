@@ -14,6 +14,7 @@ use toolyard_proto::{CallError, Era, Id, Method, Notification, Raw, RequestMessa
 
 use super::endpoint::{Counts, Endpoint, next_number};
 use super::outbox::Outbox;
+use super::post::Begun;
 use super::rendered::Rendered;
 use super::reply::{self, HttpResponse};
 use super::{ServeBody, headers, park};
@@ -29,22 +30,30 @@ pub(crate) struct Arrived {
     pub(crate) found: Found,
 }
 
-/// Answers one posted request.
-pub(crate) async fn post(
+/// A call of a modern client, under way.
+pub(super) struct Running {
+    id: Id,
+    back: Arc<ModernBack>,
+    future: BoxFuture<Answer>,
+}
+
+/// Begins one posted request.
+pub(super) fn begin<'a>(
     endpoint: &Arc<Endpoint>,
     view: View,
     admitted: Admitted,
     headers: &HeaderMap,
     arrived: Arrived,
-) -> HttpResponse {
+) -> Begun<'a> {
     if view == View::Hub {
         // The hub lives in a session: clients of both eras fall back to `initialize` on this.
-        return reply::text(StatusCode::BAD_REQUEST, "this view needs a session: send initialize");
+        let text = "this view needs a session: send initialize";
+        return Begun::Answered(reply::text(StatusCode::BAD_REQUEST, text));
     }
     let Arrived { message: RequestMessage { id, method, params }, claim, found } = arrived;
     let meta = match accept(headers, &method, &claim, found) {
         Ok(meta) => meta,
-        Err(error) => return reply::error(Era::Modern, &id, &error),
+        Err(error) => return Begun::Answered(reply::error(Era::Modern, &id, &error)),
     };
     let client = client_key(&admitted);
     let origin = origin(view, admitted, client, meta);
@@ -59,7 +68,7 @@ pub(crate) async fn post(
         headers: headers::params(headers),
     };
     let future = park::handle(endpoint, request, back.clone());
-    respond(endpoint, id, back, future).await
+    Begun::Running(Running { id, back, future })
 }
 
 fn accept(
@@ -93,32 +102,30 @@ pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: Re
     })
 }
 
-/// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream.
-async fn respond(
-    endpoint: &Arc<Endpoint>,
-    id: Id,
-    back: Arc<ModernBack>,
-    mut future: BoxFuture<Answer>,
-) -> HttpResponse {
-    let first = poll_fn(|cx| {
-        if let Poll::Ready(answer) = future.as_mut().poll(cx) {
-            return Poll::Ready(Some(answer));
-        }
-        back.outbox.poll_filled(cx).map(|()| None)
-    })
-    .await;
-    let stream = match first {
-        Some(Err(error)) if back.outbox.is_empty() => return reply::error(Era::Modern, &id, &error),
-        Some(Ok(answer)) if back.subscription.is_none() && back.outbox.is_empty() => {
-            return match answer {
-                AnswerBody::Whole(result, _) => reply::message(Rendered::result(&id, result)),
-                AnswerBody::Stream(relay) => reply::relay(relay),
-            };
-        }
-        Some(answer) => CallStream::answered(endpoint, id, back, answer),
-        None => CallStream::running(endpoint, id, back, future),
-    };
-    reply::events(ServeBody::live(stream))
+impl Running {
+    /// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream.
+    pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> HttpResponse {
+        let Self { id, back, mut future } = self;
+        let first = poll_fn(|cx| {
+            if let Poll::Ready(answer) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(answer));
+            }
+            back.outbox.poll_filled(cx).map(|()| None)
+        })
+        .await;
+        let stream = match first {
+            Some(Err(error)) if back.outbox.is_empty() => return reply::error(Era::Modern, &id, &error),
+            Some(Ok(answer)) if back.subscription.is_none() && back.outbox.is_empty() => {
+                return match answer {
+                    AnswerBody::Whole(result, _) => reply::message(Rendered::result(&id, result)),
+                    AnswerBody::Stream(relay) => reply::relay(relay),
+                };
+            }
+            Some(answer) => CallStream::answered(endpoint, id, back, answer),
+            None => CallStream::running(endpoint, id, back, future),
+        };
+        reply::events(ServeBody::live(stream))
+    }
 }
 
 /// The way back to a modern HTTP client.

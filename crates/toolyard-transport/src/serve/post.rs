@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming as IncomingBody;
@@ -18,6 +19,7 @@ use toolyard_proto::{
     Era, Incoming, Message, Method, Notification, ParseError, RequestMessage, Revision, RpcError, era,
 };
 
+use super::at_once::hushed;
 use super::classic::{self, http::SESSION};
 use super::endpoint::Endpoint;
 use super::headers::VERSION;
@@ -26,29 +28,56 @@ use super::reply::{self, HttpResponse};
 use crate::admit::Admitted;
 use crate::{LevelCell, Origin, View};
 
-pub(super) async fn post(
+pub(super) fn post(
     endpoint: &Arc<Endpoint>,
     view: View,
     admitted: Admitted,
     request: Request<IncomingBody>,
-) -> HttpResponse {
-    let (parts, body) = request.into_parts();
-    let headers = &parts.headers;
-    let bytes = match read(endpoint, headers, body).await {
-        Ok(bytes) => bytes,
-        Err(refusal) => return *refusal,
-    };
-    match Incoming::parse(&bytes) {
+) -> impl Future<Output = HttpResponse> {
+    let (Parts { headers, .. }, body) = request.into_parts();
+    async move {
+        let bytes = match read(endpoint, &headers, body).await {
+            Ok(bytes) => bytes,
+            Err(refusal) => return *refusal,
+        };
+        match begin(endpoint, view, admitted, &headers, &bytes) {
+            Begun::Answered(response) => response,
+            Begun::Running(call) => call.respond(endpoint).await,
+            Begun::Older(answering) => answering.await,
+        }
+    }
+}
+
+/// What a message has led to. Made without waiting, so that nothing of the message has a place in the future
+/// that waits for its answer.
+pub(super) enum Begun<'a> {
+    Answered(HttpResponse),
+    Running(modern::Running),
+    Older(Pin<Box<dyn Future<Output = HttpResponse> + Send + 'a>>),
+}
+
+fn begin<'a>(
+    endpoint: &'a Arc<Endpoint>,
+    view: View,
+    admitted: Admitted,
+    headers: &'a HeaderMap,
+    bytes: &Bytes,
+) -> Begun<'a> {
+    Begun::Answered(match Incoming::parse(bytes) {
         Err(error) => malformed(&error),
-        Ok(Incoming::Batch(batch)) => classic::http::batch(endpoint, &view, &admitted, headers, batch).await,
+        Ok(Incoming::Batch(batch)) => {
+            let answering =
+                async move { classic::http::batch(endpoint, &view, &admitted, headers, batch).await };
+            return Begun::Older(Box::pin(answering));
+        }
         Ok(Incoming::One(Message::Request(message))) => {
-            one_request(endpoint, view, admitted, headers, message).await
+            return one_request(endpoint, view, admitted, headers, message);
         }
         Ok(Incoming::One(Message::Notification(notification))) if speaks_modern(headers, &notification) => {
             notice(endpoint, view, admitted, notification)
         }
         Ok(Incoming::One(message)) => classic::http::traffic(endpoint, &view, &admitted, headers, message),
-    }
+    })
 }
 
 /// The body of a POST, if it can be a message at all.
@@ -68,20 +97,20 @@ pub(super) async fn read(
     Ok(bytes)
 }
 
-async fn one_request(
-    endpoint: &Arc<Endpoint>,
+fn one_request<'a>(
+    endpoint: &'a Arc<Endpoint>,
     view: View,
     admitted: Admitted,
-    headers: &HeaderMap,
+    headers: &'a HeaderMap,
     message: RequestMessage,
-) -> HttpResponse {
+) -> Begun<'a> {
     let found = find_parts(&message.method, message.params.as_ref());
     let claim = found.envelope.claim();
     match era::classify(&message.method, &claim, version(headers)) {
-        Era::Modern => {
-            modern::post(endpoint, view, admitted, headers, Arrived { message, claim, found }).await
+        Era::Modern => modern::begin(endpoint, view, admitted, headers, Arrived { message, claim, found }),
+        Era::Legacy => {
+            Begun::Older(Box::pin(classic::http::request(endpoint, view, admitted, headers, message)))
         }
-        Era::Legacy => Box::pin(classic::http::request(endpoint, view, admitted, headers, message)).await,
     }
 }
 
@@ -137,7 +166,9 @@ async fn read_body(mut body: IncomingBody, endpoint: &Endpoint) -> Result<Bytes,
     let at_once = poll_fn(|cx| Poll::Ready(gathered.poll(&mut body, cx))).await;
     let gathering = match at_once {
         Poll::Ready(done) => Ok(done),
-        Poll::Pending => timeout(endpoint.options.patience, poll_fn(|cx| gathered.poll(&mut body, cx))).await,
+        Poll::Pending => {
+            Box::pin(timeout(endpoint.options.patience, poll_fn(|cx| gathered.poll(&mut body, cx)))).await
+        }
     };
     let too_late = || reply::text(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n");
     gathering.map_err(|_| Box::new(too_late()))?.map_err(Box::new)?;
@@ -154,7 +185,12 @@ struct Gathered {
 impl Gathered {
     fn poll(&mut self, body: &mut IncomingBody, cx: &mut Context<'_>) -> Poll<Result<(), HttpResponse>> {
         while !body.is_end_stream() {
-            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            let (polled, rung) = hushed(|| Pin::new(&mut *body).poll_frame(cx));
+            // Taking a piece wakes whoever brings the next; of a body that has ended, nobody does.
+            if rung && !body.is_end_stream() {
+                cx.waker().wake_by_ref();
+            }
+            match ready!(polled) {
                 None => break,
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data()
