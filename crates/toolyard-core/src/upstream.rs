@@ -193,6 +193,11 @@ impl Upstream {
         levels.values().min().copied()
     }
 
+    /// The least grave level that any client has chosen.
+    pub(crate) fn least_level(&self) -> Option<LogLevel> {
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner).values().min().copied()
+    }
+
     /// Counts a call until the guard is dropped, which is when its answer has really ended.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::AcqRel);

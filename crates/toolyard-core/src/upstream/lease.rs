@@ -28,6 +28,14 @@ impl Lease {
         &self.link
     }
 
+    /// Waits for the end of a link of one's own. That of the one that all share is told by the upstream's state.
+    pub(super) async fn ended(&self) {
+        match &self.held {
+            Some(held) => held.gone().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// The call came to its end, so that the next one may have the link. One that is merely dropped is not
     /// trusted with another client's call.
     pub(crate) fn done(&self) {

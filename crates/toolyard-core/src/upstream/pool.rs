@@ -173,6 +173,17 @@ impl Pool {
         removed
     }
 
+    /// Waits until a link is gone, whoever ended it.
+    async fn gone(&self, number: u64) {
+        loop {
+            let changed = self.changed.notified();
+            if self.state().member(number).is_none() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     fn take_out(&self, which: impl Fn(&Member) -> bool) -> Vec<Arc<dyn Link>> {
         let out: Vec<Member> = self.state().members.extract_if(.., |member| which(member)).collect();
         self.changed.notify_waiters();
@@ -257,6 +268,11 @@ pub(super) struct Held {
 impl Held {
     fn new(upstream: &Arc<Upstream>, number: u64) -> Self {
         Self { upstream: upstream.clone(), number, is_done: AtomicBool::new(false) }
+    }
+
+    /// Waits until the link is gone.
+    pub(super) async fn gone(&self) {
+        self.upstream.pool.gone(self.number).await;
     }
 
     /// Nothing is under way on it any more.

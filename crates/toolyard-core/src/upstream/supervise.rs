@@ -15,10 +15,10 @@ use super::fetch::{fetch, own_request};
 use super::state::Phase;
 use super::subscribe::Heard;
 use super::{Live, Upstream, pool};
-use crate::bridge;
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamPlan};
+use crate::{bridge, levels};
 
 /// Longest wait for one attempt to connect, whatever the target's own bounds are.
 pub(super) const CONNECT_BOUND: Duration = Duration::from_secs(90);
@@ -316,6 +316,7 @@ impl<'a> Life<'a> {
         self.upstream.listed.store(true, Ordering::Release);
         if !self.learned {
             self.learned = true;
+            levels::tell_again(self.upstream, &self.link, &self.outlets.origin);
             tracing::info!(target: "upstream", upstream = %self.upstream.id(), revision = %self.link.greeting().revision, "ready");
             self.upstream.state.send_modify(|state| {
                 state.enter(Phase::Ready, None);
