@@ -17,9 +17,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, mpsc, watch};
-use toolyard_proto::CallError;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{CallError, Revision};
 use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
@@ -118,6 +118,12 @@ impl Upstream {
     /// What it offers, as far as we know.
     pub fn definitions(&self) -> Option<Arc<Definitions>> {
         self.definitions.load_full()
+    }
+
+    /// The revision it spoke the last time, if that is certain.
+    fn known_revision(&self) -> Option<Revision> {
+        let greeting = &self.definitions.load_full()?.greeting;
+        (!greeting.guessed).then_some(greeting.revision)
     }
 
     pub fn is_listed(&self) -> bool {

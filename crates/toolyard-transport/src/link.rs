@@ -26,6 +26,8 @@ pub struct Greeting {
     pub instructions: Option<Raw>,
     /// The whole result as it was said.
     pub whole: Raw,
+    /// Whether the era was taken from the upstream's silence. Nobody should rely on it the next time.
+    pub guessed: bool,
 }
 
 impl Greeting {
@@ -38,7 +40,8 @@ impl Greeting {
         };
         let capabilities =
             whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
-        Self { revision, capabilities, server_info, instructions: whole.member("instructions"), whole }
+        let instructions = whole.member("instructions");
+        Self { revision, capabilities, server_info, instructions, whole, guessed: false }
     }
 
     /// Whether it remembers a log level between requests.

@@ -236,8 +236,8 @@ pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<L
 
 async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<Lease, CallError> {
     let held = Held::new(upstream, number);
-    let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
-    let connecting = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect_for(known, origin));
+    let connecting = upstream.plan.connect.connect_for(upstream.known_revision(), origin);
+    let connecting = tokio::time::timeout(CONNECT_BOUND, connecting);
     let connected = match connecting.await {
         Ok(Ok(connected)) => connected,
         Ok(Err(reason)) => return Err(not_opened(upstream, &reason)),

@@ -59,8 +59,8 @@ async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut failures = 0u32;
     while !upstream.is_retired() {
         upstream.enter(Phase::Connecting, None);
-        let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
-        let attempt = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect(known));
+        let connecting = upstream.plan.connect.connect(upstream.known_revision());
+        let attempt = tokio::time::timeout(CONNECT_BOUND, connecting);
         let reason = match within_grace(upstream, outlets, &mut lost_at, attempt).await {
             Ok(Ok(connected)) => {
                 let begun = Instant::now();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,6 +25,10 @@ struct Program {
     /// What each connection was told, in order.
     told: Arc<Mutex<Vec<(usize, Value)>>>,
     running: Arc<Mutex<HashMap<usize, CancellationToken>>>,
+    /// Whether its era is taken from its silence.
+    silent: bool,
+    /// What was known of it each time it was connected to.
+    known: Arc<Mutex<Vec<Option<Revision>>>>,
 }
 
 impl fmt::Debug for Program {
@@ -33,7 +38,8 @@ impl fmt::Debug for Program {
 }
 
 impl Connect for Program {
-    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        self.known.lock().unwrap().push(known);
         let number = self.connects.fetch_add(1, Ordering::SeqCst);
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let end = CancellationToken::new();
@@ -42,7 +48,8 @@ impl Connect for Program {
         tokio::spawn(async move { end.run_until_cancelled(program.serve(number, theirs)).await });
         let whole =
             json!({ "capabilities": { "tools": {}, "logging": {}, "resources": { "subscribe": true } } });
-        let greeting = Greeting::read(Revision::V2025_11_25, raw(whole));
+        let read = Greeting::read(Revision::V2025_11_25, raw(whole));
+        let greeting = Greeting { guessed: self.silent, ..read };
         let (link, events) = StreamLink::over(&"a".into(), split(ours), greeting, &Scope::new());
         Box::pin(async move { Ok(Connected { link: Arc::new(link), events }) })
     }
@@ -72,6 +79,10 @@ impl Program {
     }
 
     fn gateway(&self, sharing: Sharing) -> Gateway {
+        self.gateway_with(sharing, None)
+    }
+
+    fn gateway_with(&self, sharing: Sharing, state_dir: Option<PathBuf>) -> Gateway {
         let upstream = UpstreamPlan {
             id: UpstreamId::parse("a").unwrap(),
             connect: Arc::new(self.clone()),
@@ -80,7 +91,7 @@ impl Program {
             sharing,
             fingerprint: String::new(),
         };
-        Gateway::start(Plan { upstreams: vec![upstream], ..Plan::default() }, &Scope::new())
+        Gateway::start(Plan { upstreams: vec![upstream], state_dir, ..Plan::default() }, &Scope::new())
     }
 
     fn kill(&self, number: usize) {
@@ -168,4 +179,29 @@ async fn a_program_for_which_nobody_chose_a_level_is_told_none() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     client.call("who", json!({})).await.unwrap();
     assert_eq!(program.heard("logging/setLevel", "level"), []);
+}
+
+/// What is known of a program at its second and third start, the third after a restart of the gateway.
+async fn known_later(silent: bool) -> [Option<Revision>; 2] {
+    let program = Program { silent, ..Program::default() };
+    let state = tempfile::tempdir().unwrap();
+    let gateway = program.gateway_with(Sharing::Shared, Some(state.path().to_owned()));
+    let client = Client::new(&gateway, Revision::NEWEST, "a");
+    client.tools().await;
+    program.kill(0);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    client.call("who", json!({})).await.unwrap();
+    gateway.end().await;
+    let gateway = program.gateway_with(Sharing::Shared, Some(state.path().to_owned()));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    gateway.end().await;
+    let known = program.known.lock().unwrap().clone();
+    assert_eq!((known.len(), known[0]), (3, None));
+    [known[1], known[2]]
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_era_that_was_only_guessed_is_asked_for_again_and_a_known_one_is_not() {
+    assert_eq!(known_later(true).await, [None, None]);
+    assert_eq!(known_later(false).await, [Some(Revision::V2025_11_25); 2]);
 }
