@@ -43,8 +43,14 @@ async fn among_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
         let params = call.params.clone();
         return classic_tasks::run(&call, lease, params).await;
     }
+    let shows_pages = call.origin.capabilities.at(&["elicitation", "url"]).is_some();
     let (request, peer) = outbound(call, false);
-    link.call(request, peer).await
+    match link.call(request, peer).await {
+        Err(error) if !shows_pages && classic_upstream::sends_to_page(&error) => {
+            Err(classic_upstream::in_words(&error))
+        }
+        answer => answer,
+    }
 }
 
 /// A request of a client, or one that the bridge makes on its behalf.

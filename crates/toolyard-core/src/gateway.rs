@@ -165,6 +165,18 @@ impl Handler for Gateway {
         }
     }
 
+    /// A view of one upstream has what that one has declared; a view of many has everything.
+    fn knows(&self, view: &View, method: &Method) -> bool {
+        let needed: &[&str] = match method.as_str() {
+            "logging/setLevel" => &["logging"],
+            "resources/unsubscribe" => &["resources", "subscribe"],
+            _ => return true,
+        };
+        let snapshot = self.shared.catalog.snapshot();
+        let alone = snapshot.view(view).and_then(|view| view.alone.as_ref()?.definitions());
+        alone.is_none_or(|definitions| definitions.greeting.capabilities.at(needed).is_some())
+    }
+
     fn offers(&self, view: &View) -> bool {
         self.shared.catalog.rules().offers(view)
     }

@@ -215,9 +215,19 @@ impl Upstream {
         self.life.spawn(supervise::run(self.clone(), outlets));
     }
 
+    /// How many calls are under way.
+    pub fn calls(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// How many clients have a link of their own to it.
+    pub fn own_links(&self) -> usize {
+        self.pool.len()
+    }
+
     /// Whether a call is under way.
     pub(crate) fn is_busy(&self) -> bool {
-        self.in_flight.load(Ordering::Acquire) > 0
+        self.calls() > 0
     }
 
     /// Whether it only finishes what is under way.

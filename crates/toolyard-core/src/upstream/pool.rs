@@ -112,6 +112,10 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.state().members.len()
+    }
+
     /// The link of a client that has one now.
     pub(super) fn link_of(&self, client: &ClientKey) -> Option<Arc<dyn Link>> {
         let state = self.state();

@@ -226,7 +226,8 @@ pub struct Begun {
 }
 
 impl Begun {
-    async fn answer(self, client: &Client) -> Result<Value, Value> {
+    /// Waits for the answer, a bounded time.
+    pub async fn answer(self, client: &Client) -> Result<Value, Value> {
         let answer = tokio::time::timeout(PATIENCE, self.receiver).await;
         let answer =
             answer.map_err(|_| json!("no answer in time"))?.map_err(|_| json!("no answer at all"))?;
