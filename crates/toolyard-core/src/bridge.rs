@@ -6,6 +6,7 @@ mod classic_tasks;
 mod modern_upstream;
 mod modern_tasks;
 mod convert;
+mod rising;
 
 use std::sync::Arc;
 
@@ -72,6 +73,11 @@ pub(crate) fn own_params(revision: Revision, origin: &Origin, params: Raw) -> Ra
 /// Whether and how an upstream announces changes: it is asked to (listen), or it does so by itself.
 pub(crate) fn must_listen(revision: Revision) -> bool {
     revision.is_modern()
+}
+
+/// Whether an upstream takes notifications of clients; today's know none but a cancel.
+pub(crate) fn hears_clients(revision: Revision) -> bool {
+    !revision.is_modern()
 }
 
 /// Asks a subscription of one resource, in the upstream's way.

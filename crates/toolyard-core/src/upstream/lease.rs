@@ -8,6 +8,7 @@ use toolyard_transport::{ClientKey, Link, Origin};
 
 use super::Upstream;
 use super::pool::{self, Held};
+use crate::bridge;
 
 /// A link for as long as a call needs it, with everything that the call does on it.
 pub(crate) struct Lease {
@@ -78,11 +79,9 @@ impl Upstream {
 
     /// Passes a client's notification on, wherever it has a link.
     pub(crate) fn notify(&self, origin: &Arc<Origin>, notification: Notification) {
-        if let Some(own) = self.pool.link_of(&origin.client) {
-            own.notify(origin, notification.clone());
-        }
-        if let Some(link) = self.live_link() {
-            link.notify(origin, notification);
+        let links = self.pool.link_of(&origin.client).into_iter().chain(self.live_link());
+        for link in links.filter(|link| bridge::hears_clients(link.greeting().revision)) {
+            link.notify(origin, notification.clone());
         }
     }
 

@@ -180,6 +180,22 @@ impl Client {
         heard.map_err(|_| format!("{method} was not heard; heard: {:?}", self.state().heard))
     }
 
+    /// Tells the other side something.
+    pub async fn tell(&self, method: &str) -> Result<(), String> {
+        self.send(json!({ "jsonrpc": "2.0", "method": method })).await
+    }
+
+    /// The notifications of a kind that it has heard so far and nobody waited for.
+    pub fn heard(&self, method: &str) -> Vec<Value> {
+        let state = self.state();
+        state
+            .heard
+            .iter()
+            .filter(|said| said["method"] == method)
+            .map(|said| said["params"].clone())
+            .collect()
+    }
+
     /// What it should never have seen, so far.
     pub fn wrong(&self) -> Vec<String> {
         self.state().wrong.clone()

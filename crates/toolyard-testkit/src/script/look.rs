@@ -25,6 +25,11 @@ impl Server {
         self.state().answers.clone()
     }
 
+    /// How often a notification came.
+    pub fn noticed(&self, method: &str) -> usize {
+        self.state().noticed.iter().filter(|noticed| *noticed == method).count()
+    }
+
     /// Sessions over HTTP that are open.
     pub fn sessions(&self) -> usize {
         self.state().sessions.len()

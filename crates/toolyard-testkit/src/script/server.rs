@@ -54,6 +54,8 @@ pub(super) struct State {
     pub(super) tasks: Tasks,
     /// How often each tool was called.
     pub(super) called: HashMap<String, usize>,
+    /// The notifications that came.
+    pub(super) noticed: Vec<String>,
     /// What it was answered to its questions.
     pub(super) answers: Vec<Value>,
     /// Sessions over HTTP that are open, and how many there were.
@@ -112,6 +114,7 @@ impl Server {
             return;
         };
         if message.get("id").is_none() {
+            self.state().noticed.push(method.clone());
             if method == "notifications/cancelled"
                 && let Some(running) = self.state().running.get(&message["params"]["requestId"].to_string())
             {

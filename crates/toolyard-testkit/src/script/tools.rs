@@ -17,6 +17,9 @@ pub(super) fn list(server: &Server) -> Vec<Value> {
     if server.knows(Revision::V2025_11_25) {
         names.extend(["elicit_url", "task", "long_task"]);
     }
+    if server.is_modern() {
+        names.push("rounds");
+    }
     if server.revision == Revision::V2025_11_25 {
         names.push("visit");
     }
@@ -55,7 +58,8 @@ pub(super) async fn call(call: &Call) -> Result<Value, Value> {
     match name {
         "visit" => call.visit(),
         "echo" => Ok(text(call.params["arguments"]["text"].as_str().unwrap_or_default())),
-        "progress" => progress(call).await,
+        "progress" => progress(call, 2).await,
+        "rounds" => rounds(call).await,
         "slow" => std::future::pending().await,
         "cancels" => Ok(text(&call.server.state().cancelled.to_string())),
         "log" => log(call).await,
@@ -82,9 +86,16 @@ pub(super) async fn call(call: &Call) -> Result<Value, Value> {
     }
 }
 
-async fn progress(call: &Call) -> Result<Value, Value> {
+/// Reports from the start again in its second round.
+async fn rounds(call: &Call) -> Result<Value, Value> {
+    let is_first = call.params.get("inputResponses").is_none();
+    progress(call, if is_first { 2 } else { 3 }).await?;
+    call.interact("roots").await
+}
+
+async fn progress(call: &Call, steps: u32) -> Result<Value, Value> {
     let token = call.params["_meta"].get("progressToken").cloned();
-    for step in 1..=2 {
+    for step in 1..=steps {
         if let Some(token) = &token {
             let params = json!({ "progressToken": token, "progress": step, "total": 2 });
             call.notify("notifications/progress", params).await;

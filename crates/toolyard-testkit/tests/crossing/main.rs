@@ -6,6 +6,7 @@
 mod world;
 
 mod left_behind;
+mod rounds;
 mod states;
 mod tasks;
 mod views;
