@@ -92,6 +92,11 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
+    /// Whether the upstream can say that something has changed. One that cannot has to be asked now and then.
+    fn hears_changes(&self) -> bool {
+        true
+    }
+
     /// Whether calls of several clients share one channel, so that a question may be for any of them.
     fn is_shared(&self) -> bool {
         false

@@ -60,7 +60,10 @@ pub(super) async fn call(call: &Call) -> Result<Value, Value> {
         "echo" => Ok(text(call.params["arguments"]["text"].as_str().unwrap_or_default())),
         "progress" => progress(call, 2).await,
         "rounds" => rounds(call).await,
-        "slow" => std::future::pending().await,
+        "slow" => {
+            progress(call, 1).await?;
+            std::future::pending().await
+        }
         "cancels" => Ok(text(&call.server.state().cancelled.to_string())),
         "log" => log(call).await,
         "change" => {

@@ -46,5 +46,5 @@ async fn a_server_that_offers_no_stream_of_its_own_works_without() {
         client.hear("notifications/progress", |params| params["progress"] == 2).await.unwrap();
     }
     let (_, answer) = world.post(&say("echo")).await;
-    assert_eq!(answer["result"]["resultType"], "complete");
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
 }
