@@ -155,7 +155,7 @@ impl Handler for Gateway {
         let Some(view) = snapshot.view(&origin.view) else { return };
         let everywhere = notification.method == Method::ROOTS_CHANGED;
         for upstream in view.upstreams.iter().filter(|_| everywhere || view.alone.is_some()) {
-            upstream.notify(origin, notification.clone());
+            upstream.notify(origin, &notification);
         }
     }
 

@@ -78,7 +78,7 @@ impl Upstream {
     }
 
     /// Passes a client's notification on, wherever it has a link.
-    pub(crate) fn notify(&self, origin: &Arc<Origin>, notification: Notification) {
+    pub(crate) fn notify(&self, origin: &Arc<Origin>, notification: &Notification) {
         let links = self.pool.link_of(&origin.client).into_iter().chain(self.live_link());
         for link in links.filter(|link| bridge::hears_clients(link.greeting().revision)) {
             link.notify(origin, notification.clone());

@@ -8,7 +8,7 @@ use super::tools::text;
 impl Call {
     /// Refuses the first call with the error of that revision, and every other one of them from then on.
     pub(super) fn visit(&self) -> Result<Value, Value> {
-        if self.server.called("visit") % 2 == 0 {
+        if self.server.called("visit").is_multiple_of(2) {
             return Ok(text("visited"));
         }
         let page = json!({

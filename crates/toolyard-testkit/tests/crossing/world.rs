@@ -248,13 +248,11 @@ impl Way {
 impl Connect for Way {
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
         let all = json!({ "roots": {}, "sampling": {}, "elicitation": { "form": {}, "url": {} } });
-        match &self.url {
-            Some(url) => self.over_http(url, known, all.into()),
-            None => {
-                let connected = self.in_memory();
-                Box::pin(async move { Ok(connected) })
-            }
+        if let Some(url) = &self.url {
+            return self.over_http(url, known, all.into());
         }
+        let connected = self.in_memory();
+        Box::pin(async move { Ok(connected) })
     }
 
     fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, String>> {
