@@ -83,9 +83,11 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         };
         let getting = (prompt.get)(texts(request, &["arguments"])?, self.context(request, peer));
         // A prompt that cannot be made from what was given is the request's fault.
-        let fault = |error: &ToolError| match error.is_broken() {
-            true => error.to_call_error(),
-            false => CallError::invalid_params(error.to_string()),
+        let fault = |error: &ToolError| {
+            if error.is_broken() {
+                return error.to_call_error();
+            }
+            CallError::invalid_params(error.to_string())
         };
         Ok(self.stamped(Box::pin(settled(getting, fault)), None))
     }

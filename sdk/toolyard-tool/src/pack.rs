@@ -160,8 +160,8 @@ impl Key {
     /// }
     ///
     /// let pack = Pack::with_config("files", "…", |_: Config| ToolSet::new("files", "1.0.0"));
-    /// let root = pack.keys()[0].within(Path::new("/home/ann"), json!("music"));
-    /// assert_eq!(root, json!("/home/ann/music"));
+    /// let root = pack.keys()[0].within(Path::new("/srv"), json!("music"));
+    /// assert_eq!(root, json!("/srv/music"));
     /// ```
     pub fn within(&self, folder: &Path, value: Value) -> Value {
         match value {

@@ -176,7 +176,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// If both have something of the same name.
     #[must_use]
     pub fn join<T>(self, other: ToolSet<T>) -> Self {
-        let others = other.offer.items();
+        let ToolSet { offer, .. } = other;
+        let others = offer.items();
         self.offer.change(|items| items.join(&others)).unwrap_or_else(|taken| panic!("{taken}"));
         self
     }

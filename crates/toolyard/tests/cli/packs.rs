@@ -87,7 +87,8 @@ fn requests_that_are_piped_into_a_pack_are_all_answered() {
     for id in 1..=50 {
         let params = json!({ "name": "hash", "arguments": { "text": text } });
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-        requests.push_str(&format!("{request}\n"));
+        requests += &request.to_string();
+        requests.push('\n');
     }
     let mut pack = home.toolyard(&["pack", "dev"]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = pack.stdin.take().unwrap();

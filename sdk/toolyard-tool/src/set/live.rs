@@ -79,7 +79,8 @@ impl Live {
     /// Adds everything that another set offers; its state stays its own. Nothing is added if anything of it
     /// has a name that is taken.
     pub fn add<T>(&self, other: ToolSet<T>) -> Result<(), Taken> {
-        let others = other.offer.items();
+        let ToolSet { offer, .. } = other;
+        let others = offer.items();
         self.change(|items| items.join(&others))
     }
 
