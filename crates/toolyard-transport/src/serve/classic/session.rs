@@ -110,6 +110,11 @@ impl Session {
         }
     }
 
+    /// The client has closed its end, so nothing it is asked can be answered.
+    pub(crate) fn hears_no_more(&self) {
+        self.asks.close();
+    }
+
     fn answered(&self, response: Response) {
         if !self.asks.answered(response) {
             Counts::add(&self.counts.unmatched);
