@@ -7,6 +7,7 @@ mod asks;
 mod calls;
 mod doors;
 mod items;
+mod live;
 mod pack;
 mod parked;
 mod rounds;
