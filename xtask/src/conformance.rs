@@ -61,6 +61,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// What `ci` runs.
+    pub(crate) fn every_door() -> Self {
+        Self { all_doors: true, ..Self::default() }
+    }
+
     fn scenes(&self) -> Vec<Scene> {
         if let Some(url) = &self.url {
             return vec![Scene::Url(url.clone())];

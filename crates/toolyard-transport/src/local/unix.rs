@@ -14,6 +14,8 @@ use crate::child::processes;
 /// How long the end of a listener may take.
 const LONGEST_END: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long a connection to somebody who lives is seen to stay open.
+const NO_WORD: Duration = Duration::from_millis(250);
 
 pub type LocalStream = UnixStream;
 
@@ -102,12 +104,12 @@ fn refuse_if_in_use(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the process at the other end is about to be gone. It may also have closed the connection since.
+/// Whether the process at the other end is about to be gone, or closes the connection without a word.
 fn is_ending(stream: &std::os::unix::net::UnixStream) -> bool {
     let listener = rustix::net::sockopt::socket_peercred(stream).ok();
     let process = listener.and_then(|listener| processes::find(listener.pid.as_raw_nonzero().get()));
     process.is_some_and(|process| process.is_dead || process.is_ending())
-        || stream.set_nonblocking(true).is_ok()
+        || stream.set_read_timeout(Some(NO_WORD)).is_ok()
             && !matches!((&mut &*stream).read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 

@@ -13,10 +13,8 @@ use super::{Over, check, check_both};
 /// How a client reaches a view of the gateway. Its socket is in the folder.
 pub(crate) fn to(gateway: &Gateway, door: Over, view: View, folder: &Path) -> Reach {
     let is_alone = view == View::Alone;
-    let (path, fragment) = match is_alone {
-        true => (format!("/{}", view::ID), format!("#{}", view::ID)),
-        false => (String::new(), String::new()),
-    };
+    let behind = |sign: &str| if is_alone { format!("{sign}{}", view::ID) } else { String::new() };
+    let (path, fragment) = (behind("/"), behind("#"));
     Reach::Url(match door {
         Over::Http if is_alone => gateway.alone(view::ID),
         Over::Http => gateway.everything(),
