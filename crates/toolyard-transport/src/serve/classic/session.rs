@@ -137,6 +137,11 @@ impl Session {
             "server/discover" | "subscriptions/listen" => {
                 return Err(CallError::unknown_method(method.as_str()));
             }
+            "resources/unsubscribe" | "logging/setLevel"
+                if !self.handler.knows(&self.origin.view, &method) =>
+            {
+                return Err(CallError::unknown_method(method.as_str()));
+            }
             "resources/subscribe" => {
                 let answer = self.subscribe(&params).await;
                 self.changed.notify_one();
