@@ -112,9 +112,8 @@ impl<A: Arguments> Reader<A> {
         match (&read, self.check) {
             (Ok(arguments), Some(check)) if problems.is_empty() => check(arguments, &mut problems),
             (Ok(arguments), Some(check)) => problems.extend(said_by(check, arguments)),
-            (Ok(_), None) => {}
             (Err(error), _) if problems.is_empty() => problems.add_general(error.to_string()),
-            (Err(_), _) => {}
+            (Ok(_), None) | (Err(_), _) => {}
         }
         problems.into_result()?;
         Ok(read?)

@@ -18,6 +18,7 @@ struct Trip {
     to: u32,
     #[serde(default)]
     #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
+    #[expect(dead_code, reason = "it is only checked")]
     share: Option<f64>,
     #[serde(default)]
     #[schemars(length(min = 1, max = 2), inner(length(max = 3)))]
