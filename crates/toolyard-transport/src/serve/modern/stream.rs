@@ -60,6 +60,12 @@ impl CallStream {
         Self { id, back, work, keep_alive, silence: Box::pin(tokio::time::sleep(keep_alive)), ending }
     }
 
+    /// The same, with a sign of life at once.
+    pub(super) fn after_silence(mut self) -> Self {
+        self.silence.as_mut().reset(Instant::now());
+        self
+    }
+
     /// Goes on as far as possible and gives what there is to send.
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RelayError>>> {
         if let Some(ending) = &mut self.ending
