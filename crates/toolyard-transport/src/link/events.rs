@@ -127,12 +127,15 @@ impl Events {
     pub(crate) fn ask(&self, client: Option<ClientKey>, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         let (reply, answer) = oneshot::channel();
         let size = ask.params.as_ref().map_or(0, Raw::len);
-        let sent = match self.sender.try_reserve() {
-            Ok(permit) if self.has_room(size) => Ok(permit.send(LinkEvent::Ask(client, ask, reply))),
-            _ => Err(()),
+        let is_sent = match self.sender.try_reserve() {
+            Ok(permit) if self.has_room(size) => {
+                permit.send(LinkEvent::Ask(client, ask, reply));
+                true
+            }
+            _ => false,
         };
         Box::pin(async move {
-            if sent.is_err() {
+            if !is_sent {
                 return Err(AskError::Unsupported("the gateway is too busy to take questions".into()));
             }
             answer.await.unwrap_or(Err(AskError::Gone))

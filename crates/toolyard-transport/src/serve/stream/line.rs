@@ -222,12 +222,12 @@ mod tests {
     async fn large_notifications_that_nobody_reads_cannot_fill_the_memory() {
         let counts = Arc::new(Counts::default());
         let (line, queue) = Line::new(counts.clone());
-        let waiting = |line: &Line| line.told.load(Ordering::Relaxed) / (1024 * 1024);
+        let megabytes = |line: &Line| line.told.load(Ordering::Relaxed) / (1024 * 1024);
         (0..100).for_each(|_| tell(&line, &Method::PROGRESS));
-        assert_eq!((waiting(&line), counts.dropped.load(Ordering::Relaxed)), (4, 96));
+        assert_eq!((megabytes(&line), counts.dropped.load(Ordering::Relaxed)), (4, 96));
         // What must not be lost has more room, and it ends too.
         (0..200).for_each(|_| tell(&line, &Method::RESOURCES_CHANGED));
-        assert_eq!(waiting(&line), 64);
+        assert_eq!(megabytes(&line), 64);
         let (near, mut far) = tokio::io::duplex(64 * 1024);
         let scope = Scope::new();
         let writing = write_lines(queue, near, Duration::from_secs(20), scope.clone());
@@ -237,7 +237,7 @@ mod tests {
             heard.len()
         };
         let ending = async {
-            while waiting(&line) > 0 {
+            while megabytes(&line) > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             // There is room again.
