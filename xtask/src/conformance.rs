@@ -61,6 +61,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// The upstream speaks the other era than the client.
+    pub(crate) fn crossed() -> Self {
+        Self { crossed: true, ..Self::default() }
+    }
+
     fn scenes(&self) -> Vec<Scene> {
         if let Some(url) = &self.url {
             return vec![Scene::Url(url.clone())];
