@@ -14,3 +14,4 @@ mod rounds;
 mod state;
 mod support;
 mod tasks;
+mod validation;
