@@ -6,13 +6,14 @@
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, conformance, peers, test};
+use crate::{check, conformance, newcomer, peers, test};
 
 pub(crate) fn ci() -> Result<()> {
     step("ci", || {
         step("check", check::check)?;
         step("test", test::test)?;
         step("conformance", || conformance::conformance(&conformance::Options::every_door()))?;
-        step("peers", peers::peers)
+        step("peers", peers::peers)?;
+        step("newcomer", newcomer::newcomer)
     })
 }
