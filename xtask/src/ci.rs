@@ -13,6 +13,7 @@ pub(crate) fn ci() -> Result<()> {
         step("check", check::check)?;
         step("test", test::test)?;
         step("conformance", || conformance::conformance(&conformance::Options::every_door()))?;
+        step("conformance across the eras", || conformance::conformance(&conformance::Options::crossed()))?;
         step("peers", peers::peers)?;
         step("newcomer", newcomer::newcomer)
     })

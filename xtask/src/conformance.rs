@@ -62,9 +62,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What `ci` runs.
+    /// Every transport on either side.
     pub(crate) fn every_door() -> Self {
         Self { all_doors: true, ..Self::default() }
+    }
+
+    /// The upstream speaks the other era than the client.
+    pub(crate) fn crossed() -> Self {
+        Self { crossed: true, ..Self::default() }
     }
 
     fn scenes(&self) -> Vec<Scene> {

@@ -287,7 +287,7 @@ impl Drop for Underway<'_> {
 /// `yard-` ids are the gateway's, on its own behalf or on that client's.
 fn mints(owner: &Owner, request: &LinkRequest) -> bool {
     !matches!(owner, Owner::Client(_))
-        || request.origin.is_modern()
+        || request.origin.revision.is_modern()
         || request.id.as_bytes().starts_with(b"\"yard-")
 }
 
