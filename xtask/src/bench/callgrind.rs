@@ -38,8 +38,9 @@ pub(super) fn count(programs: &Programs, load: &Load, calls: u64, logs: &Path) -
     let plain = |origin: &str| Contestant::plain("plain", origin, None);
     let everything = |origin: &str| Contestant::namespaced(origin, None);
     let transparent = |origin: &str| Contestant::transparent(origin, None);
-    let runs: [(&'static str, &Command, &'static Case, fn(&str) -> Contestant); 6] = [
-        ("direct, 32", &programs.upstream(), crowd, plain),
+    let upstream = programs.upstream();
+    let runs: [Run<'_>; 6] = [
+        ("direct, 32", &upstream, crowd, plain),
         ("relay", &relay, echo, plain),
         ("toolyard /mcp", &gateway, echo, everything),
         ("toolyard /mcp/ID", &gateway, echo, transparent),
@@ -52,6 +53,9 @@ pub(super) fn count(programs: &Programs, load: &Load, calls: u64, logs: &Path) -
         .collect();
     Ok(Counts { calls, per_call, profiles: logs.to_owned() })
 }
+
+/// A name, a program, what is called, and a contestant of the origin that the program listens on.
+type Run<'a> = (&'static str, &'a Command, &'static Case, fn(&str) -> Contestant);
 
 fn case(key: &str) -> &'static Case {
     CASES.iter().find(|case| case.key == key).unwrap_or(&CASES[0])

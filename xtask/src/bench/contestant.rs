@@ -99,6 +99,11 @@ impl Contestant {
         Self { name, upstream: Place { url: format!("{origin}/mcp"), prefix: "" }, pack: None, process }
     }
 
+    /// Some upstream in the view of everything; its process is not looked at.
+    pub(super) fn prefixed(name: &'static str, origin: &str, prefix: &'static str) -> Self {
+        Self { name, upstream: Place { url: format!("{origin}/mcp"), prefix }, pack: None, process: None }
+    }
+
     /// The view of everything, where names are prefixed.
     pub(super) fn namespaced(origin: &str, process: Option<u32>) -> Self {
         let place = |prefix| Place { url: format!("{origin}/mcp"), prefix };
