@@ -11,7 +11,7 @@ mod supervise;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -61,6 +61,8 @@ pub struct Upstream {
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
     in_flight: AtomicUsize,
     drained: Notify,
+    /// Whoever has its name after it.
+    successor: OnceLock<Arc<Upstream>>,
 }
 
 struct Live {
@@ -94,6 +96,7 @@ impl Upstream {
             life,
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
+            successor: OnceLock::new(),
             plan,
         })
     }
@@ -256,10 +259,22 @@ impl Upstream {
         }
     }
 
+    /// Calls that it does not take any more are for `successor`; to be said before it retires.
+    pub(crate) fn hand_over(&self, successor: &Arc<Self>) {
+        // Nobody has two.
+        let _ = self.successor.set(successor.clone());
+    }
+
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
+        self.successor.get().cloned()
+    }
+
     /// Lets calls in flight finish, a bounded time, and ends its links.
     pub(crate) async fn retire(self: Arc<Self>, at_most: Duration) {
-        let link = self.live_link();
         self.state.send_modify(|state| state.enter(Phase::Ended, Some("it is no longer configured".into())));
+        let _ = tokio::time::timeout(at_most, self.idle()).await;
+        // From here on nobody finds the link. Whoever found it a moment ago is counted.
+        let link = self.live.swap(None).map(|live| live.link.clone());
         let _ = tokio::time::timeout(at_most, self.idle()).await;
         self.life.cancel();
         let now = self.live.swap(None).map(|live| live.link.clone());

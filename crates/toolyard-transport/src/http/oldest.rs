@@ -2,19 +2,22 @@
 //! and everything it is told is posted to an address that the stream names first. Shown to the link as a
 //! stream of lines like any other.
 
+use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use http::{Method as HttpMethod, Response, StatusCode, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::line::{LineDecoder, one_line};
-use toolyard_proto::{CallError, Message, Response as Answer};
+use toolyard_proto::{CallError, Id, Message, Method, Response as Answer};
 
 use super::body::{Content, content};
 use super::endpoint::Endpoint;
@@ -147,17 +150,25 @@ impl Conversation {
     async fn tell(&self, mut told: DuplexStream, failed: mpsc::Sender<Bytes>) {
         let mut lines = LineDecoder::new(MAX_MESSAGE);
         let mut posts = FuturesUnordered::new();
+        // What takes a post back that is still under way.
+        let mut cancels = HashMap::new();
         loop {
             match lines.next_line() {
                 Err(_) => return,
                 Ok(Some(line)) => match Message::parse(&line) {
                     Ok(Message::Request(request)) => {
-                        posts.push(self.request(request.id, line, failed.clone()));
+                        let (cancel, cancelled) = oneshot::channel();
+                        cancels.insert(request.id.clone(), cancel);
+                        posts.push(self.request(request.id, line, failed.clone(), cancelled));
                         if posts.len() >= POSTS {
-                            posts.next().await;
+                            posts.next().await.map(|id| cancels.remove(&id));
                         }
                     }
-                    _ => drop(timeout(ERRAND, self.post(line)).await),
+                    message => {
+                        // A server that does not even take the request is left alone with it.
+                        message.ok().and_then(cancelled_by).map(|id| cancels.remove(&id));
+                        drop(timeout(ERRAND, self.post(line)).await);
+                    }
                 },
                 Ok(None) => {
                     lines.buffer().reserve(BUFFER);
@@ -166,7 +177,7 @@ impl Conversation {
                             Ok(0) | Err(_) => return,
                             Ok(_) => {}
                         },
-                        Some(()) = posts.next() => {}
+                        Some(id) = posts.next() => drop(cancels.remove(&id)),
                     }
                 }
             }
@@ -174,19 +185,37 @@ impl Conversation {
     }
 
     /// A request that is not taken fails at once, rather than by silence.
-    async fn request(&self, id: toolyard_proto::Id, line: Bytes, failed: mpsc::Sender<Bytes>) {
-        let error = match self.post(line).await {
-            Ok(response) if response.status().is_success() => return,
-            Ok(response) => Refusal::read(response).await.to_call_error(&self.endpoint),
-            Err(error) => error,
+    async fn request(
+        &self,
+        id: Id,
+        line: Bytes,
+        failed: mpsc::Sender<Bytes>,
+        cancelled: oneshot::Receiver<()>,
+    ) -> Id {
+        let error = match select(pin!(self.post(line)), cancelled).await {
+            Either::Right(_) => return id,
+            Either::Left((Ok(response), _)) if response.status().is_success() => return id,
+            Either::Left((Ok(response), _)) => Refusal::read(response).await.to_call_error(&self.endpoint),
+            Either::Left((Err(error), _)) => error,
         };
-        let answer = Message::Response(Answer { id: Some(id), outcome: Err(error.to_raw()) });
+        let answer = Message::Response(Answer { id: Some(id.clone()), outcome: Err(error.to_raw()) });
         let _ = failed.send(answer.render()).await;
+        id
     }
 
     async fn post(&self, line: Bytes) -> Result<Response<Arriving>, CallError> {
         let headers = self.endpoint.post_headers();
         self.endpoint.send_to(&self.url, HttpMethod::POST, headers, line).await
+    }
+}
+
+/// The request that a message takes back.
+fn cancelled_by(message: Message) -> Option<Id> {
+    match message {
+        Message::Notification(told) if told.method == Method::CANCELLED => {
+            told.params?.member("requestId").and_then(Id::from_raw)
+        }
+        _ => None,
     }
 }
 
