@@ -172,7 +172,8 @@ impl Keeper {
         self.accepted();
         // It holds until the link is lost; the next link is told anew.
         let mut state = self.upstream.state.subscribe();
-        let _ = state.wait_for(|state| matches!(state.phase, Phase::Waiting | Phase::Ended)).await;
+        let _ =
+            state.wait_for(|state| matches!(state.phase, Phase::Retrying | Phase::Dead | Phase::Ended)).await;
         Ok(())
     }
 

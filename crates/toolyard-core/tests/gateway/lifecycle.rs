@@ -44,7 +44,7 @@ async fn a_dead_upstream_delays_nothing_and_says_why_it_is_not_there() {
     let about = about(&gateway, "dead").await;
     assert_eq!(
         (about["state"].as_str(), about["reason"].as_str()),
-        (Some("waiting"), Some("connection refused"))
+        (Some("retrying"), Some("connection refused"))
     );
     tokio::time::sleep(Duration::from_mins(2)).await;
     let tries = dead.connects.load(Ordering::SeqCst);
@@ -126,7 +126,7 @@ async fn errors_of_callers_are_not_failures_of_the_upstream() {
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
     let about = about(&gateway, "a").await;
-    assert_eq!((&about["state"], &about["failures"]), (&json!("ready"), &json!(0)), "{about}");
+    assert_eq!((&about["state"], &about["failures"]), (&json!("active"), &json!(0)), "{about}");
     assert_eq!(double.connects.load(Ordering::SeqCst), 1);
 }
 
@@ -139,7 +139,7 @@ async fn starts_within(time: Duration, up: Duration) -> usize {
     while began.elapsed() < time {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let connects = double.connects.load(Ordering::SeqCst);
-        if connects > seen && about(&gateway, "a").await["state"] == "ready" {
+        if connects > seen && about(&gateway, "a").await["state"] == "active" {
             seen = connects;
             tokio::time::sleep(up).await;
             double.say(LinkEvent::Closed("it exited with status 1".into()));
