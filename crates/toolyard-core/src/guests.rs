@@ -52,7 +52,9 @@ impl Gateway {
         let kept = old.upstreams.iter().filter(|old| !contains(&forgotten, old)).cloned();
         self.adopt(&old, kept.chain([upstream.clone()]).collect());
         self.start_one(&upstream);
-        forgotten.into_iter().for_each(|gone| self.retire(gone));
+        for gone in forgotten {
+            self.retire(gone);
+        }
         Ok(upstream)
     }
 

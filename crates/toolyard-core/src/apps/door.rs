@@ -20,11 +20,14 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 impl Apps {
     /// Accepts apps over TCP until `scope` ends.
     pub async fn serve_tcp(self, listener: TcpListener, scope: Scope) {
-        let accept = || async { listener.accept().await.map(|(stream, from)| (stream, from)) };
-        self.serve(accept, &scope, |(stream, from)| {
-            let caller = tcp_caller(&stream, from);
-            (stream, caller)
-        })
+        self.serve(
+            || listener.accept(),
+            &scope,
+            |(stream, from)| {
+                let caller = tcp_caller(&stream, from);
+                (stream, caller)
+            },
+        )
         .await;
     }
 

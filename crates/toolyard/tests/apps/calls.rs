@@ -53,7 +53,7 @@ fn row_07_a_hung_tool_ends_at_its_timeout_and_nobody_else_waits() {
         crate::support::eventually("its tools", || agent.tools().contains(&hang).then_some(()));
         let began = Instant::now();
         let hanging = agent.send_call(&hang, &json!({}));
-        let hung = app.invocation();
+        let silent = app.invocation();
         let id = agent.send_call(&quick, &json!({}));
         let call = app.invocation();
         app.answer(&call, &json!("here"));
@@ -66,8 +66,8 @@ fn row_07_a_hung_tool_ends_at_its_timeout_and_nobody_else_waits() {
         assert_eq!(failed["result"]["_meta"]["dev.toolyard/error"]["kind"], "timeout", "{failed}");
         // The app is told, and what it says too late reaches nobody.
         let cancel = app.next();
-        assert_eq!((&cancel["type"], &cancel["correlationId"]), (&json!("cancel"), &hung["correlationId"]));
-        app.answer(&hung, &json!("late"));
+        assert_eq!((&cancel["type"], &cancel["correlationId"]), (&json!("cancel"), &silent["correlationId"]));
+        app.answer(&silent, &json!("late"));
         app.answer(&json!({ "correlationId": 987_654_321 }), &json!("unknown"));
         let id = agent.send_call(&quick, &json!({}));
         let call = app.invocation();
@@ -123,7 +123,7 @@ fn answers_arrive_whole_however_they_are_cut_and_however_large() {
         );
         let bytes = line.as_bytes();
         let crab = line.find('🦀').unwrap();
-        for piece in [&bytes[..100], &bytes[100..crab + 1], &bytes[crab + 1..crab + 3], &bytes[crab + 3..]] {
+        for piece in [&bytes[..100], &bytes[100..=crab], &bytes[crab + 1..crab + 3], &bytes[crab + 3..]] {
             app.write(piece);
         }
         let answer = agent.answer(id);

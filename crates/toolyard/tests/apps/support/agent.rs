@@ -170,6 +170,6 @@ impl Agent {
     pub(crate) fn upstream(&mut self, id: &str) -> Value {
         let result = self.call("yard__upstreams", &json!({}));
         let upstreams = result["structuredContent"]["upstreams"].as_array().unwrap().iter();
-        upstreams.cloned().find(|upstream| upstream["id"] == id).unwrap_or_default()
+        upstreams.into_iter().find(|upstream| upstream["id"] == id).cloned().unwrap_or_default()
     }
 }
