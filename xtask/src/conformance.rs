@@ -1,8 +1,9 @@
 //! `cargo xtask conformance`: the official MCP conformance suite, through the real gateway in front of the
 //! testkit's fixture, or against any URL.
 //!
-//! Each run is one set of requirements against one arrangement: the fixture behind HTTP, then behind a
-//! child's stdio, speaking the era of the set, or with `--crossed` the other one. With `--all-doors` it is
+//! Each run is one set of requirements against one arrangement: the fixture itself (a server written with
+//! the SDK, which must pass the scenarios of tasks as well), then through the gateway, behind HTTP and behind
+//! a child's stdio, speaking the era of the set, or with `--crossed` the other one. With `--all-doors` it is
 //! every transport on either side: those that upstreams are reached by, and those that clients come in by
 //! (the suite speaks HTTP only, so for the latter a second gateway stands between the suite and the door).
 //! HTTP+SSE is older than the modern era, so it is run with the legacy set alone. A run passes if every
@@ -72,7 +73,10 @@ impl Options {
             (Some(door), _) => vec![Scene::Upstream(door)],
             (None, Some(door)) => vec![Scene::Client(door)],
             (None, None) if self.all_doors => Scene::all(),
-            (None, None) => vec![Scene::Upstream(Door::Http), Scene::Upstream(Door::Stdio)],
+            (None, None) => {
+                let direct = (!self.crossed && self.era.is_none()).then_some(Scene::Fixture);
+                direct.into_iter().chain([Door::Http, Door::Stdio].map(Scene::Upstream)).collect()
+            }
         }
     }
 
@@ -114,9 +118,10 @@ pub(crate) fn conformance(options: &Options) -> Result<()> {
                 if options.crossed { ", crossed" } else { "" }
             );
             let excused = baseline::excused(requirements, &scene.label(), era);
-            let verdict =
-                step(&name, || suite.run(&name, &stage.url, requirements, options.scenario.as_deref()))?
-                    .excusing(excused);
+            let verdict = step(&name, || {
+                suite.run(&name, &stage.url, requirements, scene.held_to(), options.scenario.as_deref())
+            })?
+            .excusing(excused);
             stage.check_alive()?;
             verdict.print();
             verdicts.push(verdict);

@@ -6,6 +6,7 @@ mod classic_tasks;
 mod modern_upstream;
 mod modern_tasks;
 mod convert;
+mod rising;
 
 use std::sync::Arc;
 
@@ -43,8 +44,14 @@ async fn among_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
         let params = call.params.clone();
         return classic_tasks::run(&call, lease, params).await;
     }
+    let shows_pages = call.origin.capabilities.at(&["elicitation", "url"]).is_some();
     let (request, peer) = outbound(call, false);
-    link.call(request, peer).await
+    match link.call(request, peer).await {
+        Err(error) if !shows_pages && classic_upstream::sends_to_page(&error) => {
+            Err(classic_upstream::in_words(&error))
+        }
+        answer => answer,
+    }
 }
 
 /// A request of a client, or one that the bridge makes on its behalf.
@@ -66,6 +73,11 @@ pub(crate) fn own_params(revision: Revision, origin: &Origin, params: Raw) -> Ra
 /// Whether and how an upstream announces changes: it is asked to (listen), or it does so by itself.
 pub(crate) fn must_listen(revision: Revision) -> bool {
     revision.is_modern()
+}
+
+/// Whether an upstream takes notifications of clients; today's know none but a cancel.
+pub(crate) fn hears_clients(revision: Revision) -> bool {
+    !revision.is_modern()
 }
 
 /// Asks a subscription of one resource, in the upstream's way.

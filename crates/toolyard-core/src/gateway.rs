@@ -155,7 +155,7 @@ impl Handler for Gateway {
         let Some(view) = snapshot.view(&origin.view) else { return };
         let everywhere = notification.method == Method::ROOTS_CHANGED;
         for upstream in view.upstreams.iter().filter(|_| everywhere || view.alone.is_some()) {
-            upstream.notify(origin, notification.clone());
+            upstream.notify(origin, &notification);
         }
     }
 
@@ -163,6 +163,18 @@ impl Handler for Gateway {
         for upstream in self.upstreams() {
             upstream.forget(client);
         }
+    }
+
+    /// A view of one upstream has what that one has declared; a view of many has everything.
+    fn knows(&self, view: &View, method: &Method) -> bool {
+        let needed: &[&str] = match method.as_str() {
+            "logging/setLevel" => &["logging"],
+            "resources/unsubscribe" => &["resources", "subscribe"],
+            _ => return true,
+        };
+        let snapshot = self.shared.catalog.snapshot();
+        let alone = snapshot.view(view).and_then(|view| view.alone.as_ref()?.definitions());
+        alone.is_none_or(|definitions| definitions.greeting.capabilities.at(needed).is_some())
     }
 
     fn offers(&self, view: &View) -> bool {

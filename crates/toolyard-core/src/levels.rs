@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use toolyard_proto::modern::LogLevel;
-use toolyard_proto::{CallError, Method, Raw};
-use toolyard_transport::{Answer, AnswerBody, LinkRequest, Peer, Request};
+use toolyard_proto::{CallError, Id, Method, Raw};
+use toolyard_transport::{Answer, AnswerBody, Link, LinkRequest, Origin, Peer, Request};
 
 use crate::gateway::Shared;
 use crate::upstream::Upstream;
@@ -38,15 +38,30 @@ async fn tell_level(upstream: &Arc<Upstream>, request: &Request, level: LogLevel
         return;
     }
     let level = if link.per_client() { level } else { least };
-    let params = Raw::empty_object().with("level", &Raw::from_serialize(&level.as_str()));
-    let request = LinkRequest {
-        origin: request.origin.clone(),
-        id: request.id.clone(),
+    let request = telling(&request.origin, request.id.clone(), level);
+    let _ = link.call(request, Peer::nobody()).await;
+}
+
+/// A new link to an upstream that all share knows nothing of what clients chose before. Where each client has
+/// a session, the level comes with the first call in it.
+pub(crate) fn tell_again(upstream: &Arc<Upstream>, link: &Arc<dyn Link>, origin: &Arc<Origin>) {
+    if link.per_client() || !link.greeting().keeps_level() {
+        return;
+    }
+    if let Some(level) = upstream.least_level() {
+        let told = link.call(telling(origin, Id::string("yard-level"), level), Peer::nobody());
+        upstream.later(Box::pin(async move { drop(tokio::time::timeout(LEVEL_WAIT, told).await) }));
+    }
+}
+
+fn telling(origin: &Arc<Origin>, id: Id, level: LogLevel) -> LinkRequest {
+    LinkRequest {
+        origin: origin.clone(),
+        id,
         method: Method::SET_LEVEL,
-        params,
+        params: Raw::empty_object().with("level", &Raw::from_serialize(&level.as_str())),
         headers: None,
         name: None,
         relay: false,
-    };
-    let _ = link.call(request, Peer::nobody()).await;
+    }
 }

@@ -17,9 +17,9 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, mpsc, watch};
-use toolyard_proto::CallError;
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{CallError, Revision};
 use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
@@ -120,6 +120,12 @@ impl Upstream {
         self.definitions.load_full()
     }
 
+    /// The revision it spoke the last time, if that is certain.
+    fn known_revision(&self) -> Option<Revision> {
+        let greeting = &self.definitions.load_full()?.greeting;
+        (!greeting.guessed).then_some(greeting.revision)
+    }
+
     pub fn is_listed(&self) -> bool {
         self.listed.load(Ordering::Acquire)
     }
@@ -193,6 +199,11 @@ impl Upstream {
         levels.values().min().copied()
     }
 
+    /// The least grave level that any client has chosen.
+    pub(crate) fn least_level(&self) -> Option<LogLevel> {
+        self.levels.lock().unwrap_or_else(PoisonError::into_inner).values().min().copied()
+    }
+
     /// Counts a call until the guard is dropped, which is when its answer has really ended.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
@@ -204,9 +215,19 @@ impl Upstream {
         self.life.spawn(supervise::run(self.clone(), outlets));
     }
 
+    /// How many calls are under way.
+    pub fn calls(&self) -> usize {
+        self.in_flight.load(Ordering::Acquire)
+    }
+
+    /// How many clients have a link of their own to it.
+    pub fn own_links(&self) -> usize {
+        self.pool.len()
+    }
+
     /// Whether a call is under way.
     pub(crate) fn is_busy(&self) -> bool {
-        self.in_flight.load(Ordering::Acquire) > 0
+        self.calls() > 0
     }
 
     /// Whether it only finishes what is under way.

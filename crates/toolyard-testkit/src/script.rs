@@ -5,13 +5,15 @@
 mod ask;
 mod client;
 mod doors;
+mod look;
 mod server;
 mod task;
 mod tools;
+mod visit;
 
 pub use client::{Begun, Client, Wire};
 pub use doors::{serve_http, serve_lines};
-pub use server::Server;
+pub use server::{Manner, Server};
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";

@@ -135,8 +135,9 @@ pub async fn connect(
         (EraPin::Legacy, _) => First::Only(Era::Legacy),
         (EraPin::Modern, _) => First::Only(Era::Modern),
         (EraPin::Auto, Some(Era::Legacy)) => First::LegacyThenProbe,
-        // A probe is how a modern upstream is met anyway.
-        (EraPin::Auto, _) => First::Probe,
+        // A probe is how a modern upstream is met anyway; one that was modern before may take its time.
+        (EraPin::Auto, Some(Era::Modern)) => First::Probe(upstream.timeouts.connect),
+        (EraPin::Auto, None) => First::Probe(upstream.timeouts.probe),
     };
     match &upstream.target {
         Target::Child(spec) => child::connect(&plan, Source::Child(spec), first).await,
@@ -155,7 +156,8 @@ pub async fn connect(
 enum First {
     Only(Era),
     LegacyThenProbe,
-    Probe,
+    /// Ask, and wait so long for an answer where silence means something.
+    Probe(Duration),
 }
 
 /// What every attempt needs to know.

@@ -39,6 +39,12 @@ pub trait Handler: Send + Sync + 'static {
     /// A client is gone for good: session ended or connection closed.
     fn ended(&self, client: &ClientKey);
 
+    /// Whether whoever stands behind a view has a method that the endpoint answers for it. Where it has not, a
+    /// client hears what it would hear there.
+    fn knows(&self, _view: &View, _method: &Method) -> bool {
+        true
+    }
+
     /// Whether there is such a view to look at.
     fn offers(&self, view: &View) -> bool {
         *view == View::Everything

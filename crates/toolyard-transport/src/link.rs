@@ -26,6 +26,8 @@ pub struct Greeting {
     pub instructions: Option<Raw>,
     /// The whole result as it was said.
     pub whole: Raw,
+    /// Whether the era was taken from the upstream's silence. Nobody should rely on it the next time.
+    pub guessed: bool,
 }
 
 impl Greeting {
@@ -38,7 +40,8 @@ impl Greeting {
         };
         let capabilities =
             whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
-        Self { revision, capabilities, server_info, instructions: whole.member("instructions"), whole }
+        let instructions = whole.member("instructions");
+        Self { revision, capabilities, server_info, instructions, whole, guessed: false }
     }
 
     /// Whether it remembers a log level between requests.
@@ -87,6 +90,11 @@ pub trait Link: Send + Sync + 'static {
     /// Whether the upstream keeps a session for each client, rather than one for all.
     fn per_client(&self) -> bool {
         false
+    }
+
+    /// Whether the upstream can say that something has changed. One that cannot has to be asked now and then.
+    fn hears_changes(&self) -> bool {
+        true
     }
 
     /// Whether calls of several clients share one channel, so that a question may be for any of them.

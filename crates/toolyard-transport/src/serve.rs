@@ -28,4 +28,4 @@ pub use body::ServeBody;
 pub use endpoint::{Counts, Endpoint, Fallback, Options};
 pub use http::serve_http;
 pub use lines::{serve_local, serve_tcp};
-pub use stream::serve_stream;
+pub use stream::{serve_pipe, serve_stream};

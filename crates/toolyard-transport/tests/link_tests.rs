@@ -15,5 +15,7 @@ mod child;
 mod classic;
 #[path = "link_tests/modern.rs"]
 mod modern;
+#[path = "link_tests/patience.rs"]
+mod patience;
 #[path = "link_tests/stream.rs"]
 mod stream;

@@ -167,6 +167,32 @@ impl Definition {
     }
 }
 
+/// The packs that a file configures, each with its keys as they may be shown.
+pub(crate) fn packs_in_file(file: &File) -> Vec<(String, String)> {
+    let entries = file.entries().unwrap_or_default();
+    let Some(packs) = entries.into_iter().find(|entry| entry.key == "packs") else { return Vec::new() };
+    let Value::Table(packs) = packs.node.value else { return Vec::new() };
+    packs.into_iter().map(|pack| (pack.key, shown_keys(&pack.node.value))).collect()
+}
+
+/// `root = ./music, depth = 3`: texts as they are, unless they look secret; of the rest that it is there.
+fn shown_keys(section: &Value) -> String {
+    let Value::Table(keys) = section else { return String::new() };
+    let shown = |entry: &Entry| {
+        let name = &entry.key;
+        match &entry.node.value {
+            Value::Text(text) if secret::is_secret(name, text) => {
+                format!("{name} = {}", secret::masked(text))
+            }
+            Value::Text(text) => format!("{name} = {text}"),
+            Value::Integer(integer) => format!("{name} = {integer}"),
+            Value::Flag(flag) => format!("{name} = {flag}"),
+            Value::List(_) | Value::Table(_) | Value::Other(_) => format!("{name} = …"),
+        }
+    };
+    keys.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
 /// A definition as it may be printed.
 #[derive(Serialize)]
 pub(crate) struct Shown {

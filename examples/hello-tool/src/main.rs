@@ -18,6 +18,10 @@ async fn hello(args: Hello) -> String {
     format!("Hello, {}!", args.name)
 }
 
+pub(crate) fn tools() -> ToolSet {
+    ToolSet::new("hello-tool", "1.0.0").with::<hello>()
+}
+
 fn main() -> ExitCode {
-    toolyard_tool::run(ToolSet::new("hello-tool", "1.0.0").with::<hello>())
+    toolyard_tool::run(tools())
 }

@@ -1,32 +1,20 @@
-//! One set of tools, many doors: whichever a client comes through, the list of tools is the same bytes and
-//! every tool answers the same. A new door is one line in [`DOORS`].
+//! The notebook at every door.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
-#[path = "doors/clients.rs"]
-mod clients;
-#[path = "doors/http.rs"]
-mod http;
-#[path = "doors/lines.rs"]
-mod lines;
+#[path = "doors/table.rs"]
+mod table;
 
-use clients::{Client, Opening};
 use serde_json::{Value, json};
-use toolyard_proto::Revision::{V2025_11_25, V2026_07_28};
+use table::Example;
 
-const DOORS: [(&str, Opening); 9] = [
-    ("in memory", || clients::memory(V2026_07_28)),
-    ("stdio, older client", || lines::stdio(V2025_11_25)),
-    ("stdio", || lines::stdio(V2026_07_28)),
-    ("TCP, older client", || lines::tcp(V2025_11_25)),
-    ("TCP", || lines::tcp(V2026_07_28)),
-    ("Unix socket, older client", || lines::unix(V2025_11_25)),
-    ("Unix socket", || lines::unix(V2026_07_28)),
-    ("HTTP, older client", || http::http(V2025_11_25)),
-    ("HTTP", || http::http(V2026_07_28)),
-];
+static NOTES: Example = Example {
+    program: env!("CARGO_BIN_EXE_notes-tool"),
+    tools: || notes_tool::tools().state(()),
+    scheme: "notes",
+    requests,
+};
 
-/// Requests in this order, since some change the notebook.
 fn requests() -> Vec<(&'static str, Value)> {
     let call = |name: &str, arguments: Value| ("tools/call", json!({ "name": name, "arguments": arguments }));
     vec![
@@ -52,52 +40,19 @@ fn requests() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What must be the same everywhere: the result without the protocol's own stamps.
-fn unstamped(mut result: Value) -> Value {
-    if let Some(result) = result.as_object_mut() {
-        for stamp in ["resultType", "ttlMs", "cacheScope", "_meta"] {
-            result.remove(stamp);
-        }
-    }
-    result
-}
-
-async fn answers(client: &mut dyn Client) -> Vec<Value> {
-    let mut answers = Vec::new();
-    for (method, params) in requests() {
-        answers.push(unstamped(client.call(method, params).await.read().unwrap()));
-    }
-    answers
-}
-
 #[tokio::test]
 async fn the_list_of_tools_is_the_same_bytes_at_every_door() {
-    let mut expected = None;
-    for (name, open) in DOORS {
-        let list = open().await.call("tools/list", json!({})).await;
-        let tools = list.member("tools").unwrap();
-        let expected = expected.get_or_insert_with(|| tools.clone());
-        assert_eq!(tools.as_str(), expected.as_str(), "{name}");
-    }
+    table::check_that_the_list_of_tools_is_the_same_bytes(&NOTES).await;
 }
 
 #[tokio::test]
 async fn every_tool_answers_the_same_at_every_door() {
-    let mut expected = None;
-    for (name, open) in DOORS {
-        let mut client = open().await;
-        let answers = answers(&mut *client).await;
-        let expected = expected.get_or_insert_with(|| answers.clone());
-        for ((request, answer), expected) in requests().iter().zip(&answers).zip(expected) {
-            assert_eq!(answer, expected, "{name}: {request:?}");
-        }
-    }
+    table::check_that_every_tool_answers_the_same(&NOTES).await;
 }
 
 #[tokio::test]
 async fn the_answers_are_those_of_the_functions() {
-    let mut client = clients::memory(V2026_07_28).await;
-    let answers = answers(&mut *client).await;
+    let answers = table::answers(&NOTES).await;
     let text = |at: usize| answers[at]["content"][0]["text"].as_str().unwrap();
     assert_eq!(answers[0]["content"][1]["mimeType"], "image/gif");
     assert_eq!(answers[1]["structuredContent"], json!({ "result": 1 }));

@@ -1,5 +1,7 @@
 //! From what a client sent to the argument struct of a function.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -101,20 +103,31 @@ impl<A: Arguments> Reader<A> {
         problems
     }
 
+    /// Everything is looked at before anything is said: where the arguments can be read at all, the tool's own
+    /// check has its say beside the schema.
     fn accept(&self, mut value: Value) -> Result<A, ToolError> {
         self.checker.clamp(&mut value);
-        self.checker.check(&value).into_result()?;
-        let arguments: A = serde_json::from_value(value).map_err(|error| {
-            let mut problems = Problems::default();
-            problems.add_general(error.to_string());
-            problems.into_result().err().unwrap_or_else(|| error.into())
-        })?;
-        let mut problems = Problems::default();
-        if let Some(check) = self.check {
-            check(&arguments, &mut problems);
+        let mut problems = self.checker.check(&value);
+        let read: Result<A, _> = serde_json::from_value(value);
+        match (&read, self.check) {
+            (Ok(arguments), Some(check)) if problems.is_empty() => check(arguments, &mut problems),
+            (Ok(arguments), Some(check)) => problems.extend(said_by(check, arguments)),
+            (Err(error), _) if problems.is_empty() => problems.add_general(error.to_string()),
+            (Ok(_), None) | (Err(_), _) => {}
         }
-        problems.into_result().map(|()| arguments)
+        problems.into_result()?;
+        Ok(read?)
     }
+}
+
+/// What a check says of arguments that the schema has refused already; nothing if it cannot cope with them.
+fn said_by<A>(check: Check<A>, arguments: &A) -> Problems {
+    let checking = AssertUnwindSafe(|| {
+        let mut problems = Problems::default();
+        check(arguments, &mut problems);
+        problems
+    });
+    catch_unwind(checking).unwrap_or_default()
 }
 
 fn wants(schema: &Value, name: &str) -> bool {

@@ -41,6 +41,8 @@ enum Kind {
     Fatal,
     /// The client would have to be able to do this.
     Needs(&'static str),
+    /// The function panicked.
+    Broken,
     /// The request is malformed.
     Malformed,
     /// The client must answer first; this is the result that asks it.
@@ -94,6 +96,15 @@ impl ToolError {
         Self { kind: Kind::Malformed, ..Self::new(message) }
     }
 
+    pub(crate) fn broken(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Broken, ..Self::new(message) }
+    }
+
+    /// Whether the function is to blame, rather than what it was given.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.kind == Kind::Broken
+    }
+
     pub(crate) fn unanswered(asks: Raw) -> Self {
         Self { kind: Kind::Unanswered(asks), ..Self::new("the client must answer some questions first") }
     }
@@ -112,7 +123,7 @@ impl ToolError {
         match self.kind {
             Kind::Fatal | Kind::Malformed => true,
             Kind::Needs(_) => revision.has_result_stamps(),
-            Kind::Failed | Kind::NotFound | Kind::Unanswered(_) => false,
+            Kind::Failed | Kind::NotFound | Kind::Broken | Kind::Unanswered(_) => false,
         }
     }
 
@@ -120,7 +131,7 @@ impl ToolError {
     pub(crate) fn to_call_error(&self) -> CallError {
         let number = match self.kind {
             Kind::NotFound | Kind::Malformed => code::INVALID_PARAMS,
-            Kind::Failed | Kind::Fatal | Kind::Unanswered(_) => code::INTERNAL,
+            Kind::Failed | Kind::Fatal | Kind::Broken | Kind::Unanswered(_) => code::INTERNAL,
             Kind::Needs(name) => {
                 return CallError::missing_capability(json!({ name: {} }).into(), self.to_string());
             }

@@ -60,10 +60,10 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     fn call_tool(&self, request: &Request, peer: Peer) -> Answering {
         let name = text(request, "name")?;
-        let Some(tool) = self.items.tool(&name) else {
+        let Some(tool) = self.offer.items().tool(&name).cloned() else {
             return Err(CallError::invalid_params(format!("unknown tool: {name}")));
         };
-        let (tool, arguments) = (tool.clone(), request.params.member("arguments"));
+        let arguments = request.params.member("arguments");
         headers::check(request, &tool.repeated, arguments.as_ref())?;
         if tasks::becomes_task(request, tool.task)? {
             let set = self.surroundings.clone();
@@ -78,25 +78,30 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     fn get_prompt(&self, request: &Request, peer: Peer) -> Answering {
         let name = text(request, "name")?;
-        let Some(prompt) = self.items.prompt(&name) else {
+        let Some(prompt) = self.offer.items().prompt(&name).cloned() else {
             return Err(CallError::invalid_params(format!("unknown prompt: {name}")));
         };
         let getting = (prompt.get)(texts(request, &["arguments"])?, self.context(request, peer));
         // A prompt that cannot be made from what was given is the request's fault.
-        let fault = |error: &ToolError| CallError::invalid_params(error.to_string());
+        let fault = |error: &ToolError| {
+            if error.is_broken() {
+                return error.to_call_error();
+            }
+            CallError::invalid_params(error.to_string())
+        };
         Ok(self.stamped(Box::pin(settled(getting, fault)), None))
     }
 
     fn read_resource(&self, request: &Request, peer: Peer) -> Answering {
         let uri = text(request, "uri")?;
-        let context = self.context(request, peer);
-        let reading = if let Some(resource) = self.items.resource(&uri) {
+        let (context, items) = (self.context(request, peer), self.offer.items());
+        let reading = if let Some(resource) = items.resource(&uri) {
             (resource.read)((), context)
         } else {
             let fits = |template: &Arc<crate::item::template::Template>| {
                 template.pattern.fit(&uri).map(|variables| (template.clone(), variables))
             };
-            let Some((template, variables)) = self.items.templates.iter().find_map(fits) else {
+            let Some((template, variables)) = items.templates.iter().find_map(fits) else {
                 return Err(no_resource(&uri));
             };
             (template.read)(Asked { uri, variables }, context)
@@ -111,7 +116,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         let is_it = |one: &&Arc<crate::item::completion::Completion>| {
             one.about.of == of && one.about.argument == argument
         };
-        let Some(completion) = self.items.completions.iter().find(is_it) else {
+        let items = self.offer.items();
+        let Some(completion) = items.completions.iter().find(is_it) else {
             return Ok(self.stamped(ready(render(Vec::new())), None));
         };
         let others = texts(request, &["context", "arguments"])?.into_iter().collect();
@@ -125,9 +131,10 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     fn listen(&self, request: &Request, peer: Peer) -> BoxFuture<Answer> {
         let wishes: Value =
             request.params.member("notifications").and_then(|wishes| wishes.read().ok()).unwrap_or_default();
+        let items = self.offer.items();
         let filter = Filter::new(
             &wishes,
-            |uri| self.items.has_resource(uri),
+            |uri| items.has_resource(uri),
             |id| self.tasks.is_of(id, &request.origin.principal),
         );
         let changes = self.surroundings.changes.clone();

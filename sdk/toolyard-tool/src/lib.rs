@@ -40,9 +40,9 @@ pub use item::resource::{Contents, Readable};
 pub use output::{Output, Told};
 pub use pack::{Key, Pack, Wrong};
 pub use problems::Problems;
-pub use schema::clamp;
+pub use schema::{clamp, path};
 pub use serve::{Door, ServeError, Server, UsageError, run, run_on, serve};
-pub use set::ToolSet;
+pub use set::{Live, Taken, ToolSet};
 pub use toolyard_tool_macros::tool;
 
 /// The crate that schemas come from; derive `JsonSchema` with it.

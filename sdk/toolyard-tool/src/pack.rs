@@ -2,10 +2,12 @@
 //! said by a Rust type, as with the arguments of a tool.
 
 use std::fmt;
+use std::path::Path;
 
 use serde_json::Value;
 
 use crate::arguments::{NoArguments, Reader};
+use crate::schema::PATH;
 use crate::{Arguments, ToolError, ToolSet};
 
 /// A set of tools with a name and a configuration, ready to be put into a gateway or served alone.
@@ -140,6 +142,35 @@ impl Key {
         is_of(&self.schema, "array")
     }
 
+    /// Whether it holds a path, or several ([`path`](crate::path)).
+    pub fn is_path(&self) -> bool {
+        self.schema[PATH] == true
+    }
+
+    /// The value with every relative path taken from `folder`; as it is where the key holds no paths.
+    ///
+    /// ```
+    /// # use std::path::{Path, PathBuf};
+    /// # use toolyard_tool::{Pack, ToolSet, path, schemars::JsonSchema};
+    /// # use serde_json::json;
+    /// #[derive(serde::Deserialize, JsonSchema)]
+    /// struct Config {
+    ///     #[schemars(transform = path)]
+    ///     root: PathBuf,
+    /// }
+    ///
+    /// let pack = Pack::with_config("files", "…", |_: Config| ToolSet::new("files", "1.0.0"));
+    /// let root = pack.keys()[0].within(Path::new("/srv"), json!("music"));
+    /// assert_eq!(root, json!("/srv/music"));
+    /// ```
+    pub fn within(&self, folder: &Path, value: Value) -> Value {
+        match value {
+            Value::String(text) if self.is_path() => folder.join(text).to_string_lossy().into(),
+            Value::Array(items) => items.into_iter().map(|item| self.within(folder, item)).collect(),
+            other => other,
+        }
+    }
+
     /// The value that is meant by texts, as a command line has them: one for each value.
     ///
     /// ```
@@ -204,6 +235,9 @@ mod tests {
         depth: u32,
         #[serde(default)]
         kinds: Vec<String>,
+        #[serde(default)]
+        #[schemars(transform = crate::path)]
+        folders: Option<Vec<std::path::PathBuf>>,
     }
 
     #[test]
@@ -224,5 +258,18 @@ mod tests {
             ],
         );
         assert!(pack.tools(json!({ "root": "/" })).is_ok());
+    }
+
+    #[test]
+    fn only_paths_are_taken_from_the_folder() {
+        let pack = Pack::with_config("a", "", |_: Config| ToolSet::new("a", "1"));
+        let check = |key: &str, value: Value, expected: Value| {
+            let key = pack.keys().iter().find(|known| known.name() == key).unwrap();
+            assert_eq!(key.within(Path::new("/base"), value), expected, "{key:?}");
+        };
+        check("root", json!("x"), json!("x"));
+        check("depth", json!(3), json!(3));
+        check("folders", json!(["a", "/b", "../c"]), json!(["/base/a", "/b", "/base/../c"]));
+        check("folders", json!(null), json!(null));
     }
 }

@@ -2,7 +2,7 @@
 //! panics fails its own call and nothing else.
 
 use std::any::Any;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -34,8 +34,10 @@ pub type Call<W, A, O> = fn(<W as Wanted>::Handle, Context, A) -> Run<Result<O, 
 /// A function of a set, with its types forgotten.
 pub(crate) type Runner<I, R> = Arc<dyn Fn(I, Context) -> BoxFuture<Result<R, ToolError>> + Send + Sync>;
 
-/// Forgets the types: `read` makes the arguments, `finish` the result.
+/// Forgets the types: `read` makes the arguments, `finish` the result. Whatever panics on the way, checks and
+/// the making of state included, fails this call alone, under the `name` of the function.
 pub(crate) fn runner<W, I, A, O, R>(
+    name: &'static str,
     source: Source<W>,
     call: Call<W, A, O>,
     read: impl Fn(I) -> Result<A, ToolError> + Send + Sync + 'static,
@@ -51,14 +53,15 @@ where
     let shared = Arc::new((source, read, finish));
     Arc::new(move |input, context| {
         let shared = shared.clone();
-        Box::pin(async move {
+        let running = async move {
             let (source, read, finish) = &*shared;
             let arguments = read(input)?;
             let handle = source.get().await?;
             let threads = context.threads().clone();
-            // Only the function itself may panic without harm, so only it is caught.
             finish(run::<W, A, O>(call, handle, context, arguments, &threads).await?)
-        })
+        };
+        let running = AssertUnwindSafe(running).catch_unwind();
+        Box::pin(async move { running.await.unwrap_or_else(|panic| Err(stopped(name, panic.as_ref()))) })
     })
 }
 
@@ -70,22 +73,20 @@ async fn run<W: Wanted, A, O: Send + 'static>(
     threads: &TaskTracker,
 ) -> Result<O, ToolError> {
     match call(handle, context, arguments) {
-        Run::Async(future) => {
-            AssertUnwindSafe(future).catch_unwind().await.unwrap_or_else(|panic| Err(stopped(panic.as_ref())))
-        }
+        Run::Async(future) => future.await,
         Run::Blocking(function) => match threads.spawn_blocking(function).await {
             Ok(output) => output,
-            Err(error) if error.is_panic() => Err(stopped(error.into_panic().as_ref())),
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             Err(_) => Err(ToolError::new("the server is shutting down")),
         },
     }
 }
 
-fn stopped(panic: &(dyn Any + Send)) -> ToolError {
+fn stopped(name: &str, panic: &(dyn Any + Send)) -> ToolError {
     let text = panic.downcast_ref::<&str>().copied();
     let text =
         text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given");
-    tracing::error!(panic = text, "a tool panicked");
-    ToolError::new(format!("the tool broke down: {text}"))
+    tracing::error!(name, panic = text, "a function of a tool set panicked");
+    ToolError::broken(format!("`{name}` broke down: {text}"))
         .hint("this is a defect of the tool, not of the call")
 }

@@ -24,6 +24,27 @@ pub fn clamp(schema: &mut Schema) {
     schema.insert(CLAMP.into(), true.into());
 }
 
+/// Marks a text that is a path.
+pub(crate) const PATH: &str = "x-toolyard-path";
+
+/// Makes a key of a [`Pack`](crate::Pack)'s configuration a path, or a list of paths: a relative one is meant
+/// from the folder of the file that it is written in, not from wherever the program was started.
+///
+/// ```
+/// use std::path::PathBuf;
+/// use toolyard_tool::{path, schemars::JsonSchema};
+///
+/// #[derive(serde::Deserialize, JsonSchema)]
+/// struct Config {
+///     /// Where the music is.
+///     #[schemars(transform = path)]
+///     root: PathBuf,
+/// }
+/// ```
+pub fn path(schema: &mut Schema) {
+    schema.insert(PATH.into(), true.into());
+}
+
 pub(crate) fn input<T: JsonSchema>() -> Value {
     generate::<T>(Contract::Deserialize)
 }

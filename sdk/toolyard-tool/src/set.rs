@@ -1,6 +1,8 @@
 //! A set of tools: everything that one server, or one pack, offers.
 
-use std::collections::HashMap;
+mod items;
+mod live;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -11,15 +13,14 @@ use toolyard_proto::Raw;
 use crate::ToolError;
 use crate::changes::Changes;
 use crate::context::Surroundings;
-use crate::item::completion::Completion;
-use crate::item::prompt::Prompt;
-use crate::item::resource::Resource;
-use crate::item::template::Template;
-use crate::item::tool::{TaskUse, Tool};
-use crate::item::{Entry, Item};
+use crate::item::Item;
 use crate::seal::Seal;
 use crate::state::{Gives, Held};
 use crate::tasks::Tasks;
+use live::Offer;
+
+pub use items::Taken;
+pub use live::Live;
 
 /// What a server or a pack offers, listed explicitly. It answers requests by itself: serve it on any
 /// transport with [`serve`](crate::serve), or put it into a gateway with [`ToolSet::connect`].
@@ -44,11 +45,9 @@ use crate::tasks::Tasks;
 pub struct ToolSet<S = ()> {
     pub(crate) about: About,
     held: Held<S>,
-    pub(crate) items: Items,
+    pub(crate) offer: Arc<Offer>,
     pub(crate) tasks: Tasks,
     pub(crate) surroundings: Arc<Surroundings>,
-    /// Lists as they are sent, made when first asked for.
-    pub(crate) lists: crate::handler::Lists,
 }
 
 /// Who the server says it is.
@@ -75,17 +74,6 @@ impl About {
     }
 }
 
-/// Everything offered, in the order in which it was added.
-#[derive(Debug, Default)]
-pub(crate) struct Items {
-    pub(crate) tools: Vec<Arc<Tool>>,
-    pub(crate) prompts: Vec<Arc<Prompt>>,
-    pub(crate) resources: Vec<Arc<Resource>>,
-    pub(crate) templates: Vec<Arc<Template>>,
-    pub(crate) completions: Vec<Arc<Completion>>,
-    tool_by_name: HashMap<&'static str, usize>,
-}
-
 impl ToolSet<()> {
     /// An empty set. The name and version are what clients are told of the server.
     pub fn new(name: &str, version: &str) -> Self {
@@ -100,10 +88,9 @@ impl ToolSet<()> {
                 info: OnceLock::new(),
             },
             held: Held::Ready(Arc::new(())),
-            items: Items::default(),
+            offer: Arc::new(Offer::new(surroundings.changes.clone())),
             tasks: Tasks::new(surroundings.changes.clone()),
             surroundings: Arc::new(surroundings),
-            lists: crate::handler::Lists::default(),
         }
     }
 }
@@ -164,8 +151,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 
     fn holding<T>(self, held: Held<T>) -> ToolSet<T> {
-        let Self { about, items, tasks, surroundings, lists, .. } = self;
-        ToolSet { about, held, items, tasks, surroundings, lists }
+        let Self { about, offer, tasks, surroundings, .. } = self;
+        ToolSet { about, held, offer, tasks, surroundings }
     }
 
     /// Adds a function under `#[tool]`, by its name: a tool, a prompt, a resource or a completion.
@@ -174,11 +161,12 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// If the set has something of that name already, or if a schema cannot be right (arguments that are no
     /// struct, a pattern that is no regular expression): such a set must not get as far as being served.
     #[must_use]
-    pub fn with<I: Item>(mut self) -> Self
+    pub fn with<I: Item>(self) -> Self
     where
         S: Gives<I::Wants>,
     {
-        self.items.add(I::entry(S::source(&self.held)));
+        let entry = I::entry(S::source(&self.held));
+        self.offer.change(|items| items.add(entry)).unwrap_or_else(|taken| panic!("{taken}"));
         self
     }
 
@@ -187,30 +175,27 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// # Panics
     /// If both have something of the same name.
     #[must_use]
-    pub fn join<T>(mut self, other: ToolSet<T>) -> Self {
-        let Items { tools, prompts, resources, templates, completions, .. } = other.items;
-        for tool in tools {
-            self.items.add_tool(tool);
-        }
-        for prompt in prompts {
-            self.items.add_prompt(prompt);
-        }
-        for resource in resources {
-            self.items.add_resource(resource);
-        }
-        self.items.templates.extend(templates);
-        self.items.completions.extend(completions);
+    pub fn join<T>(self, other: ToolSet<T>) -> Self {
+        let ToolSet { offer, .. } = other;
+        let others = offer.items();
+        self.offer.change(|items| items.join(&others)).unwrap_or_else(|taken| panic!("{taken}"));
         self
     }
 
+    /// The handle that changes what the set offers while it is served. A set that has given one out declares
+    /// to clients that everything in it may change.
+    pub fn live(&self) -> Live {
+        Live::new(self.offer.clone())
+    }
+
     /// The names of its tools, in order.
-    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
-        self.items.tools.iter().map(|tool| tool.name)
+    pub fn tool_names(&self) -> impl Iterator<Item = &'static str> + use<S> {
+        self.offer.items().tool_names().into_iter()
     }
 
     /// The definition of a tool, as clients see it.
     pub fn definition(&self, tool: &str) -> Option<Value> {
-        self.items.tool(tool)?.definition.read().ok()
+        self.offer.items().tool(tool)?.definition.read().ok()
     }
 
     /// Announces changes to listening clients.
@@ -227,67 +212,11 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 }
 
-impl Items {
-    fn add(&mut self, entry: Entry) {
-        match entry {
-            Entry::Tool(tool) => self.add_tool(Arc::new(tool)),
-            Entry::Prompt(prompt) => self.add_prompt(Arc::new(prompt)),
-            Entry::Resource(resource) => self.add_resource(Arc::new(resource)),
-            Entry::Template(template) => self.templates.push(Arc::new(template)),
-            Entry::Completion(completion) => self.completions.push(Arc::new(completion)),
-        }
-    }
-
-    fn add_tool(&mut self, tool: Arc<Tool>) {
-        let taken = self.tool_by_name.insert(tool.name, self.tools.len());
-        assert!(taken.is_none(), "there are two tools named `{}` in the set", tool.name);
-        self.tools.push(tool);
-    }
-
-    fn add_prompt(&mut self, prompt: Arc<Prompt>) {
-        assert!(
-            self.prompt(prompt.name).is_none(),
-            "there are two prompts named `{}` in the set",
-            prompt.name
-        );
-        self.prompts.push(prompt);
-    }
-
-    fn add_resource(&mut self, resource: Arc<Resource>) {
-        assert!(
-            self.resource(resource.uri).is_none(),
-            "there are two resources at `{}` in the set",
-            resource.uri
-        );
-        self.resources.push(resource);
-    }
-
-    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
-        self.tool_by_name.get(name).map(|index| &self.tools[*index])
-    }
-
-    pub(crate) fn prompt(&self, name: &str) -> Option<&Arc<Prompt>> {
-        self.prompts.iter().find(|prompt| prompt.name == name)
-    }
-
-    pub(crate) fn resource(&self, uri: &str) -> Option<&Arc<Resource>> {
-        self.resources.iter().find(|resource| resource.uri == uri)
-    }
-
-    pub(crate) fn has_resource(&self, uri: &str) -> bool {
-        self.resource(uri).is_some() || self.templates.iter().any(|one| one.pattern.fit(uri).is_some())
-    }
-
-    pub(crate) fn has_tasks(&self) -> bool {
-        self.tools.iter().any(|tool| tool.task != TaskUse::Never)
-    }
-}
-
 impl<S> fmt::Debug for ToolSet<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolSet")
             .field("name", &self.about.name)
-            .field("items", &self.items)
+            .field("items", &self.offer.items())
             .finish_non_exhaustive()
     }
 }

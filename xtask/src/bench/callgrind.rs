@@ -1,7 +1,7 @@
-//! Instructions per call, counted under valgrind: the same on a busy machine as on an idle one.
+//! Instructions per call, counted under valgrind: nearly the same on a busy machine as on an idle one.
 //!
-//! Each contestant runs twice, for n and for 2n calls; the difference is the cost of n calls without
-//! that of starting and stopping.
+//! Each contestant is warmed with as many calls as are counted. The counters are set to nought in between, so
+//! that starting, learning what the upstream offers and stopping are not in the figure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::case::CASES;
 use super::contestant::{Contestant, Programs};
 use super::load::{Load, Until};
-use crate::process::Background;
+use crate::process::{Background, output};
 use crate::tools;
 
 /// Writing the profile takes a while.
@@ -77,16 +77,7 @@ struct Counter<'a> {
 impl Counter<'_> {
     /// `contestant` makes one of the origin that the program listens on.
     fn per_call(&self, program: &Command, contestant: fn(&str) -> Contestant) -> Result<u64> {
-        let once = self.instructions(program, contestant, self.calls)?;
-        let twice = self.instructions(program, contestant, 2 * self.calls)?;
-        Ok(twice.saturating_sub(once) / self.calls)
-    }
-
-    /// All instructions of one life of the program, in which it answers so many calls.
-    fn instructions(&self, program: &Command, contestant: fn(&str) -> Contestant, calls: u64) -> Result<u64> {
-        // A profile of an earlier run must not pass for the one of this run.
         let unfinished = self.logs.join("callgrind.unfinished");
-        let _ = fs::remove_file(&unfinished);
         let mut command = Command::new("valgrind");
         command.args(["--tool=callgrind", "--cache-sim=no"]);
         command.arg(format!("--callgrind-out-file={}", unfinished.display()));
@@ -94,25 +85,36 @@ impl Counter<'_> {
         let (server, origin) =
             Background::serve("the program under valgrind", &mut command, &self.logs.join("callgrind.log"))?;
         let contestant = contestant(&origin);
-        let echo = &CASES[0];
-        self.load.wait_for(echo, &contestant)?;
-        let sample = self.load.run(echo, &contestant, Until::Calls(calls))?;
-        if sample.answers != calls || sample.errors > 0 {
-            bail!("{} of {calls} calls were answered: {}", sample.answers, sample.error_kinds);
-        }
+        self.load.wait_for(&CASES[0], &contestant)?;
+        self.calls(&contestant)?;
+        control(&server, "--zero")?;
+        self.calls(&contestant)?;
+        // A profile of an earlier run must not pass for the one of this run.
+        let counted = self.logs.join("callgrind.unfinished.1");
+        let _ = fs::remove_file(&counted);
+        control(&server, "--dump")?;
+        let profile = self.logs.join(format!("callgrind.{}", contestant.name.replace([' ', '/'], "-")));
+        fs::rename(&counted, &profile).context("find the profile")?;
         server.stop_within(STOP_LIMIT);
-        let profile =
-            self.logs.join(format!("callgrind.{}.{calls}", contestant.name.replace([' ', '/'], "-")));
-        fs::rename(&unfinished, &profile)
-            .context("find the profile (did the program end when it was asked to?)")?;
-        total(&profile)
+        Ok(total(&profile)? / self.calls)
+    }
+
+    fn calls(&self, contestant: &Contestant) -> Result<()> {
+        let sample = self.load.run(&CASES[0], contestant, Until::Calls(self.calls))?;
+        if sample.answers != self.calls || sample.errors > 0 {
+            bail!("{} of {} calls were answered: {}", sample.answers, self.calls, sample.error_kinds);
+        }
+        Ok(())
     }
 }
 
+/// Tells valgrind's counters what to do.
+fn control(server: &Background, order: &str) -> Result<()> {
+    output(Command::new("callgrind_control").arg(order).arg(server.id().to_string())).map(drop)
+}
+
 fn total(profile: &Path) -> Result<u64> {
-    let text = fs::read_to_string(profile).with_context(|| {
-        format!("read `{}` (did the program end when it was asked to?)", profile.display())
-    })?;
+    let text = fs::read_to_string(profile).with_context(|| format!("read `{}`", profile.display()))?;
     let line = text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
     let count = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
     count.with_context(|| format!("find the total in `{}`", profile.display()))

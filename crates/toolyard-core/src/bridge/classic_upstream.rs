@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toolyard_proto::splice::elements;
 use toolyard_proto::{CallError, Kind, Method, Raw, modern};
-use toolyard_transport::{Answer, AnswerBody, Ask, Link, LinkRequest, Peer};
+use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Link, LinkRequest, Peer};
 
 use super::{classic_tasks, convert, request};
 use crate::call::Call;
@@ -49,7 +49,7 @@ pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
 async fn with_visits(link: &Arc<dyn Link>, request: &LinkRequest, peer: &Peer) -> Answer {
     for _ in 0..MOST_VISITS {
         match link.call(request.clone(), peer.clone()).await {
-            Err(error) if error.code() == VISIT_REQUIRED => visit(&error, peer).await?,
+            Err(error) if sends_to_page(&error) => visit(&error, peer).await?,
             answer => return answer,
         }
     }
@@ -69,28 +69,47 @@ fn finished(method: &Method, link: &dyn Link, answer: Answer) -> Answer {
 
 /// Asks the user to visit every page that the error names; only if all agree is it worth going on.
 async fn visit(error: &CallError, peer: &Peer) -> Result<(), CallError> {
-    let Kind::Reported(raw) = &error.kind else { return Err(error.clone()) };
-    let pages = raw.at(&["data", "elicitations"]).unwrap_or_else(Raw::empty_object);
-    let pages: Vec<Raw> = elements(pages.as_bytes()).map(|range| pages.slice(range)).collect();
+    let pages = pages(error);
     if pages.is_empty() {
-        return Err(CallError::cannot_ask(format!(
-            "{}, and the upstream does not say which page the user has to visit",
-            error.message
-        )));
+        return Err(cannot_visit(error, ", and the upstream does not say which page the user has to visit"));
     }
     for page in pages {
         let ask =
             Ask { method: Method::ELICIT, params: Some(page.with("mode", &Raw::from_serialize(&"url"))) };
-        let answer = peer.ask(ask).await;
+        let answer = match peer.ask(ask).await {
+            Err(AskError::Unsupported(_)) => return Err(in_words(error)),
+            answer => answer,
+        };
         let accepted = answer.is_ok_and(|answer| {
             answer.member("action").is_some_and(|action| action.as_bytes() == b"\"accept\"")
         });
         if !accepted {
-            return Err(CallError::cannot_ask(format!(
-                "{}, and the user did not agree to it",
-                error.message
-            )));
+            return Err(cannot_visit(error, ", and the user did not agree to it"));
         }
     }
     Ok(())
+}
+
+/// Whether an error sends the user to a page, in the words of the one revision that has such an error.
+pub(super) fn sends_to_page(error: &CallError) -> bool {
+    error.code() == VISIT_REQUIRED
+}
+
+/// The same for a client that cannot be asked to show a page: its user may go there all the same.
+pub(super) fn in_words(error: &CallError) -> CallError {
+    let urls: Vec<String> = pages(error).iter().filter_map(|page| page.member("url")?.as_string()).collect();
+    if urls.is_empty() {
+        return cannot_visit(error, "");
+    }
+    cannot_visit(error, &format!(": open {}, then make the call again", urls.join(" and ")))
+}
+
+fn cannot_visit(error: &CallError, why: &str) -> CallError {
+    CallError::cannot_ask(format!("{}{why}", error.message))
+}
+
+fn pages(error: &CallError) -> Vec<Raw> {
+    let Kind::Reported(raw) = &error.kind else { return Vec::new() };
+    let pages = raw.at(&["data", "elicitations"]).unwrap_or_else(Raw::empty_object);
+    elements(pages.as_bytes()).map(|range| pages.slice(range)).collect()
 }

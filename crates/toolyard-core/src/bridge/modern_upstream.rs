@@ -9,6 +9,7 @@ use toolyard_proto::splice::members;
 use toolyard_proto::{CallError, Id, Method, Raw};
 use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Link, LinkRequest, Peer};
 
+use super::rising::rising;
 use super::{convert, modern_tasks, request};
 use crate::call::Call;
 
@@ -28,9 +29,9 @@ pub(super) async fn converse(call: Call, link: &Arc<dyn Link>) -> Answer {
 }
 
 async fn rounds(call: &Call, link: &Arc<dyn Link>, base: &Raw) -> Answer {
-    let mut params = base.clone();
+    let (mut params, peer) = (base.clone(), rising(&call.peer));
     for round in 0..MOST_ROUNDS {
-        let answer = link.call(round_of(call, round, params), call.peer.clone()).await?;
+        let answer = link.call(round_of(call, round, params), peer.clone()).await?;
         let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
         if modern_tasks::is_task(&result) {
             return modern_tasks::follow(call, link, &result).await;
@@ -38,7 +39,7 @@ async fn rounds(call: &Call, link: &Arc<dyn Link>, base: &Raw) -> Answer {
         if result.member("resultType").is_none_or(|kind| kind.as_bytes() != b"\"input_required\"") {
             return Ok(AnswerBody::Whole(result, revision));
         }
-        params = next_round(base, &result, &call.peer).await?;
+        params = next_round(base, &result, &peer).await?;
     }
     Err(CallError::bad_answer(format!("{} asked {MOST_ROUNDS} times without finishing", call.upstream.id())))
 }

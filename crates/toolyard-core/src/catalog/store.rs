@@ -23,6 +23,9 @@ struct Stored {
     format: u32,
     fingerprint: String,
     revision: String,
+    /// Whether the revision was taken from silence.
+    #[serde(default)]
+    guessed: bool,
     greeting: Raw,
     tools: Vec<Raw>,
     resources: Vec<Raw>,
@@ -56,7 +59,7 @@ impl Store {
             return None;
         }
         let greeting = Greeting::read(Revision::parse(&stored.revision)?, stored.greeting);
-        let mut definitions = Definitions::new(greeting);
+        let mut definitions = Definitions::new(Greeting { guessed: stored.guessed, ..greeting });
         definitions.set(ListKind::Tools, stored.tools);
         definitions.set(ListKind::Resources, stored.resources);
         definitions.set(ListKind::Templates, stored.templates);
@@ -69,6 +72,7 @@ impl Store {
             format: FORMAT,
             fingerprint: fingerprint.to_owned(),
             revision: definitions.greeting.revision.to_string(),
+            guessed: definitions.greeting.guessed,
             greeting: definitions.greeting.whole.clone(),
             tools: definitions.list(ListKind::Tools).to_vec(),
             resources: definitions.list(ListKind::Resources).to_vec(),
@@ -104,7 +108,10 @@ mod tests {
         store.save(&id, "one", &definitions);
         let loaded = store.load(&id, "one").unwrap();
         assert_eq!(loaded.list(ListKind::Tools)[0].as_str(), r#"{"name":"a" , "x":1.0}"#);
-        assert_eq!(loaded.greeting.revision, Revision::V2025_06_18);
+        assert_eq!((loaded.greeting.revision, loaded.greeting.guessed), (Revision::V2025_06_18, false));
+        definitions.greeting.guessed = true;
+        store.save(&id, "one", &definitions);
+        assert!(store.load(&id, "one").unwrap().greeting.guessed);
         assert!(store.load(&id, "two").is_none());
         fs::write(store.path(&id), "{").unwrap();
         assert!(store.load(&id, "one").is_none());

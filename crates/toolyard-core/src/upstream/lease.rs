@@ -8,6 +8,7 @@ use toolyard_transport::{ClientKey, Link, Origin};
 
 use super::Upstream;
 use super::pool::{self, Held};
+use crate::bridge;
 
 /// A link for as long as a call needs it, with everything that the call does on it.
 pub(crate) struct Lease {
@@ -26,6 +27,14 @@ impl Lease {
 
     pub(crate) fn link(&self) -> &Arc<dyn Link> {
         &self.link
+    }
+
+    /// Waits for the end of a link of one's own. That of the one that all share is told by the upstream's state.
+    pub(super) async fn ended(&self) {
+        match &self.held {
+            Some(held) => held.gone().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The call came to its end, so that the next one may have the link. One that is merely dropped is not
@@ -69,12 +78,10 @@ impl Upstream {
     }
 
     /// Passes a client's notification on, wherever it has a link.
-    pub(crate) fn notify(&self, origin: &Arc<Origin>, notification: Notification) {
-        if let Some(own) = self.pool.link_of(&origin.client) {
-            own.notify(origin, notification.clone());
-        }
-        if let Some(link) = self.live_link() {
-            link.notify(origin, notification);
+    pub(crate) fn notify(&self, origin: &Arc<Origin>, notification: &Notification) {
+        let links = self.pool.link_of(&origin.client).into_iter().chain(self.live_link());
+        for link in links.filter(|link| bridge::hears_clients(link.greeting().revision)) {
+            link.notify(origin, notification.clone());
         }
     }
 

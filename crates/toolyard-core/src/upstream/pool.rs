@@ -112,6 +112,10 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.state().members.len()
+    }
+
     /// The link of a client that has one now.
     pub(super) fn link_of(&self, client: &ClientKey) -> Option<Arc<dyn Link>> {
         let state = self.state();
@@ -173,6 +177,17 @@ impl Pool {
         removed
     }
 
+    /// Waits until a link is gone, whoever ended it.
+    async fn gone(&self, number: u64) {
+        loop {
+            let changed = self.changed.notified();
+            if self.state().member(number).is_none() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     fn take_out(&self, which: impl Fn(&Member) -> bool) -> Vec<Arc<dyn Link>> {
         let out: Vec<Member> = self.state().members.extract_if(.., |member| which(member)).collect();
         self.changed.notify_waiters();
@@ -225,8 +240,8 @@ pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<L
 
 async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<Lease, CallError> {
     let held = Held::new(upstream, number);
-    let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
-    let connecting = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect_for(known, origin));
+    let connecting = upstream.plan.connect.connect_for(upstream.known_revision(), origin);
+    let connecting = tokio::time::timeout(CONNECT_BOUND, connecting);
     let connected = match connecting.await {
         Ok(Ok(connected)) => connected,
         Ok(Err(reason)) => return Err(not_opened(upstream, &reason)),
@@ -257,6 +272,11 @@ pub(super) struct Held {
 impl Held {
     fn new(upstream: &Arc<Upstream>, number: u64) -> Self {
         Self { upstream: upstream.clone(), number, is_done: AtomicBool::new(false) }
+    }
+
+    /// Waits until the link is gone.
+    pub(super) async fn gone(&self) {
+        self.upstream.pool.gone(self.number).await;
     }
 
     /// Nothing is under way on it any more.

@@ -2,16 +2,18 @@
 //! reconnects, ended with the last listener.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::select;
 use tokio::sync::{mpsc, watch};
 use toolyard_proto::{CallError, Method, Notification, Raw};
 use toolyard_transport::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin, Peer, Scope};
 
-use super::Upstream;
 use super::fetch::own_request;
 use super::state::Phase;
+use super::{Lease, Upstream};
 use crate::bridge;
 use crate::listen::Listeners;
 
@@ -122,7 +124,7 @@ impl Keeper {
                     if bridge::subscribes_by_listening(link.greeting().revision) {
                         self.hold_by_listening(link.as_ref()).await
                     } else {
-                        self.hold_in_session(link.as_ref()).await
+                        self.hold_in_session(&lease).await
                     }
                 };
                 tokio::select! {
@@ -136,11 +138,12 @@ impl Keeper {
             if matches!(&*self.decide.borrow(), Some(Err(_))) {
                 return;
             }
+            // Without a change of the upstream's state it was the stream that ended, or the client's own link.
+            let try_again = was_held || self.upstream.live_link().is_some();
             tokio::select! {
                 () = scope.ended() => return,
                 _ = state.changed() => {}
-                // The stream ended, not the link.
-                () = tokio::time::sleep(HOLD_AGAIN), if was_held => {}
+                () = tokio::time::sleep(HOLD_AGAIN), if try_again => {}
             }
         }
     }
@@ -161,9 +164,9 @@ impl Keeper {
         self.decide.send_replace(Some(Ok(())));
     }
 
-    async fn hold_in_session(&self, link: &dyn Link) -> Result<(), CallError> {
+    async fn hold_in_session(&self, lease: &Lease) -> Result<(), CallError> {
         let turn = self.upstream.turnstile.lock().await;
-        let told = self.call(link, Method::RESOURCES_SUBSCRIBE, Peer::nobody());
+        let told = self.call(lease.link().as_ref(), Method::RESOURCES_SUBSCRIBE, Peer::nobody());
         let told = tokio::time::timeout(self.upstream.pace.connect, told).await;
         told.unwrap_or_else(|_| {
             Err(CallError::timeout("the upstream did not answer `resources/subscribe`"))
@@ -172,7 +175,8 @@ impl Keeper {
         self.accepted();
         // It holds until the link is lost; the next link is told anew.
         let mut state = self.upstream.state.subscribe();
-        let _ = state.wait_for(|state| matches!(state.phase, Phase::Waiting | Phase::Ended)).await;
+        let lost = state.wait_for(|state| matches!(state.phase, Phase::Waiting | Phase::Ended));
+        select(pin!(lost), pin!(lease.ended())).await;
         Ok(())
     }
 

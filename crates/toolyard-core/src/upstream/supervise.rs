@@ -15,10 +15,10 @@ use super::fetch::{fetch, own_request};
 use super::state::Phase;
 use super::subscribe::Heard;
 use super::{Live, Upstream, pool};
-use crate::bridge;
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamPlan};
+use crate::{bridge, levels};
 
 /// Longest wait for one attempt to connect, whatever the target's own bounds are.
 pub(super) const CONNECT_BOUND: Duration = Duration::from_secs(90);
@@ -26,6 +26,8 @@ const HEALTH_WAIT: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// An upstream that ends every listening at once is listened to this seldom in the end.
 const LISTEN_AT_MOST: Duration = Duration::from_mins(1);
+/// How often at most the lists of an upstream that announces nothing are asked for.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Who has been there this long has not failed in a row with what was before.
 const STEADY: Duration = Duration::from_secs(10);
 
@@ -59,8 +61,8 @@ async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut failures = 0u32;
     while !upstream.is_retired() {
         upstream.enter(Phase::Connecting, None);
-        let known = upstream.definitions().map(|definitions| definitions.greeting.revision);
-        let attempt = tokio::time::timeout(CONNECT_BOUND, upstream.plan.connect.connect(known));
+        let connecting = upstream.plan.connect.connect(upstream.known_revision());
+        let attempt = tokio::time::timeout(CONNECT_BOUND, connecting);
         let reason = match within_grace(upstream, outlets, &mut lost_at, attempt).await {
             Ok(Ok(connected)) => {
                 let begun = Instant::now();
@@ -153,6 +155,8 @@ struct Life<'a> {
     /// How long after its end the next listening begins.
     listen_pause: Duration,
     listen_since: Instant,
+    /// When an upstream that announces nothing is asked for its lists again.
+    look_at: Option<Instant>,
     dirty: Vec<ListKind>,
     learned: bool,
 }
@@ -167,6 +171,7 @@ enum Event {
     Refreshed(Result<Fetched, String>),
     Suspected,
     Outdated,
+    LookAgain,
 }
 
 impl<'a> Life<'a> {
@@ -190,6 +195,7 @@ impl<'a> Life<'a> {
             refresh_at: now,
             listen_pause: LISTEN_AGAIN,
             listen_since: now,
+            look_at: None,
             dirty,
             learned: false,
         }
@@ -218,6 +224,7 @@ impl<'a> Life<'a> {
             fetched = pending_or(self.refreshing.as_mut()) => Event::Refreshed(fetched),
             () = self.upstream.suspect.notified() => Event::Suspected,
             () = self.upstream.outdated.notified() => Event::Outdated,
+            () = at_time(self.look_at) => Event::LookAgain,
         }
     }
 
@@ -236,7 +243,10 @@ impl<'a> Life<'a> {
             Event::ListenAgain => self.listen(),
             Event::Refreshed(fetched) => return self.refreshed(fetched),
             Event::Suspected => return self.check_health().await,
-            Event::Outdated => self.dirty = ListKind::ALL.to_vec(),
+            Event::Outdated | Event::LookAgain => {
+                self.look_at = None;
+                self.dirty = ListKind::ALL.to_vec();
+            }
         }
         None
     }
@@ -285,6 +295,7 @@ impl<'a> Life<'a> {
     /// New definitions are shown and kept; the first failure ends this connection, a later one keeps the old.
     fn refreshed(&mut self, fetched: Result<Fetched, String>) -> Option<String> {
         self.refreshing = None;
+        self.look_at = (!self.link.hears_changes()).then(|| Instant::now() + look_pause());
         let fetched = match fetched {
             Ok(fetched) => fetched,
             Err(reason) if !self.learned => return Some(reason),
@@ -316,6 +327,7 @@ impl<'a> Life<'a> {
         self.upstream.listed.store(true, Ordering::Release);
         if !self.learned {
             self.learned = true;
+            levels::tell_again(self.upstream, &self.link, &self.outlets.origin);
             tracing::info!(target: "upstream", upstream = %self.upstream.id(), revision = %self.link.greeting().revision, "ready");
             self.upstream.state.send_modify(|state| {
                 state.enter(Phase::Ready, None);
@@ -371,6 +383,14 @@ impl<'a> Life<'a> {
             Err(_) => Some(format!("no answer to a health check within {} s", HEALTH_WAIT.as_secs())),
         }
     }
+}
+
+/// Not the same for all, so that many upstreams are not asked at one moment.
+fn look_pause() -> Duration {
+    let mut byte = [0];
+    // Without randomness the pause is merely less random.
+    let _ = getrandom::fill(&mut byte);
+    LOOK_AGAIN + LOOK_AGAIN / 2 * u32::from(byte[0]) / 255
 }
 
 /// Waits for a future that may not be there.

@@ -241,3 +241,21 @@ async fn a_call_right_after_the_start_waits_for_its_tool() {
         "nobody waits once all have spoken"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_cannot_announce_changes_is_asked_now_and_then() {
+    for silent in [true, false] {
+        let double = Double::new(Revision::V2025_11_25, &["t"]);
+        double.silent.store(silent, Ordering::SeqCst);
+        let gateway = gateway(&[("a", &double)]);
+        let client = Client::new(&gateway, NEW, "");
+        assert_eq!(client.tools().await, ["a__t"]);
+        let new = json!({ "name": "new", "inputSchema": { "type": "object" } });
+        double.tools.lock().unwrap().push(new);
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        assert_eq!(client.tools().await, ["a__t"]);
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        let expected: &[&str] = if silent { &["a__t", "a__new"] } else { &["a__t"] };
+        assert_eq!(client.tools().await, expected, "silent: {silent}");
+    }
+}

@@ -9,3 +9,4 @@ mod catalog;
 mod lifecycle;
 mod pool;
 mod reload;
+mod renewal;

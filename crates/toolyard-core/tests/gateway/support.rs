@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub(crate) struct Double {
     pub(crate) connects: AtomicUsize,
     pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
     pub(crate) dropped: Arc<AtomicUsize>,
+    /// Whether it has no way to announce changes.
+    pub(crate) silent: AtomicBool,
     /// How long a link takes to close.
     pub(crate) closing: Mutex<Duration>,
     events: Mutex<Option<mpsc::Sender<LinkEvent>>>,
@@ -64,6 +66,7 @@ impl Double {
             connects: AtomicUsize::new(0),
             seen: Mutex::default(),
             dropped: Arc::default(),
+            silent: AtomicBool::new(false),
             closing: Mutex::default(),
             events: Mutex::default(),
         })
@@ -149,6 +152,10 @@ impl Drop for CountDrop {
 impl Link for DoubleLink {
     fn greeting(&self) -> &Greeting {
         &self.greeting
+    }
+
+    fn hears_changes(&self) -> bool {
+        !self.double.silent.load(Ordering::SeqCst)
     }
 
     fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {

@@ -180,6 +180,22 @@ impl Client {
         heard.map_err(|_| format!("{method} was not heard; heard: {:?}", self.state().heard))
     }
 
+    /// Tells the other side something.
+    pub async fn tell(&self, method: &str) -> Result<(), String> {
+        self.send(json!({ "jsonrpc": "2.0", "method": method })).await
+    }
+
+    /// The notifications of a kind that it has heard so far and nobody waited for.
+    pub fn heard(&self, method: &str) -> Vec<Value> {
+        let state = self.state();
+        state
+            .heard
+            .iter()
+            .filter(|said| said["method"] == method)
+            .map(|said| said["params"].clone())
+            .collect()
+    }
+
     /// What it should never have seen, so far.
     pub fn wrong(&self) -> Vec<String> {
         self.state().wrong.clone()
@@ -226,7 +242,8 @@ pub struct Begun {
 }
 
 impl Begun {
-    async fn answer(self, client: &Client) -> Result<Value, Value> {
+    /// Waits for the answer, a bounded time.
+    pub async fn answer(self, client: &Client) -> Result<Value, Value> {
         let answer = tokio::time::timeout(PATIENCE, self.receiver).await;
         let answer =
             answer.map_err(|_| json!("no answer in time"))?.map_err(|_| json!("no answer at all"))?;

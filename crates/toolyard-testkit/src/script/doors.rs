@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use toolyard_proto::Revision;
 use toolyard_transport::Scope;
 
-use super::Server;
+use super::{Manner, Server};
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -66,10 +66,14 @@ pub async fn serve_http(server: Arc<Server>, listener: TcpListener, scope: Scope
 }
 
 async fn answer(server: &Arc<Server>, request: Request<Incoming>) -> Response<Body> {
-    if request.method() == Method::GET && !server.is_modern() {
+    if request.method() == Method::DELETE && !server.is_modern() {
+        let gone = session_of(request.headers()).is_some_and(|id| server.state().sessions.remove(id));
+        return empty(if gone { StatusCode::OK } else { StatusCode::NOT_FOUND });
+    }
+    if request.method() == Method::GET && !server.is_modern() && server.manner != Manner::WithoutStream {
         let (out, messages) = mpsc::channel(ROOM);
         server.add_outside(out);
-        return events(messages);
+        return events(messages, None);
     }
     if request.method() != Method::POST {
         return empty(StatusCode::METHOD_NOT_ALLOWED);
@@ -87,14 +91,18 @@ async fn answer(server: &Arc<Server>, request: Request<Incoming>) -> Response<Bo
     let is_first = method == Some("initialize") || method == Some("server/discover");
     if !server.is_modern() && !is_first {
         let version = server.knows(Revision::V2025_06_18).then(|| server.revision.as_str());
-        if header(SESSION) != Some("s1") || header("mcp-protocol-version") != version {
+        if header("mcp-protocol-version") != version {
             return empty(StatusCode::BAD_REQUEST);
         }
+        if !header(SESSION).is_some_and(|id| server.state().sessions.contains(id)) {
+            return empty(StatusCode::NOT_FOUND);
+        }
     }
+    let session = (method == Some("initialize")).then(|| server.open_session());
     let (out, messages) = mpsc::channel(ROOM);
     let wants_answer = method.is_some() && message.get("id").is_some();
     server.take(message, out);
-    if wants_answer { events(messages) } else { empty(StatusCode::ACCEPTED) }
+    if wants_answer { events(messages, session) } else { empty(StatusCode::ACCEPTED) }
 }
 
 fn empty(status: StatusCode) -> Response<Body> {
@@ -103,7 +111,11 @@ fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-fn events(messages: mpsc::Receiver<Value>) -> Response<Body> {
+fn session_of(headers: &http::HeaderMap) -> Option<&str> {
+    headers.get(SESSION).and_then(|id| id.to_str().ok())
+}
+
+fn events(messages: mpsc::Receiver<Value>, session: Option<String>) -> Response<Body> {
     let events = unfold(messages, |mut messages| async move {
         let message = messages.recv().await?;
         Some((Ok(Frame::data(Bytes::from(format!("data: {message}\n\n")))), messages))
@@ -111,6 +123,8 @@ fn events(messages: mpsc::Receiver<Value>) -> Response<Body> {
     let mut response = Response::new(StreamBody::new(events).boxed_unsync());
     let headers = response.headers_mut();
     headers.insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("text/event-stream"));
-    headers.insert(SESSION, http::HeaderValue::from_static("s1"));
+    if let Some(session) = session.and_then(|session| session.try_into().ok()) {
+        headers.insert(SESSION, session);
+    }
     response
 }

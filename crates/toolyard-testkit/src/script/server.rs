@@ -22,15 +22,29 @@ const PAGE: usize = 4;
 #[derive(Debug)]
 pub struct Server {
     pub(super) revision: Revision,
+    pub(super) manner: Manner,
     pub(super) state: Mutex<State>,
     scope: Scope,
+}
+
+/// What a server leaves out of what its revision allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manner {
+    #[default]
+    Full,
+    /// It has tools and nothing else.
+    ToolsOnly,
+    /// It answers GET with 405.
+    WithoutStream,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     next: u64,
-    asks: HashMap<u64, oneshot::Sender<Value>>,
+    pub(super) asks: HashMap<u64, oneshot::Sender<Value>>,
+    /// By id; those of two sessions may be equal.
     running: HashMap<String, CancellationToken>,
+    pub(super) open: usize,
     pub(super) cancelled: usize,
     pub(super) level: Option<String>,
     subscribed: HashSet<String>,
@@ -38,6 +52,15 @@ pub(super) struct State {
     outside: Vec<Out>,
     pub(super) extra_tools: usize,
     pub(super) tasks: Tasks,
+    /// How often each tool was called.
+    pub(super) called: HashMap<String, usize>,
+    /// The notifications that came.
+    pub(super) noticed: Vec<String>,
+    /// What it was answered to its questions.
+    pub(super) answers: Vec<Value>,
+    /// Sessions over HTTP that are open, and how many there were.
+    pub(super) sessions: HashSet<String>,
+    pub(super) sessions_made: usize,
 }
 
 #[derive(Debug)]
@@ -57,7 +80,11 @@ pub(super) struct Call {
 
 impl Server {
     pub fn new(revision: Revision, scope: &Scope) -> Arc<Self> {
-        Arc::new(Self { revision, state: Mutex::default(), scope: scope.clone() })
+        Self::with(revision, Manner::Full, scope)
+    }
+
+    pub fn with(revision: Revision, manner: Manner, scope: &Scope) -> Arc<Self> {
+        Arc::new(Self { revision, manner, state: Mutex::default(), scope: scope.clone() })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -87,6 +114,7 @@ impl Server {
             return;
         };
         if message.get("id").is_none() {
+            self.state().noticed.push(method.clone());
             if method == "notifications/cancelled"
                 && let Some(running) = self.state().running.get(&message["params"]["requestId"].to_string())
             {
@@ -111,6 +139,7 @@ impl Server {
         };
         let _ = out.send(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
         let answer = answer.await.unwrap_or_default();
+        self.state().answers.push(answer.get("result").or(answer.get("error")).cloned().unwrap_or_default());
         match answer.get("result") {
             Some(result) => Ok(result.clone()),
             None => Err(answer["error"].clone()),
@@ -147,6 +176,9 @@ impl Server {
     }
 
     fn capabilities(&self) -> Value {
+        if self.manner == Manner::ToolsOnly {
+            return json!({ "tools": { "listChanged": true } });
+        }
         let mut all = json!({
             "tools": { "listChanged": true }, "prompts": { "listChanged": true }, "logging": {},
             "resources": { "subscribe": true, "listChanged": true },
@@ -171,7 +203,11 @@ pub(super) fn error(code: i32, message: &str) -> Value {
 impl Call {
     async fn run(self, method: &str) {
         let (key, token) = (self.id.to_string(), CancellationToken::new());
-        self.server.state().running.insert(key.clone(), token.clone());
+        {
+            let mut state = self.server.state();
+            state.open += 1;
+            state.running.insert(key.clone(), token.clone());
+        }
         let gone = async {
             if self.server.is_modern() {
                 self.out.closed().await;
@@ -195,6 +231,7 @@ impl Call {
 
     fn over(&self, key: &str, was_cancelled: bool) {
         let mut state = self.server.state();
+        state.open -= 1;
         state.running.remove(key);
         state.listens.retain(|listen| listen.id != self.id);
         state.cancelled += usize::from(was_cancelled);
@@ -245,7 +282,11 @@ impl Call {
     }
 
     async fn handle_legacy(&self, method: &str) -> Result<Value, Value> {
+        let is_of_tools = ["initialize", "ping", "tools/list", "tools/call"].contains(&method);
         match method {
+            _ if self.server.manner == Manner::ToolsOnly && !is_of_tools => {
+                Err(error(-32601, "method not found"))
+            }
             "initialize" => Ok(json!({
                 "protocolVersion": self.server.revision.as_str(), "capabilities": self.server.capabilities(),
                 "serverInfo": { "name": "script", "version": "1" },

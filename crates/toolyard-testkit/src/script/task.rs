@@ -1,12 +1,16 @@
 //! Tasks as the two revisions that have them know them: one tool, which asks once and then is done.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::TASKS;
 use super::server::{Call, Server, error};
 use super::tools::text;
+
+/// How often a long task looks whether it was cancelled.
+const PACE: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
@@ -20,10 +24,19 @@ struct Task {
     polls: usize,
     cancelled: bool,
     done: bool,
+    /// It ends only by being cancelled.
+    long: bool,
+}
+
+impl Tasks {
+    /// How many there are, and how many of them were cancelled.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.known.len(), self.known.values().filter(|task| task.cancelled).count())
+    }
 }
 
 impl Call {
-    pub(super) fn task(&self) -> Result<Value, Value> {
+    pub(super) fn task(&self, long: bool) -> Result<Value, Value> {
         let is_modern = self.server.is_modern();
         if is_modern && !self.declares(&["extensions", TASKS]) {
             let data = json!({ "requiredCapabilities": { "extensions": { TASKS: {} } } });
@@ -35,7 +48,7 @@ impl Call {
         let mut state = self.server.state();
         state.tasks.made += 1;
         let id = format!("t{}", state.tasks.made);
-        state.tasks.known.insert(id.clone(), Task::default());
+        state.tasks.known.insert(id.clone(), Task { long, ..Task::default() });
         drop(state);
         if !is_modern {
             return Ok(json!({ "task": before(&id, "working") }));
@@ -60,6 +73,12 @@ impl Call {
         };
         if method != "tasks/result" {
             return Ok(before(&id, status));
+        }
+        while self.server.state().tasks.known.get(&id).is_some_and(|task| task.long && !task.cancelled) {
+            tokio::time::sleep(PACE).await;
+        }
+        if self.server.state().tasks.known.get(&id).is_some_and(|task| task.cancelled) {
+            return Err(error(-32603, "cancelled"));
         }
         let asked = self.server.put(&self.out, "roots/list", json!({})).await;
         let root = asked
@@ -98,6 +117,7 @@ impl Server {
                 done
             }
             (_, _, 1) => today(id, "working"),
+            _ if task.long => today(id, "working"),
             _ => {
                 let mut asking = today(id, "input_required");
                 asking["inputRequests"] = json!({ "root": { "method": "roots/list", "params": {} } });

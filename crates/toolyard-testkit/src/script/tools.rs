@@ -15,7 +15,13 @@ pub(super) fn list(server: &Server) -> Vec<Value> {
         names.extend(["structured", "elicit"]);
     }
     if server.knows(Revision::V2025_11_25) {
-        names.extend(["elicit_url", "task"]);
+        names.extend(["elicit_url", "task", "long_task"]);
+    }
+    if server.is_modern() {
+        names.push("rounds");
+    }
+    if server.revision == Revision::V2025_11_25 {
+        names.push("visit");
     }
     let mut tools: Vec<Value> = names.into_iter().map(|name| tool(server, name)).collect();
     let extra = server.state().extra_tools;
@@ -30,7 +36,7 @@ fn tool(server: &Server, name: &str) -> Value {
     if name == "structured" {
         tool["outputSchema"] = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
     }
-    if name == "task" && !server.is_modern() {
+    if matches!(name, "task" | "long_task") && !server.is_modern() {
         tool["execution"] = json!({ "taskSupport": "required" });
     }
     tool
@@ -48,10 +54,16 @@ pub(super) async fn call(call: &Call) -> Result<Value, Value> {
     if call.params.get("task").is_some() && call.server.revision != Revision::V2025_11_25 {
         return Err(error(-32602, "`task` is not of this revision"));
     }
+    *call.server.state().called.entry(name.to_owned()).or_default() += 1;
     match name {
+        "visit" => call.visit(),
         "echo" => Ok(text(call.params["arguments"]["text"].as_str().unwrap_or_default())),
-        "progress" => progress(call).await,
-        "slow" => std::future::pending().await,
+        "progress" => progress(call, 2).await,
+        "rounds" => rounds(call).await,
+        "slow" => {
+            progress(call, 1).await?;
+            std::future::pending().await
+        }
         "cancels" => Ok(text(&call.server.state().cancelled.to_string())),
         "log" => log(call).await,
         "change" => {
@@ -72,14 +84,21 @@ pub(super) async fn call(call: &Call) -> Result<Value, Value> {
         "structured" => Ok(
             json!({ "content": [{ "type": "text", "text": "{\"n\":1}" }], "structuredContent": { "n": 1 } }),
         ),
-        "task" => call.task(),
+        "task" | "long_task" => call.task(name == "long_task"),
         _ => call.interact(name).await,
     }
 }
 
-async fn progress(call: &Call) -> Result<Value, Value> {
+/// Reports from the start again in its second round.
+async fn rounds(call: &Call) -> Result<Value, Value> {
+    let is_first = call.params.get("inputResponses").is_none();
+    progress(call, if is_first { 2 } else { 3 }).await?;
+    call.interact("roots").await
+}
+
+async fn progress(call: &Call, steps: u32) -> Result<Value, Value> {
     let token = call.params["_meta"].get("progressToken").cloned();
-    for step in 1..=2 {
+    for step in 1..=steps {
         if let Some(token) = &token {
             let params = json!({ "progressToken": token, "progress": step, "total": 2 });
             call.notify("notifications/progress", params).await;

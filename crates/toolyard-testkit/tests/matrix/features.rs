@@ -87,8 +87,9 @@ async fn progress(client: &Client) -> Result<(), String> {
 async fn cancel(client: &Client) -> Result<(), String> {
     let before = client.tool("cancels").await?;
     let params = json!({ "name": "slow", "arguments": {} });
-    let begun = client.begin("tools/call", params, json!({})).await.map_err(|error| error.to_string())?;
-    tokio::time::sleep(Duration::from_millis(30)).await;
+    let meta = json!({ "progressToken": "slow" });
+    let begun = client.begin("tools/call", params, meta).await.map_err(|error| error.to_string())?;
+    client.hear("notifications/progress", |params| params["progressToken"] == "slow").await?;
     client.cancel(begun).await?;
     for _ in 0..200 {
         if client.tool("cancels").await? != before {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use toolyard_proto::{CallError, Era, Id, Kind, Method, Notification, Raw, Revision};
@@ -24,19 +25,18 @@ pub(super) async fn connect(
     match first {
         First::Only(Era::Legacy) => fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await,
         First::Only(Era::Modern) => modern_only(plan, source).await,
-        First::Probe => probe(plan, source).await,
+        First::Probe(patience) => probe(plan, source, patience).await,
         First::LegacyThenProbe => match fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await {
-            Err(error) if error.trouble != Trouble::CannotStart => {
-                probe(plan, source).await.map_err(|again| again.after(vec![error.message]))
-            }
+            Err(error) if error.trouble != Trouble::CannotStart => probe(plan, source, plan.timeouts.probe)
+                .await
+                .map_err(|again| again.after(vec![error.message])),
             settled => settled,
         },
     }
 }
 
-async fn probe(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, ConnectError> {
+async fn probe(plan: &Plan<'_>, source: Source<'_>, limit: Duration) -> Result<Connected, ConnectError> {
     let attempt = Attempt::start(plan, source).await?;
-    let limit = plan.timeouts.probe;
     let mut discover = Box::pin(attempt.discover(plan));
     let in_time = timeout(limit, &mut discover).await;
     let late = in_time.is_err().then_some(discover);
@@ -47,20 +47,41 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, Connect
     };
     let mut tried = vec![why];
     if !attempt.channel.mux.is_over() {
-        match attempt.initialize(plan, offer).await {
-            Ok(greeting) => return Ok(attempt.met(greeting)),
-            Err(error) => tried.push(error.message),
-        }
-        // A modern server that was merely slow to start has answered both questions by now.
-        if let Some(late) = late
-            && let Ok(outcome) = timeout(limit, late).await
-            && let Discovered::Modern(greeting) = judge(outcome)
-        {
-            return Ok(attempt.met(greeting));
+        match (attempt.initialize(plan, offer).await, late) {
+            (Ok(greeting), None) => return Ok(attempt.met(greeting)),
+            (Ok(greeting), Some(late)) => return Ok(settle(plan, source, attempt, greeting, late).await),
+            (Err(error), None) => tried.push(error.message),
+            (Err(error), Some(late)) => {
+                tried.push(error.message);
+                // A modern server that was merely slow to start has answered both questions by now.
+                if let Ok(Discovered::Modern(greeting)) = timeout(limit, late).await.map(judge) {
+                    return Ok(attempt.met(greeting));
+                }
+            }
         }
     }
     drop(attempt);
     fresh_legacy(plan, source, offer).await.map_err(|error| error.after(tried))
+}
+
+/// It was silent when asked and took the old greeting. It was asked first, so an answer that it has is here by
+/// now. If it is modern, it is met once more: a connection that has heard both is in doubt.
+async fn settle(
+    plan: &Plan<'_>,
+    source: Source<'_>,
+    attempt: Attempt,
+    greeting: Greeting,
+    late: impl Future<Output = Result<Raw, CallError>>,
+) -> Connected {
+    let guessed = match late.now_or_never().map(judge) {
+        Some(Discovered::Modern(_)) => match modern_only(plan, source).await {
+            Ok(modern) => return modern,
+            Err(_) => true,
+        },
+        Some(Discovered::Legacy { .. }) => false,
+        Some(Discovered::Incompatible(_)) | None => true,
+    };
+    attempt.met(Greeting { guessed, ..greeting })
 }
 
 async fn fresh_legacy(

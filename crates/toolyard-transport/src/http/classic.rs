@@ -56,6 +56,10 @@ impl Link for ClassicLink {
         true
     }
 
+    fn hears_changes(&self) -> bool {
+        self.pool.hears_changes()
+    }
+
     fn forget(&self, client: &ClientKey) {
         self.pool.forget(client);
     }

@@ -12,8 +12,9 @@ use toolyard_proto::{Id, Message, Method, Notification, Raw, RequestMessage, Res
 use crate::peer::{Ask, AskError};
 use crate::{BoxFuture, Scope};
 
-/// How many questions of one channel may be open.
-const MAX_OPEN: usize = 64;
+/// How many questions of one channel may be open: as many as calls may wait for their clients, since requests
+/// that stand alone share a session.
+const MAX_OPEN: usize = 1_000;
 
 /// Carries the answer to a question back to the upstream that asked.
 pub(crate) type Reply = Box<dyn FnOnce(Message) -> BoxFuture<()> + Send>;

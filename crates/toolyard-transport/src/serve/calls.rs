@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
+use tokio::time::timeout;
 use toolyard_proto::error::code;
 use toolyard_proto::{Id, Notification, RpcError};
 
@@ -33,6 +35,8 @@ pub(crate) trait Outlet: Send + Sync + 'static {
 pub(crate) struct Calls {
     limit: usize,
     running: Mutex<HashMap<Id, Running>>,
+    /// Counts calls whose answers are not on their way yet; an id is free again a little earlier.
+    unanswered: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
@@ -44,7 +48,7 @@ struct Running {
 
 impl Calls {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, running: Mutex::default() })
+        Arc::new(Self { limit, running: Mutex::default(), unanswered: watch::Sender::new(0) })
     }
 
     /// Takes `id` for a call whose task will live in a child of `parent`.
@@ -78,7 +82,13 @@ impl Calls {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.running().is_empty()
+        *self.unanswered.borrow() == 0
+    }
+
+    /// Waits until every call has ended and its answer is on its way, but not longer than `at_most`.
+    pub(crate) async fn done(&self, at_most: Duration) {
+        // The sender lives as long as this; whoever takes longer is not waited for.
+        let _ = timeout(at_most, self.unanswered.subscribe().wait_for(|count| *count == 0)).await;
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<Id, Running>> {
@@ -108,11 +118,29 @@ impl Drop for Slot {
 pub(crate) struct Ending {
     slot: Option<Slot>,
     outlet: Arc<dyn Outlet>,
+    _unanswered: Unanswered,
+}
+
+/// Counted for as long as it lives.
+struct Unanswered(Arc<Calls>);
+
+impl Unanswered {
+    fn new(calls: Arc<Calls>) -> Self {
+        calls.unanswered.send_modify(|count| *count += 1);
+        Self(calls)
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.unanswered.send_modify(|count| *count -= 1);
+    }
 }
 
 impl Ending {
     pub(crate) fn new(slot: Slot, outlet: Arc<dyn Outlet>) -> Self {
-        Self { slot: Some(slot), outlet }
+        let unanswered = Unanswered::new(slot.calls.clone());
+        Self { slot: Some(slot), outlet, _unanswered: unanswered }
     }
 
     /// The id is free again before the client can have seen the answer.

@@ -75,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Send> Connection<S> {
         match opened {
             Ok(Opened { view, admitted, first }) => {
                 drop(open);
-                let start = Start { view, admitted, decoder, first };
+                let start = Start { view, admitted, decoder, first, drain: Duration::ZERO };
                 serve_opened(read, write, endpoint, start, scope).await;
             }
             Err(refused) => refuse(read, write, &refused).await,

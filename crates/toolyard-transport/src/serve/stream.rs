@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
@@ -46,7 +46,23 @@ pub async fn serve_stream(
 ) {
     let decoder = LineDecoder::new(endpoint.options.line_limit);
     let admitted = Admitted { principal, proven: false };
-    serve_opened(read, write, endpoint, Start { view, admitted, decoder, first: None }, scope).await;
+    let start = Start { view, admitted, decoder, first: None, drain: Duration::ZERO };
+    serve_opened(read, write, endpoint, start, scope).await;
+}
+
+/// Serves the one client of this process, over its stdin and stdout. Whoever pipes requests in closes that
+/// end at once and still wants the answers, so the calls under way go on for up to `drain`.
+pub async fn serve_pipe(
+    read: impl AsyncRead + Send + Unpin,
+    write: impl AsyncWrite + Send + Unpin,
+    endpoint: Arc<Endpoint>,
+    drain: Duration,
+    scope: Scope,
+) {
+    let decoder = LineDecoder::new(endpoint.options.line_limit);
+    let admitted = Admitted { principal: Principal::local(), proven: false };
+    let start = Start { view: View::Everything, admitted, decoder, first: None, drain };
+    serve_opened(read, write, endpoint, start, scope).await;
 }
 
 /// A connection whose client is known.
@@ -57,6 +73,8 @@ pub(super) struct Start {
     pub(super) decoder: LineDecoder,
     /// A line that was taken out of it.
     pub(super) first: Option<Bytes>,
+    /// How long calls may go on once the client has closed its end.
+    pub(super) drain: Duration,
 }
 
 pub(super) async fn serve_opened(
@@ -66,7 +84,7 @@ pub(super) async fn serve_opened(
     start: Start,
     scope: Scope,
 ) {
-    let Start { view, admitted, decoder, first } = start;
+    let Start { view, admitted, decoder, first, drain } = start;
     let _open = OpenConnection::new(&endpoint);
     let (line, queue) = Line::new(endpoint.counts.clone());
     let own = scope.child();
@@ -74,6 +92,7 @@ pub(super) async fn serve_opened(
     let mut connection = Connection {
         calls: Calls::new(endpoint.options.calls),
         client: ClientKey::Connection(next_number()),
+        leaving: own.child(),
         scope: own,
         session: None,
         storm: Storm::new(),
@@ -85,20 +104,20 @@ pub(super) async fn serve_opened(
     let ending = connection.endpoint.ending.clone();
     {
         let mut writing = std::pin::pin!(writing);
-        let is_written = tokio::select! {
+        let is_over = tokio::select! {
             () = &mut writing => true,
             () = connection.read(read, decoder, first) => false,
             () = ending.ended() => false,
+        } || tokio::select! {
+            () = &mut writing => true,
+            () = connection.finish(drain) => false,
         };
-        if !is_written {
-            let finish = async {
-                tokio::join!(connection.finish(), &mut writing);
-            };
+        connection.end();
+        if !is_over {
             // Whoever does not take the last words in time does not get them.
-            let _ = timeout(2 * LAST_WORDS, finish).await;
+            let _ = timeout(LAST_WORDS, writing).await;
         }
     }
-    connection.end();
 }
 
 struct Connection {
@@ -108,6 +127,8 @@ struct Connection {
     client: ClientKey,
     calls: Arc<Calls>,
     scope: Scope,
+    /// Told to end when the client has closed its end: calls may go on, listening is over.
+    leaving: Scope,
     /// Once a legacy client has shaken hands.
     session: Option<Arc<Session>>,
     storm: Arc<Storm>,
@@ -145,13 +166,21 @@ impl Connection {
         }
     }
 
-    /// When the endpoint ends, calls may finish; when the client left, nobody waits for them.
-    async fn finish(&mut self) {
-        let deadline = Instant::now() + LAST_WORDS;
-        while self.endpoint.ending.is_ended() && !self.calls.is_empty() && Instant::now() < deadline {
-            sleep(Duration::from_millis(5)).await;
+    /// When the endpoint ends, calls may finish; when the client has closed its end, for as long as `drain`.
+    /// Nothing it is asked then can be answered.
+    async fn finish(&mut self, drain: Duration) {
+        self.leaving.cancel();
+        let ending = self.endpoint.ending.clone();
+        if !ending.is_ended() {
+            if let Some(session) = &self.session {
+                session.hears_no_more();
+            }
+            tokio::select! {
+                () = self.calls.done(drain) => return,
+                () = ending.ended() => {}
+            }
         }
-        self.end();
+        self.calls.done(LAST_WORDS).await;
     }
 
     fn end(&mut self) {
@@ -237,7 +266,8 @@ impl Connection {
         let params = params.unwrap_or_else(Raw::empty_object);
         let request = Request { origin, id, method, params, headers: None, relay: false };
         let scope = slot.scope.clone();
-        scope.spawn(run_modern(self.endpoint.clone(), request, Ending::new(slot, outlet.clone()), outlet));
+        let (endpoint, leaving) = (self.endpoint.clone(), self.leaving.clone());
+        scope.spawn(run_modern(endpoint, request, Ending::new(slot, outlet.clone()), outlet, leaving));
     }
 
     /// A notification or an answer.
@@ -301,7 +331,13 @@ impl Connection {
     }
 }
 
-async fn run_modern(endpoint: Arc<Endpoint>, request: Request, ending: Ending, outlet: Arc<dyn Outlet>) {
+async fn run_modern(
+    endpoint: Arc<Endpoint>,
+    request: Request,
+    ending: Ending,
+    outlet: Arc<dyn Outlet>,
+    leaving: Scope,
+) {
     let id = request.id.clone();
     let subscription = (request.method == Method::LISTEN).then(|| id.clone());
     let is_listen = subscription.is_some();
@@ -310,7 +346,7 @@ async fn run_modern(endpoint: Arc<Endpoint>, request: Request, ending: Ending, o
     let answer = tokio::select! {
         biased;
         answer = calling => answer,
-        () = endpoint.ending.ended(), if is_listen => Ok(AnswerBody::ours(super::modern::complete())),
+        () = leaving.ended(), if is_listen => Ok(AnswerBody::ours(super::modern::complete())),
     };
     let message = match answer {
         Ok(AnswerBody::Whole(result, _)) if is_listen => Rendered::result(&id, stamped(Some(result), &id)),

@@ -54,6 +54,7 @@ fn setup(revision: Revision) -> Setup {
         server_info: None,
         instructions: None,
         whole: raw(json!({})),
+        guessed: false,
     };
     let (link, events) = StreamLink::over(&"up".into(), tokio::io::split(near), greeting, &scope);
     let (reader, writer) = tokio::io::split(far);

@@ -9,7 +9,7 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
 use toolyard_proto::Method;
-use toolyard_transport::serve::{Endpoint, Options, serve_stream};
+use toolyard_transport::serve::{Endpoint, Options, serve_pipe, serve_stream};
 use toolyard_transport::{ClientKey, Principal, Scope, View};
 
 use crate::support::{Double, initialize, modern, until};
@@ -197,6 +197,76 @@ async fn the_end_of_the_connection_ends_its_calls() {
         until("the handler knows", || double.ended.lock().unwrap().len() == 1).await;
         assert!(matches!(client.double.ended.lock().unwrap()[0], ClientKey::Connection(_)));
     }
+}
+
+/// A client that closes its end while calls are under way; the endpoint waits for these a minute.
+async fn piped(revision: Option<&str>, lines: &[Value]) -> Client {
+    let (scope, double) = (Scope::new(), Arc::new(Double::default()));
+    let endpoint = Arc::new(Endpoint::new(double.clone(), Options::default(), &scope));
+    let (near, far) = duplex(64 * 1024);
+    let (read, write) = split(far);
+    scope.spawn(serve_pipe(read, write, endpoint.clone(), Duration::from_mins(1), scope.clone()));
+    let (read, write) = split(near);
+    let mut client = Client { double, endpoint, read: BufReader::new(read), write, _scope: scope };
+    if let Some(revision) = revision {
+        client.shake_hands(revision).await;
+    }
+    for line in lines {
+        client.send(line).await;
+    }
+    client.write.shutdown().await.unwrap();
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_pipes_requests_in_gets_all_answers() {
+    let modern = |id: u64, name: &str| {
+        let mut call = modern("tools/call", json!({ "name": name }));
+        call["id"] = id.into();
+        call
+    };
+    let listen = crate::support::modern("subscriptions/listen", json!({ "notifications": {} }));
+    let lines = [listen, modern(2, "wait"), modern(3, "echo"), call(4, "wait", &json!({}))];
+    for (revision, lines) in [(None, &lines[..3]), (Some("2025-11-25"), &lines[1..])] {
+        let mut client = piped(revision, lines).await;
+        let double = client.double.clone();
+        let is_ready = || double.started.load(Ordering::SeqCst) >= 3;
+        until("the calls are under way", is_ready).await;
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        double.gate.notify_waiters();
+        let mut answered = Vec::new();
+        loop {
+            match client.next().await {
+                Value::Null => break,
+                message => answered.extend(message["id"].as_u64()),
+            }
+        }
+        answered.sort_unstable();
+        let expected: Vec<u64> = lines.iter().filter_map(|line| line["id"].as_u64()).collect();
+        assert_eq!(answered, expected, "{revision:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_pipes_requests_in_is_not_waited_for_for_ever() {
+    let begun = tokio::time::Instant::now();
+    let mut client = piped(None, &[modern("tools/call", json!({ "name": "hang" }))]).await;
+    let mut line = String::new();
+    assert_eq!(client.read.read_line(&mut line).await.unwrap(), 0, "{line}");
+    assert_eq!(begun.elapsed().as_secs(), 60);
+    assert_eq!(client.double.dropped.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_pipes_requests_in_cannot_be_asked() {
+    let begun = tokio::time::Instant::now();
+    let mut client = piped(Some("2025-06-18"), &[call(1, "ask", &json!({}))]).await;
+    let mut answer = client.next().await;
+    while answer["id"] != 1 || answer.get("method").is_some() {
+        answer = client.next().await;
+    }
+    assert!(answer["result"]["content"][0]["text"].as_str().unwrap().starts_with("error"), "{answer}");
+    assert!(begun.elapsed().as_secs() < 10);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! `toolyard pack NAME`: one pack alone, on stdio or at the doors that are asked for. Every key of
 //! `[packs.NAME]` is a flag, too, and a flag wins over the file.
 
+use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde_json::{Map, Value};
 use toolyard_tool::{Door, Key, Pack};
@@ -32,7 +33,13 @@ pub(crate) fn pack(common: &Common, args: PackArgs) -> Result<(), Failure> {
     let settings = settings::read(common)?;
     let written = settings.config.packs.into_iter().find(|written| written.name == pack.name());
     let mut config = written.map(|written| written.keys).unwrap_or_default();
-    config.extend(keys);
+    // A path on the command line is meant from where it is typed.
+    let here = std::env::current_dir().context("find the current folder")?;
+    config.extend(keys.into_iter().map(|(name, value)| {
+        let key = pack.keys().iter().find(|key| key.name() == name);
+        let value = key.map_or(Value::Null, |key| key.within(&here, value));
+        (name, value)
+    }));
     let config = Value::Object(config);
     let wrong: Vec<String> = pack.check(&config).iter().map(ToString::to_string).collect();
     if !wrong.is_empty() {

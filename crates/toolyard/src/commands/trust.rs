@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::cli::Common;
 use crate::config::{PROJECT_FILE, Problem, Standing, Trusted, check, project, read_file};
-use crate::definition::in_file;
+use crate::definition::{in_file, packs_in_file};
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
@@ -48,21 +48,24 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
     if problems.iter().any(|problem| problem.is_error() && !problem.message.ends_with("is not set")) {
         return Err(Failure::Config(problems));
     }
-    let upstreams = in_file(&file);
+    let (upstreams, packs) = (in_file(&file), packs_in_file(&file));
     trusted.add(path)?;
     if json {
         let upstreams: Vec<_> = upstreams
             .iter()
             .map(|upstream| json!({ "id": upstream.id, "definition": upstream.definition.shown() }))
             .collect();
-        return Ok(say::json(&json!({ "file": path, "trusted": true, "upstreams": upstreams }))?);
+        let packs: Vec<&String> = packs.iter().map(|(name, _)| name).collect();
+        let said = json!({ "file": path, "trusted": true, "upstreams": upstreams, "packs": packs });
+        return Ok(say::json(&said)?);
     }
     say::result(format_args!(
         "{} is trusted, as it is now; in this folder Toolyard uses it from now on:",
         path.display()
     ));
-    let rows: Vec<[String; 2]> =
+    let mut rows: Vec<[String; 2]> =
         upstreams.iter().map(|upstream| [format!("  {}", upstream.id), upstream.definition.how()]).collect();
+    rows.extend(packs.into_iter().map(|(name, keys)| [format!("  pack {name}"), keys]));
     say::table(&rows);
     problems.iter().for_each(say::line);
     Ok(())

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 use toolyard_tool::{Pack, Wrong};
 
+use super::reach::absolute;
 use super::reader::{Field, Reader, Section};
 use super::suggest::nearest;
 use super::tree::Value;
@@ -21,11 +22,20 @@ pub(super) fn read(root: &mut Section, reader: &mut Reader<'_>) -> Vec<PackConfi
     sections.into_iter().filter_map(|(field, section)| read_one(reader, &field, section)).collect()
 }
 
-fn read_one(reader: &mut Reader<'_>, field: &Field, mut section: Section) -> Option<PackConfig> {
-    let Some(pack) = packs::find(&field.key) else {
+fn read_one(reader: &mut Reader<'_>, field: &Field, section: Section) -> Option<PackConfig> {
+    let pack = packs::find(&field.key);
+    if pack.is_none() {
         report_unknown(reader, field);
-        return None;
-    };
+    }
+    Some(read_keys(reader, pack?, field, section))
+}
+
+fn read_keys(
+    reader: &mut Reader<'_>,
+    pack: &'static Pack,
+    field: &Field,
+    mut section: Section,
+) -> PackConfig {
     let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);
     // Somebody who switches a pack off need not have its secrets at hand.
     reader.tolerate_unset(!enabled);
@@ -34,12 +44,16 @@ fn read_one(reader: &mut Reader<'_>, field: &Field, mut section: Section) -> Opt
     reader.tolerate_unset(false);
     section.finish(reader);
     let all_read = values.iter().all(Option::is_some);
-    let keys =
-        fields.iter().zip(values).filter_map(|(field, value)| Some((field.key.clone(), value?))).collect();
+    let folder = absolute(reader.file.folder());
+    let keys = fields.iter().zip(values).filter_map(|(field, value)| {
+        let value = pack.keys().iter().find(|key| key.name() == field.key)?.within(&folder, value?);
+        Some((field.key.clone(), value))
+    });
+    let keys = keys.collect();
     if enabled && all_read {
         check(reader, pack, field, &fields, &keys);
     }
-    Some(PackConfig { name: pack.name(), enabled, keys })
+    PackConfig { name: pack.name(), enabled, keys }
 }
 
 fn report_unknown(reader: &mut Reader<'_>, field: &Field) {
@@ -87,5 +101,47 @@ fn json(reader: &mut Reader<'_>, field: &Field) -> Option<Json> {
             );
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+    use toolyard_tool::schemars::JsonSchema;
+    use toolyard_tool::{ToolSet, path};
+
+    use super::super::tree::File;
+    use super::*;
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    #[schemars(crate = "toolyard_tool::schemars")]
+    #[expect(dead_code, reason = "only its keys matter")]
+    struct Config {
+        /// Where it is.
+        #[schemars(transform = path)]
+        root: PathBuf,
+        /// More places.
+        #[schemars(transform = path)]
+        more: Option<Vec<PathBuf>>,
+        /// What it is called.
+        name: Option<String>,
+    }
+
+    #[test]
+    fn relative_paths_start_from_the_folder_of_the_file() {
+        let pack: &'static Pack =
+            Box::leak(Box::new(Pack::with_config("files", "Files", |_: Config| ToolSet::new("files", "1"))));
+        let text = "[packs.files]\nroot = \"${WHERE}/a\"\nmore = [\"b\", \"/c\"]\nname = \"d\"\n";
+        let file = File { path: "/etc/yard/toolyard.toml".into(), text: text.into() };
+        let variables = |name: &str| (name == "WHERE").then(|| "music".to_owned());
+        let mut reader = Reader::new(&file, &variables);
+        let mut root = Section::root(file.entries().unwrap());
+        let (field, section) = root.named_sections(&mut reader, "packs").remove(0);
+        let read = read_keys(&mut reader, pack, &field, section);
+        assert!(reader.finish().is_empty());
+        let expected = json!({ "root": "/etc/yard/music/a", "more": ["/etc/yard/b", "/c"], "name": "d" });
+        assert_eq!(Json::Object(read.keys), expected);
     }
 }

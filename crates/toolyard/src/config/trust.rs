@@ -19,6 +19,8 @@ use crate::state_dir;
 
 /// Keys of an upstream that change nothing about what is run or reached.
 const HARMLESS: [&str; 4] = ["enabled", "era", "sharing", "timeout"];
+/// Of a pack, every key of its own may say what it may touch.
+const HARMLESS_OF_PACKS: [&str; 1] = ["enabled"];
 
 /// How the user stands to a project file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,9 +107,14 @@ fn hashes(file: &Path) -> Option<BTreeMap<String, String>> {
     for section in entries {
         let Value::Table(named) = section.node.value else { continue };
         match section.key.as_str() {
-            "upstreams" => found.extend(named.into_iter().map(|entry| (entry.key.clone(), hash(&entry)))),
+            "upstreams" => {
+                found.extend(named.into_iter().map(|entry| (entry.key.clone(), hash(&entry, &HARMLESS))));
+            }
             "packs" => {
-                found.extend(named.into_iter().map(|entry| (format!("pack {}", entry.key), hash(&entry))));
+                let packs = named.into_iter();
+                found.extend(
+                    packs.map(|entry| (format!("pack {}", entry.key), hash(&entry, &HARMLESS_OF_PACKS))),
+                );
             }
             _ => {}
         }
@@ -115,12 +122,12 @@ fn hashes(file: &Path) -> Option<BTreeMap<String, String>> {
     Some(found)
 }
 
-fn hash(entry: &Entry) -> String {
+fn hash(entry: &Entry, harmless: &[&str]) -> String {
     let mut hash = Sha256::new();
     match &entry.node.value {
         Value::Table(keys) => {
             let mut keys: Vec<&Entry> =
-                keys.iter().filter(|key| !HARMLESS.contains(&key.key.as_str())).collect();
+                keys.iter().filter(|key| !harmless.contains(&key.key.as_str())).collect();
             keys.sort_by(|a, b| a.key.cmp(&b.key));
             for key in keys {
                 add(&mut hash, &Value::Text(key.key.clone()));
@@ -167,6 +174,30 @@ fn add(hash: &mut Sha256, value: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pack_that_may_touch_something_else_needs_trust_again() {
+        let home = tempfile::tempdir().unwrap();
+        let variables = |name: &str| (name == "HOME").then(|| home.path().display().to_string());
+        let file = home.path().join("toolyard.toml");
+        let agreed = "[packs.music]\nroot = \"music\"\ntimeout = 3\n";
+        std::fs::write(&file, agreed).unwrap();
+        Trusted::read(&variables).add(&file).unwrap();
+        let check = |text: &str, expected: &[&str]| {
+            std::fs::write(&file, text).unwrap();
+            let expected = match expected {
+                [] => Standing::Trusted,
+                names => Standing::Changed(names.iter().map(ToString::to_string).collect()),
+            };
+            assert_eq!(Trusted::read(&variables).standing(&file), expected, "{text}");
+        };
+        check(agreed, &[]);
+        check(&format!("{agreed}enabled = false\n"), &[]);
+        check(&agreed.replace("music\"", "/\""), &["pack music"]);
+        check(&agreed.replace('3', "4"), &["pack music"]);
+        check(&format!("{agreed}[packs.code]\n"), &["pack code"]);
+        check("[upstreams.music]\nroot = \"music\"\n", &["music"]);
+    }
 
     #[test]
     fn only_what_is_run_or_reached_counts() {

@@ -1,5 +1,9 @@
 //! Packs as their user meets them: in the gateway, switched off, in the way of a server, and alone.
 
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::gateway::{Home, eventually};
@@ -70,4 +74,33 @@ fn a_pack_can_be_served_alone() {
     assert!(said["content"][0]["text"].as_str().unwrap().starts_with("e3b0c442"), "{said}");
     let (code, _, stderr) = home.run(&["pack", "dve"]);
     assert!(code == 2 && stderr.contains("dve"), "{code}: {stderr}");
+}
+
+#[test]
+fn requests_that_are_piped_into_a_pack_are_all_answered() {
+    let home = Home::new();
+    let text = "x".repeat(200_000);
+    let client = json!({ "name": "t", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
+    let mut requests = format!("{hello}\n");
+    for id in 1..=50 {
+        let params = json!({ "name": "hash", "arguments": { "text": text } });
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        requests += &request.to_string();
+        requests.push('\n');
+    }
+    let mut pack = home.toolyard(&["pack", "dev"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = pack.stdin.take().unwrap();
+    let writing = std::thread::spawn(move || stdin.write_all(requests.as_bytes()));
+    let output = pack.wait_with_output().unwrap();
+    writing.join().unwrap().unwrap();
+    let answers = String::from_utf8(output.stdout).unwrap();
+    let ids = answers.lines().map(|line| {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        assert!(answer["result"].is_object(), "{line}");
+        answer["id"].as_u64().unwrap()
+    });
+    assert_eq!(ids.collect::<BTreeSet<_>>(), (0..=50).collect());
+    assert!(output.status.success());
 }

@@ -9,8 +9,11 @@ use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::{Id, Method, Raw, Revision};
 use toolyard_transport::{AnswerBody, Connected, LinkRequest, Origin, Peer};
 
+use super::Example;
+
 pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-pub(crate) type Opening = fn() -> Later<'static, Box<dyn Client>>;
+/// Opens a door to an example and comes in as a client of a revision.
+pub(crate) type Opening = fn(&'static Example, Revision) -> Later<'static, Box<dyn Client>>;
 
 /// Somebody who sends requests and gets results; errors are given as `{ "error": … }`.
 pub(crate) trait Client {
@@ -44,9 +47,9 @@ pub(crate) fn outcome(response: &Raw) -> Raw {
     response.member("result").unwrap_or_else(error)
 }
 
-pub(crate) fn memory(revision: Revision) -> Later<'static, Box<dyn Client>> {
+pub(crate) fn memory(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {
-        let set = Arc::new(notes_tool::tools());
+        let set = Arc::new((example.tools)());
         Box::new(Memory { connected: set.connect(), revision }) as Box<dyn Client>
     })
 }

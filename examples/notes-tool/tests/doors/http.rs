@@ -10,30 +10,42 @@ use tokio::net::TcpStream;
 use toolyard_proto::{Method, Raw, Revision, modern};
 use toolyard_tool::{Door, Server};
 
+use super::Example;
 use super::clients::{Client, Later, initialize, outcome, params_of};
 
-struct Http {
+pub(crate) struct Http {
     address: SocketAddr,
+    path: &'static str,
     revision: Revision,
     session: Option<String>,
-    _server: Server,
+    /// What must live as long as the client.
+    _keep: Box<dyn std::any::Any>,
 }
 
-pub(crate) fn http(revision: Revision) -> Later<'static, Box<dyn Client>> {
+pub(crate) fn http(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {
-        let server = Server::start(notes_tool::tools(), [Door::Http("127.0.0.1:0".into())]).await.unwrap();
+        let server = Server::start((example.tools)(), [Door::Http("127.0.0.1:0".into())]).await.unwrap();
         let address = server.addresses()[0];
-        let mut client = Http { address, revision, session: None, _server: server };
+        Box::new(Http::open(address, "/mcp", revision, server).await) as Box<dyn Client>
+    })
+}
+
+impl Http {
+    pub(crate) async fn open(
+        address: SocketAddr,
+        path: &'static str,
+        revision: Revision,
+        keep: impl std::any::Any,
+    ) -> Self {
+        let mut client = Self { address, path, revision, session: None, _keep: Box::new(keep) };
         if !revision.is_modern() {
             let (head, _) = client.exchange("initialize", &initialize(revision).into()).await;
             let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
             client.session = Some(session.unwrap().to_owned());
         }
-        Box::new(client) as Box<dyn Client>
-    })
-}
+        client
+    }
 
-impl Http {
     /// The head and the response in the body.
     async fn exchange(&self, method: &str, params: &Raw) -> (String, Raw) {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
@@ -53,8 +65,8 @@ impl Http {
 
     fn head(&self, method: &str, params: &Raw, length: usize) -> String {
         let mut head = format!(
-            "POST /mcp HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {length}\r\nmcp-protocol-version: {}\r\n",
-            self.address, self.revision
+            "POST {} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {length}\r\nmcp-protocol-version: {}\r\n",
+            self.path, self.address, self.revision
         );
         if self.revision.is_modern() {
             write!(head, "mcp-method: {method}\r\n").unwrap();

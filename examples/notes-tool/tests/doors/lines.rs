@@ -9,6 +9,7 @@ use tokio::process::Command;
 use toolyard_proto::{Raw, Revision};
 use toolyard_tool::{Door, Server};
 
+use super::Example;
 use super::clients::{Client, Later, initialize, outcome, params_of};
 
 struct Lines {
@@ -20,9 +21,9 @@ struct Lines {
     _keep: Box<dyn std::any::Any>,
 }
 
-pub(crate) fn stdio(revision: Revision) -> Later<'static, Box<dyn Client>> {
+pub(crate) fn stdio(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_notes-tool"))
+        let mut child = Command::new(example.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -33,20 +34,20 @@ pub(crate) fn stdio(revision: Revision) -> Later<'static, Box<dyn Client>> {
     })
 }
 
-pub(crate) fn tcp(revision: Revision) -> Later<'static, Box<dyn Client>> {
+pub(crate) fn tcp(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {
-        let server = Server::start(notes_tool::tools(), [Door::Tcp("127.0.0.1:0".into())]).await.unwrap();
+        let server = Server::start((example.tools)(), [Door::Tcp("127.0.0.1:0".into())]).await.unwrap();
         let stream = TcpStream::connect(server.addresses()[0]).await.unwrap();
         let (read, write) = stream.into_split();
         Lines::open(read, write, revision, server).await
     })
 }
 
-pub(crate) fn unix(revision: Revision) -> Later<'static, Box<dyn Client>> {
+pub(crate) fn unix(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes.sock");
-        let server = Server::start(notes_tool::tools(), [Door::Unix(path.clone())]).await.unwrap();
+        let server = Server::start((example.tools)(), [Door::Unix(path.clone())]).await.unwrap();
         let (read, write) = UnixStream::connect(path).await.unwrap().into_split();
         Lines::open(read, write, revision, (server, folder)).await
     })

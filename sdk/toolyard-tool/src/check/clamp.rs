@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Checker, DEEPEST, is_clamped, scalar};
-use crate::schema::CLAMP;
+use crate::schema::{CLAMP, PATH};
 
 /// Puts numbers right, through objects, arrays and references.
 pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, depth: usize) {
@@ -65,6 +65,7 @@ fn without_fraction(value: &mut Value) {
 pub(super) fn publish(schema: &mut Value) {
     match schema {
         Value::Object(keywords) => {
+            keywords.remove(PATH);
             if keywords.remove(CLAMP).is_some() {
                 tell_range(keywords);
             }

@@ -46,13 +46,21 @@ pub(super) fn check(
     if let Some(complaint) = choice(keywords, value) {
         problems.add(&at.path(), complaint);
     }
-    let complaint = match value {
-        Value::Number(number) => number.as_f64().and_then(|number| range(keywords, number, value)),
-        Value::String(text) => length(keywords, text).or_else(|| pattern(checker, keywords, text)),
-        _ => None,
+    let complaints = match value {
+        Value::Number(number) => [number.as_f64().and_then(|number| range(keywords, number, value)), None],
+        Value::String(text) => text_complaints(checker, keywords, text),
+        _ => return,
     };
-    if let Some(complaint) = complaint {
+    for complaint in complaints.into_iter().flatten() {
         problems.add(&at.path(), complaint);
+    }
+}
+
+/// Of a text that must not be empty nothing more needs to be said.
+fn text_complaints(checker: &Checker, keywords: &Map<String, Value>, text: &str) -> [Option<String>; 2] {
+    match length(keywords, text) {
+        Some(complaint) if text.is_empty() => [Some(complaint), None],
+        complaint => [complaint, pattern(checker, keywords, text)],
     }
 }
 

@@ -35,21 +35,21 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 
     fn capabilities(&self, origin: &Origin) -> Value {
-        let items = &self.items;
+        let (items, is_live) = (self.offer.items(), self.offer.is_live());
         let mut said = json!({ "logging": {} });
-        if !items.tools.is_empty() {
+        if is_live || !items.tools.is_empty() {
             said["tools"] = json!({ "listChanged": true });
         }
-        if !items.prompts.is_empty() {
+        if is_live || !items.prompts.is_empty() {
             said["prompts"] = json!({ "listChanged": true });
         }
-        if !items.resources.is_empty() || !items.templates.is_empty() {
+        if is_live || !items.resources.is_empty() || !items.templates.is_empty() {
             said["resources"] = json!({ "subscribe": true, "listChanged": true });
         }
-        if !items.completions.is_empty() {
+        if is_live || !items.completions.is_empty() {
             said["completions"] = json!({});
         }
-        if items.has_tasks() {
+        if is_live || items.has_tasks() {
             tasks::declare(origin, &mut said);
         }
         said
@@ -60,7 +60,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         if request.params.member("cursor").is_some_and(|cursor| !cursor.is_null()) {
             return Err(CallError::invalid_params("`cursor` is not one of this server"));
         }
-        let (items, lists) = (&self.items, &self.lists);
+        let items = self.offer.items();
+        let lists = &items.lists;
         let revision = request.origin.revision;
         let list = match &request.method {
             method if *method == Method::TOOLS_LIST => lists.tools[revision as usize].get_or_init(|| {

@@ -69,7 +69,7 @@ pub fn completion<W: Wanted, O: Suggestions>(
     source: Source<W>,
     call: Call<W, Typed, O>,
 ) -> Entry {
-    let complete = runner(source, call, Ok, |output: O| Ok(render(output.into_suggestions())));
+    let complete = runner(about.of, source, call, Ok, |output: O| Ok(render(output.into_suggestions())));
     Entry::Completion(Completion { about, complete })
 }
 

@@ -104,6 +104,7 @@ pub fn prompt<W: Wanted, A: Arguments, O: IntoMessages>(
     let reader = Reader::<A>::new(about.name, None);
     let definition = define(&about, &reader);
     let get = runner(
+        about.name,
         source,
         call,
         move |texts: Vec<(String, String)>| reader.read_texts(texts),

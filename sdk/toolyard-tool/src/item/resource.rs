@@ -119,6 +119,7 @@ pub fn resource<W: Wanted, O: Readable>(
     call: Call<W, NoArguments, O>,
 ) -> Entry {
     let read = runner(
+        about.name,
         source,
         call,
         |()| Ok(NoArguments {}),

@@ -45,6 +45,7 @@ pub fn template<W: Wanted, A: Arguments, O: Readable>(
     // The URI travels beside the arguments, since the content repeats it.
     let shared = std::sync::Arc::new(reader);
     let inner = runner(
+        about.name,
         source,
         call,
         move |variables: Vec<(String, String)>| shared.read_texts(variables),

@@ -83,6 +83,7 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
     let repeated = headers::marked(&input);
     let definition = define(&about, input, shape.schema());
     let run = runner(
+        about.name,
         source,
         call,
         move |arguments: Option<Raw>| reader.read(arguments.as_ref()),

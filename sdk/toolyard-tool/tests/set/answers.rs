@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolyard_tool::schemars::JsonSchema;
-use toolyard_tool::{Content, Told, ToolError, ToolSet, tool};
+use toolyard_tool::{Content, Problems, Told, ToolError, ToolSet, tool};
 
 use crate::support::Client;
 
@@ -82,6 +82,54 @@ fn panics_on_a_thread() -> Sum {
     panic!("out of thread")
 }
 
+#[derive(serde::Deserialize, JsonSchema)]
+struct Any {}
+
+fn trips(_: &Any, _: &mut Problems) {
+    panic!("out of checks")
+}
+
+/// Panics while its arguments are checked.
+#[tool(check = trips)]
+async fn panics_in_its_check(_: Any) {}
+
+#[derive(JsonSchema)]
+struct Odd;
+
+impl Serialize for Odd {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("out of words")
+    }
+}
+
+/// Panics while its answer is written.
+#[tool]
+async fn panics_in_its_answer() -> Vec<Odd> {
+    vec![Odd]
+}
+
+struct Never;
+
+/// Panics before it is called.
+#[tool]
+async fn panics_in_its_state(_: &Never) {}
+
+/// A prompt that panics.
+#[tool(prompt)]
+async fn panics_as_a_prompt() -> String {
+    panic!("out of prompts")
+}
+
+fn broken() -> ToolSet {
+    ToolSet::new("broken", "1")
+        .with::<panics_in_its_check>()
+        .with::<panics_in_its_answer>()
+        .with::<panics_as_a_prompt>()
+        .state_with(async || -> Result<Never, ToolError> { panic!("out of state") })
+        .with::<panics_in_its_state>()
+        .state(())
+}
+
 fn set() -> ToolSet {
     ToolSet::new("answers", "1")
         .with::<object>()
@@ -130,12 +178,27 @@ async fn a_failure_is_an_answer_that_says_what_to_do() {
 
 #[tokio::test]
 async fn a_panic_fails_one_call_and_nothing_else() {
-    let set = set();
-    for (tool, said) in [("panics", "out of luck"), ("panics_on_a_thread", "out of thread")] {
-        let answer = Client::newest().call(&set, tool, json!({})).await;
-        assert_eq!(answer["isError"], true);
-        assert!(crate::support::text(&answer).starts_with(&format!("the tool broke down: {said}")));
+    let set = set().join(broken());
+    for _ in 0..2 {
+        for (tool, said) in [
+            ("panics", "out of luck"),
+            ("panics_on_a_thread", "out of thread"),
+            ("panics_in_its_check", "out of checks"),
+            ("panics_in_its_answer", "out of words"),
+            ("panics_in_its_state", "out of state"),
+        ] {
+            let answer = Client::newest().call(&set, tool, json!({})).await;
+            let text =
+                format!("`{tool}` broke down: {said}\nHint: this is a defect of the tool, not of the call");
+            assert_eq!(answer, json!({ "content": says(&text), "isError": true }));
+        }
     }
+    let asked = json!({ "name": "panics_as_a_prompt" });
+    let error = Client::newest().request(&set, "prompts/get", asked).await.unwrap_err();
+    assert_eq!(error.code(), -32603);
+    assert!(error.message.starts_with("`panics_as_a_prompt` broke down: out of prompts"));
+    check("object", json!({ "content": says("{\n  \"total\": 3\n}"), "structuredContent": { "total": 3 } }))
+        .await;
 }
 
 #[test]

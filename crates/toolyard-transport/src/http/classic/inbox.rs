@@ -40,7 +40,10 @@ pub(super) async fn run(session: Arc<Session>, stands: oneshot::Sender<()>) {
     let mut pause = FIRST_PAUSE;
     loop {
         match listen(&session, &mut place, &mut stands).await {
-            Ended::NotOffered => return,
+            Ended::NotOffered => {
+                session.lock().deaf = true;
+                return;
+            }
             // The next call opens another.
             Ended::SessionLost => return session.retire(),
             Ended::Talked => pause = FIRST_PAUSE,

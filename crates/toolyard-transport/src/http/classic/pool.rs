@@ -82,6 +82,12 @@ impl Pool {
         &self.parts.endpoint.name
     }
 
+    /// Whether the gateway's own session has a stream of unasked messages, or may yet get one.
+    pub(crate) fn hears_changes(&self) -> bool {
+        let slot = self.lock().get(&Owner::Gateway).cloned();
+        slot.and_then(|slot| slot.get().cloned()).is_none_or(|session| session.has_inbox())
+    }
+
     /// The session for calls of `origin`.
     pub(crate) async fn session(&self, origin: &Origin) -> Result<Arc<Session>, CallError> {
         let owner = Owner::of(origin);

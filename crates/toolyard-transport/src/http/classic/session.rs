@@ -51,6 +51,8 @@ pub(super) struct State {
     pub(super) used: Instant,
     pub(super) memory: Memory,
     pub(super) told: Told,
+    /// The server has said that it offers no stream of unasked messages.
+    pub(super) deaf: bool,
     pub(super) ended: bool,
 }
 
@@ -141,6 +143,7 @@ impl Session {
                 used: Instant::now(),
                 memory: Memory::default(),
                 told: Told::default(),
+                deaf: false,
                 ended: false,
             }),
             greeting,
@@ -166,6 +169,10 @@ impl Session {
 
     pub(crate) fn greeting(&self) -> &Greeting {
         &self.greeting
+    }
+
+    pub(super) fn has_inbox(&self) -> bool {
+        !self.lock().deaf
     }
 
     pub(super) async fn post(&self, message: &Message) -> Result<Response<Arriving>, CallError> {

@@ -1,7 +1,7 @@
 //! Questions to a legacy client: real requests with ids of ours, answered by a later message.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,11 +23,18 @@ pub(crate) struct Asks {
     next: AtomicU64,
     timeout: Duration,
     open: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
+    /// Nobody will answer any more.
+    closed: AtomicBool,
 }
 
 impl Asks {
     pub(crate) fn new(timeout: Duration) -> Arc<Self> {
-        Arc::new(Self { next: AtomicU64::new(1), timeout, open: Mutex::default() })
+        Arc::new(Self {
+            next: AtomicU64::new(1),
+            timeout,
+            open: Mutex::default(),
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// Sends the question through `outlet` and waits for the client's answer, a bounded time.
@@ -47,6 +54,9 @@ impl Asks {
 
     fn register(&self) -> Result<(u64, oneshot::Receiver<Reply>), AskError> {
         let mut open = self.open();
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(AskError::Gone);
+        }
         if open.len() >= MOST {
             return Err(AskError::Unsupported("too many questions are open with this client".into()));
         }
@@ -61,6 +71,13 @@ impl Asks {
         let Some(number) = response.id.as_ref().and_then(Id::as_u64) else { return false };
         let sender = self.open().remove(&number);
         sender.is_some_and(|sender| sender.send(response.outcome.map_err(AskError::Reported)).is_ok())
+    }
+
+    /// No answer will ever come: questions fail at once, those that are open, too.
+    pub(crate) fn close(&self) {
+        let mut open = self.open();
+        self.closed.store(true, Ordering::Relaxed);
+        open.clear();
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, oneshot::Sender<Reply>>> {

@@ -110,6 +110,11 @@ impl Session {
         }
     }
 
+    /// The client has closed its end, so nothing it is asked can be answered.
+    pub(crate) fn hears_no_more(&self) {
+        self.asks.close();
+    }
+
     fn answered(&self, response: Response) {
         if !self.asks.answered(response) {
             Counts::add(&self.counts.unmatched);
@@ -130,6 +135,11 @@ impl Session {
                 return Err(CallError::reported(error.to_raw()));
             }
             "server/discover" | "subscriptions/listen" => {
+                return Err(CallError::unknown_method(method.as_str()));
+            }
+            "resources/unsubscribe" | "logging/setLevel"
+                if !self.handler.knows(&self.origin.view, &method) =>
+            {
                 return Err(CallError::unknown_method(method.as_str()));
             }
             "resources/subscribe" => {

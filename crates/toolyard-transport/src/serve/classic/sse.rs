@@ -154,7 +154,8 @@ struct Wire {
 /// Serves the client as one that speaks lines. When its stream is gone, its lines end, and so does it.
 async fn run(endpoint: Arc<Endpoint>, view: View, admitted: Admitted, wire: Wire) {
     let ((near_in, far_in), (near_out, far_out)) = (duplex(BUFFER), duplex(BUFFER));
-    let start = Start { view, admitted, decoder: LineDecoder::new(MAX_MESSAGE), first: None };
+    let start =
+        Start { view, admitted, decoder: LineDecoder::new(MAX_MESSAGE), first: None, drain: Duration::ZERO };
     let scope = endpoint.scope.clone();
     let serving = serve_opened(far_in, far_out, endpoint, start, scope);
     tokio::join!(serving, bring(wire.messages, near_in, wire.gone), carry(near_out, wire.say));

@@ -1,0 +1,45 @@
+//! Progress of a call that is made of several: each may report from the start, and to its client it only rises.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use toolyard_proto::{Method, Notification, Raw};
+use toolyard_transport::{Ask, AskError, Back, BoxFuture, Peer};
+
+/// The way back of all rounds of one call.
+pub(super) fn rising(peer: &Peer) -> Peer {
+    Peer::new(Arc::new(Rising { peer: peer.clone(), highest: Mutex::new(f64::NEG_INFINITY) }))
+}
+
+struct Rising {
+    peer: Peer,
+    highest: Mutex<f64>,
+}
+
+impl Rising {
+    /// Whether this is progress; what says nothing of how far is passed on.
+    fn rises(&self, notification: &Notification) -> bool {
+        let said = notification.params.as_ref().and_then(|params| params.member("progress")?.read().ok());
+        let Some(progress) = said.filter(|_| notification.method == Method::PROGRESS) else { return true };
+        let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
+        let rises = progress > *highest;
+        *highest = highest.max(progress);
+        rises
+    }
+}
+
+impl Back for Rising {
+    fn notify(&self, notification: Notification) {
+        if self.rises(&notification) {
+            self.peer.notify(notification);
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        self.peer.ask(ask)
+    }
+
+    fn hang_up(&self, come_back_after: Duration) {
+        self.peer.hang_up(come_back_after);
+    }
+}

@@ -1,0 +1,207 @@
+//! What clients set up at an upstream that remembers it, after the connection that remembered is gone.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
+use tokio_util::sync::CancellationToken;
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_proto::Revision;
+use toolyard_proto::name::UpstreamId;
+use toolyard_transport::stream::StreamLink;
+use toolyard_transport::{BoxFuture, Greeting, Scope};
+
+use crate::support::{Client, raw};
+
+/// A program with a resource to watch and a log level to set; it says yes to everything.
+#[derive(Clone, Default)]
+struct Program {
+    connects: Arc<AtomicUsize>,
+    /// What each connection was told, in order.
+    told: Arc<Mutex<Vec<(usize, Value)>>>,
+    running: Arc<Mutex<HashMap<usize, CancellationToken>>>,
+    /// Whether its era is taken from its silence.
+    silent: bool,
+    /// What was known of it each time it was connected to.
+    known: Arc<Mutex<Vec<Option<Revision>>>>,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("program")
+    }
+}
+
+impl Connect for Program {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        self.known.lock().unwrap().push(known);
+        let number = self.connects.fetch_add(1, Ordering::SeqCst);
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        let end = CancellationToken::new();
+        self.running.lock().unwrap().insert(number, end.clone());
+        let program = self.clone();
+        tokio::spawn(async move { end.run_until_cancelled(program.serve(number, theirs)).await });
+        let whole =
+            json!({ "capabilities": { "tools": {}, "logging": {}, "resources": { "subscribe": true } } });
+        let read = Greeting::read(Revision::V2025_11_25, raw(whole));
+        let greeting = Greeting { guessed: self.silent, ..read };
+        let (link, events) = StreamLink::over(&"a".into(), split(ours), greeting, &Scope::new());
+        Box::pin(async move { Ok(Connected { link: Arc::new(link), events }) })
+    }
+}
+
+impl Program {
+    async fn serve(self, number: usize, stream: DuplexStream) {
+        let (read, mut write) = split(stream);
+        let mut lines = BufReader::new(read).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            let message: Value = serde_json::from_str(&line).unwrap();
+            let result = match message["method"].as_str() {
+                Some("tools/list") => {
+                    json!({ "tools": [{ "name": "who", "inputSchema": { "type": "object" } }] })
+                }
+                Some("resources/list") => json!({ "resources": [{ "uri": "test://a", "name": "a" }] }),
+                Some("resources/templates/list") => json!({ "resourceTemplates": [] }),
+                Some("tools/call") => json!({ "content": [{ "type": "text", "text": number.to_string() }] }),
+                _ => json!({}),
+            };
+            self.told.lock().unwrap().push((number, message.clone()));
+            let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+            if write.write_all(format!("{answer}\n").as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn gateway(&self, sharing: Sharing) -> Gateway {
+        self.gateway_with(sharing, None)
+    }
+
+    fn gateway_with(&self, sharing: Sharing, state_dir: Option<PathBuf>) -> Gateway {
+        let upstream = UpstreamPlan {
+            id: UpstreamId::parse("a").unwrap(),
+            connect: Arc::new(self.clone()),
+            timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
+            roots: Vec::new(),
+            sharing,
+            fingerprint: String::new(),
+        };
+        Gateway::start(Plan { upstreams: vec![upstream], state_dir, ..Plan::default() }, &Scope::new())
+    }
+
+    fn kill(&self, number: usize) {
+        self.running.lock().unwrap().remove(&number).unwrap().cancel();
+    }
+
+    /// The connections that were told this, and the parameter that matters.
+    fn heard(&self, method: &str, key: &str) -> Vec<(usize, String)> {
+        let told = self.told.lock().unwrap();
+        let told = told.iter().filter(|(_, message)| message["method"] == method);
+        told.map(|(number, message)| (*number, message["params"][key].as_str().unwrap().to_owned())).collect()
+    }
+
+    async fn until_heard(&self, method: &str, key: &str, expected: &[(usize, &str)]) {
+        let expected: Vec<_> = expected.iter().map(|(number, text)| (*number, (*text).to_owned())).collect();
+        for _ in 0..10_000 {
+            if self.heard(method, key) == expected {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{:?} instead of {expected:?}", self.heard(method, key));
+    }
+}
+
+/// Watches the resource in the way of a client's session; ends with the handle.
+fn watch(client: &Client) -> tokio::task::JoinHandle<()> {
+    let wanted = json!({ "notifications": { "resourceSubscriptions": ["test://a"] } });
+    let listening = client.send("subscriptions/listen", wanted);
+    tokio::spawn(async move { drop(listening.await) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_kept_when_only_the_clients_own_process_dies() {
+    let program = Program::default();
+    let gateway = program.gateway(Sharing::Client);
+    let client = Client::new(&gateway, Revision::V2025_11_25, "a");
+    client.tools().await;
+    let watching = watch(&client);
+    program.until_heard("resources/subscribe", "uri", &[(1, "test://a")]).await;
+    program.kill(1);
+    program.until_heard("resources/subscribe", "uri", &[(1, "test://a"), (2, "test://a")]).await;
+    let who = client.call("who", json!({})).await.unwrap();
+    assert_eq!(who["content"][0]["text"], "2", "it is the client's own again");
+    watching.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_kept_when_the_shared_process_dies() {
+    let program = Program::default();
+    let gateway = program.gateway(Sharing::Shared);
+    let client = Client::new(&gateway, Revision::V2025_11_25, "a");
+    client.tools().await;
+    let watching = watch(&client);
+    program.until_heard("resources/subscribe", "uri", &[(0, "test://a")]).await;
+    program.kill(0);
+    program.until_heard("resources/subscribe", "uri", &[(0, "test://a"), (1, "test://a")]).await;
+    watching.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_program_is_told_the_log_level_again_before_anybody_calls() {
+    let program = Program::default();
+    let gateway = program.gateway(Sharing::Shared);
+    let (first, second) = (
+        Client::new(&gateway, Revision::V2025_11_25, "a"),
+        Client::new(&gateway, Revision::V2025_06_18, "a"),
+    );
+    first.tools().await;
+    first.ask("logging/setLevel", json!({ "level": "warning" })).await.unwrap();
+    second.ask("logging/setLevel", json!({ "level": "info" })).await.unwrap();
+    program.until_heard("logging/setLevel", "level", &[(0, "warning"), (0, "info")]).await;
+    program.kill(0);
+    let all = [(0, "warning"), (0, "info"), (1, "info")];
+    program.until_heard("logging/setLevel", "level", &all).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_for_which_nobody_chose_a_level_is_told_none() {
+    let program = Program::default();
+    let gateway = program.gateway(Sharing::Shared);
+    let client = Client::new(&gateway, Revision::V2025_11_25, "a");
+    client.tools().await;
+    program.kill(0);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    client.call("who", json!({})).await.unwrap();
+    assert_eq!(program.heard("logging/setLevel", "level"), []);
+}
+
+/// What is known of a program at its second and third start, the third after a restart of the gateway.
+async fn known_later(silent: bool) -> [Option<Revision>; 2] {
+    let program = Program { silent, ..Program::default() };
+    let state = tempfile::tempdir().unwrap();
+    let gateway = program.gateway_with(Sharing::Shared, Some(state.path().to_owned()));
+    let client = Client::new(&gateway, Revision::NEWEST, "a");
+    client.tools().await;
+    program.kill(0);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    client.call("who", json!({})).await.unwrap();
+    gateway.end().await;
+    let gateway = program.gateway_with(Sharing::Shared, Some(state.path().to_owned()));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    gateway.end().await;
+    let known = program.known.lock().unwrap().clone();
+    assert_eq!((known.len(), known[0]), (3, None));
+    [known[1], known[2]]
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_era_that_was_only_guessed_is_asked_for_again_and_a_known_one_is_not() {
+    assert_eq!(known_later(true).await, [None, None]);
+    assert_eq!(known_later(false).await, [Some(Revision::V2025_11_25); 2]);
+}

@@ -1,0 +1,13 @@
+//! Clients and servers of different eras through a whole gateway: what must be refused, what must end, and what
+//! must not stay behind.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod world;
+
+mod left_behind;
+mod rounds;
+mod states;
+mod tasks;
+mod views;
+mod visits;

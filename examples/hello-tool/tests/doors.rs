@@ -1,0 +1,37 @@
+//! The smallest server at every door.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+#[path = "../src/main.rs"]
+#[expect(dead_code, reason = "its `main` is not ours")]
+mod hello;
+#[path = "../../notes-tool/tests/doors/table.rs"]
+mod table;
+
+use serde_json::{Value, json};
+use table::Example;
+
+static HELLO: Example =
+    Example { program: env!("CARGO_BIN_EXE_hello-tool"), tools: hello::tools, scheme: "none", requests };
+
+fn requests() -> Vec<(&'static str, Value)> {
+    let call = |arguments: Value| ("tools/call", json!({ "name": "hello", "arguments": arguments }));
+    vec![call(json!({ "name": "Ann" })), call(json!({ "name": "\u{1F30D} \"\n" })), call(json!({}))]
+}
+
+#[tokio::test]
+async fn the_list_of_tools_is_the_same_bytes_at_every_door() {
+    table::check_that_the_list_of_tools_is_the_same_bytes(&HELLO).await;
+}
+
+#[tokio::test]
+async fn every_tool_answers_the_same_at_every_door() {
+    table::check_that_every_tool_answers_the_same(&HELLO).await;
+}
+
+#[tokio::test]
+async fn it_says_hello() {
+    let answers = table::answers(&HELLO).await;
+    assert_eq!(answers[0]["content"], json!([{ "type": "text", "text": "Hello, Ann!" }]));
+    assert_eq!(answers[2]["isError"], true);
+}

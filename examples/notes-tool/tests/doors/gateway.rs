@@ -1,0 +1,192 @@
+//! Clients of a gateway that has the example behind it: as a pack, in the same process, or as a program that
+//! it starts.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use toolyard_core::plan::Pace;
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Raw, Revision};
+use toolyard_tool::ToolSet;
+use toolyard_transport::child::ChildSpec;
+use toolyard_transport::serve::{Endpoint, Options, serve_http};
+use toolyard_transport::{BoxFuture, EraPin, Offer, Scope, Target, UpstreamTarget, connect};
+
+use super::Example;
+use super::clients::{Client, Later};
+use super::http::Http;
+
+/// The id of the example, and what stands before its names where everything is shown.
+const ID: &str = "here";
+const PREFIX: &str = "here__";
+
+pub(crate) fn pack(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
+    Box::pin(async move {
+        let upstream = Pack(Arc::new((example.tools)()));
+        Box::new(client_of(upstream, "/mcp/here", revision).await) as Box<dyn Client>
+    })
+}
+
+pub(crate) fn program(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
+    Box::pin(async move {
+        let upstream = Program { program: example.program, scope: Scope::new() };
+        Box::new(client_of(upstream, "/mcp/here", revision).await) as Box<dyn Client>
+    })
+}
+
+/// Where everything is shown, and so under other names.
+pub(crate) fn everything(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
+    Box::pin(async move {
+        let upstream = Pack(Arc::new((example.tools)()));
+        let inner = client_of(upstream, "/mcp", revision).await;
+        Box::new(Renaming { inner, scheme: example.scheme }) as Box<dyn Client>
+    })
+}
+
+async fn client_of(upstream: impl Connect, path: &'static str, revision: Revision) -> Http {
+    let scope = Scope::new();
+    let upstream = UpstreamPlan {
+        id: UpstreamId::parse(ID).unwrap(),
+        connect: Arc::new(upstream),
+        timeouts: Timeouts::LOCAL,
+        roots: Vec::new(),
+        sharing: Sharing::Shared,
+        fingerprint: String::new(),
+    };
+    let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };
+    let gateway = Gateway::start(Plan { upstreams: vec![upstream], pace, ..Plan::default() }, &scope);
+    let endpoint = Arc::new(Endpoint::new(Arc::new(gateway), Options::default(), &scope));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    scope.spawn(serve_http(listener, endpoint, scope.clone()));
+    let mut client = Http::open(address, path, revision, End(scope)).await;
+    // What there is to call is known once the first list is.
+    let _ = client.call("tools/list", json!({})).await;
+    client
+}
+
+/// Everything of a gateway ends with its client.
+struct End(Scope);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+struct Pack(Arc<ToolSet>);
+
+impl fmt::Debug for Pack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pack")
+    }
+}
+
+impl Connect for Pack {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let connected = self.0.connect();
+        Box::pin(async { Ok(connected) })
+    }
+}
+
+#[derive(Debug)]
+struct Program {
+    program: &'static str,
+    scope: Scope,
+}
+
+impl Connect for Program {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let child = ChildSpec {
+            program: self.program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            cwd: None,
+            guard: None,
+        };
+        let target = UpstreamTarget {
+            name: ID.into(),
+            target: Target::Child(child),
+            era: EraPin::Auto,
+            timeouts: toolyard_transport::Timeouts::default(),
+        };
+        let client_info = json!({ "name": "doors", "version": "1" }).into();
+        let offer = Offer { capabilities: Raw::empty_object(), client_info };
+        let scope = self.scope.clone();
+        Box::pin(async move {
+            let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
+            connecting.await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.scope.cancel();
+    }
+}
+
+/// Says names and URIs as they are shown, and undoes that in the answers. Nothing else may differ.
+struct Renaming {
+    inner: Http,
+    /// Of the example's own URIs.
+    scheme: &'static str,
+}
+
+impl Renaming {
+    fn shown_uri(&self) -> String {
+        format!("yard+{}://{ID}/", self.scheme)
+    }
+
+    fn shown(&self, method: &str, mut params: Value) -> Value {
+        let name = match method {
+            "completion/complete" => params.pointer_mut("/ref/name"),
+            _ => params.get_mut("name"),
+        };
+        if let Some(name) = name {
+            *name = format!("{PREFIX}{}", name.as_str().unwrap()).into();
+        }
+        if let Some(uri) = params.get_mut("uri") {
+            *uri = uri.as_str().unwrap().replace(&format!("{}://", self.scheme), &self.shown_uri()).into();
+        }
+        params
+    }
+
+    fn undone(&self, text: &str) -> String {
+        text.replace(&format!("\"{PREFIX}"), "\"").replace(&self.shown_uri(), &format!("{}://", self.scheme))
+    }
+
+    /// A list without what others offer.
+    fn own(&self, result: Raw) -> Raw {
+        let fields: serde_json::Map<String, Value> = result.read().unwrap();
+        let Some(key) = fields.iter().find(|(_, value)| value.is_array()).map(|(key, _)| key) else {
+            return result;
+        };
+        let entries: Vec<Box<RawValue>> = result.member(key).unwrap().read().unwrap();
+        let is_own = |entry: &str| entry.contains(PREFIX) || entry.contains(&self.shown_uri());
+        let own: Vec<Raw> = entries
+            .into_iter()
+            .filter(|entry| is_own(entry.get()))
+            .map(|entry| Raw::parse(entry.get().to_owned()).unwrap())
+            .collect();
+        result.with(key, &Raw::array(&own))
+    }
+}
+
+impl Client for Renaming {
+    fn call<'a>(&'a mut self, method: &'a str, params: Value) -> Later<'a, Raw> {
+        Box::pin(async move {
+            let params = self.shown(method, params);
+            let mut result = self.inner.call(method, params).await;
+            if method.ends_with("/list") {
+                result = self.own(result);
+            }
+            Raw::parse(self.undone(result.as_str())).unwrap()
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! One set of tools, many doors: whichever a client comes through, the list of tools is the same bytes and
+//! every tool answers the same. A new door is one line in [`DOORS`], and every example is tried at each.
+
+mod clients;
+mod gateway;
+mod http;
+mod lines;
+mod sse;
+
+use clients::{Client, Opening};
+use serde_json::{Value, json};
+use toolyard_proto::Revision::{self, V2025_11_25, V2026_07_28};
+use toolyard_tool::ToolSet;
+
+pub(crate) struct Example {
+    /// The path of its program.
+    pub(crate) program: &'static str,
+    pub(crate) tools: fn() -> ToolSet,
+    /// Of the URIs of its resources.
+    pub(crate) scheme: &'static str,
+    /// Sent in this order, since some may change something.
+    pub(crate) requests: fn() -> Vec<(&'static str, Value)>,
+}
+
+const DOORS: [(&str, Opening, Revision); 16] = [
+    ("in memory", clients::memory, V2026_07_28),
+    ("stdio, older client", lines::stdio, V2025_11_25),
+    ("stdio", lines::stdio, V2026_07_28),
+    ("TCP, older client", lines::tcp, V2025_11_25),
+    ("TCP", lines::tcp, V2026_07_28),
+    ("Unix socket, older client", lines::unix, V2025_11_25),
+    ("Unix socket", lines::unix, V2026_07_28),
+    ("HTTP, older client", http::http, V2025_11_25),
+    ("HTTP", http::http, V2026_07_28),
+    ("HTTP+SSE", sse::sse, V2025_11_25),
+    ("a pack at /mcp/{upstream}, older client", gateway::pack, V2025_11_25),
+    ("a pack at /mcp/{upstream}", gateway::pack, V2026_07_28),
+    ("a program at /mcp/{upstream}, older client", gateway::program, V2025_11_25),
+    ("a program at /mcp/{upstream}", gateway::program, V2026_07_28),
+    ("/mcp, older client, names and URIs undone", gateway::everything, V2025_11_25),
+    ("/mcp, names and URIs undone", gateway::everything, V2026_07_28),
+];
+
+/// What must be the same everywhere: the result without the protocol's own stamps.
+fn unstamped(mut result: Value) -> Value {
+    if let Some(result) = result.as_object_mut() {
+        for stamp in ["resultType", "ttlMs", "cacheScope", "_meta"] {
+            result.remove(stamp);
+        }
+    }
+    result
+}
+
+async fn answers_of(example: &'static Example, client: &mut dyn Client) -> Vec<Value> {
+    let mut answers = Vec::new();
+    for (method, params) in (example.requests)() {
+        answers.push(unstamped(client.call(method, params).await.read().unwrap()));
+    }
+    answers
+}
+
+/// The answers to its requests, without any door.
+pub(crate) async fn answers(example: &'static Example) -> Vec<Value> {
+    answers_of(example, &mut *clients::memory(example, V2026_07_28).await).await
+}
+
+pub(crate) async fn check_that_the_list_of_tools_is_the_same_bytes(example: &'static Example) {
+    let mut expected = None;
+    for (name, open, revision) in DOORS {
+        let list = open(example, revision).await.call("tools/list", json!({})).await;
+        let tools = list.member("tools").unwrap();
+        let expected = expected.get_or_insert_with(|| tools.clone());
+        assert_eq!(tools.as_str(), expected.as_str(), "{name}");
+    }
+}
+
+pub(crate) async fn check_that_every_tool_answers_the_same(example: &'static Example) {
+    let expected = answers(example).await;
+    for (name, open, revision) in DOORS {
+        let answers = answers_of(example, &mut *open(example, revision).await).await;
+        for ((request, answer), expected) in (example.requests)().iter().zip(&answers).zip(&expected) {
+            assert_eq!(answer, expected, "{name}: {request:?}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What fields may hold: said in the schema, checked before the function runs, and everything that is wrong
+//! said in one answer.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolyard_tool::schemars::JsonSchema;
+use toolyard_tool::{Problems, ToolSet, clamp, tool};
+
+use crate::support::{Client, text};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Trip {
+    #[schemars(length(min = 2, max = 5), regex(pattern = "^[a-z]*$"))]
+    name: String,
+    #[schemars(range(min = 1, max = 9))]
+    from: u32,
+    #[schemars(range(max = 9))]
+    to: u32,
+    #[serde(default)]
+    #[schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 1))]
+    #[expect(dead_code, reason = "it is only checked")]
+    share: Option<f64>,
+    #[serde(default)]
+    #[schemars(length(min = 1, max = 2), inner(length(max = 3)))]
+    stops: Option<Vec<String>>,
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 4), transform = clamp)]
+    speed: i64,
+}
+
+fn in_order(trip: &Trip, problems: &mut Problems) {
+    if trip.from > trip.to {
+        problems.add("from", format!("must not be greater than `to` ({})", trip.to));
+    }
+    let stops = u32::try_from(trip.stops.iter().flatten().count()).unwrap();
+    if stops > trip.to.checked_sub(trip.from).unwrap_or(stops) {
+        problems.add_general("there are more stops than there is way");
+    }
+}
+
+/// Goes from one place to another.
+#[tool(check = in_order)]
+async fn go(trip: Trip) -> String {
+    format!("{} {}", trip.name, trip.speed)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Strict {
+    #[schemars(range(min = 1))]
+    count: u32,
+}
+
+fn divides(strict: &Strict, problems: &mut Problems) {
+    if 12 % strict.count != 0 {
+        problems.add("count", "must divide 12");
+    }
+}
+
+/// Knows exactly what it takes.
+#[tool(check = divides)]
+async fn strict(strict: Strict) -> u32 {
+    strict.count
+}
+
+fn set() -> ToolSet {
+    ToolSet::new("t", "1").with::<go>().with::<strict>()
+}
+
+/// `changes` on top of arguments that are right; what is said, without the hint.
+async fn said(changes: Value) -> String {
+    let mut arguments = json!({ "name": "abc", "from": 1, "to": 5 });
+    arguments.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    let answer = Client::newest().call(&set(), "go", arguments).await;
+    text(&answer).split("\nHint: ").next().unwrap().to_owned()
+}
+
+#[test]
+fn conditions_stand_in_the_schema() {
+    let schema = set().definition("go").unwrap()["inputSchema"].clone();
+    let expected = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "minLength": 2, "maxLength": 5, "pattern": "^[a-z]*$" },
+            "from": { "type": "integer", "minimum": 1, "maximum": 9 },
+            "to": { "type": "integer", "minimum": 0, "maximum": 9 },
+            "share": { "type": ["number", "null"], "default": null, "exclusiveMinimum": 0, "exclusiveMaximum": 1 },
+            "stops": {
+                "type": ["array", "null"],
+                "items": { "type": "string", "maxLength": 3 },
+                "default": null,
+                "minItems": 1,
+                "maxItems": 2,
+            },
+            "speed": {
+                "type": "integer",
+                "default": 0,
+                "description": "From 1 to 4; other values are moved to the nearest of these.",
+            },
+        },
+        "required": ["name", "from", "to"],
+    });
+    assert_eq!(schema, expected);
+    assert_eq!(set().definition("strict").unwrap()["inputSchema"]["additionalProperties"], false);
+}
+
+#[tokio::test]
+async fn each_condition_is_checked() {
+    let check = async |changes: Value, expected: &str| {
+        let wrong = format!("The arguments are not valid: {expected}.");
+        assert_eq!(said(changes.clone()).await, wrong, "{changes}");
+    };
+    assert_eq!(said(json!({})).await, "abc 0");
+    check(json!({ "from": 0 }), "`from` must be from 1 to 9, not 0").await;
+    check(json!({ "from": 1, "to": 10 }), "`to` must be from 0 to 9, not 10").await;
+    check(json!({ "share": 0.0 }), "`share` must be greater than 0, not 0.0").await;
+    check(json!({ "share": 1 }), "`share` must be less than 1, not 1").await;
+    check(json!({ "name": "a" }), "`name` must have at least 2 characters, not 1").await;
+    check(json!({ "name": "" }), "`name` must not be empty").await;
+    check(json!({ "name": "abcdef" }), "`name` must have at most 5 characters, not 6").await;
+    check(json!({ "name": "aB" }), "`name` must match the pattern ^[a-z]*$, which \"aB\" does not").await;
+    check(json!({ "stops": [] }), "`stops` must have at least 1 items, not 0").await;
+    check(json!({ "stops": ["a", "b", "c"] }), "`stops` must have at most 2 items, not 3").await;
+    check(json!({ "stops": ["a", "bcde"] }), "`stops[1]` must have at most 3 characters, not 4").await;
+    check(json!({ "from": 7 }), "`from` must not be greater than `to` (5)").await;
+    check(json!({ "from": 5, "stops": ["a"] }), "there are more stops than there is way").await;
+}
+
+#[tokio::test]
+async fn one_answer_says_everything_cross_checks_included() {
+    let changes = json!({ "name": "ABCDEF", "from": 12, "share": 2, "stops": ["abcd"] });
+    assert_eq!(
+        said(changes).await,
+        "The arguments have 6 problems:\
+         \n- `name` must have at most 5 characters, not 6\
+         \n- `name` must match the pattern ^[a-z]*$, which \"ABCDEF\" does not\
+         \n- `from` must be from 1 to 9, not 12\
+         \n- `share` must be less than 1, not 2\
+         \n- `stops[0]` must have at most 3 characters, not 4\
+         \n- `from` must not be greater than `to` (5)"
+    );
+    assert_eq!(
+        said(json!({ "name": 1, "from": "2" })).await,
+        "The arguments have 2 problems:\n- `name` must be a string, not 1\n- `from` must be an integer, not \"2\"",
+        "what cannot be read is not cross-checked"
+    );
+}
+
+#[tokio::test]
+async fn a_check_that_cannot_cope_with_wrong_fields_takes_nothing_away() {
+    let answer = Client::newest().call(&set(), "strict", json!({ "count": 0 })).await;
+    assert!(text(&answer).starts_with("The arguments are not valid: `count` must be at least 1, not 0."));
+    let answer = Client::newest().call(&set(), "strict", json!({ "count": 5 })).await;
+    assert!(text(&answer).starts_with("The arguments are not valid: `count` must divide 12."));
+}
+
+#[tokio::test]
+async fn a_field_may_be_moved_into_its_range_instead() {
+    for (sent, taken) in
+        [(json!(-3), "abc 1"), (json!(1), "abc 1"), (json!(4), "abc 4"), (json!(1e9), "abc 4")]
+    {
+        assert_eq!(said(json!({ "speed": sent })).await, taken, "{sent}");
+    }
+    assert!(said(json!({ "speed": "fast" })).await.contains("`speed` must be an integer"));
+}
+
+#[tokio::test]
+async fn unknown_fields_are_ignored_unless_the_tool_refuses_them() {
+    assert_eq!(said(json!({ "name2": 1 })).await, "abc 0");
+    let answer = Client::newest().call(&set(), "strict", json!({ "count": 3, "counts": 1 })).await;
+    assert!(text(&answer).contains("`counts` is not known (did you mean `count`?)"), "{answer}");
+}
