@@ -7,6 +7,7 @@
 mod callgrind;
 mod case;
 mod contestant;
+mod crossing;
 mod load;
 mod report;
 mod rounds;
@@ -19,6 +20,7 @@ use clap::{Args, ValueEnum};
 use crate::step::step;
 use crate::workspace::{self, Profile};
 use contestant::{Contestants, Programs};
+use crossing::Crossing;
 use load::Load;
 use report::Report;
 
@@ -47,7 +49,7 @@ pub(crate) struct Options {
     calls: u64,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Era {
     Legacy,
     Modern,
@@ -79,8 +81,9 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
     };
     let starts = step("starts", || startup::measure(&programs, &logs))?;
     let contestants = step("contestants", || Contestants::start(&programs, &load, &logs))?;
+    let crossing = step("one upstream of each era", || Crossing::start(&programs, &logs))?;
     let idle = contestants.memory();
-    let rounds = step("rounds", || rounds::run(&contestants, &load, &plan))?;
+    let rounds = step("rounds", || rounds::run(&contestants, &crossing, &load, &plan))?;
     let report =
         Report { rounds: &rounds, idle, peak: contestants.memory(), starts, missing: &contestants.missing };
     report.print(options.json);

@@ -12,7 +12,8 @@ pub(crate) fn ci() -> Result<()> {
     step("ci", || {
         step("check", check::check)?;
         step("test", test::test)?;
-        step("conformance", || conformance::conformance(&conformance::Options::default()))?;
+        step("conformance", || conformance::conformance(&conformance::Options::every_door()))?;
+        step("conformance across the eras", || conformance::conformance(&conformance::Options::crossed()))?;
         step("peers", peers::peers)
     })
 }

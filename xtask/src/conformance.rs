@@ -62,6 +62,16 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Every transport on either side.
+    pub(crate) fn every_door() -> Self {
+        Self { all_doors: true, ..Self::default() }
+    }
+
+    /// The upstream speaks the other era than the client.
+    pub(crate) fn crossed() -> Self {
+        Self { crossed: true, ..Self::default() }
+    }
+
     fn scenes(&self) -> Vec<Scene> {
         if let Some(url) = &self.url {
             return vec![Scene::Url(url.clone())];
@@ -72,10 +82,14 @@ impl Options {
         match (self.upstream, self.client) {
             (Some(door), _) => vec![Scene::Upstream(door)],
             (None, Some(door)) => vec![Scene::Client(door)],
-            (None, None) if self.all_doors => Scene::all(),
             (None, None) => {
                 let direct = (!self.crossed && self.era.is_none()).then_some(Scene::Fixture);
-                direct.into_iter().chain([Door::Http, Door::Stdio].map(Scene::Upstream)).collect()
+                let through = if self.all_doors {
+                    Scene::all()
+                } else {
+                    [Door::Http, Door::Stdio].map(Scene::Upstream).into()
+                };
+                direct.into_iter().chain(through).collect()
             }
         }
     }

@@ -87,7 +87,7 @@ pub(crate) fn subscribes_by_listening(revision: Revision) -> bool {
 
 /// Whether `origin` keeps a session in which out-of-call messages can arrive.
 pub(crate) fn has_inbox(origin: &Origin) -> bool {
-    !origin.is_modern()
+    !origin.revision.is_modern()
 }
 
 /// What an upstream said of itself, as the `server/discover` answer of a view that shows it alone.

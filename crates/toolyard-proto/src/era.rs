@@ -22,6 +22,13 @@ pub enum Era {
     Modern,
 }
 
+impl Era {
+    /// Whether clients read the HTTP status of an answer as part of it.
+    pub fn speaks_by_status(self) -> bool {
+        self == Self::Modern
+    }
+}
+
 impl Revision {
     pub const ALL: [Revision; 5] =
         [Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25, Self::V2026_07_28];

@@ -209,7 +209,7 @@ impl CallError {
     /// The HTTP status that carries this error to a client of `era`. Older clients read 404 as "session
     /// gone", so for them errors of a call always travel in 200.
     pub fn http_status(&self, era: Era) -> u16 {
-        if era == Era::Legacy {
+        if !era.speaks_by_status() {
             return 200;
         }
         match self.code() {

@@ -4,7 +4,6 @@
 pub mod admit;
 pub mod answer;
 pub mod child;
-pub mod connect;
 pub mod handler;
 pub mod http;
 pub mod link;
@@ -22,6 +21,7 @@ pub use handler::{Handler, Request};
 pub use link::{Greeting, Link, LinkEvent, LinkRequest};
 pub use origin::{ClientKey, LevelCell, Origin, Principal, View};
 pub use peer::{Ask, AskError, Back, Peer};
+pub use probe::connect;
 pub use probe::{EraPin, Offer};
 pub use scope::Scope;
 

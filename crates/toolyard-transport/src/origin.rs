@@ -110,10 +110,6 @@ pub struct Origin {
 }
 
 impl Origin {
-    pub fn is_modern(&self) -> bool {
-        self.revision.is_modern()
-    }
-
     /// The gateway's own voice towards its upstreams.
     pub fn gateway(capabilities: Raw, client_info: Raw) -> Arc<Self> {
         Arc::new(Self {

@@ -1,6 +1,8 @@
 //! Which era an upstream speaks: what to ask it first, and what its answer tells. Nothing here waits or
 //! sends; `connect` does.
 
+pub mod connect;
+
 use std::sync::Arc;
 
 use toolyard_proto::error::code;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::net::{TcpListener, TcpSocket};
@@ -10,6 +11,9 @@ use crate::config::DEFAULT_ADDRESS;
 
 /// How many ports after the default one are tried.
 const MORE_PORTS: u16 = 100;
+/// How long the end of whoever had an address before may take.
+const LONGEST_END: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A listener, and whether somebody else had the place first.
 pub(crate) struct Bound {
@@ -20,7 +24,7 @@ pub(crate) struct Bound {
 
 pub(crate) fn bind(asked: Option<SocketAddr>) -> Result<Bound> {
     let (listener, taken) = match asked {
-        Some(address) => (listen(address).with_context(|| explain(address))?, None),
+        Some(address) => (listen_soon(address).with_context(|| explain(address))?, None),
         None => near(DEFAULT_ADDRESS)?,
     };
     let address = listener.local_addr().context("ask where the listener is")?;
@@ -39,6 +43,19 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(WAITING)
+}
+
+/// A gateway that was killed a moment ago may still hold the address.
+fn listen_soon(address: SocketAddr) -> io::Result<TcpListener> {
+    let begun = Instant::now();
+    loop {
+        match listen(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < LONGEST_END => {
+                std::thread::sleep(PAUSE);
+            }
+            bound => return bound,
+        }
+    }
 }
 
 fn near(first: SocketAddr) -> Result<(TcpListener, Option<SocketAddr>)> {

@@ -3,9 +3,10 @@
 //!
 //! Nothing but messages is ever written to stdout.
 
+mod relay;
 mod meet;
 mod memory;
-mod relay;
+mod lines;
 
 use std::path::Path;
 

@@ -62,10 +62,22 @@ impl Programs {
 
     /// The gateway with its files in a folder of its own, in front of that upstream or of none.
     pub(super) fn gateway(&self, folder: &Path, upstream: Option<&str>) -> Result<Command> {
+        let text = upstream.map(|origin| format!("[upstreams.{UPSTREAM}]\nurl = \"{origin}/mcp\"\n"));
+        self.gateway_with(folder, &text.unwrap_or_default())
+    }
+
+    /// The gateway in front of one upstream of each era, named after it and held to it.
+    pub(super) fn gateway_before(&self, folder: &Path, upstreams: &[(&str, String)]) -> Result<Command> {
+        let upstream = |(era, origin): &(&str, String)| {
+            format!("[upstreams.{era}]\nurl = \"{origin}/mcp\"\nera = \"{era}\"\n")
+        };
+        self.gateway_with(folder, &upstreams.iter().map(upstream).collect::<String>())
+    }
+
+    fn gateway_with(&self, folder: &Path, config_text: &str) -> Result<Command> {
         fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
         let config = folder.join("toolyard.toml");
-        let text = upstream.map(|origin| format!("[upstreams.{UPSTREAM}]\nurl = \"{origin}/mcp\"\n"));
-        fs::write(&config, text.unwrap_or_default()).context("write the gateway's config")?;
+        fs::write(&config, config_text).context("write the gateway's config")?;
         let mut command = Command::new(self.folder.join("toolyard"));
         command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
         command.arg("--state-dir").arg(folder.join("state"));

@@ -27,6 +27,7 @@ impl Report<'_> {
         for case in &CASES {
             self.print_case(case);
         }
+        self.rounds.crossed.print();
         self.print_memory();
         match &self.starts {
             Some(starts) => println!(
@@ -90,6 +91,7 @@ impl Report<'_> {
                 "unit": case.figure.unit(),
                 "contestants": self.rounds.of(case.key).map(|series| self.series_json(series)).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
+            "crossing": self.rounds.crossed.json(),
             "memory": self.idle.iter().zip(&self.peak).map(|((name, idle), (_, peak))| json!({
                 "contestant": name, "idle_bytes": idle.now, "peak_bytes": peak.peak,
             })).collect::<Vec<_>>(),

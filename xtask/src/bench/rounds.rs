@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 
 use super::case::{CASES, Case, Figure};
 use super::contestant::{Contestant, Contestants};
+use super::crossing::{Crossed, Crossing};
 use super::load::{Load, Until};
 use super::usage;
 
@@ -24,10 +25,17 @@ pub(super) struct Series {
 
 pub(super) struct Rounds {
     pub(super) series: Vec<Series>,
+    /// From one era to the other.
+    pub(super) crossed: Crossed,
 }
 
-pub(super) fn run(contestants: &Contestants, load: &Load, plan: &Plan) -> Result<Rounds> {
-    let mut rounds = Rounds { series: Vec::new() };
+pub(super) fn run(
+    contestants: &Contestants,
+    crossing: &Crossing,
+    load: &Load,
+    plan: &Plan,
+) -> Result<Rounds> {
+    let mut rounds = Rounds { series: Vec::new(), crossed: crossing.nothing_yet() };
     for case in &CASES {
         for contestant in &contestants.all {
             let (figures, cpu) = (Vec::new(), Vec::new());
@@ -43,6 +51,7 @@ pub(super) fn run(contestants: &Contestants, load: &Load, plan: &Plan) -> Result
                 measure(&mut rounds, case, contestant, load, plan.seconds)?;
             }
         }
+        crossing.measure(round, plan.seconds, &mut rounds.crossed)?;
     }
     Ok(rounds)
 }
@@ -90,7 +99,8 @@ impl Rounds {
 
     /// A wrong answer makes every figure worthless.
     pub(super) fn check(&self) -> Result<()> {
-        match self.series.iter().map(|series| series.errors).sum::<u64>() {
+        let wrong = self.series.iter().map(|series| series.errors).sum::<u64>();
+        match wrong + self.crossed.errors() {
             0 => Ok(()),
             errors => bail!("{errors} answers were wrong or did not come"),
         }
@@ -121,6 +131,7 @@ mod tests {
     fn a_ratio_is_taken_within_each_round() {
         let rounds = Rounds {
             series: vec![series("relay", &[100.0, 10.0, 50.0]), series("toolyard", &[120.0, 11.0, 65.0])],
+            crossed: Crossed::default(),
         };
         assert_eq!(rounds.ratio(&rounds.series[1], "relay"), Some(1.2));
         assert_eq!(rounds.ratio(&rounds.series[1], "nginx"), None);

@@ -32,6 +32,7 @@ where
 {
     let (out, mut messages) = mpsc::channel::<Value>(ROOM);
     server.add_outside(out.clone());
+    let session = server.name_a_stream();
     scope.spawn(async move {
         while let Some(message) = messages.recv().await {
             if write.write_all(format!("{message}\n").as_bytes()).await.is_err()
@@ -44,7 +45,7 @@ where
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         if let Ok(message) = serde_json::from_str(&line) {
-            server.take(message, out.clone());
+            server.take(&session, message, out.clone());
         }
     }
 }
@@ -101,7 +102,8 @@ async fn answer(server: &Arc<Server>, request: Request<Incoming>) -> Response<Bo
     let session = (method == Some("initialize")).then(|| server.open_session());
     let (out, messages) = mpsc::channel(ROOM);
     let wants_answer = method.is_some() && message.get("id").is_some();
-    server.take(message, out);
+    let of = header(SESSION).unwrap_or_default();
+    server.take(of, message, out);
     if wants_answer { events(messages, session) } else { empty(StatusCode::ACCEPTED) }
 }
 

@@ -42,7 +42,7 @@ pub enum Manner {
 pub(super) struct State {
     next: u64,
     pub(super) asks: HashMap<u64, oneshot::Sender<Value>>,
-    /// By id; those of two sessions may be equal.
+    /// By session and id.
     running: HashMap<String, CancellationToken>,
     pub(super) open: usize,
     pub(super) cancelled: usize,
@@ -76,6 +76,7 @@ pub(super) struct Call {
     pub(super) params: Value,
     pub(super) out: Out,
     id: Value,
+    key: String,
 }
 
 impl Server {
@@ -104,8 +105,15 @@ impl Server {
         self.state().outside.push(out);
     }
 
-    /// Takes one message; what it leads to goes to `out`.
-    pub(super) fn take(self: &Arc<Self>, message: Value, out: Out) {
+    /// What a client that opens no session is called.
+    pub(super) fn name_a_stream(&self) -> String {
+        let mut state = self.state();
+        state.next += 1;
+        format!("stream {}", state.next)
+    }
+
+    /// Takes one message of a session; what it leads to goes to `out`.
+    pub(super) fn take(self: &Arc<Self>, session: &str, message: Value, out: Out) {
         let Some(method) = message["method"].as_str().map(str::to_owned) else {
             let waiting = message["id"].as_u64().and_then(|id| self.state().asks.remove(&id));
             if let Some(waiting) = waiting {
@@ -116,14 +124,15 @@ impl Server {
         if message.get("id").is_none() {
             self.state().noticed.push(method.clone());
             if method == "notifications/cancelled"
-                && let Some(running) = self.state().running.get(&message["params"]["requestId"].to_string())
+                && let Some(running) =
+                    self.state().running.get(&key(session, &message["params"]["requestId"]))
             {
                 running.cancel();
             }
             return;
         }
         let (id, params) = (message["id"].clone(), message["params"].clone());
-        let call = Call { server: self.clone(), params, out, id };
+        let call = Call { server: self.clone(), params, out, key: key(session, &id), id };
         self.scope.spawn(async move { call.run(&method).await });
     }
 
@@ -196,17 +205,21 @@ impl Server {
     }
 }
 
+fn key(session: &str, id: &Value) -> String {
+    format!("{session} {id}")
+}
+
 pub(super) fn error(code: i32, message: &str) -> Value {
     json!({ "code": code, "message": message })
 }
 
 impl Call {
     async fn run(self, method: &str) {
-        let (key, token) = (self.id.to_string(), CancellationToken::new());
+        let token = CancellationToken::new();
         {
             let mut state = self.server.state();
             state.open += 1;
-            state.running.insert(key.clone(), token.clone());
+            state.running.insert(self.key.clone(), token.clone());
         }
         let gone = async {
             if self.server.is_modern() {
@@ -220,7 +233,7 @@ impl Call {
             () = token.cancelled() => None,
             () = gone => None,
         };
-        self.over(&key, outcome.is_none() && method == "tools/call");
+        self.over(outcome.is_none() && method == "tools/call");
         let answer = match outcome {
             Some(Ok(result)) => json!({ "jsonrpc": "2.0", "id": self.id, "result": result }),
             Some(Err(error)) => json!({ "jsonrpc": "2.0", "id": self.id, "error": error }),
@@ -229,10 +242,10 @@ impl Call {
         let _ = self.out.send(answer).await;
     }
 
-    fn over(&self, key: &str, was_cancelled: bool) {
+    fn over(&self, was_cancelled: bool) {
         let mut state = self.server.state();
         state.open -= 1;
-        state.running.remove(key);
+        state.running.remove(&self.key);
         state.listens.retain(|listen| listen.id != self.id);
         state.cancelled += usize::from(was_cancelled);
     }

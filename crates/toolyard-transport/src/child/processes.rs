@@ -43,6 +43,26 @@ fn parse(id: i32, stat: &str) -> Option<Process> {
     Some(Process { id, start: fields.get(19)?.parse().ok()?, parent: fields.get(1)?.parse().ok()?, is_dead })
 }
 
+/// The flag that the kernel sets when a process begins to end.
+fn has_begun_to_end(stat: &str) -> bool {
+    const EXITING: u64 = 0x4;
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let flags = fields.split_ascii_whitespace().nth(6).and_then(|flags| flags.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & EXITING != 0)
+}
+
+/// Whether a KILL is on its way, to the process or to its first thread.
+fn is_killed(status: &str) -> bool {
+    const KILL: u64 = 1 << (Signal::SIGKILL as u64 - 1);
+    let pending =
+        |line: &str| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")).map(str::trim).map(hex);
+    status.lines().filter_map(pending).any(|pending| pending & KILL != 0)
+}
+
+fn hex(text: &str) -> u64 {
+    u64::from_str_radix(text, 16).unwrap_or(0)
+}
+
 /// The living among `all` whose parent, or parent's parent, and so on, is one of `roots`.
 pub fn below(roots: &[i32], all: &[Process]) -> Vec<Process> {
     let mut family: HashSet<i32> = roots.iter().copied().collect();
@@ -61,6 +81,14 @@ pub fn below(roots: &[i32], all: &[Process]) -> Vec<Process> {
 }
 
 impl Process {
+    /// Killed, but not gone yet: on a busy machine the end of a process takes a while, and until then it looks
+    /// alive.
+    pub fn is_ending(&self) -> bool {
+        let read = |file| fs::read(format!("/proc/{}/{file}", self.id)).unwrap_or_default();
+        let (stat, status) = (read("stat"), read("status"));
+        has_begun_to_end(&String::from_utf8_lossy(&stat)) || is_killed(&String::from_utf8_lossy(&status))
+    }
+
     /// Sends a signal to this very process, and to nobody who has its id by now.
     pub fn signal(&self, signal: Signal) {
         let (Some(id), Some(signal)) =
@@ -147,6 +175,17 @@ mod tests {
         }
         assert!(parse(5, &format!("5 (sh) Z{}", &rest[1..])).is_some_and(|process| process.is_dead));
         assert_eq!(parse(5, "5 (sh"), None);
+    }
+
+    #[test]
+    fn who_is_killed_is_seen_to_end_before_it_has() {
+        let rest = "S 7 8 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0";
+        assert!(!has_begun_to_end(&format!("5 (sh) {rest}")));
+        assert!(has_begun_to_end(&format!("5 (sh) {}", rest.replace("4194560", "4194564"))));
+        let status = |own: &str, shared: &str| format!("Name:\tsh\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
+        assert!(!is_killed(&status("0000000000000000", "0000000000004000")));
+        assert!(is_killed(&status("0000000000000100", "0000000000000000")));
+        assert!(is_killed(&status("0000000000000000", "0000000000000100")));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use toolyard_proto::Raw;
+use toolyard_proto::{Method, Raw};
 
 use crate::{ClientKey, Peer};
 
@@ -12,10 +12,25 @@ pub(crate) struct Flight<T> {
     pub(crate) peer: Peer,
     /// The progress token as the client sent it, where the link minted another.
     pub(crate) token: Option<Raw>,
-    /// Whether messages without an address may belong to this call. The gateway's own calls and open
-    /// listens do not count: they have nobody to ask, and would make every other call ambiguous.
+    /// Whether messages without an address may belong to this call: see [`is_addressable`].
     pub(crate) addressable: bool,
     pub(crate) more: T,
+}
+
+/// The gateway's own calls have nobody to ask, and nobody is asked anything in the middle of an open listen or
+/// of a request that only looks or sets something. They would make every other call ambiguous.
+pub(crate) fn is_addressable(client: &ClientKey, method: &Method) -> bool {
+    const NEVER_ASK: [Method; 8] = [
+        Method::LISTEN,
+        Method::PING,
+        Method::SET_LEVEL,
+        Method::RESOURCES_SUBSCRIBE,
+        Method::RESOURCES_UNSUBSCRIBE,
+        Method::TASKS_GET,
+        Method::TASKS_LIST,
+        Method::TASKS_CANCEL,
+    ];
+    *client != ClientKey::Gateway && !NEVER_ASK.contains(method)
 }
 
 /// Whom a message without an address belongs to.

@@ -1,13 +1,21 @@
 //! A Unix socket at a path, for its owner only.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use tokio::net::{UnixListener, UnixStream};
 
 use super::LONGEST_PATH;
+use crate::child::processes;
+
+/// How long the end of a listener may take.
+const LONGEST_END: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long a connection to somebody who lives is seen to stay open.
+const NO_WORD: Duration = Duration::from_millis(250);
 
 pub type LocalStream = UnixStream;
 
@@ -79,17 +87,30 @@ fn lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// A listener that is being killed still takes connections, so its end is waited for.
 fn refuse_if_in_use(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileTypeExt;
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(io::Error::new(ErrorKind::AlreadyExists, "something that is no socket is in the way"));
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another program listens there")),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
+    let begun = Instant::now();
+    loop {
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(stream) if is_ending(&stream) && begun.elapsed() < LONGEST_END => std::thread::sleep(PAUSE),
+            Ok(_) => return Err(io::Error::new(ErrorKind::AddrInUse, "another program listens there")),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
+}
+
+/// Whether the process at the other end is about to be gone, or closes the connection without a word.
+fn is_ending(stream: &std::os::unix::net::UnixStream) -> bool {
+    let listener = rustix::net::sockopt::socket_peercred(stream).ok();
+    let process = listener.and_then(|listener| processes::find(listener.pid.as_raw_nonzero().get()));
+    process.is_some_and(|process| process.is_dead || process.is_ending())
+        || stream.set_read_timeout(Some(NO_WORD)).is_ok()
+            && !matches!((&mut &*stream).read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
 #[cfg(test)]
@@ -113,6 +134,18 @@ mod tests {
         drop(second);
         fs::write(&path, "a letter").unwrap();
         assert_eq!(LocalListener::bind(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_listener_that_closes_every_connection_at_once_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let dying = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let ends = std::thread::spawn(move || (0..3).for_each(|_| drop(dying.accept())));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        drop(LocalListener::bind(&path).unwrap());
+        ends.join().unwrap();
     }
 
     #[tokio::test]

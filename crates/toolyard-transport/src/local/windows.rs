@@ -108,3 +108,33 @@ impl AsyncWrite for LocalStream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_come_one_after_the_other() {
+        let path = Path::new(r"C:\users\me\toolyard\0123\mcp.sock");
+        assert!(connect(path).await.is_err());
+        let listener = LocalListener::bind(path).unwrap();
+        for round in 0..3 {
+            let (client, server) = tokio::join!(connect(path), listener.accept());
+            let (mut client, mut server) = (client.unwrap(), server.unwrap());
+            client.write_all(&[round, b'\n']).await.unwrap();
+            let mut heard = [0; 2];
+            server.read_exact(&mut heard).await.unwrap();
+            assert_eq!(heard, [round, b'\n']);
+            server.write_all(b"well\n").await.unwrap();
+            let mut heard = [0; 5];
+            client.read_exact(&mut heard).await.unwrap();
+            assert_eq!(&heard, b"well\n");
+            drop(server);
+            assert!(!matches!(client.read(&mut [0; 8]).await, Ok(1..)), "the end is seen");
+        }
+        drop(listener);
+        assert!(connect(path).await.is_err());
+    }
+}

@@ -14,8 +14,8 @@ use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, RequestM
 use super::pump;
 use crate::link::asks::Asks;
 use crate::link::events::Events;
-use crate::link::inflight::{Flight, InFlight};
-use crate::{BoxFuture, ClientKey, LinkEvent, LinkRequest, Peer, Scope};
+use crate::link::inflight::{Flight, InFlight, is_addressable};
+use crate::{BoxFuture, LinkEvent, LinkRequest, Peer, Scope};
 
 /// How many messages may wait to be written; whoever calls beyond that waits too.
 const OUTBOX: usize = 256;
@@ -131,7 +131,7 @@ impl Mux {
         let (sender, answer) = oneshot::channel();
         let client = origin.client.clone();
         let waiting = Waiting { answer: sender, listens: method == Method::LISTEN };
-        let addressable = client != ClientKey::Gateway && !waiting.listens;
+        let addressable = is_addressable(&client, &method);
         let had_token = token.is_some();
         let id = self.0.enter(Flight { client, peer, token, addressable, more: waiting })?;
         let minted = Id::number(id);

@@ -194,6 +194,24 @@ async fn a_question_is_refused_while_several_clients_are_calling() {
 }
 
 #[tokio::test]
+async fn whoever_looks_after_a_task_is_not_taken_for_the_one_to_ask() {
+    let Setup { link, mut upstream, .. } = legacy();
+    let (peer, mut heard) = recorder();
+    let (looking, mut unheard) = recorder();
+    let waiting = tokio::task::spawn(link.call(call(1, json!({})), peer));
+    upstream.next().await;
+    let looks = request(&connection(2), Id::string("g"), Method::TASKS_GET, json!({"taskId": "t"}));
+    let look = tokio::task::spawn(link.call(looks, looking));
+    upstream.next().await;
+    upstream.say(elicitation(1)).await;
+    assert_eq!(upstream.next().await["result"], json!({"action": "accept"}));
+    assert_eq!(heard.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
+    assert!(unheard.try_recv().is_err());
+    waiting.abort();
+    look.abort();
+}
+
+#[tokio::test]
 async fn a_question_outside_any_call_is_an_event() {
     let Setup { link, mut upstream, mut events, .. } = legacy();
     upstream.say(json!({"jsonrpc": "2.0", "id": 0, "method": "roots/list"})).await;

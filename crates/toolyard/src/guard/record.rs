@@ -7,7 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ const FOLDER: &str = "runs";
 const GRACE: Duration = Duration::from_millis(500);
 /// What has not ended by then is left to the next start.
 const BOUND: Duration = Duration::from_secs(5);
+/// How long a gateway that seems to run is watched before it is believed.
+const SECOND_LOOK: Duration = Duration::from_millis(60);
+const ROUND: Duration = Duration::from_millis(5);
 
 /// One run of a gateway. Its id and start name it until the machine is started again.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -45,8 +48,22 @@ impl Run {
         format!("TOOLYARD_RUN_{}", self.token().to_ascii_uppercase())
     }
 
+    /// Whoever was killed a moment ago may still look alive. So one that ends is waited for, and one that does
+    /// not seem to is looked at for a moment longer, since it may just not have heard of it.
     fn is_over(&self) -> bool {
-        processes::find(self.pid).is_none_or(|process| process.start != self.start || process.is_dead)
+        let begun = Instant::now();
+        while let Some(process) = self.process() {
+            let patience = if process.is_ending() { BOUND } else { SECOND_LOOK };
+            if begun.elapsed() > patience {
+                return false;
+            }
+            std::thread::sleep(ROUND);
+        }
+        true
+    }
+
+    fn process(&self) -> Option<Process> {
+        processes::find(self.pid).filter(|process| process.start == self.start && !process.is_dead)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Finds the gateway of a config set, or starts one: several programs that look for it at the same time start
 //! only one.
+//!
+//! A gateway is met once it has answered. One that was killed a moment ago still takes connections, and what
+//! is said to it is lost; so nothing of the client is said before.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -9,15 +12,23 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+use toolyard_proto::codec::line::LineDecoder;
+use toolyard_proto::{Message, Response};
 use toolyard_transport::local::{self, LocalStream};
 
+use super::lines::{next_line, write_lines};
 use crate::{socket, state_dir};
 
 /// How long finding or starting a gateway may take.
 const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long a gateway may take to answer the first word.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+/// Answered by every gateway, before any handshake and in every view.
+const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-knock","method":"ping"}"#;
 /// A log beyond this is begun anew.
 const LONGEST_LOG: u64 = 1024 * 1024;
 /// How much of the end of a log is shown.
@@ -28,6 +39,14 @@ pub(super) struct Meeting {
     socket: PathBuf,
     state_dir: Option<PathBuf>,
     start: Start,
+}
+
+/// A gateway that has answered.
+pub(super) enum Met {
+    /// It listens.
+    Welcome(LocalStream),
+    /// It does not want us, and says why.
+    Refused(String),
 }
 
 /// How a gateway is started: with which arguments, and where.
@@ -47,18 +66,18 @@ impl Meeting {
         self.sockets().any(|path| std::os::unix::net::UnixStream::connect(path).is_ok())
     }
 
-    /// A connection to the gateway, which is started if there is none.
-    pub(super) async fn join(&self) -> Result<LocalStream> {
+    /// A connection to the gateway, which is started if there is none. `opening` comes before everything else.
+    pub(super) async fn join(&self, opening: Option<&Bytes>) -> Result<Met> {
         let deadline = Instant::now() + LIMIT;
         loop {
-            if let Some(stream) = self.knock().await {
-                return Ok(stream);
+            if let Some(met) = self.knock(opening).await {
+                return Ok(met);
             }
             if let Some(_lock) = self.lock()? {
                 // Whoever held it before may have started one.
-                return match self.knock().await {
-                    Some(stream) => Ok(stream),
-                    None => self.start(deadline).await,
+                return match self.knock(opening).await {
+                    Some(met) => Ok(met),
+                    None => self.start(opening, deadline).await,
                 };
             }
             if Instant::now() > deadline {
@@ -77,10 +96,12 @@ impl Meeting {
         announced.into_iter().chain([self.socket.clone()])
     }
 
-    async fn knock(&self) -> Option<LocalStream> {
+    async fn knock(&self, opening: Option<&Bytes>) -> Option<Met> {
         for path in self.sockets() {
-            if let Ok(stream) = local::connect(&path).await {
-                return Some(stream);
+            if let Ok(stream) = local::connect(&path).await
+                && let Ok(Some(met)) = timeout(FIRST_WORD, hear(stream, opening)).await
+            {
+                return Some(met);
             }
         }
         None
@@ -99,12 +120,12 @@ impl Meeting {
         }
     }
 
-    async fn start(&self, deadline: Instant) -> Result<LocalStream> {
+    async fn start(&self, opening: Option<&Bytes>, deadline: Instant) -> Result<Met> {
         let mut log = Log::open(self.state_dir.as_deref());
         let mut gateway = self.spawn(&log)?;
         loop {
-            if let Some(stream) = self.knock().await {
-                return Ok(stream);
+            if let Some(met) = self.knock(opening).await {
+                return Ok(met);
             }
             if let Some(status) = gateway.try_wait().context("look after the gateway")? {
                 bail!("the gateway could not be started ({status}){}", log.last_words());
@@ -122,6 +143,25 @@ impl Meeting {
         let mut command = Command::new(program);
         command.args(&self.start.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
         command.current_dir(&self.start.folder).spawn().context("start the gateway")
+    }
+}
+
+/// The first word of whoever took the connection; `None` if it goes without one.
+async fn hear(mut stream: LocalStream, opening: Option<&Bytes>) -> Option<Met> {
+    let first = opening.cloned().into_iter().chain([Bytes::from_static(KNOCK.as_bytes())]);
+    write_lines(&mut stream, first).await.ok()?;
+    // It is asked nothing else before this is answered, so there is nothing behind the line.
+    let line = next_line(&mut LineDecoder::new(usize::MAX), &mut stream).await.ok()??;
+    Some(refusal_in(&line).map_or(Met::Welcome(stream), Met::Refused))
+}
+
+/// An error about no message in particular is what a gateway says to somebody it does not let in.
+fn refusal_in(line: &Bytes) -> Option<String> {
+    match Message::parse(line) {
+        Ok(Message::Response(Response { id: None, outcome: Err(error) })) => {
+            error.member("message").and_then(|message| message.as_string())
+        }
+        _ => None,
     }
 }
 

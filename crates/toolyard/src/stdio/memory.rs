@@ -18,7 +18,6 @@ const CHANGES: [(&str, Method); 3] = [
 
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    opening: Option<Bytes>,
     /// How many gateways there were before this one.
     generation: u64,
     calls: HashMap<Id, Call>,
@@ -49,11 +48,6 @@ struct Handshake {
 }
 
 impl Memory {
-    /// `opening` comes before everything else.
-    pub(super) fn new(opening: Option<String>) -> Self {
-        Self { opening: opening.map(Bytes::from), ..Self::default() }
-    }
-
     /// A line from the client; what to pass on of it.
     pub(super) fn client_says(&mut self, line: Bytes) -> Option<Bytes> {
         match Incoming::parse(&line) {
@@ -202,12 +196,11 @@ impl Memory {
 
     /// What a gateway hears before anything else.
     pub(super) fn introduction(&mut self) -> Vec<Bytes> {
-        let mut lines: Vec<Bytes> = self.opening.iter().cloned().collect();
-        let Some(handshake) = &self.handshake else { return lines };
+        let Some(handshake) = &self.handshake else { return Vec::new() };
         if !handshake.is_answered {
-            lines.push(Message::Request(handshake.request.clone()).render());
-            return lines;
+            return vec![Message::Request(handshake.request.clone()).render()];
         }
+        let mut lines = Vec::new();
         let again = std::iter::once(&handshake.request).chain(self.settings.values());
         for (count, request) in again.enumerate() {
             let id = Id::string(&format!("yard-again-{}-{count}", self.generation));
@@ -221,9 +214,9 @@ impl Memory {
         lines
     }
 
-    /// Whether the client waits for something.
+    /// Whether the client waits for nothing that has an end of its own; a subscription has none.
     pub(super) fn is_idle(&self) -> bool {
-        self.calls.is_empty()
+        self.calls.values().all(|call| call.method == Method::LISTEN)
     }
 }
 

@@ -1,28 +1,32 @@
 //! Carries lines between the client and whichever gateway there is.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Stdout, WriteHalf};
+use tokio::io::{ReadHalf, Stdout, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
+use toolyard_proto::RpcError;
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::codec::{MAX_MESSAGE, TooLarge};
 use toolyard_proto::error::code;
 use toolyard_proto::message::render_error;
-use toolyard_proto::{Message, Response, RpcError};
 use toolyard_transport::Scope;
 use toolyard_transport::local::LocalStream;
 
-use super::meet::Meeting;
+use super::lines::{next_line, write_lines};
+use super::meet::{Meeting, Met};
 use super::memory::Memory;
 
 /// How many lines of the client may wait.
 const ROOM: usize = 64;
-/// How long a client that has closed its end may still get answers.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long a client that has closed its end may still get answers. The first list takes up to 5 s.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// How long a gateway that takes nothing more may still say something.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long a client is listened to before it is told that nothing can be done for it.
 const LAST_QUESTIONS: Duration = Duration::from_millis(200);
 /// A connection that ends sooner was no good.
@@ -32,7 +36,10 @@ const MOST_SHORT: u32 = 8;
 
 pub(super) struct Relay {
     meeting: Meeting,
+    opening: Option<Bytes>,
     memory: Mutex<Memory>,
+    /// Whether the client is being told something.
+    is_telling: AtomicBool,
 }
 
 /// How a connection ended.
@@ -41,13 +48,16 @@ enum Ended {
     Client,
     /// The gateway is gone, and with it the calls under way.
     Gateway,
-    /// The gateway does not want us, and says why.
-    Refused(String),
 }
 
 impl Relay {
     pub(super) fn new(meeting: Meeting, opening: Option<String>) -> Self {
-        Self { meeting, memory: Mutex::new(Memory::new(opening)) }
+        Self {
+            meeting,
+            opening: opening.map(Bytes::from),
+            memory: Mutex::default(),
+            is_telling: AtomicBool::new(false),
+        }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -60,24 +70,23 @@ impl Relay {
         let mut client = Client::listen(&scope);
         loop {
             let joined = tokio::select! {
-                joined = self.meeting.join() => joined,
+                joined = self.meeting.join(self.opening.as_ref()) => joined,
                 () = client.ended() => return Ok(()),
             };
             let stream = match joined {
-                Ok(stream) => stream,
+                Ok(Met::Welcome(stream)) => stream,
+                Ok(Met::Refused(why)) => {
+                    self.give_up(&mut client, &mut stdout, &why).await;
+                    bail!("the gateway refuses the connection: {why}");
+                }
                 Err(error) => {
                     self.give_up(&mut client, &mut stdout, "no gateway could be reached").await;
                     return Err(error);
                 }
             };
             let since = Instant::now();
-            match self.connection(stream, &mut client, &mut stdout).await? {
-                Ended::Client => return client.farewell(&mut stdout).await,
-                Ended::Refused(why) => {
-                    self.give_up(&mut client, &mut stdout, &why).await;
-                    bail!("the gateway refuses the connection: {why}");
-                }
-                Ended::Gateway => {}
+            if let Ended::Client = self.connection(stream, &mut client, &mut stdout).await? {
+                return client.farewell(&mut stdout).await;
             }
             short = if since.elapsed() < SHORT { short + 1 } else { 0 };
             if short > MOST_SHORT {
@@ -117,7 +126,7 @@ impl Relay {
         // Either the client has closed its end, or the gateway takes nothing more; in both cases it may still
         // have something to say.
         let is_client = client.has_ended();
-        let last = timeout(LAST_ANSWERS, async {
+        let last = timeout(if is_client { LAST_ANSWERS } else { LAST_WORDS }, async {
             tokio::select! {
                 ended = &mut down => ended,
                 () = self.idle(), if is_client => Ok(Ended::Client),
@@ -133,9 +142,9 @@ impl Relay {
         }
     }
 
-    /// Waits until the client waits for nothing.
+    /// Waits until the client waits for nothing, and all it was told has left.
     async fn idle(&self) {
-        while !self.memory().is_idle() {
+        while self.is_telling.load(Ordering::Relaxed) || !self.memory().is_idle() {
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -159,24 +168,13 @@ impl Relay {
     /// From the gateway to the client, until the gateway ends. An error: the client is gone.
     async fn down(&self, mut read: ReadHalf<LocalStream>, stdout: &mut Stdout) -> Result<Ended> {
         let mut decoder = LineDecoder::new(usize::MAX);
-        let (mut count, mut refusal) = (0_u64, None);
         while let Ok(Some(line)) = next_line(&mut decoder, &mut read).await {
-            count += 1;
-            refusal = refusal_in(&line).filter(|_| count == 1);
+            self.is_telling.store(true, Ordering::Relaxed);
             let lines = self.memory().gateway_says(line);
             write_lines(stdout, lines).await?;
+            self.is_telling.store(false, Ordering::Relaxed);
         }
-        Ok(refusal.map_or(Ended::Gateway, Ended::Refused))
-    }
-}
-
-/// An error about no message in particular is what a gateway says to somebody it does not let in.
-fn refusal_in(line: &Bytes) -> Option<String> {
-    match Message::parse(line) {
-        Ok(Message::Response(Response { id: None, outcome: Err(error) })) => {
-            error.member("message").and_then(|message| message.as_string())
-        }
-        _ => None,
+        Ok(Ended::Gateway)
     }
 }
 
@@ -236,31 +234,4 @@ async fn read_client(sender: mpsc::Sender<Bytes>, gone: Scope, trouble: Arc<Once
         }
     }
     gone.cancel();
-}
-
-/// The next whole line; `None` at the end. What a dying writer left half written is no line.
-async fn next_line(
-    decoder: &mut LineDecoder,
-    read: &mut (impl AsyncRead + Unpin),
-) -> Result<Option<Bytes>, TooLarge> {
-    loop {
-        if let Some(line) = decoder.next_line()? {
-            return Ok(Some(line));
-        }
-        decoder.buffer().reserve(8 * 1024);
-        if !matches!(read.read_buf(decoder.buffer()).await, Ok(1..)) {
-            return Ok(None);
-        }
-    }
-}
-
-async fn write_lines(
-    write: &mut (impl AsyncWrite + Unpin),
-    lines: impl IntoIterator<Item = Bytes>,
-) -> std::io::Result<()> {
-    for line in lines {
-        write.write_all(&line).await?;
-        write.write_all(b"\n").await?;
-    }
-    write.flush().await
 }

@@ -1,6 +1,8 @@
 //! What a server is asked: everything it lists, with arguments that make sense, and a few things that no
 //! list names.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::gateway::Reach;
@@ -11,7 +13,8 @@ use super::{Over, fixture};
 /// A server to compare with itself.
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
-    pub(crate) start: fn(Over, Era) -> (Option<Program>, Reach),
+    /// Sockets are made in the folder.
+    pub(crate) start: fn(Over, Era, &Path) -> (Option<Program>, Reach),
     /// By tool: `arguments`, or several for several calls. Tools without required arguments need none.
     pub(crate) tools: fn() -> Value,
     /// By prompt: `arguments`.
@@ -59,15 +62,18 @@ pub(crate) const FIXTURE: Subject = Subject {
     ],
 };
 
-fn start_fixture(over: Over, era: Era) -> (Option<Program>, Reach) {
+fn start_fixture(over: Over, era: Era, folder: &Path) -> (Option<Program>, Reach) {
     let era = if era == Era::Legacy { "legacy" } else { "modern" };
-    match over {
-        Over::Http => {
-            let (program, reach) = fixture::serve_fixture(era);
-            (Some(program), reach)
-        }
-        Over::Stdio => (None, fixture::fixture_child(era)),
-    }
+    let socket = folder.join("fixture.sock");
+    let (arguments, path) = match over {
+        Over::Stdio => return (None, fixture::fixture_child(era)),
+        Over::Http => (["--listen", "127.0.0.1:0"], "/mcp"),
+        Over::Sse => (["--listen", "127.0.0.1:0"], "/sse"),
+        Over::Tcp => (["--tcp", "127.0.0.1:0"], ""),
+        Over::Unix => (["--unix", socket.to_str().unwrap()], ""),
+    };
+    let (program, origin) = fixture::serve_fixture_at(&arguments, era);
+    (Some(program), Reach::Url(format!("{origin}{path}")))
 }
 
 fn fixture_tools() -> Value {

@@ -1,5 +1,7 @@
 //! `@modelcontextprotocol/server-everything`: a legacy server of other makers that uses most of the protocol.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::Over;
@@ -40,7 +42,7 @@ pub(crate) const EVERYTHING: Subject = Subject {
     known: &[],
 };
 
-fn start(over: Over, _: Era) -> (Option<Program>, Reach) {
+fn start(over: Over, _: Era, _: &Path) -> (Option<Program>, Reach) {
     let everything = Everything::find().expect("the test has looked for it before");
     match over {
         Over::Http => {
@@ -48,6 +50,7 @@ fn start(over: Over, _: Era) -> (Option<Program>, Reach) {
             (Some(program), reach)
         }
         Over::Stdio => (None, everything.child()),
+        _ => panic!("it is not started over {over:?}"),
     }
 }
 

@@ -24,6 +24,7 @@ mod wire;
 mod agenda;
 mod compare;
 mod crowd;
+mod doors;
 mod everything;
 mod follow;
 mod mask;
@@ -39,16 +40,25 @@ use record::{Recording, record};
 use view::View;
 use wire::Era;
 
-/// How the gateway reaches the upstream.
+/// How the gateway reaches the upstream, or a client the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     Http,
     Stdio,
+    Tcp,
+    Unix,
+    Sse,
+}
+
+/// An upstream behind a transport, with clients that come over HTTP.
+async fn check(subject: &Subject, over: Over, era: Era) {
+    check_both(subject, over, Over::Http, era).await;
 }
 
 /// A server of its own for each recording, so that what one recording changes is not seen by another.
-async fn check(subject: &Subject, over: Over, era: Era) {
-    let (_server, reach) = (subject.start)(over, era);
+async fn check_both(subject: &Subject, over: Over, client: Over, era: Era) {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, reach) = (subject.start)(over, era, folder.path());
     let direct = record(subject, &reach, era, View::Direct, None).await;
     for (label, bytes) in subject.known {
         let answer =
@@ -57,11 +67,11 @@ async fn check(subject: &Subject, over: Over, era: Era) {
         assert!(is_said, "{label} does not say {bytes} but {answer:?}");
     }
     for view in [View::Alone, View::Everything] {
-        let through = through(subject, over, era, view, &direct).await;
+        let through = through(subject, (over, client), era, view, &direct).await;
         let differences = compare::differences(subject, era, view, &direct, &through);
         assert!(
             differences.is_empty(),
-            "{} over {over:?} in the {era:?} era differs in {} place(s) at {view:?}:\n{}",
+            "{} over {over:?} to {client:?} in the {era:?} era differs in {} place(s) at {view:?}:\n{}",
             subject.name,
             differences.len(),
             differences.join("\n")
@@ -69,13 +79,24 @@ async fn check(subject: &Subject, over: Over, era: Era) {
     }
 }
 
-async fn through(subject: &Subject, over: Over, era: Era, view: View, direct: &Recording) -> Recording {
-    let (_server, reach): (Option<Program>, Reach) = (subject.start)(over, era);
+async fn through(
+    subject: &Subject,
+    (over, client): (Over, Over),
+    era: Era,
+    view: View,
+    direct: &Recording,
+) -> Recording {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, reach): (Option<Program>, Reach) = (subject.start)(over, era, folder.path());
     let era_name = if era == Era::Legacy { "legacy" } else { "modern" };
-    let config = format!("era = \"{era_name}\"\nroots = [\"{}\"]", wire::script::ROOT);
+    let config = format!(
+        "era = \"{era_name}\"\nroots = [\"{}\"]\n[listen]\ntcp = \"127.0.0.1:0\"\nunix = \"{}\"",
+        wire::script::ROOT,
+        folder.path().join("mcp.sock").display(),
+    );
     let gateway = Gateway::before(&[(view::ID, reach, &config)]);
-    let url = if view == View::Alone { gateway.alone(view::ID) } else { gateway.everything() };
-    record(subject, &Reach::Url(url), era, view, Some(&direct.agenda)).await
+    let door = doors::to(&gateway, client, view, folder.path());
+    record(subject, &door, era, view, Some(&direct.agenda)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

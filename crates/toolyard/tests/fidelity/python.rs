@@ -1,5 +1,7 @@
 //! A server on the Python SDK: one of other makers that speaks both eras.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::Over;
@@ -23,7 +25,7 @@ pub(crate) const PYTHON: Subject = Subject {
     known: &[],
 };
 
-fn start(over: Over, _: Era) -> (Option<Program>, Reach) {
+fn start(over: Over, _: Era, _: &Path) -> (Option<Program>, Reach) {
     let python = interpreter().expect("the test has looked for it before");
     match over {
         Over::Http => {
@@ -31,6 +33,7 @@ fn start(over: Over, _: Era) -> (Option<Program>, Reach) {
             (Some(program), reach)
         }
         Over::Stdio => (None, python_child(&python)),
+        _ => panic!("it does not speak over {over:?}"),
     }
 }
 

@@ -11,6 +11,7 @@ mod everything;
 #[path = "../support/fixture.rs"]
 mod fixture;
 #[path = "../support/gateway.rs"]
+#[expect(dead_code, reason = "shared with tests that look into its folder")]
 mod gateway;
 #[path = "../support/program.rs"]
 mod program;

@@ -17,8 +17,6 @@ use super::stop::Stop;
 use super::wire::{Client, Era, LEGACY, Request};
 
 const OLD: &str = "era = \"legacy\"";
-/// Where a program may be so slow to start that the gateway takes its silence for the old era.
-const NEW: &str = "era = \"modern\"";
 /// How long all servers together may take to start.
 const ARRIVAL: Duration = Duration::from_mins(1);
 const PACE: Duration = Duration::from_millis(100);
@@ -112,7 +110,7 @@ fn python(programs: &mut Vec<Program>) -> Vec<Row> {
     vec![
         ("python-http", &PYTHON, over_http.clone(), ""),
         ("python-http-old", &PYTHON, over_http, OLD),
-        ("python-stdio", &PYTHON, python_child(&python), NEW),
+        ("python-stdio", &PYTHON, python_child(&python), ""),
         ("python-stdio-old", &PYTHON, python_child(&python), OLD),
     ]
 }

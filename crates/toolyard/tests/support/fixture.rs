@@ -20,9 +20,13 @@ pub(crate) fn fixture() -> String {
 
 /// The fixture behind HTTP, speaking the eras that `era` names: `legacy`, `modern` or `both`.
 pub(crate) fn serve_fixture(era: &str) -> (Program, Reach) {
-    let mut command = Command::new(fixture());
-    let (program, origin) = Program::serve(command.args(["--listen", "127.0.0.1:0", "--era", era]));
+    let (program, origin) = serve_fixture_at(&["--listen", "127.0.0.1:0"], era);
     (program, Reach::Url(format!("{origin}/mcp")))
+}
+
+/// The fixture behind a door that `arguments` open, speaking the eras that `era` names; gives its origin.
+pub(crate) fn serve_fixture_at(arguments: &[&str], era: &str) -> (Program, String) {
+    Program::serve(Command::new(fixture()).args(arguments).args(["--era", era]))
 }
 
 /// The fixture as a child process.

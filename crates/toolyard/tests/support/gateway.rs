@@ -1,6 +1,7 @@
 //! The real gateway with a config of its own, on a free port, in an empty home.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -10,6 +11,8 @@ use super::program::Program;
 /// One way to reach an upstream, as it stands in the config.
 #[derive(Clone, Debug)]
 pub(crate) enum Reach {
+    /// Streamable HTTP; HTTP+SSE where it ends in `/sse…`; lines at `tcp://` and `unix://`, where what comes after
+    /// a `#` is the view to open.
     Url(String),
     Child(Vec<String>),
 }
@@ -17,7 +20,7 @@ pub(crate) enum Reach {
 pub(crate) struct Gateway {
     pub(crate) origin: String,
     _program: Program,
-    _home: TempDir,
+    home: TempDir,
 }
 
 impl Gateway {
@@ -30,7 +33,12 @@ impl Gateway {
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&config);
         command.arg("--state-dir").arg(home.path().join("state"));
         let (program, origin) = Program::serve(&mut command);
-        Self { origin, _program: program, _home: home }
+        Self { origin, _program: program, home }
+    }
+
+    /// The folder with `config.toml` and `state`.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
     }
 
     /// The endpoint that shows everything.
@@ -48,7 +56,10 @@ fn config_for(upstreams: &[(&str, Reach, &str)]) -> String {
     let mut config = String::new();
     for (id, reach, more) in upstreams {
         let reach = match reach {
-            Reach::Url(url) => format!("url = {}", toml::Value::from(url.as_str())),
+            Reach::Url(url) => {
+                let transport = if url.ends_with("/sse") { "transport = \"sse\"" } else { "" };
+                format!("url = {}\n{transport}", toml::Value::from(url.as_str()))
+            }
             Reach::Child(words) => {
                 let (command, arguments) = words.split_first().expect("a command has a first word");
                 let arguments = toml::Value::from(arguments.to_vec());

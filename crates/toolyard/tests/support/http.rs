@@ -60,6 +60,16 @@ impl Http {
         if text.is_empty() { Replies::None } else { Replies::One(text) }
     }
 
+    /// Opens the event stream of the oldest transport and learns where to post to.
+    pub(crate) async fn open_events(&mut self) -> Events {
+        let response = self.send(Method::GET, &[], "").await;
+        assert!(is_events(&response), "no event stream: {response:?}");
+        let mut events = Events::new(self.clone(), response);
+        let path = events.next().await.expect("the first event is an address");
+        self.url = format!("http://{}{path}", self.url.authority().unwrap()).parse().unwrap();
+        events
+    }
+
     /// Reads what the server says outside of any request, and answers its questions.
     pub(crate) async fn answer_inbox(mut self) {
         let response = self.send(Method::GET, &[], "").await;
@@ -115,7 +125,7 @@ impl Events {
         Self { http, body, unread: Vec::new(), ready: VecDeque::new(), last_id: None }
     }
 
-    async fn next(&mut self) -> Option<String> {
+    pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(text) = self.ready.pop_front() {
                 return Some(text);

@@ -23,7 +23,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts a server with nothing in its environment but `PATH`, and waits for its line
-    /// `listening on http://ADDRESS`; gives that origin.
+    /// `listening on http://ADDRESS`, or `tcp://` or `unix://`; gives that origin.
     pub(crate) fn serve(command: &mut Command) -> (Self, String) {
         let mut child = command
             .env_clear()
@@ -71,8 +71,10 @@ pub(crate) fn path() -> std::ffi::OsString {
 }
 
 fn origin_in(line: &str) -> Option<String> {
-    let (_, url) = line.split_once("listening on http://")?;
-    Some(format!("http://{}", url.split(['/', ' ']).next()?))
+    let (_, url) = line.split_once("listening on ")?;
+    let (scheme, rest) = url.split_once("://")?;
+    let end = if scheme == "unix" { &[' '][..] } else { &['/', ' '] };
+    Some(format!("{scheme}://{}", rest.split(end).next()?))
 }
 
 impl Drop for Program {

@@ -1,4 +1,4 @@
-//! A client made of plain bytes, of both eras, over HTTP and stdio: it keeps what comes back exactly as it
+//! A client made of plain bytes, of both eras, over every transport: it keeps what comes back exactly as it
 //! came. It shares no code with the gateway, so that a mistake there cannot hide here.
 
 mod http;
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::gateway::Reach;
-use http::{Http, Replies};
+use http::{Events, Http, Replies};
 use message::Message;
 use script::answer_to;
-use stdio::Stdio;
+use stdio::Lines;
 
 /// No exchange takes longer; the slowest are tasks of some seconds.
 const WAIT: Duration = Duration::from_mins(1);
@@ -61,7 +61,23 @@ pub(crate) struct Client {
 
 enum Door {
     Http(Http),
-    Stdio(Stdio),
+    Sse(Http, Box<Events>),
+    Lines(Lines),
+}
+
+impl Door {
+    async fn open(reach: &Reach) -> Self {
+        match reach {
+            Reach::Child(words) => Self::Lines(Lines::start(words)),
+            Reach::Url(url) if url.starts_with("http") && url.contains("/sse") => {
+                let mut http = Http::new(url);
+                let events = http.open_events().await;
+                Self::Sse(http, Box::new(events))
+            }
+            Reach::Url(url) if url.starts_with("http") => Self::Http(Http::new(url)),
+            Reach::Url(url) => Self::Lines(Lines::connect(url).await),
+        }
+    }
 }
 
 impl Request {
@@ -81,10 +97,7 @@ impl Exchange {
 impl Client {
     /// Meets a server in the way of `era`; gives what it said of itself.
     pub(crate) async fn open(reach: &Reach, era: Era) -> (Self, Exchange) {
-        let door = match reach {
-            Reach::Url(url) => Door::Http(Http::new(url)),
-            Reach::Child(words) => Door::Stdio(Stdio::start(words)),
-        };
+        let door = Door::open(reach).await;
         let mut client = Self { door, era, sent: 0, inbox: JoinSet::new() };
         let greeting = match era {
             Era::Legacy => client.initialize().await,
@@ -112,7 +125,7 @@ impl Client {
                 http.post(&initialized, &[]).await;
                 self.inbox.spawn(http.clone().answer_inbox());
             }
-            Door::Stdio(stdio) => stdio.write(&initialized).await,
+            Door::Sse(..) | Door::Lines(_) => self.say(&initialized).await,
         }
         greeting
     }
@@ -133,8 +146,8 @@ impl Client {
         let text = text.to_string();
         let mut replies = match &mut self.door {
             Door::Http(http) => http.post(&text, &headers(self.era, request)).await,
-            Door::Stdio(stdio) => {
-                stdio.write(&text).await;
+            Door::Sse(..) | Door::Lines(_) => {
+                self.say(&text).await;
                 Replies::None
             }
         };
@@ -142,7 +155,8 @@ impl Client {
         loop {
             let next = match &mut self.door {
                 Door::Http(_) => replies.next().await,
-                Door::Stdio(stdio) => stdio.read().await,
+                Door::Sse(_, events) => events.next().await,
+                Door::Lines(lines) => lines.read().await,
             };
             let text = next.unwrap_or_else(|| panic!("the answer to {request:?} never came"));
             match Message::parse(&text) {
@@ -161,8 +175,8 @@ impl Client {
 
     async fn say(&mut self, text: &str) {
         match &mut self.door {
-            Door::Http(http) => drop(http.post(text, &[]).await),
-            Door::Stdio(stdio) => stdio.write(text).await,
+            Door::Http(http) | Door::Sse(http, _) => drop(http.post(text, &[]).await),
+            Door::Lines(lines) => lines.write(text).await,
         }
     }
 

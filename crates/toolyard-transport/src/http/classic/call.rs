@@ -22,8 +22,8 @@ use crate::http::sse::EventStream;
 use crate::http::wire::Arriving;
 use crate::link::asks::{Verdict, to_ask};
 use crate::link::events::is_change;
-use crate::link::inflight::Flight;
-use crate::{ClientKey, LinkRequest, Peer};
+use crate::link::inflight::{Flight, is_addressable};
+use crate::{LinkRequest, Peer};
 
 /// How often a stream is resumed without anything new on it.
 const DRY_RESUMES: u32 = 5;
@@ -90,7 +90,7 @@ impl<'a> Underway<'a> {
         let number = state.last;
         let token = request.params.at(&["_meta", "progressToken"]);
         let client = request.origin.client.clone();
-        let addressable = client != ClientKey::Gateway;
+        let addressable = is_addressable(&client, &request.method);
         let minted = mints(&session.owner, request);
         state.calls.insert(
             number,
@@ -287,7 +287,7 @@ impl Drop for Underway<'_> {
 /// `yard-` ids are the gateway's, on its own behalf or on that client's.
 fn mints(owner: &Owner, request: &LinkRequest) -> bool {
     !matches!(owner, Owner::Client(_))
-        || request.origin.is_modern()
+        || request.origin.revision.is_modern()
         || request.id.as_bytes().starts_with(b"\"yard-")
 }
 
