@@ -6,7 +6,7 @@
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, conformance, peers, test};
+use crate::{check, conformance, newcomer, peers, test};
 
 pub(crate) fn ci() -> Result<()> {
     step("ci", || {
@@ -14,6 +14,7 @@ pub(crate) fn ci() -> Result<()> {
         step("test", test::test)?;
         step("conformance", || conformance::conformance(&conformance::Options::every_door()))?;
         step("conformance across the eras", || conformance::conformance(&conformance::Options::crossed()))?;
-        step("peers", peers::peers)
+        step("peers", peers::peers)?;
+        step("newcomer", newcomer::newcomer)
     })
 }

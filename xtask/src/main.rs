@@ -9,6 +9,7 @@ mod check;
 mod ci;
 mod conformance;
 mod deny;
+mod newcomer;
 mod peers;
 mod process;
 mod step;
@@ -43,6 +44,8 @@ enum Command {
     Conformance(conformance::Options),
     /// Real clients and servers of other makers, through the gateway.
     Peers,
+    /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
+    Newcomer,
     /// Speed against a bare relay and nginx, interleaved, with every answer checked.
     Bench(bench::Options),
     /// Everything that must pass before a change lands; installs what is missing.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Test => test::test(),
         Command::Conformance(options) => conformance::conformance(&options),
         Command::Peers => peers::peers(),
+        Command::Newcomer => newcomer::newcomer(),
         Command::Bench(options) => bench::bench(&options),
         Command::Ci => ci::ci(),
     };

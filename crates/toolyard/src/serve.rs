@@ -153,12 +153,14 @@ fn options(listen: &ListenConfig, state_dir: Option<&Path>) -> Options {
         Some(token) => Gate::open().with_token(Principal::named("token"), token),
         None => Gate::open(),
     };
+    let usual = Options::default();
     Options {
         gate,
         hosts: listen.hosts.clone(),
         origins: listen.origins.clone(),
         session_folder: state_dir.map(|folder| folder.join("sessions")),
-        ..Options::default()
+        keep_alive: listen.keep_alive.unwrap_or(usual.keep_alive),
+        ..usual
     }
 }
 

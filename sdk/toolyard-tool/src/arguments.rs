@@ -15,6 +15,24 @@ use crate::{Problems, ToolError, schema};
 ///
 /// Its doc comments describe the fields, `#[serde(default)]` makes one optional, and schemars' own
 /// attributes (`range`, `length`, `regex`) are checked before the function is called.
+///
+/// ```
+/// use toolyard_tool::{Arguments, schemars::JsonSchema};
+///
+/// /// It implements `Arguments` by what it derives.
+/// #[derive(serde::Deserialize, JsonSchema)]
+/// struct Search {
+///     /// What to look for.
+///     #[schemars(length(min = 1))]
+///     query: String,
+///     /// How many to show.
+///     #[serde(default)]
+///     limit: Option<u32>,
+/// }
+///
+/// fn takes(_: impl Arguments) {}
+/// takes(Search { query: "a".into(), limit: None });
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the arguments of a tool",
     label = "not an argument struct",

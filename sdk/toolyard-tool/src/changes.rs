@@ -11,6 +11,15 @@ use toolyard_transport::Peer;
 const BACKLOG: usize = 256;
 
 /// Announces changes to whoever listens. Cloning is cheap, and clones announce for the same set.
+///
+/// ```
+/// use toolyard_tool::ToolSet;
+///
+/// let set = ToolSet::new("thermometer", "1.0.0");
+/// let changes = set.changes();
+/// // Later, wherever something happens:
+/// changes.resource_updated("weather://today");
+/// ```
 #[derive(Clone, Debug)]
 pub struct Changes(broadcast::Sender<Change>);
 

@@ -9,6 +9,19 @@ pub(crate) mod tool;
 use crate::state::{Source, Wanted};
 
 /// Something that a set can offer. Made by the `#[tool]` attribute, and by nothing else.
+///
+/// ```
+/// use toolyard_tool::{Item, tool};
+///
+/// /// Says hello.
+/// #[tool]
+/// async fn hello() -> &'static str {
+///     "hello"
+/// }
+///
+/// fn can_be_offered<I: Item>() {}
+/// can_be_offered::<hello>();
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not something a tool set can offer",
     label = "not a tool",

@@ -43,6 +43,26 @@ pub use problems::Problems;
 pub use schema::{clamp, path};
 pub use serve::{Door, ServeError, Server, UsageError, run, run_on, serve};
 pub use set::{Live, Taken, ToolSet};
+/// Makes a function something that a [`ToolSet`] can offer. What may stand in the brackets is said above.
+///
+/// ```
+/// use toolyard_tool::{ToolSet, tool};
+///
+/// #[derive(serde::Deserialize, toolyard_tool::schemars::JsonSchema)]
+/// struct Number {
+///     /// What to add to.
+///     number: i64,
+/// }
+///
+/// /// Adds one.
+/// #[tool(read_only, title = "Count up")]
+/// async fn next(args: Number) -> i64 {
+///     args.number + 1
+/// }
+///
+/// let set = ToolSet::new("counter", "1.0.0").with::<next>();
+/// assert_eq!(set.definition("next").unwrap()["title"], "Count up");
+/// ```
 pub use toolyard_tool_macros::tool;
 
 /// The crate that schemas come from; derive `JsonSchema` with it.

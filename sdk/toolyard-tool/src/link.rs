@@ -18,6 +18,15 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// links lead to the same set.
     ///
     /// Nothing is started and no state is made: that is left to the first call.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use toolyard_tool::ToolSet;
+    ///
+    /// let set = Arc::new(ToolSet::new("clock", "1.0.0").instructions("Ask for the time."));
+    /// let connected = set.connect();
+    /// assert!(connected.link.greeting().instructions.is_some());
+    /// ```
     pub fn connect(self: &Arc<Self>) -> Connected {
         let greeting = Greeting::read(Revision::NEWEST, self.greeting());
         let (closed, events) = mpsc::channel(1);

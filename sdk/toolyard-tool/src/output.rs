@@ -12,6 +12,21 @@ use crate::{Content, ToolError};
 
 /// What a tool function may return, bare or as the good half of a `Result`: any value that derives
 /// `Serialize` and `JsonSchema`, [`Content`], or [`Told`].
+///
+/// ```
+/// use toolyard_tool::{Output, schemars::JsonSchema};
+///
+/// #[derive(serde::Serialize, JsonSchema)]
+/// struct Sum {
+///     total: i64,
+/// }
+///
+/// fn is_answer<T: Output>() {}
+/// is_answer::<Sum>();
+/// is_answer::<Vec<Sum>>();
+/// is_answer::<String>();
+/// is_answer::<()>();
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the answer of a tool",
     label = "not an answer",

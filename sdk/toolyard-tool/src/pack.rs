@@ -45,6 +45,20 @@ type Check = dyn Fn(&Value) -> Vec<Wrong> + Send + Sync;
 type Make = dyn Fn(Value) -> Result<ToolSet, ToolError> + Send + Sync;
 
 /// One key of a pack's configuration.
+///
+/// ```
+/// use toolyard_tool::{Key, Pack, ToolSet, schemars::JsonSchema};
+///
+/// #[derive(serde::Deserialize, JsonSchema)]
+/// struct Config {
+///     /// How deep to look.
+///     depth: u32,
+/// }
+///
+/// let pack = Pack::with_config("files", "Finds files", |_: Config| ToolSet::new("files", "1.0.0"));
+/// let key: &Key = &pack.keys()[0];
+/// assert_eq!((key.name(), key.about(), key.is_required()), ("depth", "How deep to look.", true));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Key {
     name: String,
@@ -53,6 +67,13 @@ pub struct Key {
 }
 
 /// Something that is wrong with a configuration.
+///
+/// ```
+/// use toolyard_tool::Wrong;
+///
+/// let wrong = Wrong { key: "folders[1]".into(), what: "must be a string, not 7".into() };
+/// assert_eq!(wrong.to_string(), "`folders[1]` must be a string, not 7");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The key, with what is below it (`folders[1]`); empty where no single key is to blame.

@@ -24,6 +24,12 @@ pub use program::{run, run_on};
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Where clients come in.
+///
+/// ```
+/// use toolyard_tool::Door;
+///
+/// let doors = [Door::Stdio, Door::Http("127.0.0.1:8000".into()), Door::Unix("/run/clock.sock".into())];
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Door {
     /// The one client that started this process. Nothing else may be printed on stdout then.
@@ -37,6 +43,16 @@ pub enum Door {
 }
 
 /// Why a set cannot be served.
+///
+/// ```
+/// # use toolyard_tool::{Door, ServeError, Server, ToolSet};
+/// # #[tokio::main]
+/// # async fn main() {
+/// let doors = [Door::Tcp("0.0.0.0:0".into())];
+/// let refused = Server::start(ToolSet::new("clock", "1.0.0"), doors).await.unwrap_err();
+/// assert!(matches!(refused, ServeError::NotLoopback(_)));
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be used.

@@ -174,6 +174,27 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     ///
     /// # Panics
     /// If both have something of the same name.
+    ///
+    /// ```
+    /// use toolyard_tool::{ToolSet, tool};
+    ///
+    /// struct Clock;
+    /// struct Lamp;
+    ///
+    /// /// Tells the time.
+    /// #[tool]
+    /// async fn time(_: &Clock) -> &'static str {
+    ///     "noon"
+    /// }
+    ///
+    /// /// Turns the lamp on.
+    /// #[tool]
+    /// async fn light(_: &Lamp) {}
+    ///
+    /// let clock = ToolSet::new("clock", "1.0.0").state(Clock).with::<time>();
+    /// let house = ToolSet::new("house", "1.0.0").state(Lamp).with::<light>().join(clock);
+    /// assert_eq!(house.tool_names().collect::<Vec<_>>(), ["light", "time"]);
+    /// ```
     #[must_use]
     pub fn join<T>(self, other: ToolSet<T>) -> Self {
         let ToolSet { offer, .. } = other;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 
-use super::case::CASES;
+use super::case::{CASES, Case};
 use super::contestant::{Contestant, Programs};
 use super::load::{Load, Until};
 use crate::process::{Background, output};
@@ -34,12 +34,31 @@ pub(super) fn count(programs: &Programs, load: &Load, calls: u64, logs: &Path) -
     let relay = programs.relay(&origin);
     let gateway = programs.gateway(folder.path(), Some(&origin))?;
     let counter = Counter { load, calls, logs };
-    let per_call = vec![
-        ("relay", counter.per_call(&relay, |origin| Contestant::plain("relay", origin, None))),
-        ("toolyard /mcp", counter.per_call(&gateway, |origin| Contestant::namespaced(origin, None))),
-        ("toolyard /mcp/bench", counter.per_call(&gateway, |origin| Contestant::transparent(origin, None))),
+    let [echo, crowd, pack] = ["echo_1", "echo_32", "pack_32"].map(case);
+    let plain = |origin: &str| Contestant::plain("plain", origin, None);
+    let everything = |origin: &str| Contestant::namespaced(origin, None);
+    let transparent = |origin: &str| Contestant::transparent(origin, None);
+    let upstream = programs.upstream();
+    let runs: [Run<'_>; 6] = [
+        ("direct, 32", &upstream, crowd, plain),
+        ("relay", &relay, echo, plain),
+        ("toolyard /mcp", &gateway, echo, everything),
+        ("toolyard /mcp/ID", &gateway, echo, transparent),
+        ("pack /mcp, 32", &gateway, pack, everything),
+        ("pack /mcp/ID, 32", &gateway, pack, transparent),
     ];
+    let per_call = runs
+        .into_iter()
+        .map(|(name, program, case, contestant)| (name, counter.per_call(name, program, case, contestant)))
+        .collect();
     Ok(Counts { calls, per_call, profiles: logs.to_owned() })
+}
+
+/// A name, a program, what is called, and a contestant of the origin that the program listens on.
+type Run<'a> = (&'static str, &'a Command, &'static Case, fn(&str) -> Contestant);
+
+fn case(key: &str) -> &'static Case {
+    CASES.iter().find(|case| case.key == key).unwrap_or(&CASES[0])
 }
 
 impl Counts {
@@ -76,7 +95,13 @@ struct Counter<'a> {
 
 impl Counter<'_> {
     /// `contestant` makes one of the origin that the program listens on.
-    fn per_call(&self, program: &Command, contestant: fn(&str) -> Contestant) -> Result<u64> {
+    fn per_call(
+        &self,
+        name: &str,
+        program: &Command,
+        case: &Case,
+        contestant: fn(&str) -> Contestant,
+    ) -> Result<u64> {
         let unfinished = self.logs.join("callgrind.unfinished");
         let mut command = Command::new("valgrind");
         command.args(["--tool=callgrind", "--cache-sim=no"]);
@@ -85,22 +110,22 @@ impl Counter<'_> {
         let (server, origin) =
             Background::serve("the program under valgrind", &mut command, &self.logs.join("callgrind.log"))?;
         let contestant = contestant(&origin);
-        self.load.wait_for(&CASES[0], &contestant)?;
-        self.calls(&contestant)?;
+        self.load.wait_for(case, &contestant)?;
+        self.calls(case, &contestant)?;
         control(&server, "--zero")?;
-        self.calls(&contestant)?;
+        self.calls(case, &contestant)?;
         // A profile of an earlier run must not pass for the one of this run.
         let counted = self.logs.join("callgrind.unfinished.1");
         let _ = fs::remove_file(&counted);
         control(&server, "--dump")?;
-        let profile = self.logs.join(format!("callgrind.{}", contestant.name.replace([' ', '/'], "-")));
+        let profile = self.logs.join(format!("callgrind.{}", name.replace([' ', '/'], "-")));
         fs::rename(&counted, &profile).context("find the profile")?;
         server.stop_within(STOP_LIMIT);
         Ok(total(&profile)? / self.calls)
     }
 
-    fn calls(&self, contestant: &Contestant) -> Result<()> {
-        let sample = self.load.run(&CASES[0], contestant, Until::Calls(self.calls))?;
+    fn calls(&self, case: &Case, contestant: &Contestant) -> Result<()> {
+        let sample = self.load.run(case, contestant, Until::Calls(self.calls))?;
         if sample.answers != self.calls || sample.errors > 0 {
             bail!("{} of {} calls were answered: {}", sample.answers, self.calls, sample.error_kinds);
         }

@@ -8,9 +8,19 @@ pub(super) struct Case {
     pub(super) tool: Option<&'static str>,
     pub(super) size: usize,
     pub(super) workers: usize,
+    /// Who answers behind the gateway.
+    pub(super) behind: Behind,
     pub(super) figure: Figure,
     /// What the gateway should reach.
     pub(super) goal: Goal,
+}
+
+/// Who answers behind a gateway. Whoever is no gateway has only the upstream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Behind {
+    Upstream,
+    /// A pack, in the process of the gateway.
+    Pack,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +40,7 @@ pub(super) struct Goal {
 /// How many tools the upstream offers besides its own.
 pub(super) const TOOLS: usize = 1000;
 
-pub(super) const CASES: [Case; 4] = [
+pub(super) const CASES: [Case; 5] = [
     Case {
         key: "echo_1",
         title: "echo, 1 client",
@@ -38,6 +48,7 @@ pub(super) const CASES: [Case; 4] = [
         tool: Some("echo"),
         size: 64,
         workers: 1,
+        behind: Behind::Upstream,
         figure: Figure::Median,
         goal: Goal { to: "relay", bound: 1.25 },
     },
@@ -48,8 +59,20 @@ pub(super) const CASES: [Case; 4] = [
         tool: Some("echo"),
         size: 64,
         workers: 32,
+        behind: Behind::Upstream,
         figure: Figure::Rate,
         goal: Goal { to: "relay", bound: 0.8 },
+    },
+    Case {
+        key: "pack_32",
+        title: "echo of a pack instead of the upstream, 32 clients",
+        operation: "echo",
+        tool: Some("echo"),
+        size: 64,
+        workers: 32,
+        behind: Behind::Pack,
+        figure: Figure::Rate,
+        goal: Goal { to: "direct", bound: 1.0 },
     },
     Case {
         key: "blob_4",
@@ -58,6 +81,7 @@ pub(super) const CASES: [Case; 4] = [
         tool: Some("blob"),
         size: 1024,
         workers: 4,
+        behind: Behind::Upstream,
         figure: Figure::Rate,
         goal: Goal { to: "relay", bound: 0.85 },
     },
@@ -68,6 +92,7 @@ pub(super) const CASES: [Case; 4] = [
         tool: None,
         size: TOOLS,
         workers: 1,
+        behind: Behind::Upstream,
         figure: Figure::Rate,
         goal: Goal { to: "direct", bound: 0.9 },
     },

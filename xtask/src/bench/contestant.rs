@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 
-use super::case::{CASES, TOOLS};
+use super::case::{Behind, CASES, Case, TOOLS};
 use super::load::Load;
 use super::usage::{Memory, memory};
 use crate::process::Background;
@@ -18,6 +18,8 @@ use crate::tools;
 
 /// The upstream's id in the gateway's config.
 const UPSTREAM: &str = "bench";
+/// The pack that is measured; it needs no config.
+const PACK: &str = "dev";
 
 /// Where the programs are that were built for this.
 pub(super) struct Programs {
@@ -26,11 +28,18 @@ pub(super) struct Programs {
 
 pub(super) struct Contestant {
     pub(super) name: &'static str,
-    pub(super) url: String,
-    /// What stands in front of the upstream's own names of tools.
-    pub(super) prefix: &'static str,
+    upstream: Place,
+    /// Where a pack answers in its stead; nothing for those that have none.
+    pack: Option<Place>,
     /// Whose CPU time is the cost of the hop; nothing for the upstream itself.
     pub(super) process: Option<u32>,
+}
+
+/// Where tools are called, and under which names.
+pub(super) struct Place {
+    pub(super) url: String,
+    /// What stands in front of the tools' own names.
+    pub(super) prefix: &'static str,
 }
 
 pub(super) struct Contestants {
@@ -87,17 +96,32 @@ impl Programs {
 
 impl Contestant {
     pub(super) fn plain(name: &'static str, origin: &str, process: Option<u32>) -> Self {
-        Self { name, url: format!("{origin}/mcp"), prefix: "", process }
+        Self { name, upstream: Place { url: format!("{origin}/mcp"), prefix: "" }, pack: None, process }
+    }
+
+    /// Some upstream in the view of everything; its process is not looked at.
+    pub(super) fn prefixed(name: &'static str, origin: &str, prefix: &'static str) -> Self {
+        Self { name, upstream: Place { url: format!("{origin}/mcp"), prefix }, pack: None, process: None }
     }
 
     /// The view of everything, where names are prefixed.
     pub(super) fn namespaced(origin: &str, process: Option<u32>) -> Self {
-        Self { name: "toolyard /mcp", url: format!("{origin}/mcp"), prefix: "bench__", process }
+        let place = |prefix| Place { url: format!("{origin}/mcp"), prefix };
+        Self { name: "toolyard /mcp", upstream: place("bench__"), pack: Some(place("dev__")), process }
     }
 
     /// The view of one upstream, where nothing is renamed.
     pub(super) fn transparent(origin: &str, process: Option<u32>) -> Self {
-        Self { name: "toolyard /mcp/bench", url: format!("{origin}/mcp/{UPSTREAM}"), prefix: "", process }
+        let place = |id: &str| Place { url: format!("{origin}/mcp/{id}"), prefix: "" };
+        Self { name: "toolyard /mcp/ID", upstream: place(UPSTREAM), pack: Some(place(PACK)), process }
+    }
+
+    /// Where a case is called.
+    pub(super) fn place(&self, case: &Case) -> &Place {
+        match (case.behind, &self.pack) {
+            (Behind::Pack, Some(pack)) => pack,
+            (Behind::Pack, None) | (Behind::Upstream, _) => &self.upstream,
+        }
     }
 }
 

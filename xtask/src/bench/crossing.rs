@@ -68,7 +68,7 @@ impl Crossing {
                     Era::Legacy => ("a legacy upstream", "legacy__"),
                     Era::Modern => ("a modern upstream", "modern__"),
                 };
-                let contestant = Contestant { name, url: format!("{origin}/mcp"), prefix, process: None };
+                let contestant = Contestant::prefixed(name, &origin, prefix);
                 let load = Load::new(programs, client.name());
                 load.wait_for(echo(), &contestant)?;
                 pairs.push(Pair { client, upstream, load, contestant });

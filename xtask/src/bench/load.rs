@@ -65,10 +65,11 @@ impl Load {
 
     fn command(&self, case: &Case, contestant: &Contestant) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(["--url", &contestant.url, "--era", self.era, "--op", case.operation]);
+        let place = contestant.place(case);
+        command.args(["--url", &place.url, "--era", self.era, "--op", case.operation]);
         command.args(["--size", &case.size.to_string(), "--concurrency", &case.workers.to_string()]);
         if let Some(tool) = case.tool {
-            command.args(["--tool", &format!("{}{tool}", contestant.prefix)]);
+            command.args(["--tool", &format!("{}{tool}", place.prefix)]);
         }
         command
     }

@@ -14,6 +14,7 @@ mod park;
 mod replay;
 #[cfg(test)]
 mod restart;
+mod silence;
 #[cfg(test)]
 mod sse;
 #[cfg(test)]

@@ -14,6 +14,13 @@ use crate::check::Checker;
 use crate::{ToolError, schema};
 
 /// What the user made of a question.
+///
+/// ```
+/// use toolyard_tool::Reply;
+///
+/// assert_eq!(Reply::Accepted(7).accepted().unwrap(), 7);
+/// assert!(Reply::<u32>::Declined.accepted().is_err());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply<T> {
     /// The user answered.
@@ -36,6 +43,15 @@ impl<T> Reply<T> {
 }
 
 /// A folder or file that the client works in.
+///
+/// ```
+/// # use toolyard_tool::{Context, ToolError, tool};
+/// /// Says where the client works.
+/// #[tool(read_only)]
+/// async fn folders(context: &Context) -> Result<Vec<String>, ToolError> {
+///     Ok(context.roots().await?.into_iter().map(|root| root.name.unwrap_or(root.uri)).collect())
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Root {
     /// Where it is; today always a `file://` URI.
@@ -45,6 +61,16 @@ pub struct Root {
 }
 
 /// A question to the client's model.
+///
+/// ```
+/// # use toolyard_tool::{Context, Sample, ToolError, tool};
+/// /// Lets the client's model think.
+/// #[tool]
+/// async fn summarize(context: &Context) -> Result<String, ToolError> {
+///     let sample = Sample::new("Summarize: …", 200).system("Be brief.").temperature(0.2);
+///     Ok(context.sample(sample).await?.text)
+/// }
+/// ```
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct Sample(Value);
@@ -80,6 +106,14 @@ impl Sample {
 }
 
 /// What the client's model answered.
+///
+/// ```
+/// use toolyard_tool::Sampled;
+///
+/// fn signed(answer: &Sampled) -> String {
+///     format!("{} ({})", answer.text, answer.model)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampled {
     /// The text of the answer; empty where it is none.
@@ -128,6 +162,15 @@ impl Context {
 
     /// Asks the user to visit a page, for what must not pass through the client (signing in, paying).
     /// Accepted means that the user agreed to go there, not that it is done.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Context, ToolError, tool};
+    /// /// Signs in.
+    /// #[tool]
+    /// async fn sign_in(context: &Context) -> Result<(), ToolError> {
+    ///     context.ask_to_visit("https://example.com/sign-in", "Please sign in.").await?.accepted()
+    /// }
+    /// ```
     pub async fn ask_to_visit(&self, url: &str, message: impl Into<String>) -> Result<Reply<()>, ToolError> {
         let id = crate::random::token();
         let params = json!({ "mode": "url", "message": message.into(), "url": url, "elicitationId": id });

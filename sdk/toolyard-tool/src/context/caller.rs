@@ -6,6 +6,16 @@ use toolyard_proto::Raw;
 use super::Context;
 
 /// Who made a call.
+///
+/// ```
+/// # use toolyard_tool::{Context, tool};
+/// /// Tells the caller who they are.
+/// #[tool(read_only)]
+/// async fn who_am_i(context: &Context) -> String {
+///     let caller = context.caller();
+///     format!("{} with {}", caller.principal, caller.client.unwrap_or_else(|| "some program".into()))
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     /// Who they are, as proven by what they presented; `local` where nobody had to present anything.

@@ -7,6 +7,14 @@ use toolyard_proto::Method;
 use super::Context;
 
 /// How grave a log message is, least first.
+///
+/// ```
+/// use toolyard_tool::{Context, Level};
+///
+/// let context = Context::detached();
+/// context.log(Level::Warning, "the disk is almost full");
+/// assert!(Level::Error > Level::Warning);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Details for whoever looks for a defect.

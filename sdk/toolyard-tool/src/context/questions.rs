@@ -13,6 +13,15 @@ use super::{Context, ask};
 use crate::{ToolError, schema};
 
 /// Several questions to the client, put at once. Begun with [`Context::questions`].
+///
+/// ```
+/// # use toolyard_tool::{Context, Sample, ToolError};
+/// async fn ask(context: &Context) -> Result<String, ToolError> {
+///     let questions = context.questions().roots("where").sample("what", Sample::new("What now?", 50));
+///     let replies = questions.put().await?;
+///     Ok(replies.sampled("what")?.text)
+/// }
+/// ```
 #[must_use = "questions are put by `.put().await`"]
 #[derive(Debug)]
 pub struct Questions<'a> {
@@ -29,6 +38,18 @@ pub(super) struct Question {
 }
 
 /// What came back, by the names of the questions.
+///
+/// ```
+/// # use toolyard_tool::{Context, Replies, ToolError, schemars::JsonSchema};
+/// #[derive(serde::Deserialize, JsonSchema)]
+/// struct Name {
+///     first: String,
+/// }
+///
+/// fn name_in(replies: &Replies) -> Result<String, ToolError> {
+///     Ok(replies.form::<Name>("name")?.accepted()?.first)
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replies {
     answers: Map<String, Value>,

@@ -13,6 +13,19 @@ use crate::state::{Source, Wanted};
 const MOST: usize = 100;
 
 /// What the user has typed so far.
+///
+/// ```
+/// # use toolyard_tool::{Typed, tool};
+/// /// Cities of the country that was chosen.
+/// #[tool(completes = "travel", argument = "city")]
+/// async fn cities(typed: Typed) -> Vec<String> {
+///     let all = match typed.others.get("country").map(String::as_str) {
+///         Some("Italy") => ["Rome", "Milan"],
+///         _ => ["Paris", "Lyon"],
+///     };
+///     all.into_iter().filter(|city| city.starts_with(&typed.text)).map(Into::into).collect()
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Typed {
     /// The beginning of the value.
@@ -33,6 +46,12 @@ pub struct AboutCompletion {
 
 /// What a function under `#[tool(completes = …)]` may return: a list of texts, best first, or a `Result` of
 /// that.
+///
+/// ```
+/// use toolyard_tool::Suggestions;
+///
+/// assert_eq!(vec!["a".to_owned()].into_suggestions(), ["a"]);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be suggestions",
     label = "not a list of texts",

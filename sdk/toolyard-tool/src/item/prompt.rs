@@ -58,6 +58,18 @@ impl Messages {
 }
 
 /// What a function under `#[tool(prompt)]` may return: text, [`Messages`], or a `Result` of these.
+///
+/// ```
+/// use toolyard_tool::{IntoMessages, Messages, tool};
+///
+/// /// Asks for a review.
+/// #[tool(prompt)]
+/// async fn review() -> Messages {
+///     Messages::new().user("Review this.").assistant("What shall I look at?")
+/// }
+///
+/// assert_eq!("Hello".to_owned().into_messages(), Messages::new().user("Hello"));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a prompt",
     label = "not messages",

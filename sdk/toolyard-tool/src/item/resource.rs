@@ -75,6 +75,18 @@ impl Contents {
 }
 
 /// What a function under `#[tool(resource = …)]` may return: text, [`Contents`], or a `Result` of these.
+///
+/// ```
+/// use toolyard_tool::{Contents, Readable, tool};
+///
+/// /// The logo.
+/// #[tool(resource = "house://logo", mime = "image/gif")]
+/// async fn logo() -> Contents {
+///     Contents::bytes(b"GIF89a")
+/// }
+///
+/// assert_eq!("text".to_owned().into_contents(), Contents::text("text"));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the content of a resource",
     label = "not readable",

@@ -13,6 +13,13 @@ Serves its tools over MCP. Without arguments: on stdin and stdout, for the clien
 ";
 
 /// An argument that was not understood.
+///
+/// ```
+/// use toolyard_tool::{Door, UsageError};
+///
+/// let error: UsageError = Door::from_args(["--htp".into()]).unwrap_err();
+/// assert!(error.to_string().starts_with("`--htp` is not known"));
+/// ```
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}\n\n{USAGE}")]
 pub struct UsageError(String);

@@ -49,6 +49,16 @@ pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
 
 /// Serves a set on these doors until the client on stdio leaves or the process is told to end. For programs
 /// with arguments of their own; makes its own runtime, so it must not be called from within one.
+///
+/// ```
+/// # mod example {
+/// use toolyard_tool::{Door, ServeError, ToolSet, run_on};
+///
+/// fn main() -> Result<(), ServeError> {
+///     run_on(ToolSet::new("clock", "1.0.0"), &[Door::Http("127.0.0.1:8000".into())])
+/// }
+/// # }
+/// ```
 pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: &[Door]) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

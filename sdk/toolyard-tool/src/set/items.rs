@@ -12,6 +12,18 @@ use crate::item::template::Template;
 use crate::item::tool::{TaskUse, Tool};
 
 /// There is something of that name in the set already.
+///
+/// ```
+/// use toolyard_tool::{Taken, ToolSet, tool};
+///
+/// /// Says hello.
+/// #[tool]
+/// async fn hello() {}
+///
+/// let set = ToolSet::new("a", "1.0.0").with::<hello>();
+/// let taken: Taken = set.live().add(ToolSet::new("b", "1.0.0").with::<hello>()).unwrap_err();
+/// assert_eq!(taken.to_string(), "there are two tools named `hello` in the set");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there are two {kind} `{name}` in the set")]
 pub struct Taken {

@@ -1,0 +1,133 @@
+//! `cargo xtask newcomer`: follows the first section of `docs/guide/writing-a-tool.md` to the letter, in a
+//! folder with nothing in it: every command as it is written, every file as it is shown. So the guide works,
+//! or this fails.
+//!
+//! Commands of `claude` are run where that program is installed, and left out elsewhere. What is compiled and
+//! downloaded is kept below the target folder, so only the first time takes long.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::step::step;
+use crate::{process, tools, workspace};
+
+const GUIDE: &str = "docs/guide/writing-a-tool.md";
+const SECTION: &str = "## From nothing to an answer";
+
+/// What the section does, in its order.
+#[derive(Debug, PartialEq)]
+enum Act {
+    Run(String),
+    Write(String, String),
+}
+
+pub(crate) fn newcomer() -> Result<()> {
+    let guide = fs::read_to_string(workspace::root().join(GUIDE)).context("read the guide")?;
+    let acts = acts(&guide)?;
+    let node = step("install Node.js", tools::npm)?.node;
+    let kept = workspace::target_directory()?.join("newcomer");
+    fs::create_dir_all(&kept)?;
+    let home = tempfile::tempdir().context("make a folder with nothing in it")?;
+    let has_claude = process::find("claude").is_some();
+    let said = step("follow the guide", || {
+        let mut shell = Command::new("sh");
+        shell.args(["-e", "-c", &script(&acts, &kept, has_claude)]).current_dir(home.path());
+        process::output(prepare(&mut shell, home.path(), &kept, &node)?)
+    })?;
+    println!("{said}");
+    if !said.contains("Hello, Ann!") {
+        bail!("the inspector did not get the answer that the guide promises");
+    }
+    match (has_claude, said.contains("✔ Connected")) {
+        (true, false) => bail!("Claude Code does not say that it is connected"),
+        (true, true) => Ok(()),
+        (false, _) => {
+            println!("claude is not installed, so its commands were left out");
+            Ok(())
+        }
+    }
+}
+
+/// A home of its own, with the repository where the guide has it; only the toolchain is that of the machine.
+fn prepare<'a>(shell: &'a mut Command, home: &Path, kept: &Path, node: &Path) -> Result<&'a mut Command> {
+    std::os::unix::fs::symlink(workspace::root(), home.join("toolyard")).context("place the repository")?;
+    let here = |name: &str, folder: &str| {
+        let own = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(folder));
+        std::env::var_os(name).or(own.map(OsString::from)).unwrap_or_default()
+    };
+    let mut path = vec![node.parent().context("find the folder of Node.js")?.to_owned()];
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    shell.env("CARGO_HOME", here("CARGO_HOME", ".cargo")).env("RUSTUP_HOME", here("RUSTUP_HOME", ".rustup"));
+    shell.env("HOME", home).env("PATH", std::env::join_paths(path)?);
+    shell.env("CLAUDE_CONFIG_DIR", home.join("claude")).env("npm_config_cache", kept.join("npm"));
+    Ok(shell.env_remove("CARGO_TARGET_DIR").env_remove("CARGO"))
+}
+
+fn script(acts: &[Act], kept: &Path, has_claude: bool) -> String {
+    let mut script = String::new();
+    for act in acts {
+        // A string takes whatever is written to it.
+        let _ = match act {
+            Act::Run(command) if command.starts_with("claude ") && !has_claude => Ok(()),
+            Act::Run(command) if command.starts_with("cargo new ") => {
+                writeln!(script, "{command}\nln -s \"{}\" target", kept.join("build").display())
+            }
+            Act::Run(command) => writeln!(script, "{command}"),
+            Act::Write(file, text) => writeln!(script, "cat > {file} <<'END OF FILE'\n{text}END OF FILE"),
+        };
+    }
+    format!("mkdir -p \"{}\"\n{script}", kept.join("build").display())
+}
+
+/// The commands of `console` blocks, and the blocks that stand below the name of a file.
+fn acts(guide: &str) -> Result<Vec<Act>> {
+    let (_, section) = guide.split_once(SECTION).with_context(|| format!("find `{SECTION}` in {GUIDE}"))?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut acts = Vec::new();
+    let mut before = "";
+    for (place, part) in section.split("```").enumerate() {
+        if place % 2 == 0 {
+            before = part.trim().lines().last().unwrap_or_default();
+            continue;
+        }
+        let (language, text) = part.split_once('\n').unwrap_or_default();
+        let file = before.strip_prefix('`').and_then(|rest| rest.strip_suffix("`:"));
+        match (language, file) {
+            ("console", _) => {
+                let commands = text.lines().filter_map(|line| line.strip_prefix("$ "));
+                acts.extend(commands.map(|command| Act::Run(command.to_owned())));
+            }
+            (_, Some(file)) => acts.push(Act::Write(file.to_owned(), text.to_owned())),
+            _ => {}
+        }
+    }
+    Ok(acts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guide_is_commands_and_files_in_their_order() {
+        let guide = format!(
+            "# X\n```console\n$ no\n```\n{SECTION}\nGo:\n```console\n$ cargo new a\nCreated\n$ b\n```\n`src/main.rs`:\n\n```rust\nfn main() {{}}\n```\nas in\n```toml\nx = 1\n```\n## More\n```console\n$ no\n```\n"
+        );
+        let run = |command: &str| Act::Run(command.to_owned());
+        let expected =
+            [run("cargo new a"), run("b"), Act::Write("src/main.rs".into(), "fn main() {}\n".into())];
+        assert_eq!(acts(&guide).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_is_not_installed_is_left_out() {
+        let acts = [Act::Run("claude mcp list".into()), Act::Run("ls".into())];
+        assert!(!script(&acts, Path::new("k"), false).contains("claude"));
+        assert!(script(&acts, Path::new("k"), true).contains("claude mcp list\nls"));
+    }
+}
