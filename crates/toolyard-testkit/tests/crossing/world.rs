@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use toolyard_core::plan::Pace;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Revision};
 use toolyard_testkit::script::{Client, Manner, Server, Wire, serve_http, serve_lines};
@@ -62,6 +62,7 @@ impl World {
         };
         let upstream = UpstreamPlan {
             id: UpstreamId::parse("script").unwrap(),
+            kind: UpstreamKind::Server,
             connect: Arc::new(Way {
                 server: server.clone(),
                 revision,
