@@ -72,7 +72,7 @@ fn twenty_of_two_hundred_that_say_nothing_delay_no_list() {
     let (count, time) = list(&gateway);
     println!("without them it took {time:?} and showed {count}");
     assert!(time < FIRST_LIST + BUSY, "{time:?}");
-    assert_eq!(in_state(&gateway, "ready"), 0);
+    assert_eq!(in_state(&gateway, "active"), 0);
     eventually("the good ones", || (list(&gateway).0 == GOOD).then_some(()));
     stop(gateway);
 }
