@@ -43,6 +43,7 @@ pub struct Options {
     pub parked: usize,
     /// How long a body may take to arrive, and a client to take what is written to it.
     pub patience: Duration,
+    /// After how much silence an HTTP client gets a sign of life; a call becomes an event stream then.
     pub keep_alive: Duration,
     /// How long an `initialize` or `resources/subscribe` waits for the handler.
     pub handshake_timeout: Duration,

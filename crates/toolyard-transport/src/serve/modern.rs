@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use http::{HeaderMap, StatusCode};
+use tokio::time::sleep;
 use toolyard_proto::modern::{Claim, Found, LogLevel, RequestMeta, SUBSCRIPTION_ID};
 use toolyard_proto::{CallError, Era, Id, Method, Notification, Raw, RequestMessage, era};
 
@@ -103,29 +104,45 @@ pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: Re
 }
 
 impl Running {
-    /// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream.
+    /// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream. So does
+    /// silence, before somebody on the way takes the connection for dead.
     pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> HttpResponse {
         let Self { id, back, mut future } = self;
+        let mut silence = None;
         let first = poll_fn(|cx| {
             if let Poll::Ready(answer) = future.as_mut().poll(cx) {
-                return Poll::Ready(Some(answer));
+                return Poll::Ready(First::Answer(answer));
             }
-            back.outbox.poll_filled(cx).map(|()| None)
+            if back.outbox.poll_filled(cx).is_ready() {
+                return Poll::Ready(First::Word);
+            }
+            let silence = silence.get_or_insert_with(|| Box::pin(sleep(endpoint.options.keep_alive)));
+            silence.as_mut().poll(cx).map(|()| First::Silence)
         })
         .await;
         let stream = match first {
-            Some(Err(error)) if back.outbox.is_empty() => return reply::error(Era::Modern, &id, &error),
-            Some(Ok(answer)) if back.subscription.is_none() && back.outbox.is_empty() => {
+            First::Answer(Err(error)) if back.outbox.is_empty() => {
+                return reply::error(Era::Modern, &id, &error);
+            }
+            First::Answer(Ok(answer)) if back.subscription.is_none() && back.outbox.is_empty() => {
                 return match answer {
                     AnswerBody::Whole(result, _) => reply::message(Rendered::result(&id, result)),
                     AnswerBody::Stream(relay) => reply::relay(relay),
                 };
             }
-            Some(answer) => CallStream::answered(endpoint, id, back, answer),
-            None => CallStream::running(endpoint, id, back, future),
+            First::Answer(answer) => CallStream::answered(endpoint, id, back, answer),
+            First::Word => CallStream::running(endpoint, id, back, future),
+            First::Silence => CallStream::running(endpoint, id, back, future).after_silence(),
         };
         reply::events(ServeBody::live(stream))
     }
+}
+
+/// What comes first of a call.
+enum First {
+    Answer(Answer),
+    Word,
+    Silence,
 }
 
 /// The way back to a modern HTTP client.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use toolyard_transport::local::LONGEST_PATH;
 
@@ -12,6 +13,8 @@ use super::tree::Value;
 
 /// Where the gateway listens when nothing else is said.
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777);
+
+const LONGEST_KEEP_ALIVE: Duration = Duration::from_hours(1);
 
 const ADDRESS_HELP: &str = "write an address and a port, such as \"127.0.0.1:7777\" or \"[::1]:7777\"";
 
@@ -27,6 +30,8 @@ pub(crate) struct ListenConfig {
     pub(crate) hosts: Vec<String>,
     /// Origins accepted beside those on loopback.
     pub(crate) origins: Vec<String>,
+    /// After how much silence a client over HTTP gets a sign of life.
+    pub(crate) keep_alive: Option<Duration>,
 }
 
 /// Where the local socket is.
@@ -58,6 +63,7 @@ pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
     let tcp_field = section.take("tcp");
     let tcp = tcp_field.as_ref().and_then(|field| read_address(reader, field));
     let local = section.take("unix").and_then(|field| read_local(reader, &field)).unwrap_or_default();
+    let keep_alive = section.take("keep_alive").and_then(|field| field.duration(reader, LONGEST_KEEP_ALIVE));
     section.finish(reader);
     for (field, address) in [(&http_field, http), (&tcp_field, tcp)] {
         // A token that is there but wrong has been reported already.
@@ -67,7 +73,7 @@ pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
             field.error(reader, problem.message, problem.help);
         }
     }
-    ListenConfig { http, tcp, local, token, hosts, origins }
+    ListenConfig { http, tcp, local, token, hosts, origins, keep_alive }
 }
 
 /// Off loopback anybody on the network could run the tools, so a token is asked for there.
@@ -144,7 +150,7 @@ fn read_origins(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
 }
 
 /// A path, or `false` for none.
-fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
+pub(super) fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
     if let Value::Flag(flag) = field.value() {
         return Some(if *flag { LocalDoor::Usual } else { LocalDoor::Off });
     }
@@ -161,9 +167,4 @@ fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
         return None;
     }
     Some(LocalDoor::At(path))
-}
-
-/// Says that a key is understood but does nothing in this version.
-pub(super) fn warn_not_yet(reader: &mut Reader<'_>, field: &Field) {
-    field.warn(reader, "has no effect in this version", "it can stay: a later version uses it");
 }

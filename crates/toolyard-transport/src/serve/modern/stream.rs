@@ -17,12 +17,17 @@ use crate::serve::endpoint::Endpoint;
 use crate::serve::rendered::Rendered;
 use crate::{Answer, AnswerBody, BoxFuture, Relay, RelayKind};
 
+/// A comment, which clients pass over.
+const SIGN_OF_LIFE: &[u8] = b":\n\n";
+
 pub(super) struct CallStream {
     id: Id,
     back: Arc<ModernBack>,
     work: Work,
     keep_alive: Duration,
     silence: Pin<Box<Sleep>>,
+    /// A sign of life is due before anything else.
+    is_overdue: bool,
     /// For a subscription: the endpoint ends, and says so.
     ending: Option<BoxFuture<()>>,
 }
@@ -57,11 +62,21 @@ impl CallStream {
             let scope = endpoint.ending.clone();
             Box::pin(async move { scope.ended().await }) as BoxFuture<()>
         });
-        Self { id, back, work, keep_alive, silence: Box::pin(tokio::time::sleep(keep_alive)), ending }
+        let silence = Box::pin(tokio::time::sleep(keep_alive));
+        Self { id, back, work, keep_alive, silence, is_overdue: false, ending }
+    }
+
+    /// The same, with a sign of life at once.
+    pub(super) fn after_silence(mut self) -> Self {
+        self.is_overdue = true;
+        self
     }
 
     /// Goes on as far as possible and gives what there is to send.
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, RelayError>>> {
+        if std::mem::take(&mut self.is_overdue) {
+            return Poll::Ready(Some(Ok(Bytes::from_static(SIGN_OF_LIFE))));
+        }
         if let Some(ending) = &mut self.ending
             && matches!(self.work, Work::Running(_))
             && ending.as_mut().poll(cx).is_ready()
@@ -129,7 +144,7 @@ impl CallStream {
             Poll::Pending => {}
         }
         ready!(self.silence.as_mut().poll(cx));
-        Poll::Ready(Some(Ok(Bytes::from_static(b":\n\n"))))
+        Poll::Ready(Some(Ok(Bytes::from_static(SIGN_OF_LIFE))))
     }
 
     fn collect(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, RelayError>> {

@@ -46,13 +46,18 @@ impl Reader {
         Self { streams, number, generation, primed: true, done: false, silence: None }
     }
 
-    /// Waits until it is clear what the response will be.
-    pub(crate) fn poll_first(&mut self, cx: &Context<'_>) -> Poll<First> {
+    /// Waits until it is clear what the response will be. After a long silence it is a stream, before somebody
+    /// on the way takes the connection for dead.
+    pub(crate) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<First> {
+        let pause = self.streams.keep_alive;
+        let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause)));
+        let is_silent = silence.as_mut().poll(cx).is_ready();
         let mut state = self.streams.state();
         let Some(stream) = present(&mut state, self.number, self.generation) else {
             return Poll::Ready(First::Nothing);
         };
-        if stream.started || stream.waiting.iter().any(|item| !item.is_answer) {
+        let has_begun = stream.started || stream.waiting.iter().any(|item| !item.is_answer);
+        if has_begun || is_silent && !stream.is_over() {
             stream.started = true;
             return Poll::Ready(First::Events);
         }
