@@ -125,9 +125,8 @@ impl Tasks {
 /// Whether this call of a tool becomes a task; an error where it would have to and cannot.
 pub(crate) fn becomes_task(request: &Request, tool: TaskUse) -> Result<bool, CallError> {
     match tool {
-        TaskUse::Never => Ok(false),
         TaskUse::Allowed | TaskUse::Required if wire::wants_task(request) => Ok(true),
-        TaskUse::Allowed => Ok(false),
+        TaskUse::Never | TaskUse::Allowed => Ok(false),
         TaskUse::Required => Err(wire::needs_tasks(request)),
     }
 }
