@@ -278,6 +278,15 @@ impl Client {
         client
     }
 
+    /// A request with a credential, which other programs may have too.
+    pub(crate) fn with_token(gateway: &Gateway, view: &str) -> Self {
+        let mut client = Self::new(gateway, Revision::NEWEST, view);
+        if let Some(origin) = Arc::get_mut(&mut client.origin) {
+            origin.client = ClientKey::Principal("token".into());
+        }
+        client
+    }
+
     pub(crate) fn key(&self) -> &ClientKey {
         &self.origin.client
     }

@@ -45,13 +45,15 @@ pub(crate) enum Addressee {
 pub(crate) struct InFlight<T> {
     flights: HashMap<u64, Flight<T>>,
     clients: HashMap<ClientKey, usize>,
+    /// Addressable calls that stand alone, each as good as a client.
+    alone: usize,
     /// Addressable calls in order of age; may still hold calls that ended (see `tidy`).
     ages: VecDeque<u64>,
 }
 
 impl<T> Default for InFlight<T> {
     fn default() -> Self {
-        Self { flights: HashMap::new(), clients: HashMap::new(), ages: VecDeque::new() }
+        Self { flights: HashMap::new(), clients: HashMap::new(), alone: 0, ages: VecDeque::new() }
     }
 }
 
@@ -59,7 +61,11 @@ impl<T> InFlight<T> {
     /// `id` must be larger than every one before it.
     pub(crate) fn insert(&mut self, id: u64, flight: Flight<T>) {
         if flight.addressable {
-            *self.clients.entry(flight.client.clone()).or_default() += 1;
+            if flight.client.stands_alone() {
+                self.alone += 1;
+            } else {
+                *self.clients.entry(flight.client.clone()).or_default() += 1;
+            }
             self.tidy();
             self.ages.push_back(id);
         }
@@ -76,7 +82,9 @@ impl<T> InFlight<T> {
 
     pub(crate) fn remove(&mut self, id: u64) -> Option<Flight<T>> {
         let flight = self.flights.remove(&id)?;
-        if flight.addressable
+        if flight.addressable && flight.client.stands_alone() {
+            self.alone -= 1;
+        } else if flight.addressable
             && let Some(count) = self.clients.get_mut(&flight.client)
         {
             *count -= 1;
@@ -92,7 +100,7 @@ impl<T> InFlight<T> {
     }
 
     pub(crate) fn addressee(&mut self) -> Addressee {
-        match self.clients.len() {
+        match self.clients.len() + self.alone {
             0 => Addressee::Nobody,
             1 => self.oldest().map_or(Addressee::Nobody, |flight| {
                 Addressee::One(flight.peer.clone(), flight.client.clone())
@@ -121,6 +129,7 @@ impl<T> InFlight<T> {
     /// Takes every call out, for failing them all.
     pub(crate) fn drain(&mut self) -> Vec<Flight<T>> {
         self.clients.clear();
+        self.alone = 0;
         self.ages.clear();
         self.flights.drain().map(|(_, flight)| flight).collect()
     }
@@ -156,6 +165,22 @@ mod tests {
         assert!(calls.remove(2).is_some() && calls.remove(3).is_some() && calls.remove(3).is_none());
         assert_eq!(kind(&mut calls), "one");
         assert!(calls.remove(4).is_some());
+        assert_eq!(kind(&mut calls), "nobody");
+    }
+
+    #[test]
+    fn calls_with_one_credential_may_come_from_several_clients() {
+        let with_token = || Flight { client: ClientKey::Principal("token".into()), ..flight(0, true) };
+        let mut calls = InFlight::default();
+        calls.insert(1, with_token());
+        assert_eq!(kind(&mut calls), "one");
+        calls.insert(2, with_token());
+        assert_eq!(kind(&mut calls), "several");
+        calls.remove(1);
+        assert_eq!(kind(&mut calls), "one");
+        calls.insert(3, flight(1, true));
+        assert_eq!(kind(&mut calls), "several");
+        calls.drain();
         assert_eq!(kind(&mut calls), "nobody");
     }
 

@@ -9,10 +9,10 @@ use toolyard_proto::{
 };
 
 use super::mux::Shared;
+use crate::Peer;
 use crate::link::asks::{Verdict, to_ask};
 use crate::link::events::is_change;
 use crate::link::inflight::{Addressee, InFlight};
-use crate::{ClientKey, Peer};
 
 /// How much of a line that nobody understands goes into the log.
 const EXCERPT: usize = 200;
@@ -126,7 +126,7 @@ fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
         match shared.with_calls(InFlight::addressee) {
             Addressee::One(peer, client) => {
                 // A request that stands alone may wait long for its answer, and the next one is another client.
-                if matches!(client, ClientKey::Request(_)) {
+                if client.stands_alone() {
                     shared.mark_interactive();
                 }
                 Verdict::Ask(peer.ask(to_ask(&request)))
