@@ -2,9 +2,12 @@
 
 use anyhow::Result;
 
-use crate::{process, workspace};
+use crate::{process, tools, workspace};
 
 pub(crate) fn test() -> Result<()> {
+    // The tests of the music pack make their own audio and compare fingerprints.
+    tools::debian("ffmpeg")?;
+    tools::debian_package("fpcalc", "libchromaprint-tools")?;
     if process::find("cargo-nextest").is_none() {
         return process::run(workspace::cargo().args(["test", "--workspace"]));
     }

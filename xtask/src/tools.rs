@@ -78,12 +78,17 @@ pub(crate) fn nginx() -> Result<PathBuf> {
 
 /// A program of the system, installed as the Debian package of the same name if it is missing.
 pub(crate) fn debian(program: &str) -> Result<PathBuf> {
+    debian_package(program, program)
+}
+
+/// A program of the system, installed as the Debian package that brings it if it is missing.
+pub(crate) fn debian_package(program: &str, package: &str) -> Result<PathBuf> {
     if let Some(found) = process::find(program) {
         return Ok(found);
     }
     process::run(Command::new("apt-get").args(["update", "--quiet=2"]))
         .with_context(|| format!("{program} is missing and there is no apt-get: install it"))?;
-    process::run(Command::new("apt-get").args(["install", "--yes", "--quiet=2", program]))?;
+    process::run(Command::new("apt-get").args(["install", "--yes", "--quiet=2", package]))?;
     process::find(program)
         .with_context(|| format!("{program} is still missing after its package was installed"))
 }

@@ -13,7 +13,8 @@ use toolyard_transport::BoxFuture;
 use crate::config::Config;
 
 /// All of them. A new pack is one line here.
-static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| vec![toolyard_pack_dev::pack()]);
+static ALL: LazyLock<Vec<Pack>> =
+    LazyLock::new(|| vec![toolyard_pack_dev::pack(), toolyard_pack_music::pack()]);
 
 pub(crate) fn all() -> &'static [Pack] {
     &ALL

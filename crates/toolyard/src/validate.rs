@@ -38,10 +38,12 @@ fn summary(found: &Found, config: &Config) -> String {
     format!("{files} {are} good; {}", parts.join("; "))
 }
 
-/// Packs that somebody may miss, each with the reason.
+/// Packs that somebody may miss, each with the reason. Nobody misses one that was never set up.
 fn packs_off(config: &Config) -> Option<String> {
+    let is_set_up = |name: &str| config.packs.iter().any(|written| written.name == name);
     let off =
         standings(config).into_iter().filter_map(|Standing { pack, config }| Some((pack, config.err()?)));
+    let off = off.filter(|(pack, _)| !pack.needs_config() || is_set_up(pack.name()));
     let off: Vec<String> = off.map(|(pack, reason)| format!("{} ({reason})", pack.name())).collect();
     (!off.is_empty()).then(|| off.join(", "))
 }

@@ -48,6 +48,7 @@ const RULES: &[Rule] = &[
         never_linked: &["async-nats"],
     },
     Rule { package: "toolyard-tool-macros", ours: &[], never_named: &[], never_linked: RUNTIMES },
+    Rule { package: "toolyard-jail", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule {
         package: "toolyard-app",
         ours: &["toolyard-proto", "toolyard-transport", "toolyard-tool"],
@@ -67,8 +68,12 @@ const RULES: &[Rule] = &[
 ];
 
 /// Tools we ship are written with nothing but the SDK.
-const PACK: Rule =
-    Rule { package: "packs/*", ours: &["toolyard-tool"], never_named: FOR_THE_PROGRAM, never_linked: &[] };
+const PACK: Rule = Rule {
+    package: "packs/*",
+    ours: &["toolyard-tool", "toolyard-jail"],
+    never_named: FOR_THE_PROGRAM,
+    never_linked: &[],
+};
 
 const RUNTIMES: &[&str] = &["tokio", "mio", "socket2", "hyper", "async-std", "smol", "chrono", "time"];
 /// Arguments, the last word on errors and where logs go are decided in the program alone.

@@ -1,0 +1,61 @@
+//! The pack `music`: a library of audio files to look through, identify, tag, rename and tidy, without ever
+//! losing a file. Every path goes through a root jail; every file is replaced in one step; plans can be undone.
+
+mod clock;
+mod config;
+mod cursor;
+mod library;
+mod naming;
+mod plan;
+mod relocate;
+mod tags;
+mod tools;
+mod trouble;
+mod walk;
+
+use toolyard_tool::{Pack, ToolSet};
+
+use config::Config;
+use library::Library;
+use tools::{change, cover, duplicates, hash, inventory, list, manifests, metadata, scan};
+
+/// The pack, as the gateway takes it in.
+pub fn pack() -> Pack {
+    Pack::with_config("music", "A music library: find, identify, tag, rename and tidy files", tools)
+}
+
+fn tools(config: Config) -> ToolSet<Library> {
+    ToolSet::new("toolyard-music", env!("CARGO_PKG_VERSION"))
+        .title("Toolyard: music")
+        .instructions(
+            "Tools for one music library. Paths are relative to its root. Look before you change: \
+             `fs_scan_audio` and `read_metadata_batch` first, then `apply_plan` with `dry_run: true`, then \
+             without; `undo_plan` takes a plan back.",
+        )
+        .state_with(move || {
+            let opened = Library::open(&config);
+            async { opened }
+        })
+        .with::<list::fs_list_dir>()
+        .with::<change::fs_rename>()
+        .with::<change::fs_delete>()
+        .with::<change::fs_mkdir>()
+        .with::<change::fs_move>()
+        .with::<scan::fs_scan_audio>()
+        .with::<hash::fs_hash>()
+        .with::<duplicates::find_duplicates>()
+        .with::<metadata::read_metadata>()
+        .with::<metadata::read_metadata_batch>()
+        .with::<metadata::write_metadata>()
+        .with::<metadata::write_metadata_batch>()
+        .with::<cover::embed_cover>()
+        .with::<cover::extract_picture>()
+        .with::<tools::naming::apply_naming_scheme>()
+        .with::<tools::plan::apply_plan>()
+        .with::<tools::plan::undo_plan>()
+        .with::<tools::plan::plan_list>()
+        .with::<inventory::inventory_divergences>()
+        .with::<manifests::manifest_write>()
+        .with::<manifests::manifest_read>()
+        .with::<manifests::manifest_list>()
+}

@@ -1,0 +1,150 @@
+//! Taking a plan back, the last change first. Each step looks at what is there instead of believing the journal
+//! alone, so it can be repeated after having been interrupted, and never overwrites what somebody changed since.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use toolyard_jail::{Existing, Inside, JailError};
+use toolyard_tool::ToolError;
+
+use super::OpKind;
+use super::journal::{Begun, Record, Stamp, Undo};
+use crate::library::Library;
+use crate::relocate::relocate;
+use crate::trouble::Told as _;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    Undone,
+    /// It had not been done, or was undone already.
+    NothingToDo,
+    /// Something is in the way; it was left as it is.
+    Conflict,
+}
+
+/// What became of one operation.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Undone {
+    pub(crate) op_index: usize,
+    pub(crate) op_kind: OpKind,
+    pub(crate) status: Outcome,
+    pub(crate) detail: String,
+}
+
+pub(crate) fn undo(library: &Library, record: &Record, begun: &Begun, force: bool) -> Undone {
+    let (status, detail) = match take_back(library, record, begun, force) {
+        Ok(undone) => undone,
+        Err(error) => (Outcome::Conflict, error.to_string()),
+    };
+    Undone { op_index: begun.index, op_kind: begun.kind, status, detail }
+}
+
+type Taken = Result<(Outcome, String), ToolError>;
+
+fn take_back(library: &Library, record: &Record, begun: &Begun, force: bool) -> Taken {
+    match &begun.undo {
+        Undo::Folders(folders) => remove_folders(library, folders),
+        Undo::Content { path } => restore(library, record, begun, path, force),
+        Undo::Move { from, to, identity, folders, replaced } => {
+            let moved = Moved {
+                from: library.jail.path(from).told()?,
+                to: library.jail.path(to).told()?,
+                identity: *identity,
+                kept: replaced.then(|| record.kept(begun.index)).transpose()?,
+            };
+            let undone = moved.back(library, begun.after)?;
+            if undone.0 != Outcome::Conflict {
+                remove_folders(library, folders)?;
+            }
+            Ok(undone)
+        }
+    }
+}
+
+/// Folders that are still empty go; others have found a use.
+fn remove_folders(library: &Library, folders: &[String]) -> Taken {
+    let mut removed = 0;
+    for folder in folders.iter().rev() {
+        match library.jail.remove_folder(&library.jail.path(folder).told()?) {
+            Ok(()) => removed += 1,
+            Err(JailError::Missing { .. } | JailError::NotEmpty { .. } | JailError::NotAFolder { .. }) => {}
+            Err(error) => return Err(error).told(),
+        }
+    }
+    let status = if removed > 0 { Outcome::Undone } else { Outcome::NothingToDo };
+    Ok((status, format!("removed {}", crate::tools::count(removed, "folder"))))
+}
+
+fn restore(library: &Library, record: &Record, begun: &Begun, path: &str, force: bool) -> Taken {
+    let jail = &library.jail;
+    let (path, kept) = (jail.path(path).told()?, record.kept(begun.index)?);
+    let Some(old) = jail.look_if_any(&kept).told()? else {
+        return Ok((Outcome::NothingToDo, format!("{path} was not written")));
+    };
+    let now = jail.look_if_any(&path).told()?;
+    if now.is_some_and(|now| now.identity == old.identity) {
+        jail.remove_file(&kept).told()?;
+        return Ok((Outcome::NothingToDo, format!("{path} was not written")));
+    }
+    let is_as_left = match (now, begun.after) {
+        (Some(now), Some(after)) => Stamp::from(now) == after,
+        // Interrupted right after writing: nobody else had the time.
+        (Some(_), None) => !begun.is_done,
+        (None, _) => false,
+    };
+    if !is_as_left && !force {
+        let why =
+            format!("{path} was changed or moved since; pass `force: true` to put the old file there anyway");
+        return Ok((Outcome::Conflict, why));
+    }
+    relocate(jail, &kept, &path, Existing::Replace, &mut || true)?;
+    Ok((Outcome::Undone, format!("restored {path}")))
+}
+
+struct Moved {
+    from: Inside,
+    to: Inside,
+    identity: (u64, u64),
+    kept: Option<Inside>,
+}
+
+impl Moved {
+    fn back(&self, library: &Library, after: Option<Stamp>) -> Taken {
+        let Self { from, to, .. } = self;
+        let jail = &library.jail;
+        let there = jail.look_if_any(from).told().unwrap_or_default();
+        if there.is_some_and(|look| look.identity == self.identity) && from != to {
+            // Never moved, or back already.
+            self.put_back_replaced(library)?;
+            return Ok((Outcome::NothingToDo, format!("{from} is where it was")));
+        }
+        let here = jail.look_if_any(to).told().unwrap_or_default();
+        let is_it =
+            here.is_some_and(|look| look.identity == self.identity || Some(Stamp::from(look)) == after);
+        if !is_it {
+            return Ok((Outcome::Conflict, format!("{to} is no longer what was moved there")));
+        }
+        if there.is_some() {
+            return Ok((Outcome::Conflict, format!("{from} is taken by something else")));
+        }
+        if let Some(parent) = from.parent() {
+            jail.make_folders(&parent).told()?;
+        }
+        relocate(jail, to, from, Existing::Keep, &mut || true)?;
+        self.put_back_replaced(library)?;
+        Ok((Outcome::Undone, format!("moved {to} back to {from}")))
+    }
+
+    fn put_back_replaced(&self, library: &Library) -> Result<(), ToolError> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let jail = &library.jail;
+        if jail.look_if_any(kept).told()?.is_none() {
+            return Ok(());
+        }
+        // Still there: then what is kept is its second name.
+        if jail.look_if_any(&self.to).told()?.is_some() {
+            return jail.remove_file(kept).told();
+        }
+        relocate(jail, kept, &self.to, Existing::Keep, &mut || true).map(drop)
+    }
+}

@@ -1,0 +1,133 @@
+//! Moving inside the library. Where the two ends are on different file systems, it is copied first and deleted
+//! only when the copy is complete.
+
+use std::io;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use toolyard_jail::{Existing, Inside, Jail, JailError, Kind};
+use toolyard_tool::ToolError;
+
+use crate::trouble::{Told as _, cancelled};
+
+/// How something was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Strategy {
+    Rename,
+    CopyThenDelete,
+}
+
+pub(crate) fn relocate(
+    jail: &Jail,
+    from: &Inside,
+    to: &Inside,
+    existing: Existing,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Strategy, ToolError> {
+    match jail.rename(from, to, existing) {
+        Ok(()) => Ok(Strategy::Rename),
+        Err(JailError::OtherDevice { .. }) => {
+            copy_then_delete(jail, from, to, existing, go_on)?;
+            Ok(Strategy::CopyThenDelete)
+        }
+        Err(error) => Err(error).told(),
+    }
+}
+
+pub(crate) fn copy_then_delete(
+    jail: &Jail,
+    from: &Inside,
+    to: &Inside,
+    existing: Existing,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), ToolError> {
+    match jail.look(from).told()?.kind {
+        Kind::File => {
+            copy_file(jail, from, to, existing)?;
+            jail.remove_file(from).told()
+        }
+        Kind::Folder => {
+            jail.make_folder(to).told()?;
+            if let Err(error) = copy_folder(jail, from, to, go_on) {
+                // The original is whole; only the part of a copy goes.
+                let _ = jail.remove_tree(to, &mut || true);
+                return Err(error);
+            }
+            // From here on it must not stop half-way.
+            jail.remove_tree(from, &mut || true).told().map(drop)
+        }
+        Kind::Symlink | Kind::Other => Err(ToolError::new(format!("`{from}` is neither file nor folder"))
+            .hint("only files and folders are moved to another file system")),
+    }
+}
+
+fn copy_folder(
+    jail: &Jail,
+    from: &Inside,
+    to: &Inside,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<(), ToolError> {
+    for entry in jail.folder(from).told()?.entries().told()? {
+        if !go_on() {
+            return Err(cancelled());
+        }
+        let (from, to) = (from.join(&entry.name).told()?, to.join(&entry.name).told()?);
+        match entry.kind {
+            Kind::Folder => {
+                jail.make_folder(&to).told()?;
+                copy_folder(jail, &from, &to, go_on)?;
+            }
+            Kind::File => copy_file(jail, &from, &to, Existing::Keep)?,
+            Kind::Symlink | Kind::Other => {
+                return Err(ToolError::new(format!(
+                    "`{from}` is neither file nor folder; nothing was moved"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(jail: &Jail, from: &Inside, to: &Inside, existing: Existing) -> Result<(), ToolError> {
+    let mut source = jail.open(from).told()?;
+    let times = source.metadata()?.modified()?;
+    jail.write(to, existing, |file| {
+        io::copy(&mut source, file)?;
+        Ok(file.set_modified(times)?)
+    })
+    .told()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use toolyard_jail::Symlinks;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_is_copied_whole_before_it_is_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        fs::write(folder.path().join("a/b/song"), "la").unwrap();
+        fs::write(folder.path().join("a/cover"), "img").unwrap();
+        let jail = Jail::new(folder.path(), Symlinks::Forbid).unwrap();
+        let (from, to) = (jail.path("a").unwrap(), jail.path("c").unwrap());
+        let stopped = copy_then_delete(&jail, &from, &to, Existing::Keep, &mut || false);
+        assert!(stopped.is_err() && !folder.path().join("c").exists());
+        copy_then_delete(&jail, &from, &to, Existing::Keep, &mut || true).unwrap();
+        assert_eq!(fs::read(folder.path().join("c/b/song")).unwrap(), b"la");
+        assert!(!folder.path().join("a").exists());
+        let kept = copy_then_delete(
+            &jail,
+            &jail.path("c/cover").unwrap(),
+            &jail.path("c/b/song").unwrap(),
+            Existing::Keep,
+            &mut || true,
+        );
+        assert!(kept.unwrap_err().to_string().contains("exists already"));
+        assert!(folder.path().join("c/cover").exists());
+    }
+}

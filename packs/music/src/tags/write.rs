@@ -1,0 +1,159 @@
+//! Changing the tags of a file: a copy is edited and takes the file's place in one step.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Seek as _;
+
+use lofty::config::WriteOptions;
+use lofty::file::{AudioFile as _, TaggedFile, TaggedFileExt as _};
+use lofty::tag::{ItemKey, Tag, TagSupport, TagType};
+use toolyard_jail::{Inside, JailError};
+use toolyard_tool::{Problems, ToolError};
+
+use super::file::{self, Parts};
+use super::{Field, TagChange, field, read};
+use crate::library::Library;
+use crate::trouble::tell;
+
+const NAMELESS: &str = "";
+
+/// What was changed: the field, and its new value, or nothing for a field that was deleted.
+pub(crate) type Changed = BTreeMap<String, Option<String>>;
+
+/// What no schema can say of a change.
+pub(crate) fn check(change: &TagChange, problems: &mut Problems) {
+    if change.year.is_some() && change.date.is_some() {
+        problems.add("year", "must not be given together with `date`");
+    }
+    for name in &change.remove {
+        if field(name).is_none() {
+            problems.add(
+                "remove",
+                format!("names `{name}`, which is no field; the fields are {}", read::field_names()),
+            );
+        }
+    }
+    if change.given().is_empty() && change.remove.is_empty() && !change.clear_existing {
+        problems.add_general("there is nothing to write: give a field, `remove` or `clear_existing`");
+    }
+}
+
+/// Writes a change into a file of the library.
+pub(crate) fn write(library: &Library, path: &Inside, change: &TagChange) -> Result<Changed, ToolError> {
+    edit(library, path, |audio| apply(audio, change))
+}
+
+/// Edits the tags of a file with `edit`, which says what it did.
+pub(crate) fn edit<T>(
+    library: &Library,
+    path: &Inside,
+    edit: impl FnOnce(&mut TaggedFile) -> Result<T, ToolError>,
+) -> Result<T, ToolError> {
+    let name = path.name().and_then(|name| name.to_str()).unwrap_or(NAMELESS);
+    let edited = library.jail.edit(path, |file| {
+        let mut audio = file::open(file, name, Parts { properties: false, pictures: true })?;
+        let edited = edit(&mut audio)?;
+        save(file, &audio)?;
+        // What cannot be read again must not take the place of what could.
+        file::open(file, name, Parts { properties: true, pictures: true })?;
+        Ok::<_, Failed>(edited)
+    });
+    edited.map_err(|Failed(error)| error)
+}
+
+fn save(file: &mut File, audio: &TaggedFile) -> Result<(), ToolError> {
+    file.rewind()?;
+    audio.save_to(file, WriteOptions::default())?;
+    Ok(())
+}
+
+/// Changes the tags in memory.
+pub(crate) fn apply(audio: &mut TaggedFile, change: &TagChange) -> Result<Changed, ToolError> {
+    let own = audio.primary_tag_type();
+    ensure_tag(audio, own)?;
+    let kinds: Vec<TagType> = audio.tags().iter().map(Tag::tag_type).collect();
+    let given = change.given();
+    let mut changed = Changed::new();
+    for kind in kinds {
+        let Some(tag) = audio.tag_mut(kind) else { continue };
+        if change.clear_existing {
+            tag.retain(|_| false);
+        }
+        for name in &change.remove {
+            if let Some(field) = field(name) {
+                remove(tag, field.key);
+                changed.insert(name.clone(), None);
+            }
+        }
+        for (field, text) in &given {
+            let is_kept = put(tag, field.key, text);
+            if kind == own && !is_kept {
+                return Err(not_supported(*field, kind));
+            }
+            changed.insert(field.name.into(), Some(text.clone()));
+        }
+    }
+    Ok(changed)
+}
+
+pub(crate) fn ensure_tag(audio: &mut TaggedFile, kind: TagType) -> Result<(), ToolError> {
+    if audio.tag(kind).is_some() {
+        return Ok(());
+    }
+    if !matches!(audio.file_type().tag_support(kind), TagSupport::ReadWrite) {
+        return Err(ToolError::new("tags cannot be written into files of this format"));
+    }
+    audio.insert_tag(Tag::new(kind));
+    Ok(())
+}
+
+/// Sets a field. Whether the format has it.
+fn put(tag: &mut Tag, key: ItemKey, text: &str) -> bool {
+    remove(tag, key);
+    let alternatives: &[ItemKey] = match key {
+        ItemKey::RecordingDate => &[ItemKey::RecordingDate, ItemKey::Year],
+        ItemKey::UnsyncLyrics => &[ItemKey::UnsyncLyrics, ItemKey::Lyrics],
+        ItemKey::Bpm => &[ItemKey::Bpm, ItemKey::IntegerBpm],
+        ItemKey::Label => &[ItemKey::Label, ItemKey::Publisher],
+        _ => &[key],
+    };
+    alternatives.iter().any(|key| tag.insert_text(*key, text.to_owned()))
+}
+
+/// Removes a field under all names that reading looks at.
+fn remove(tag: &mut Tag, key: ItemKey) {
+    tag.remove_key(key);
+    match key {
+        ItemKey::RecordingDate => {
+            tag.remove_key(ItemKey::Year);
+            tag.remove_key(ItemKey::ReleaseDate);
+        }
+        ItemKey::UnsyncLyrics => tag.remove_key(ItemKey::Lyrics),
+        ItemKey::Bpm => tag.remove_key(ItemKey::IntegerBpm),
+        ItemKey::Label => tag.remove_key(ItemKey::Publisher),
+        _ => {}
+    }
+}
+
+fn not_supported(field: Field, kind: TagType) -> ToolError {
+    ToolError::new(format!(
+        "tags of the kind {kind:?} have no place for `{}`; nothing was written",
+        field.name
+    ))
+    .hint("leave this field out for files of this format")
+}
+
+/// Lets one closure fail with errors of the jail and of tags.
+pub(crate) struct Failed(pub(crate) ToolError);
+
+impl From<JailError> for Failed {
+    fn from(error: JailError) -> Self {
+        Self(tell(error))
+    }
+}
+
+impl From<ToolError> for Failed {
+    fn from(error: ToolError) -> Self {
+        Self(error)
+    }
+}

@@ -1,0 +1,13 @@
+//! The music pack as a client meets it: real files, real tags, every structured answer checked against its
+//! schema.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+mod audio;
+mod batches;
+mod client;
+mod files;
+mod jailed;
+mod pages;
+mod plans;
+mod tags;

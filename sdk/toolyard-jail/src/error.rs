@@ -1,0 +1,123 @@
+//! Why a path was refused, in words that a model can act on.
+
+use std::io;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+use crate::Inside;
+
+/// Why something in a jail could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JailError {
+    /// The root itself cannot be used.
+    #[error("the root folder `{}` cannot be opened", root.display())]
+    Root {
+        /// As it was given.
+        root: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The path is not below the root.
+    #[error("path `{path}` is outside of the root folder")]
+    Outside {
+        /// As it was given.
+        path: String,
+    },
+    /// It is no path.
+    #[error("path `{path}` is not valid: {why}")]
+    Invalid {
+        /// As it was given.
+        path: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There is a link in it, and links are not allowed.
+    #[error("path `{path}` has a symbolic link in it, which is not allowed here")]
+    Symlink {
+        /// Where.
+        path: String,
+    },
+    /// A link leads out, or in circles.
+    #[error("a symbolic link in path `{path}` leads outside of the root folder or in circles")]
+    LinkOutside {
+        /// Where.
+        path: String,
+    },
+    /// There is nothing.
+    #[error("path `{path}` does not exist")]
+    Missing {
+        /// Where.
+        path: String,
+    },
+    /// There is something already.
+    #[error("path `{path}` exists already")]
+    Exists {
+        /// Where.
+        path: String,
+    },
+    /// A folder was needed.
+    #[error("path `{path}` is not a folder")]
+    NotAFolder {
+        /// Where.
+        path: String,
+    },
+    /// A file was needed.
+    #[error("path `{path}` is not a file")]
+    NotAFile {
+        /// Where.
+        path: String,
+    },
+    /// A folder that should go is not empty.
+    #[error("folder `{path}` is not empty")]
+    NotEmpty {
+        /// Where.
+        path: String,
+    },
+    /// The two ends of a move are on different file systems.
+    #[error("path `{path}` is on another file system")]
+    OtherDevice {
+        /// Where to.
+        path: String,
+    },
+    /// The root itself is never moved, replaced or deleted.
+    #[error("the root folder itself is never moved, replaced or deleted")]
+    RootItself,
+    /// Anything else that the system says.
+    #[error("path `{path}`: {source}")]
+    Io {
+        /// Where.
+        path: String,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+impl JailError {
+    pub(crate) fn io(path: &Inside, source: impl Into<io::Error>) -> Self {
+        let (path, source) = (path.to_string(), source.into());
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOENT) => Self::Missing { path },
+            Some(Errno::EXIST) => Self::Exists { path },
+            Some(Errno::NOTEMPTY) => Self::NotEmpty { path },
+            Some(Errno::XDEV) => Self::OtherDevice { path },
+            Some(Errno::NOTDIR) => Self::NotAFolder { path },
+            Some(Errno::ISDIR) => Self::NotAFile { path },
+            // Only a link that must not be followed is refused like this.
+            Some(Errno::LOOP | Errno::MLINK) => Self::Symlink { path },
+            _ => Self::Io { path, source },
+        }
+    }
+
+    pub(crate) fn opening(path: &Inside, error: Errno) -> Self {
+        Self::io(path, error)
+    }
+}
+
+/// What a function that fills a file says.
+impl From<io::Error> for JailError {
+    fn from(source: io::Error) -> Self {
+        Self::Io { path: String::new(), source }
+    }
+}

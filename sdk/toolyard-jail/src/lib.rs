@@ -1,0 +1,138 @@
+//! Files below one root folder, and nothing else. A tool that takes paths from a model opens them through a
+//! [`Jail`], so that no path, however it is written and whatever happens to the disk meanwhile, reaches
+//! anything outside.
+//!
+//! Every step of a path is opened relative to the handle of the folder before it, and no step follows a
+//! symbolic link by itself. So there is no moment between checking a path and using it: a folder that is
+//! swapped for a link during the call is either still the folder that was opened, or an error.
+//!
+//! ```
+//! use toolyard_jail::{Existing, Jail, Symlinks};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let root = folder.path();
+//! let jail = Jail::new(root, Symlinks::Forbid)?;
+//! let song = jail.path("Abba/Waterloo.flac")?;
+//! jail.make_folders(&song.parent().unwrap())?;
+//! jail.write(&song, Existing::Keep, |file| std::io::Write::write_all(file, b"fLaC"))?;
+//! assert_eq!(jail.look(&song)?.size, 4);
+//! assert!(jail.path("../elsewhere").is_err());
+//! assert!(jail.path("/etc/passwd").is_err());
+//! # Ok::<(), toolyard_jail::JailError>(())
+//! ```
+//!
+//! What it does not protect from: hard links that somebody else makes to files outside, and folders that
+//! somebody else moves out of the root while they are open.
+#![warn(missing_docs)]
+
+mod change;
+mod error;
+mod folder;
+mod path;
+mod remove;
+mod walk;
+mod write;
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+pub use error::JailError;
+pub use folder::{Entry, Folder, Kind, Look};
+pub use path::Inside;
+pub use write::{Existing, is_leftover};
+
+use walk::Last;
+
+/// What symbolic links mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symlinks {
+    /// A link in any part of a path is an error.
+    #[default]
+    Forbid,
+    /// Links are followed as long as they stay below the root.
+    Follow,
+}
+
+/// A root folder with an open handle. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Jail(Arc<Root>);
+
+#[derive(Debug)]
+struct Root {
+    handle: OwnedFd,
+    /// Without links, as the system knows it.
+    path: PathBuf,
+    /// As it was given, made absolute.
+    given: PathBuf,
+    symlinks: Symlinks,
+}
+
+/// How folders are opened on the way: to read, as a folder, without following a link.
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// How files are opened: without following a link, and without waiting for whoever writes into a pipe.
+const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+
+impl Jail {
+    /// Everything below `root`, which must be a folder. Links on the way to the root are its owner's choice
+    /// and are followed.
+    pub fn new(root: &Path, symlinks: Symlinks) -> Result<Self, JailError> {
+        let fail = |source| JailError::Root { root: root.to_owned(), source };
+        let path = root.canonicalize().map_err(fail)?;
+        let given = std::path::absolute(root).map_err(fail)?;
+        let handle = openat(CWD, &path, FOLDER, Mode::empty()).map_err(|error| fail(error.into()))?;
+        Ok(Self(Arc::new(Root { handle, path, given, symlinks })))
+    }
+
+    /// Where it is.
+    pub fn root(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// A path as somebody wrote it: relative to the root, or absolute and below it. Nothing needs to be
+    /// there.
+    pub fn path(&self, text: &str) -> Result<Inside, JailError> {
+        path::parse(text, &[&self.0.path, &self.0.given])
+    }
+
+    /// Opens a folder.
+    pub fn folder(&self, path: &Inside) -> Result<Folder, JailError> {
+        let place = self.locate(path, Last::Follow)?;
+        let handle = openat(&place.parent, &place.name, FOLDER, Mode::empty())
+            .map_err(|error| JailError::opening(path, error))?;
+        Ok(Folder::new(path.clone(), handle))
+    }
+
+    /// Opens a file to read. Devices, pipes and sockets are refused.
+    pub fn open(&self, path: &Inside) -> Result<File, JailError> {
+        let place = self.locate(path, Last::Follow)?;
+        let handle = openat(&place.parent, &place.name, FILE, Mode::empty())
+            .map_err(|error| JailError::opening(path, error))?;
+        folder::regular(path, handle)
+    }
+
+    /// What is there. A link as the last part is not followed.
+    pub fn look(&self, path: &Inside) -> Result<Look, JailError> {
+        let place = self.locate(path, Last::Keep)?;
+        Look::at(&place.parent, &place.name, path)
+    }
+
+    /// What is there, if anything is.
+    pub fn look_if_any(&self, path: &Inside) -> Result<Option<Look>, JailError> {
+        match self.look(path) {
+            Ok(look) => Ok(Some(look)),
+            Err(JailError::Missing { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a path leads once links are followed, for messages and for handing files to other programs.
+    /// By the time it is used, it may lead elsewhere: open through the jail whatever you can.
+    pub fn real(&self, path: &Inside) -> PathBuf {
+        self.0.path.join(path.as_path())
+    }
+}

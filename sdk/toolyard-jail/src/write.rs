@@ -1,0 +1,158 @@
+//! Writing: a file appears whole or not at all. It is written beside its place, brought to the disk, and
+//! then takes its place in one step; whoever is killed meanwhile leaves the old file as it was.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, fchmod, fstat, fsync, linkat, openat, renameat, renameat_with,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::walk::{Last, Place};
+use crate::{FILE, Inside, Jail, JailError, folder};
+
+/// What happens to a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and the call fails.
+    Keep,
+    /// It is replaced, in one step.
+    Replace,
+}
+
+const TEMPORARY: &str = ".toolyard-tmp-";
+const NEW: OFlags =
+    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// As the user's umask has it.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+
+/// Whether something of this name is what a writer left that was killed. Nobody misses it.
+pub fn is_leftover(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
+}
+
+impl Jail {
+    /// Writes a file: `fill` gets an empty one, which takes its place when `fill` is done.
+    pub fn write<T, E: From<JailError>>(
+        &self,
+        path: &Inside,
+        existing: Existing,
+        fill: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let place = self.locate(path, Last::Follow)?.not_the_folder_itself()?;
+        let mut draft = Draft::new(place, path)?;
+        let filled = fill(&mut draft.file)?;
+        draft.take_place(existing)?;
+        Ok(filled)
+    }
+
+    /// Changes a file: `edit` gets a copy of it, which takes its place when `edit` is done.
+    pub fn edit<T, E: From<JailError>>(
+        &self,
+        path: &Inside,
+        edit: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let place = self.locate(path, Last::Follow)?.not_the_folder_itself()?;
+        let handle = openat(&place.parent, &place.name, FILE, Mode::empty())
+            .map_err(|error| JailError::opening(path, error))?;
+        let mut old = folder::regular(path, handle)?;
+        let mut draft = Draft::new(place, path)?;
+        draft.copy(&mut old)?;
+        let edited = edit(&mut draft.file)?;
+        draft.take_place(Existing::Replace)?;
+        Ok(edited)
+    }
+
+    /// Opens a file to write at its end, and makes it if it is not there.
+    pub fn append(&self, path: &Inside) -> Result<File, JailError> {
+        let place = self.locate(path, Last::Follow)?.not_the_folder_itself()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = openat(&place.parent, &place.name, flags | OFlags::NONBLOCK, FILE_MODE)
+            .map_err(|error| JailError::opening(path, error))?;
+        let file = folder::regular(path, handle)?;
+        sync_folder(&place.parent);
+        Ok(file)
+    }
+
+    /// Brings the names in a folder to the disk.
+    pub fn sync(&self, folder: &Inside) -> Result<(), JailError> {
+        let folder = self.folder(folder)?;
+        sync_folder(folder.handle());
+        Ok(())
+    }
+}
+
+/// A file that has not taken its place yet. Dropped before, it goes away.
+struct Draft<'a> {
+    place: Place,
+    path: &'a Inside,
+    name: OsString,
+    file: File,
+    is_placed: bool,
+}
+
+impl<'a> Draft<'a> {
+    fn new(place: Place, path: &'a Inside) -> Result<Self, JailError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = OsString::from(format!("{TEMPORARY}{}-{count}", std::process::id()));
+            match openat(&place.parent, &name, NEW, FILE_MODE) {
+                Ok(handle) => {
+                    return Ok(Self { place, path, name, file: handle.into(), is_placed: false });
+                }
+                // Left by somebody with our process id.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(JailError::opening(path, error)),
+            }
+        }
+    }
+
+    /// The content and the permissions of the old file.
+    fn copy(&mut self, old: &mut File) -> Result<(), JailError> {
+        let fail = |error| JailError::io(self.path, error);
+        std::io::copy(old, &mut self.file).map_err(fail)?;
+        std::io::Seek::rewind(&mut self.file).map_err(fail)?;
+        let mode = fstat(&*old).map_err(|error| JailError::opening(self.path, error))?.st_mode;
+        fchmod(&self.file, Mode::from_raw_mode(mode)).map_err(|error| JailError::opening(self.path, error))
+    }
+
+    fn take_place(mut self, existing: Existing) -> Result<(), JailError> {
+        let fail = |error| JailError::opening(self.path, error);
+        fsync(&self.file).map_err(fail)?;
+        let (folder, name) = (self.place.parent.as_fd(), &self.place.name);
+        match existing {
+            Existing::Replace => renameat(folder, &self.name, folder, name).map_err(fail)?,
+            Existing::Keep => {
+                match renameat_with(folder, &self.name, folder, name, RenameFlags::NOREPLACE) {
+                    // File systems that cannot promise it: a link never replaces anything.
+                    Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                        linkat(folder, &self.name, folder, name, AtFlags::empty()).map_err(fail)?;
+                        unlinkat(folder, &self.name, AtFlags::empty()).map_err(fail)?;
+                    }
+                    renamed => renamed.map_err(fail)?,
+                }
+            }
+        }
+        self.is_placed = true;
+        sync_folder(&self.place.parent);
+        Ok(())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            let _ = unlinkat(&self.place.parent, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Not all file systems can do it; those that cannot need not.
+fn sync_folder(folder: &OwnedFd) {
+    let _ = fsync(folder);
+}
