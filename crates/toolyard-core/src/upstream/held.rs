@@ -19,6 +19,10 @@ const MOST: usize = 1_000;
 #[derive(Default)]
 pub(crate) struct HeldTasks(Mutex<HashMap<String, Arc<HeldTask>>>);
 
+/// Whose task it is, whoever asks is not.
+#[derive(Debug)]
+pub(crate) struct SomebodyElses;
+
 /// One of them. It is the way back of the request that waits for the task's result.
 pub(crate) struct HeldTask {
     origin: Arc<Origin>,
@@ -68,9 +72,12 @@ impl HeldTasks {
         held
     }
 
-    /// The task, for those who may know of it.
-    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Option<Arc<HeldTask>> {
-        self.all().get(id).filter(|task| task.origin.principal == origin.principal).cloned()
+    /// The task, if it is held here, for those who may know of it.
+    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Result<Option<Arc<HeldTask>>, SomebodyElses> {
+        match self.all().get(id) {
+            Some(task) if task.origin.principal != origin.principal => Err(SomebodyElses),
+            task => Ok(task.cloned()),
+        }
     }
 }
 

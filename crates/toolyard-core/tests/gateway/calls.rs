@@ -29,6 +29,23 @@ async fn a_tool_is_called_under_its_own_name_by_either_of_its_shown_ones() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_request_is_judged_by_may_not_stand_there_twice() {
+    let double = Double::new(NEW, &["read", "delete"]);
+    let gateway = gateway(&[("files", &double)]);
+    let check = async |view: &str, method: &str, params: &str| {
+        let client = Client::new(&gateway, NEW, view);
+        let refused = client.send_raw(method, params).await.unwrap_err();
+        assert_eq!(refused.code(), -32602, "{method}: {refused:?}");
+        assert!(refused.message.contains("twice"), "{refused:?}");
+    };
+    check("files", "tools/call", r#"{"name":"delete","n\u0061me":"read"}"#).await;
+    check("", "tools/call", r#"{"name":"files__delete","name":"files__read"}"#).await;
+    check("", "resources/read", r#"{"uri":"a:b","uri":"c:d"}"#).await;
+    check("", "completion/complete", r#"{"ref":{},"ref":{"type":"ref/prompt","name":"x"}}"#).await;
+    assert!(double.seen.lock().unwrap().iter().all(|(method, _)| method.as_str() != "tools/call"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_that_could_be_confused_lead_to_their_own_tools() {
     let (one, two) = (Double::new(NEW, &["b__c"]), Double::new(NEW, &["c"]));
     let client = Client::new(&gateway(&[("a", &one), ("a__b", &two)]), NEW, "");

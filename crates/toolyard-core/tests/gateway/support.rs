@@ -306,9 +306,15 @@ impl Client {
     }
 
     pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {
+        self.send_raw(method, &params.to_string())
+    }
+
+    /// With parameters exactly as they are written.
+    pub(crate) fn send_raw(&self, method: &str, params: &str) -> BoxFuture<Answer> {
         let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
         let (origin, method) = (self.origin.clone(), Method::new(method));
-        let request = Request { origin, id, method, params: raw(params), headers: None, relay: false };
+        let params = Raw::parse(params.to_owned()).unwrap();
+        let request = Request { origin, id, method, params, headers: None, relay: false };
         self.gateway.handle(request, Peer::new(Arc::new(Mouth(self.inbox.clone()))))
     }
 

@@ -6,7 +6,8 @@ use serde_json::json;
 use toolyard_proto::Revision;
 use toolyard_transport::serve::Options;
 
-use crate::world::{Reach, World, post, say, until};
+use crate::states::two_people;
+use crate::world::{Reach, Say, World, post, say, until};
 
 const OLD: Revision = Revision::V2025_11_25;
 
@@ -46,6 +47,23 @@ async fn a_modern_client_without_tasks_that_hangs_up_ends_the_task_of_a_2025_11_
     let calling = tokio::time::timeout(Duration::from_secs(1), post(&address, &call));
     assert!(calling.await.is_err(), "it goes on until it is cancelled");
     until("the task is cancelled", || world.server.tasks() == (1, 1)).await;
+}
+
+#[tokio::test]
+async fn a_task_is_known_to_whoever_made_it_only() {
+    let world = World::open(OLD, Reach::Http, two_people()).await;
+    let capabilities = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let ann = Say { capabilities: capabilities.clone(), ..say("long_task").by("a") };
+    let (_, made) = world.post(&ann).await;
+    let task = made["result"]["taskId"].as_str().unwrap();
+    for method in ["tasks/get", "tasks/cancel"] {
+        let bob = Say { method, capabilities: capabilities.clone(), ..say(task).by("b") };
+        let (_, refused) = world.post(&bob).await;
+        assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
+    }
+    assert_eq!(world.server.tasks(), (1, 0));
+    let ann = Say { method: "tasks/get", capabilities, ..say(task).by("a") };
+    assert_eq!(world.post(&ann).await.1["result"]["status"], "working");
 }
 
 #[tokio::test]

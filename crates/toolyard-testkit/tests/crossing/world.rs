@@ -114,11 +114,13 @@ impl World {
     }
 }
 
-/// A modern `tools/call` in all its particulars.
+/// A modern request in all its particulars: a call of a tool, or a word about a task.
 #[derive(Clone)]
 pub(crate) struct Say<'a> {
+    pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) token: Option<&'a str>,
+    /// Or the task.
     pub(crate) tool: &'a str,
     pub(crate) arguments: Value,
     pub(crate) capabilities: Value,
@@ -128,7 +130,8 @@ pub(crate) struct Say<'a> {
 
 pub(crate) fn say(tool: &str) -> Say<'_> {
     let capabilities = json!({ "elicitation": { "form": {}, "url": {} }, "sampling": {}, "roots": {} });
-    Say { path: "/mcp/script", token: None, tool, arguments: json!({}), capabilities, back_with: None }
+    let (method, path) = ("tools/call", "/mcp/script");
+    Say { method, path, token: None, tool, arguments: json!({}), capabilities, back_with: None }
 }
 
 impl<'a> Say<'a> {
@@ -141,7 +144,8 @@ impl<'a> Say<'a> {
     }
 
     fn body(&self) -> Value {
-        let mut params = json!({ "name": self.tool, "arguments": self.arguments, "_meta": {
+        let named = if self.method == "tools/call" { "name" } else { "taskId" };
+        let mut params = json!({ named: self.tool, "arguments": self.arguments, "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": self.capabilities,
         } });
@@ -149,7 +153,7 @@ impl<'a> Say<'a> {
             params["requestState"] = json!(state);
             params["inputResponses"] = answers.clone();
         }
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
+        json!({ "jsonrpc": "2.0", "id": 1, "method": self.method, "params": params })
     }
 }
 
@@ -161,7 +165,7 @@ pub(crate) async fn post(address: &str, say: &Say<'_>) -> (u16, Value) {
         .header("accept", "application/json, text/event-stream")
         .header("content-type", "application/json")
         .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", "tools/call")
+        .header("mcp-method", say.method)
         .header("mcp-name", say.tool);
     if let Some(token) = say.token {
         request = request.header("authorization", format!("Bearer {token}"));

@@ -1,14 +1,21 @@
 //! The calls under way on one channel: who made them, and whom a message without an address can belong to.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use toolyard_proto::{Method, Raw};
 
-use crate::{ClientKey, Peer};
+use crate::{ClientKey, Peer, Principal};
+
+/// How long a call that was left may still be what the upstream asks about.
+const LINGER: Duration = Duration::from_secs(5);
+/// How many of those are remembered.
+const MOST_LEFT: usize = 64;
 
 /// One call under way, with whatever its link keeps for it.
 pub(crate) struct Flight<T> {
     pub(crate) client: ClientKey,
+    pub(crate) principal: Principal,
     pub(crate) peer: Peer,
     /// The progress token as the client sent it, where the link minted another.
     pub(crate) token: Option<Raw>,
@@ -49,11 +56,25 @@ pub(crate) struct InFlight<T> {
     alone: usize,
     /// Addressable calls in order of age; may still hold calls that ended (see `tidy`).
     ages: VecDeque<u64>,
+    /// Addressable calls that were left before their answer came, the latest last.
+    left: VecDeque<Left>,
+}
+
+struct Left {
+    id: u64,
+    principal: Principal,
+    at: Instant,
 }
 
 impl<T> Default for InFlight<T> {
     fn default() -> Self {
-        Self { flights: HashMap::new(), clients: HashMap::new(), alone: 0, ages: VecDeque::new() }
+        Self {
+            flights: HashMap::new(),
+            clients: HashMap::new(),
+            alone: 0,
+            ages: VecDeque::new(),
+            left: VecDeque::new(),
+        }
     }
 }
 
@@ -95,6 +116,23 @@ impl<T> InFlight<T> {
         Some(flight)
     }
 
+    /// Takes a call out that nobody waits for any more. The upstream may not know it yet.
+    pub(crate) fn leave(&mut self, id: u64, now: Instant) -> Option<Flight<T>> {
+        let flight = self.remove(id)?;
+        if flight.addressable {
+            if self.left.len() >= MOST_LEFT {
+                self.left.pop_front();
+            }
+            self.left.push_back(Left { id, principal: flight.principal.clone(), at: now });
+        }
+        Some(flight)
+    }
+
+    /// The upstream is done with a call that was left.
+    pub(crate) fn answered_late(&mut self, id: u64) {
+        self.left.retain(|left| left.id != id);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.flights.len()
     }
@@ -107,6 +145,25 @@ impl<T> InFlight<T> {
             }),
             _ => Addressee::Several,
         }
+    }
+
+    /// Whom a question belongs to. While it may be about a call that somebody else left, it belongs to nobody:
+    /// another user must not answer it.
+    pub(crate) fn asked(&mut self, now: Instant) -> Addressee {
+        self.left.retain(|left| now.saturating_duration_since(left.at) < LINGER);
+        let somebody_elses = |left: &Left, asked: &Flight<T>| left.principal != asked.principal;
+        let left = std::mem::take(&mut self.left);
+        let is_doubtful =
+            self.oldest().is_some_and(|asked| left.iter().any(|left| somebody_elses(left, asked)));
+        self.left = left;
+        if is_doubtful { Addressee::Several } else { self.addressee() }
+    }
+
+    /// Whether all calls under way are for one user, so that what cannot be told apart is at least no secret.
+    pub(crate) fn are_of_one_principal(&self) -> bool {
+        let mut principals = self.flights.values().filter(|flight| flight.addressable).map(|f| &f.principal);
+        let first = principals.next();
+        principals.all(|principal| Some(principal) == first)
     }
 
     fn oldest(&mut self) -> Option<&Flight<T>> {
@@ -130,6 +187,7 @@ impl<T> InFlight<T> {
     pub(crate) fn drain(&mut self) -> Vec<Flight<T>> {
         self.clients.clear();
         self.alone = 0;
+        self.left.clear();
         self.ages.clear();
         self.flights.drain().map(|(_, flight)| flight).collect()
     }
@@ -141,7 +199,8 @@ mod tests {
 
     fn flight(client: u64, addressable: bool) -> Flight<()> {
         let client = ClientKey::Connection(client);
-        Flight { client, peer: Peer::nobody(), token: None, addressable, more: () }
+        let principal = Principal::named(&format!("user {client:?}"));
+        Flight { client, principal, peer: Peer::nobody(), token: None, addressable, more: () }
     }
 
     fn kind(calls: &mut InFlight<()>) -> &'static str {
@@ -182,6 +241,29 @@ mod tests {
         assert_eq!(kind(&mut calls), "several");
         calls.drain();
         assert_eq!(kind(&mut calls), "nobody");
+    }
+
+    #[test]
+    fn a_question_may_be_about_a_call_that_was_just_left() {
+        let start = Instant::now();
+        let check = |caller: u64, later: Duration, answered: bool| {
+            let mut calls = InFlight::default();
+            calls.insert(1, flight(1, true));
+            calls.leave(1, start);
+            calls.insert(2, flight(caller, true));
+            if answered {
+                calls.answered_late(1);
+            }
+            match calls.asked(start + later) {
+                Addressee::Nobody => "nobody",
+                Addressee::One(..) => "one",
+                Addressee::Several => "several",
+            }
+        };
+        assert_eq!(check(2, Duration::ZERO, false), "several");
+        assert_eq!(check(2, Duration::ZERO, true), "one");
+        assert_eq!(check(2, LINGER, false), "one");
+        assert_eq!(check(1, Duration::ZERO, false), "one");
     }
 
     #[test]
