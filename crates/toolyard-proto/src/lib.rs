@@ -12,6 +12,7 @@ pub mod splice;
 pub mod codec;
 pub mod name;
 pub mod uri;
+pub mod app;
 
 pub use era::{Era, Revision};
 pub use error::{CallError, Fault, Kind, Retry, RpcError};

@@ -13,8 +13,9 @@ use toolyard_transport::admit::Gate;
 use toolyard_transport::serve::{Endpoint, Options};
 use toolyard_transport::{Principal, Scope};
 
+use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
-use crate::config::{ListenConfig, needs_token};
+use crate::config::{AppsConfig, ListenConfig, LocalDoor, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
 use crate::failure::Failure;
@@ -97,13 +98,22 @@ async fn run(
     if args.while_needed && !doors.has_local() {
         anyhow::bail!("nobody could find a gateway without its socket");
     }
-    let addresses = doors.addresses();
+    let mut addresses = doors.addresses();
+    let apps_config = if args.no_apps { AppsConfig::closed() } else { config.apps.clone() };
+    let beside = socket::path(&LocalDoor::Usual, &set, &settings::variable);
+    let apps_socket =
+        apps::path(&apps_config.local, local.as_deref().or(beside.as_deref()).unwrap_or(Path::new("")));
+    let app_doors = AppDoors::open(&apps_config, apps_socket.as_deref())?;
+    (addresses.apps, addresses.apps_socket) = app_doors.addresses();
     let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
     let announcement = announce(common, state_dir.as_deref(), &addresses)?;
     let scope = Scope::new();
     let approach = Approach::new(guards.guard(), scope.child());
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
+    let apps = apps::apps(&gateway, &apps_config, &scope);
+    let apps_taken = app_doors.taken();
+    app_doors.serve(&apps, &scope);
     let options = options(&config.listen, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
     let taken = doors.taken();
@@ -112,12 +122,13 @@ async fn run(
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
         taken,
+        apps_taken,
         found: &found,
         config: &config,
         quiet,
     });
-    let (common, listen) = (common.clone(), config.listen);
-    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen };
+    let (common, listen, apps) = (common.clone(), config.listen, config.apps);
+    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen, apps };
     let why = tokio::select! {
         signal = stop.told() => signal,
         () = reload.watch(found) => "the config cannot be watched any more",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 use toolyard_transport::{
@@ -208,6 +208,7 @@ pub(crate) fn start(doubles: &[(&str, &Arc<Double>)], adjust: impl FnOnce(&mut P
 pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
     let upstream = |(id, double): &(&str, &Arc<Double>)| UpstreamPlan {
         id: UpstreamId::parse(id).unwrap(),
+        kind: UpstreamKind::Server,
         connect: Arc::new(Door((*double).clone())),
         timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
         roots: Vec::new(),

@@ -36,7 +36,7 @@ use crate::state_dir::{self, Running};
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
 /// What the gateway calls an upstream that is being connected.
-const CONNECTING: &str = "connecting";
+const UNDER_WAY: [&str; 2] = ["discovered", "connecting"];
 /// For upstreams to be connected: their own bounds, all of them in a row, and a little more.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -234,12 +234,12 @@ impl Client {
 
     /// The same, once none of them is only just being connected.
     pub(super) async fn settled(&self) -> Result<Vec<State>> {
-        self.states_once(|state| state.phase != CONNECTING).await
+        self.states_once(|state| !UNDER_WAY.contains(&&*state.phase)).await
     }
 
     /// The same, once it is known of all of them what they offer, from now or from the last time.
     pub(super) async fn known(&self) -> Result<Vec<State>> {
-        self.states_once(|state| state.phase != CONNECTING || state.revision.is_some()).await
+        self.states_once(|state| !UNDER_WAY.contains(&&*state.phase) || state.revision.is_some()).await
     }
 
     /// The states once all are as they should be, or at the end of all patience.
