@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
-use toolyard_proto::{CallError, Method, Notification, Revision};
+use toolyard_proto::{CallError, Method, Notification, Raw, Revision};
 use toolyard_transport::{AnswerBody, Ask};
 
 use crate::support::{Behaviour, Client, Double, gateway, raw};
@@ -34,7 +34,7 @@ async fn what_a_request_is_judged_by_may_not_stand_there_twice() {
     let gateway = gateway(&[("files", &double)]);
     let check = async |view: &str, method: &str, params: &str| {
         let client = Client::new(&gateway, NEW, view);
-        let refused = client.send_raw(method, params).await.unwrap_err();
+        let refused = client.send_exactly(method, Raw::parse(params.to_owned()).unwrap()).await.unwrap_err();
         assert_eq!(refused.code(), -32602, "{method}: {refused:?}");
         assert!(refused.message.contains("twice"), "{refused:?}");
     };

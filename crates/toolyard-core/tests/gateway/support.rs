@@ -307,14 +307,12 @@ impl Client {
     }
 
     pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {
-        self.send_raw(method, &params.to_string())
+        self.send_exactly(method, raw(params))
     }
 
-    /// With parameters exactly as they are written.
-    pub(crate) fn send_raw(&self, method: &str, params: &str) -> BoxFuture<Answer> {
+    pub(crate) fn send_exactly(&self, method: &str, params: Raw) -> BoxFuture<Answer> {
         let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
         let (origin, method) = (self.origin.clone(), Method::new(method));
-        let params = Raw::parse(params.to_owned()).unwrap();
         let request = Request { origin, id, method, params, headers: None, relay: false };
         self.gateway.handle(request, Peer::new(Arc::new(Mouth(self.inbox.clone()))))
     }
