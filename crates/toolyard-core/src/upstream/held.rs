@@ -19,10 +19,6 @@ const MOST: usize = 1_000;
 #[derive(Default)]
 pub(crate) struct HeldTasks(Mutex<HashMap<String, Arc<HeldTask>>>);
 
-/// Whose task it is, whoever asks is not.
-#[derive(Debug)]
-pub(crate) struct SomebodyElses;
-
 /// One of them. It is the way back of the request that waits for the task's result.
 pub(crate) struct HeldTask {
     origin: Arc<Origin>,
@@ -72,11 +68,13 @@ impl HeldTasks {
         held
     }
 
-    /// The task, if it is held here, for those who may know of it.
-    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Result<Option<Arc<HeldTask>>, SomebodyElses> {
+    /// The task, if it is held. Whoever did not make it learns nothing of it, not even that it is there.
+    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Result<Option<Arc<HeldTask>>, CallError> {
         match self.all().get(id) {
-            Some(task) if task.origin.principal != origin.principal => Err(SomebodyElses),
-            task => Ok(task.cloned()),
+            Some(task) if task.origin.principal != origin.principal => {
+                Err(CallError::invalid_params(format!("unknown task {id:?}")))
+            }
+            held => Ok(held.cloned()),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 use toolyard_transport::{
@@ -306,14 +307,24 @@ impl Client {
         });
     }
 
+    /// Chooses what it wants to hear, as a session does.
+    pub(crate) fn set_level(&self, level: &str) {
+        self.origin.log_level.set(LogLevel::parse(level).unwrap());
+    }
+
+    /// A request without parameters.
+    pub(crate) fn request(&self, method: &str) -> Request {
+        let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
+        let (origin, method) = (self.origin.clone(), Method::new(method));
+        Request { origin, id, method, params: Raw::empty_object(), headers: None, relay: false }
+    }
+
     pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {
         self.send_exactly(method, raw(params))
     }
 
     pub(crate) fn send_exactly(&self, method: &str, params: Raw) -> BoxFuture<Answer> {
-        let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
-        let (origin, method) = (self.origin.clone(), Method::new(method));
-        let request = Request { origin, id, method, params, headers: None, relay: false };
+        let request = Request { params, ..self.request(method) };
         self.gateway.handle(request, Peer::new(Arc::new(Mouth(self.inbox.clone()))))
     }
 

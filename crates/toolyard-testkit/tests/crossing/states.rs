@@ -13,7 +13,7 @@ use crate::world::{Reach, Say, World, say, until};
 
 const OLD: Revision = Revision::V2025_11_25;
 
-pub(crate) fn two_people() -> Options {
+fn two_people() -> Options {
     let gate = Gate::open().with_token(Principal::named("ann"), "a").with_token(Principal::named("bob"), "b");
     Options { gate, ..Options::default() }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolyard_proto::Revision;
+use toolyard_transport::Principal;
+use toolyard_transport::admit::Gate;
 use toolyard_transport::serve::Options;
 
-use crate::states::two_people;
 use crate::world::{Reach, Say, World, post, say, until};
 
 const OLD: Revision = Revision::V2025_11_25;
@@ -50,23 +51,6 @@ async fn a_modern_client_without_tasks_that_hangs_up_ends_the_task_of_a_2025_11_
 }
 
 #[tokio::test]
-async fn a_task_is_known_to_whoever_made_it_only() {
-    let world = World::open(OLD, Reach::Http, two_people()).await;
-    let capabilities = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
-    let ann = Say { capabilities: capabilities.clone(), ..say("long_task").by("a") };
-    let (_, made) = world.post(&ann).await;
-    let task = made["result"]["taskId"].as_str().unwrap();
-    for method in ["tasks/get", "tasks/cancel"] {
-        let bob = Say { method, capabilities: capabilities.clone(), ..say(task).by("b") };
-        let (_, refused) = world.post(&bob).await;
-        assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
-    }
-    assert_eq!(world.server.tasks(), (1, 0));
-    let ann = Say { method: "tasks/get", capabilities, ..say(task).by("a") };
-    assert_eq!(world.post(&ann).await.1["result"]["status"], "working");
-}
-
-#[tokio::test]
 async fn a_modern_client_with_tasks_cancels_the_task_of_a_2025_11_25_server_by_its_id() {
     let world = world(OLD).await;
     let client = world.client(Revision::NEWEST).await;
@@ -76,4 +60,25 @@ async fn a_modern_client_with_tasks_cancels_the_task_of_a_2025_11_25_server_by_i
     assert_eq!(world.server.tasks(), (1, 1));
     let task = client.ask("tasks/get", json!({ "taskId": made["taskId"] })).await.unwrap();
     assert_eq!(task["status"], "cancelled", "{task}");
+}
+
+#[tokio::test]
+async fn a_task_is_nobodys_business_but_its_own_principals() {
+    let gate = Gate::open().with_token(Principal::named("ann"), "a").with_token(Principal::named("bob"), "b");
+    let world = World::open(OLD, Reach::Lines, Options { gate, ..Options::default() }).await;
+    let extensions = json!({ "io.modelcontextprotocol/tasks": {} });
+    let call = Say { capabilities: json!({ "extensions": extensions }), ..say("long_task") };
+    let (_, made) = world.post(&call.clone().by("a")).await;
+    assert_eq!(made["result"]["resultType"], "task", "{made}");
+    let task = made["result"]["taskId"].as_str().unwrap();
+    for method in ["tasks/get", "tasks/cancel"] {
+        let about = Say { about: Some((method, task)), ..call.clone() };
+        let (_, answer) = world.post(&about.by("b")).await;
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+    }
+    assert_eq!(world.server.tasks(), (1, 0));
+    let (_, got) = world.post(&Say { about: Some(("tasks/get", task)), ..call.clone() }.by("a")).await;
+    assert_eq!(got["result"]["status"], "working", "{got}");
+    let (_, done) = world.post(&Say { about: Some(("tasks/cancel", task)), ..call.clone() }.by("a")).await;
+    assert_eq!((&done["result"]["resultType"], world.server.tasks()), (&json!("complete"), (1, 1)), "{done}");
 }
