@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use toolyard_proto::codec::MAX_MESSAGE;
+use toolyard_transport::admit::Signed;
 
 pub use register::{AppRecord, AppStatus};
 pub use schema::check as check_schema;
@@ -39,6 +40,8 @@ pub struct AppOptions {
     /// How many calls may wait for their turn at one app; more are refused.
     pub queue: usize,
     pub timeouts: Timeouts,
+    /// Whether apps must present tokens.
+    pub signed: Option<Signed>,
     /// How long a connection may take to register.
     pub patience: Duration,
     /// The longest line.
@@ -52,6 +55,7 @@ impl Default for AppOptions {
             calls: 1024,
             queue: 1024,
             timeouts: Timeouts::LOCAL,
+            signed: None,
             patience: Duration::from_secs(10),
             line_limit: MAX_MESSAGE,
         }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use toolyard_core::{AppOptions, Apps, Gateway, Timeouts};
 use toolyard_transport::Scope;
+use toolyard_transport::admit::Signed;
 use toolyard_transport::local::LocalListener;
 
 use crate::bind::listen;
@@ -78,13 +79,14 @@ impl AppDoors {
     }
 }
 
-pub(crate) fn apps(gateway: &Gateway, config: &AppsConfig, scope: &Scope) -> Apps {
+pub(crate) fn apps(gateway: &Gateway, config: &AppsConfig, signed: Option<Signed>, scope: &Scope) -> Apps {
     let usual = AppOptions::default();
     let options = AppOptions {
         connections: config.max_connections.unwrap_or(usual.connections),
         calls: config.calls.unwrap_or(usual.calls),
         queue: config.queue.unwrap_or(usual.queue),
         timeouts: Timeouts { idle: config.timeout.unwrap_or(usual.timeouts.idle), ..usual.timeouts },
+        signed,
         ..usual
     };
     Apps::new(gateway.clone(), options, scope)

@@ -16,11 +16,13 @@ mod packs;
 mod profile;
 mod listen;
 mod apps;
+mod auth;
 
 use std::path::Path;
 
 use toolyard_core::ProfilePlan;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
+use toolyard_proto::token::Rules;
 
 pub(crate) use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, TcpDoor};
 pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
@@ -48,6 +50,8 @@ pub(crate) struct Config {
     pub(crate) profiles: Vec<ProfilePlan>,
     pub(crate) listen: ListenConfig,
     pub(crate) apps: AppsConfig,
+    /// What tokens of apps and agents are checked by, where they are asked for.
+    pub(crate) auth: Option<Rules>,
     /// Show the only upstream as if clients spoke to it directly.
     pub(crate) transparent: bool,
     pub(crate) names: NameStyle,
@@ -100,6 +104,7 @@ struct Layer {
     profiles: Vec<ProfilePlan>,
     listen: Option<ListenConfig>,
     apps: Option<AppsConfig>,
+    auth: Option<Rules>,
     transparent: Option<bool>,
     names: Option<NameStyle>,
 }
@@ -113,6 +118,7 @@ impl Config {
         self.profiles.extend(layer.profiles);
         self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
         self.apps = layer.apps.unwrap_or(std::mem::take(&mut self.apps));
+        self.auth = layer.auth.or(self.auth.take());
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
     }
@@ -153,8 +159,12 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Own => root.take("apps").map(|field| apps::read(field, reader)),
         Role::Project => apps::refuse(&mut root, reader),
     };
+    let auth = match role {
+        Role::Own => root.take("auth").and_then(|field| auth::read(field, reader)),
+        Role::Project => auth::refuse(&mut root, reader),
+    };
     root.finish(reader);
-    Layer { upstreams, packs, profiles, listen, apps, transparent, names }
+    Layer { upstreams, packs, profiles, listen, apps, auth, transparent, names }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use toolyard_core::Gateway;
-use toolyard_transport::admit::Gate;
+use toolyard_transport::admit::{Gate, Signed};
 use toolyard_transport::serve::{Endpoint, Options};
 use toolyard_transport::{Principal, Scope};
 
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
-use crate::config::{AppsConfig, ListenConfig, LocalDoor, needs_token};
+use crate::config::{AppsConfig, Config, LocalDoor, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
 use crate::failure::Failure;
@@ -111,10 +111,11 @@ async fn run(
     let scope = Scope::new();
     let approach = Approach::new(guards.guard(), scope.child());
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
-    let apps = apps::apps(&gateway, &apps_config, &scope);
+    let signed = config.auth.clone().map(Signed::new);
+    let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
     let apps_taken = app_doors.taken();
     app_doors.serve(&apps, &scope);
-    let options = options(&config.listen, state_dir.as_deref());
+    let options = options(&config, signed, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
     let taken = doors.taken();
     doors.serve(&endpoint, &scope);
@@ -159,11 +160,19 @@ async fn deserted(endpoint: &Endpoint) {
     }
 }
 
-fn options(listen: &ListenConfig, state_dir: Option<&Path>) -> Options {
-    let gate = match &listen.token {
+fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) -> Options {
+    let listen = &config.listen;
+    let mut gate = match &listen.token {
         Some(token) => Gate::open().with_token(Principal::named("token"), token),
         None => Gate::open(),
     };
+    if let Some(signed) = signed {
+        // Programs of ours that know the secret use one bearer for all their connections.
+        for secret in config.auth.iter().flat_map(|rules| &rules.secrets) {
+            gate = gate.with_token(Principal::named("secret"), &secret.bearer());
+        }
+        gate = gate.with_signed(signed);
+    }
     let usual = Options::default();
     Options {
         gate,

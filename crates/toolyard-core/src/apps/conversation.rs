@@ -151,9 +151,23 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
 
     fn applicant(&self, register: &Register) -> Result<Applicant, Refused> {
         let id = read_id(register)?;
+        let client = self.prove(register)?;
         let process = register.pid.and_then(Process::find).or(self.caller.process);
         let endpoint = self.caller.endpoint.clone();
-        Ok(Applicant { id, session: register.session.clone(), client: None, process, endpoint })
+        Ok(Applicant { id, session: register.session.clone(), client, process, endpoint })
+    }
+
+    /// Who the app proves to be, where that is asked for.
+    fn prove(&self, register: &Register) -> Result<Option<Arc<str>>, Refused> {
+        let Some(signed) = &self.apps.shared.options.signed else { return Ok(None) };
+        match signed.check(register.auth_token.as_deref()) {
+            Ok(client) => Ok(Some(client)),
+            Err(bad) => {
+                tracing::warn!(target: "auth", app = %register.app, endpoint = %self.caller.endpoint, reason = %bad, "an app was not let in");
+                let guidance = "send `authToken`: ClientId:UnixTimestamp:Base64(HMAC-SHA256(secret, \"ClientId:UnixTimestamp\")); `toolyard token` makes one";
+                Err(Refused::new(bad.to_string(), guidance))
+            }
+        }
     }
 
     /// Finding out takes a look at every process, so nobody waits for it.

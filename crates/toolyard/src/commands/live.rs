@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use toolyard_core::Gateway;
 use toolyard_proto::modern::{RequestMeta, stamp_request};
+use toolyard_proto::token::Secret;
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 use toolyard_transport::http::HttpSpec;
 use toolyard_transport::{
@@ -114,7 +115,8 @@ impl Client {
     /// To a gateway that runs already.
     pub(super) fn of_running(running: &Running, config: &Config) -> Self {
         let mut headers = HeaderMap::new();
-        let token = config.listen.token.as_ref().map(|token| format!("Bearer {token}"));
+        let signed = || config.auth.as_ref()?.secrets.first().map(Secret::bearer);
+        let token = config.listen.token.clone().or_else(signed).map(|token| format!("Bearer {token}"));
         if let Some(Ok(mut token)) = token.map(HeaderValue::try_from) {
             token.set_sensitive(true);
             headers.insert(AUTHORIZATION, token);

@@ -6,6 +6,7 @@
 
 mod support;
 
+mod auth;
 mod calls;
 mod coming;
 mod limits;

@@ -79,6 +79,11 @@ impl Agent {
         }
     }
 
+    /// The first line that comes, whatever it is.
+    pub(crate) fn answer_or_refusal(&mut self) -> Value {
+        self.lines.recv_timeout(PATIENCE).expect("some word")
+    }
+
     fn keep(&mut self, line: Value) {
         if line.get("method").is_some() {
             self.heard.push((Instant::now(), line));
