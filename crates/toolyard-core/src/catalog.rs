@@ -13,6 +13,7 @@ pub use definitions::{Definitions, ListKind};
 pub(crate) use keep::Catalog;
 pub use params::param_headers;
 pub use snapshot::Snapshot;
+pub(crate) use snapshot::Views;
 pub(crate) use store::Store;
 pub(crate) use view::ViewCatalog;
 

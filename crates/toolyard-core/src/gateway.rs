@@ -1,6 +1,6 @@
 //! The gateway: everything behind the one endpoint, as a [`Handler`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -9,16 +9,16 @@ use toolyard_transport::{
     Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View,
 };
 
-use crate::catalog::{Catalog, Store};
+use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::dispatch::{dispatch, fails_as_result};
 use crate::greet::{NAME, server_info};
 use crate::listen::Listeners;
-use crate::plan::{Pace, Plan};
+use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::upstream::{Outlets, Upstream};
 use crate::{bridge, yard};
 
 /// How long calls in flight of an upstream that goes may take to finish.
-const DRAIN: Duration = Duration::from_mins(5);
+pub(crate) const DRAIN: Duration = Duration::from_mins(5);
 
 /// A running gateway. Cheap to clone; it lives until [`Gateway::end`].
 #[derive(Clone)]
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) scope: Scope,
     outlets: Outlets,
     pace: Pace,
+    /// Held by whoever changes which upstreams there are.
+    changing: Mutex<()>,
 }
 
 /// What a reload did, by id.
@@ -66,19 +68,22 @@ impl Gateway {
         }
         scope.spawn(catalog.clone().keep(news));
         let pace = plan.pace;
-        Self { shared: Arc::new(Shared { catalog, listeners, scope, outlets, pace }) }
+        let changing = Mutex::new(());
+        Self { shared: Arc::new(Shared { catalog, listeners, scope, outlets, pace, changing }) }
     }
 
     /// Goes by another plan from now on, without dropping a call: what is asked for as before stays as it is,
     /// what changed gets a new link while the old one drains, and what is gone drains and ends.
     pub fn reload(&self, plan: Plan) -> Reloaded {
         let shared = &self.shared;
+        let _one_at_a_time = self.changing();
         let old = shared.catalog.rules();
         let mut done = Reloaded::default();
         let mut upstreams: Vec<Arc<Upstream>> = old.upstreams.iter().take(1).cloned().collect();
         let mut fresh = Vec::new();
         for wanted in plan.upstreams {
             let before = old.upstreams.iter().skip(1).find(|upstream| *upstream.id() == wanted.id);
+            let before = before.filter(|upstream| !upstream.kind().is_guest());
             if let Some(same) = before.filter(|before| before.is_as(&wanted)) {
                 upstreams.push(same.clone());
                 continue;
@@ -90,6 +95,11 @@ impl Gateway {
             fresh.push(Upstream::new(wanted, shared.pace, known, shared.scope.child()));
             upstreams.extend(fresh.last().cloned());
         }
+        let is_free =
+            |guest: &&Arc<Upstream>| upstreams.iter().all(|other| other.id().fold() != guest.id().fold());
+        let guests = old.upstreams.iter().filter(|old| old.kind().is_guest()).filter(is_free).cloned();
+        let guests: Vec<Arc<Upstream>> = guests.collect();
+        upstreams.extend(guests);
         let kept = |upstream: &&Arc<Upstream>| upstreams.iter().any(|kept| Arc::ptr_eq(kept, upstream));
         let retired: Vec<Arc<Upstream>> = old.upstreams.iter().filter(|old| !kept(old)).cloned().collect();
         let is_there = |id: &str| upstreams.iter().any(|upstream| upstream.id().as_str() == id);
@@ -105,6 +115,35 @@ impl Gateway {
             shared.scope.spawn(upstream.retire(DRAIN));
         }
         done
+    }
+
+    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
+        self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn rules(&self) -> Arc<Views> {
+        self.shared.catalog.rules()
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.shared.scope
+    }
+
+    pub(crate) fn make(&self, plan: UpstreamPlan, known: Option<Arc<Definitions>>) -> Arc<Upstream> {
+        Upstream::new(plan, self.shared.pace, known, self.shared.scope.child())
+    }
+
+    pub(crate) fn start_one(&self, upstream: &Arc<Upstream>) {
+        upstream.start(self.shared.outlets.clone());
+    }
+
+    /// Goes by the same rules with other upstreams.
+    pub(crate) fn adopt(&self, old: &Views, upstreams: Vec<Arc<Upstream>>) {
+        self.shared.catalog.replace(Views { profiles: old.profiles.clone(), upstreams, ..*old });
+    }
+
+    pub(crate) fn move_listeners(&self, from: &Arc<Upstream>, to: &Arc<Upstream>) {
+        self.shared.listeners.move_over(from, to, &self.shared.scope);
     }
 
     /// Ends every upstream, bounded in time.

@@ -10,10 +10,16 @@ mod bridge;
 pub mod catalog;
 pub mod upstream;
 mod greet;
+pub mod apps;
+pub mod guests;
 mod levels;
 mod listen;
 mod tasks;
 mod yard;
 
+pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
-pub use plan::{Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, UpstreamPlan};
+pub use plan::{
+    AfterLoss, Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, UpstreamKind, UpstreamPlan,
+};
+pub(crate) use toolyard_transport::Scope;

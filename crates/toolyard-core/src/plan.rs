@@ -34,6 +34,10 @@ pub struct Pace {
     pub connect: Duration,
     pub backoff_first: Duration,
     pub backoff_most: Duration,
+    /// After this many failures in a row an upstream is left alone for a while.
+    pub breaker: u32,
+    /// How long that is; then it is tried once.
+    pub half_open: Duration,
 }
 
 impl Default for Pace {
@@ -45,6 +49,8 @@ impl Default for Pace {
             connect: Duration::from_secs(10),
             backoff_first: Duration::from_secs(1),
             backoff_most: Duration::from_secs(30),
+            breaker: 5,
+            half_open: Duration::from_mins(1),
         }
     }
 }
@@ -66,6 +72,7 @@ impl Default for Plan {
 #[derive(Debug)]
 pub struct UpstreamPlan {
     pub id: UpstreamId,
+    pub kind: UpstreamKind,
     pub connect: Arc<dyn Connect>,
     pub timeouts: Timeouts,
     /// What `roots/list` outside of any call is answered with.
@@ -73,6 +80,36 @@ pub struct UpstreamPlan {
     pub sharing: Sharing,
     /// Identifies the definition, so that stored tools of another server are not shown.
     pub fingerprint: String,
+}
+
+/// What kind of upstream it is, which says where it came from and who else may take its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum UpstreamKind {
+    /// Named in the config.
+    #[default]
+    Server,
+    /// Comes with the program, as packs do.
+    BuiltIn,
+    /// Registered by itself.
+    App,
+    /// Found.
+    Instance,
+}
+
+impl UpstreamKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::BuiltIn => "built-in",
+            Self::App => "app",
+            Self::Instance => "instance",
+        }
+    }
+
+    /// Whether it comes and goes by itself rather than with the config.
+    pub fn is_guest(self) -> bool {
+        matches!(self, Self::App | Self::Instance)
+    }
 }
 
 /// Whether clients share one connection to an upstream, where it is one that can be shared.
@@ -109,11 +146,21 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         self.connect(known)
     }
 
-    /// Whether it comes with the program, as packs do. Where a view shows the only upstream as if clients spoke
-    /// to it directly, these are not counted and not shown.
-    fn is_built_in(&self) -> bool {
-        false
+    /// What to do once there is no connection any more.
+    fn after_loss(&self) -> AfterLoss {
+        AfterLoss::TryAgain
     }
+}
+
+/// How an upstream comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterLoss {
+    /// Somebody has to reach for it.
+    TryAgain,
+    /// It comes back by itself, if it does.
+    Await,
+    /// It has said goodbye: what it offered goes at once.
+    Gone,
 }
 
 /// A named slice of the catalog.

@@ -1,18 +1,20 @@
 //! Whoever offers tools: its state, its link while it is there, and what it said it offers.
 
 pub mod state;
+mod comeback;
 mod fetch;
 pub(crate) mod held;
 mod lease;
 mod pool;
+pub mod retry;
 mod subscribe;
 mod supervise;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
@@ -24,7 +26,7 @@ use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
 use crate::pipeline::{Chain, chain};
-use crate::plan::{Pace, UpstreamPlan};
+use crate::plan::{Pace, UpstreamKind, UpstreamPlan};
 use state::{Phase, State};
 
 pub(crate) use lease::Lease;
@@ -47,6 +49,8 @@ pub struct Upstream {
     /// Whether its entries are listed: false once it has been lost for longer than the grace.
     listed: AtomicBool,
     suspect: Notify,
+    /// There was a new sign of life.
+    woken: Notify,
     outdated: Notify,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
@@ -61,6 +65,8 @@ pub struct Upstream {
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
     in_flight: AtomicUsize,
     drained: Notify,
+    /// When a call last began or ended, in seconds since 1970; zero for never.
+    active_at: AtomicU64,
 }
 
 struct Live {
@@ -82,8 +88,9 @@ impl Upstream {
             live: ArcSwapOption::empty(),
             listed: AtomicBool::new(stored.is_some()),
             definitions: ArcSwapOption::new(stored),
-            state: watch::Sender::new(State::new()),
+            state: watch::Sender::new(State::new(SystemTime::now())),
             suspect: Notify::new(),
+            woken: Notify::new(),
             outdated: Notify::new(),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
@@ -94,6 +101,7 @@ impl Upstream {
             life,
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
+            active_at: AtomicU64::new(0),
             plan,
         })
     }
@@ -106,9 +114,8 @@ impl Upstream {
         &self.name
     }
 
-    /// Whether it comes with the program.
-    pub(crate) fn is_built_in(&self) -> bool {
-        self.plan.connect.is_built_in()
+    pub fn kind(&self) -> UpstreamKind {
+        self.plan.kind
     }
 
     pub(crate) fn chain(&self) -> Chain {
@@ -146,7 +153,7 @@ impl Upstream {
         }
         let mut state = self.state.subscribe();
         let waited =
-            tokio::time::timeout(self.pace.connect, state.wait_for(|state| state.phase != Phase::Connecting));
+            tokio::time::timeout(self.pace.connect, state.wait_for(|state| !state.phase.is_under_way()));
         let state = match waited.await {
             Ok(Ok(state)) => state.clone(),
             _ => self.state(),
@@ -166,6 +173,16 @@ impl Upstream {
     /// Something went wrong on its link: the supervisor looks whether it is still there.
     pub(crate) fn suspect(&self) {
         self.suspect.notify_one();
+    }
+
+    /// There is a new sign of life: whatever it was waiting for, it is tried at once.
+    pub fn wake(&self) {
+        self.woken.notify_one();
+    }
+
+    /// Whether the first attempt to learn what it offers is over.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.state.borrow().settled
     }
 
     /// Does something that nobody waits for.
@@ -207,7 +224,19 @@ impl Upstream {
     /// Counts a call until the guard is dropped, which is when its answer has really ended.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
+        self.touch();
         InFlight(self.clone())
+    }
+
+    fn touch(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.active_at.store(now.as_secs(), Ordering::Relaxed);
+    }
+
+    /// When it was last called or answered.
+    pub fn last_activity(&self) -> Option<SystemTime> {
+        let seconds = self.active_at.load(Ordering::Relaxed);
+        (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
     /// Starts its supervisor.
@@ -259,7 +288,7 @@ impl Upstream {
     /// Lets calls in flight finish, a bounded time, and ends its links.
     pub(crate) async fn retire(self: Arc<Self>, at_most: Duration) {
         let link = self.live_link();
-        self.state.send_modify(|state| state.enter(Phase::Ended, Some("it is no longer configured".into())));
+        self.enter(Phase::Ended, Some("it is no longer there".into()));
         let _ = tokio::time::timeout(at_most, self.idle()).await;
         self.life.cancel();
         let now = self.live.swap(None).map(|live| live.link.clone());
@@ -282,6 +311,7 @@ pub(crate) struct InFlight(Arc<Upstream>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
+        self.0.touch();
         if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.drained.notify_waiters();
         }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use toolyard_transport::{
 use crate::catalog::search::search;
 use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
 use crate::listen::Listeners;
-use crate::plan::{Connect, Connected, Sharing, Timeouts, UpstreamPlan};
+use crate::plan::{Connect, Connected, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
 
 const SEARCH_LIMIT: usize = 10;
@@ -52,6 +52,7 @@ pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
     let connect = Arc::new(Door { yard: yard.clone(), receiver: std::sync::Mutex::new(Some(receiver)) });
     let plan = UpstreamPlan {
         id: UpstreamId::yard(),
+        kind: UpstreamKind::BuiltIn,
         connect,
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),
@@ -117,10 +118,6 @@ impl Connect for Door {
             let events = events.ok_or("the built-in tools are connected already")?;
             Ok(Connected { link, events })
         })
-    }
-
-    fn is_built_in(&self) -> bool {
-        true
     }
 }
 
@@ -205,13 +202,16 @@ fn about(upstream: &Upstream) -> Value {
     let state = upstream.state();
     let definitions = upstream.definitions();
     let count = |kind| definitions.as_ref().map_or(0, |definitions| definitions.list(kind).len());
-    let since = state.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let unix = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     json!({
         "id": upstream.id().as_str(),
+        "kind": upstream.kind().as_str(),
         "state": state.phase.as_str(),
-        "sinceUnix": since,
+        "sinceUnix": unix(state.since),
         "reason": state.reason,
         "failures": state.failures,
+        "connectedUnix": state.connected.map(unix),
+        "lastActivityUnix": upstream.last_activity().map(unix),
         "listed": upstream.is_listed(),
         "tools": count(ListKind::Tools),
         "resources": count(ListKind::Resources),

@@ -12,6 +12,8 @@ pub mod splice;
 pub mod codec;
 pub mod name;
 pub mod uri;
+pub mod app;
+pub mod token;
 
 pub use era::{Era, Revision};
 pub use error::{CallError, Fault, Kind, Retry, RpcError};

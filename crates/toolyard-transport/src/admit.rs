@@ -1,11 +1,15 @@
 //! Credentials become a principal, or a challenge that says what to present.
 
+mod signed;
+
 use std::fmt;
+use std::sync::OnceLock;
 
 use http::HeaderValue;
 use subtle::ConstantTimeEq;
 
 use crate::Principal;
+pub use signed::Signed;
 
 /// Somebody who may come in, and whether they proved who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,7 @@ impl Challenge {
 #[derive(Clone)]
 pub struct Gate {
     tokens: Vec<(Principal, Box<[u8]>)>,
+    signed: Option<Signed>,
     local: Admitted,
 }
 
@@ -41,7 +46,11 @@ impl Default for Gate {
 impl Gate {
     /// Everybody who reaches the listener may come in. For loopback only.
     pub fn open() -> Self {
-        Self { tokens: Vec::new(), local: Admitted { principal: Principal::local(), proven: false } }
+        Self {
+            tokens: Vec::new(),
+            signed: None,
+            local: Admitted { principal: Principal::local(), proven: false },
+        }
     }
 
     /// Only whoever presents `token` may come in, and counts as `principal`. Can be called again for more.
@@ -51,26 +60,66 @@ impl Gate {
         self
     }
 
+    /// Whoever presents a token that was made from the secret may come in, too.
+    #[must_use]
+    pub fn with_signed(mut self, signed: Signed) -> Self {
+        self.signed = Some(signed);
+        self
+    }
+
     pub fn is_open(&self) -> bool {
-        self.tokens.is_empty()
+        self.tokens.is_empty() && self.signed.is_none()
     }
 
     /// From an `Authorization` header.
     pub fn admit(&self, authorization: Option<&HeaderValue>) -> Result<Admitted, Challenge> {
+        self.admit_on(&Ticket::default(), authorization)
+    }
+
+    /// The same on a connection: a token that is good once is good for everything on the connection that it
+    /// opened.
+    pub fn admit_on(
+        &self,
+        ticket: &Ticket,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Admitted, Challenge> {
         if self.is_open() {
             return Ok(self.local.clone());
         }
-        let token = authorization.and_then(bearer).ok_or(Challenge("Bearer"))?;
-        self.admit_token(token).ok_or(Challenge("Bearer error=\"invalid_token\""))
+        let header = authorization.ok_or(Challenge("Bearer"))?;
+        let token = bearer(header).ok_or(Challenge("Bearer"))?;
+        if let Some((_, admitted)) = ticket.0.get().filter(|(used, _)| used == header) {
+            return Ok(admitted.clone());
+        }
+        let admitted = self.admit_token(token).ok_or(Challenge("Bearer error=\"invalid_token\""))?;
+        if self.signed.is_some() {
+            let _ = ticket.0.set((header.clone(), admitted.clone()));
+        }
+        Ok(admitted)
     }
 
     /// From a bare token, as the opening line of a stream connection carries it.
     pub fn admit_token(&self, token: &[u8]) -> Option<Admitted> {
         let matches = |entry: &&(Principal, Box<[u8]>)| bool::from(entry.1.as_ref().ct_eq(token));
-        let (principal, _) = self.tokens.iter().find(matches)?;
-        Some(Admitted { principal: principal.clone(), proven: true })
+        if let Some((principal, _)) = self.tokens.iter().find(matches) {
+            return Some(Admitted { principal: principal.clone(), proven: true });
+        }
+        let token = std::str::from_utf8(token).ok()?;
+        match self.signed.as_ref()?.check(Some(token)) {
+            Ok(client) => {
+                Some(Admitted { principal: Principal::named(&format!("client:{client}")), proven: true })
+            }
+            Err(bad) => {
+                tracing::warn!(target: "auth", reason = %bad, "a token was refused");
+                None
+            }
+        }
     }
 }
+
+/// What a connection was opened with.
+#[derive(Debug, Default)]
+pub struct Ticket(OnceLock<(HeaderValue, Admitted)>);
 
 impl fmt::Debug for Gate {
     /// Tokens are secrets.

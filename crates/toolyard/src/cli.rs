@@ -63,6 +63,9 @@ pub(crate) struct ServeArgs {
     /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:7777, or the next free port].
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) listen: Option<SocketAddr>,
+    /// Let no apps register.
+    #[arg(long)]
+    pub(crate) no_apps: bool,
     /// End soon after the last client has left.
     #[arg(long, hide = true)]
     pub(crate) while_needed: bool,
@@ -96,7 +99,8 @@ impl Cli {
             None => Ok(Command::Serve(alone)),
             Some(Command::Serve(own)) => {
                 let while_needed = own.while_needed || alone.while_needed;
-                Ok(Command::Serve(ServeArgs { listen: own.listen.or(alone.listen), while_needed }))
+                let no_apps = own.no_apps || alone.no_apps;
+                Ok(Command::Serve(ServeArgs { listen: own.listen.or(alone.listen), no_apps, while_needed }))
             }
             Some(other) if alone.listen.is_none() => Ok(other),
             Some(_) => Err(<Self as CommandFactory>::command()

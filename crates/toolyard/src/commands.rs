@@ -11,6 +11,7 @@ mod pack;
 mod doctor;
 mod explain;
 mod completions;
+mod token;
 mod edit;
 mod live;
 
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     /// Say why a tool is there, and under which name, or why it is not.
     Explain(explain::ExplainArgs),
+    /// Make a token for an app or a client, or the secret that tokens are made from.
+    Token(token::TokenArgs),
     /// Print what a shell needs to complete commands.
     Completions(completions::CompletionsArgs),
 }
@@ -58,6 +61,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Pack(args) => pack::pack(common, args),
         Command::Doctor(args) => doctor::doctor(common, &args),
         Command::Explain(args) => explain::explain(common, &args),
+        Command::Token(args) => token::token(common, &args),
         Command::Completions(args) => {
             completions::completions(&args);
             Ok(())

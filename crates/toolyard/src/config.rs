@@ -15,12 +15,16 @@ mod mcp_servers;
 mod packs;
 mod profile;
 mod listen;
+mod apps;
+mod auth;
 
 use std::path::Path;
 
 use toolyard_core::ProfilePlan;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
+use toolyard_proto::token::Rules;
 
+pub(crate) use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, TcpDoor};
 pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
 pub(crate) use interpolate::Variables;
 pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
@@ -45,6 +49,9 @@ pub(crate) struct Config {
     pub(crate) packs: Vec<PackConfig>,
     pub(crate) profiles: Vec<ProfilePlan>,
     pub(crate) listen: ListenConfig,
+    pub(crate) apps: AppsConfig,
+    /// What tokens of apps and agents are checked by, where they are asked for.
+    pub(crate) auth: Option<Rules>,
     /// Show the only upstream as if clients spoke to it directly.
     pub(crate) transparent: bool,
     pub(crate) names: NameStyle,
@@ -96,6 +103,8 @@ struct Layer {
     packs: Vec<PackConfig>,
     profiles: Vec<ProfilePlan>,
     listen: Option<ListenConfig>,
+    apps: Option<AppsConfig>,
+    auth: Option<Rules>,
     transparent: Option<bool>,
     names: Option<NameStyle>,
 }
@@ -108,6 +117,8 @@ impl Config {
         self.profiles.retain(|old| layer.profiles.iter().all(|new| new.name != old.name));
         self.profiles.extend(layer.profiles);
         self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
+        self.apps = layer.apps.unwrap_or(std::mem::take(&mut self.apps));
+        self.auth = layer.auth.or(self.auth.take());
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
     }
@@ -144,9 +155,16 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     };
     let transparent = read_transparent(&mut root, reader, on);
     let names = read_names(&mut root, reader);
-    check_apps(&mut root, reader);
+    let apps = match role {
+        Role::Own => root.take("apps").map(|field| apps::read(field, reader)),
+        Role::Project => apps::refuse(&mut root, reader),
+    };
+    let auth = match role {
+        Role::Own => root.take("auth").and_then(|field| auth::read(field, reader)),
+        Role::Project => auth::refuse(&mut root, reader),
+    };
     root.finish(reader);
-    Layer { upstreams, packs, profiles, listen, transparent, names }
+    Layer { upstreams, packs, profiles, listen, apps, auth, transparent, names }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {
@@ -173,17 +191,4 @@ fn read_names(root: &mut Section, reader: &mut Reader<'_>) -> Option<NameStyle> 
     let chosen =
         field.and_then(|field| field.choice(reader, &[("shown", shown), ("colon", NameStyle::Colon)]));
     chosen.or(budget.map(|_| shown))
-}
-
-/// `[apps]` is understood and checked, and has no effect yet.
-fn check_apps(root: &mut Section, reader: &mut Reader<'_>) {
-    if let Some(field) = root.take("apps") {
-        listen::warn_not_yet(reader, &field);
-        if let Some(mut apps) = field.section(reader) {
-            if let Some(field) = apps.take("listen") {
-                listen::read_address(reader, &field);
-            }
-            apps.finish(reader);
-        }
-    }
 }

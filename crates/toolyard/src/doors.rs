@@ -29,7 +29,7 @@ impl Doors {
         config: &ListenConfig,
         local: Option<&Path>,
     ) -> Result<Self> {
-        let local = local.map(|path| open_local(path, &config.local)).transpose()?.flatten();
+        let local = local.map(|path| open_local(path, &config.local, "listen")).transpose()?.flatten();
         let http = bind(http.or(config.http))?;
         let tcp = match config.tcp {
             None => None,
@@ -49,6 +49,7 @@ impl Doors {
             http: format!("http://{}", self.http.address),
             tcp: self.tcp.as_ref().map(|(_, address)| format!("tcp://{address}")),
             socket: self.local.as_ref().map(|local| local.path().to_owned()),
+            ..Addresses::default()
         }
     }
 
@@ -74,13 +75,18 @@ impl Doors {
     }
 }
 
-fn open_local(path: &Path, door: &LocalDoor) -> Result<Option<LocalListener>> {
+/// `section` is where the path can be chosen.
+pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result<Option<LocalListener>> {
     match socket::make_folder(path).and_then(|()| LocalListener::bind(path)) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if *door != LocalDoor::Usual => {
             let what =
-                format!("cannot listen on {} (choose another path for unix in [listen])", path.display());
+                format!("cannot listen on {} (choose another path for unix in [{section}])", path.display());
             Err(error).context(what)
+        }
+        Err(error) if section == "apps" => {
+            tracing::warn!("apps cannot register at {}: {error}", path.display());
+            Ok(None)
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             tracing::warn!(

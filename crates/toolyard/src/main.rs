@@ -15,6 +15,7 @@ mod connect;
 mod guard;
 mod fingerprint;
 mod doors;
+mod apps;
 mod bind;
 mod socket;
 mod stop;

@@ -86,10 +86,6 @@ impl Connect for PackUpstream {
         let connected = self.tools().map(ToolSet::connect);
         Box::pin(async { connected })
     }
-
-    fn is_built_in(&self) -> bool {
-        true
-    }
 }
 
 impl fmt::Debug for PackUpstream {

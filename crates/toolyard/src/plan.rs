@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolyard_core::plan::Pace;
-use toolyard_core::{Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_core::{Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 
 use crate::config::{Config, UpstreamConfig};
 use crate::connect::{Approach, Upstream};
@@ -28,6 +28,7 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
     let default = Timeouts::MCP_SERVER;
     UpstreamPlan {
         id: upstream.id.clone(),
+        kind: UpstreamKind::Server,
         connect: Arc::new(Upstream::new(upstream, approach)),
         timeouts: Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default },
         roots: upstream.roots.clone(),
@@ -43,6 +44,7 @@ fn pack_plan(Standing { pack, config }: Standing) -> Option<UpstreamPlan> {
     let upstream = PackUpstream::new(pack, config);
     Some(UpstreamPlan {
         id: upstream.id()?,
+        kind: UpstreamKind::BuiltIn,
         connect: Arc::new(upstream),
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use toolyard_core::Gateway;
-use toolyard_transport::admit::Gate;
+use toolyard_transport::admit::{Gate, Signed};
 use toolyard_transport::serve::{Endpoint, Options};
 use toolyard_transport::{Principal, Scope};
 
+use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
-use crate::config::{ListenConfig, needs_token};
+use crate::config::{AppsConfig, Config, LocalDoor, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
 use crate::failure::Failure;
@@ -97,14 +98,24 @@ async fn run(
     if args.while_needed && !doors.has_local() {
         anyhow::bail!("nobody could find a gateway without its socket");
     }
-    let addresses = doors.addresses();
+    let mut addresses = doors.addresses();
+    let apps_config = if args.no_apps { AppsConfig::closed() } else { config.apps.clone() };
+    let beside = socket::path(&LocalDoor::Usual, &set, &settings::variable);
+    let apps_socket =
+        apps::path(&apps_config.local, local.as_deref().or(beside.as_deref()).unwrap_or(Path::new("")));
+    let app_doors = AppDoors::open(&apps_config, apps_socket.as_deref())?;
+    (addresses.apps, addresses.apps_socket) = app_doors.addresses();
     let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
     let announcement = announce(common, state_dir.as_deref(), &addresses)?;
     let scope = Scope::new();
     let approach = Approach::new(guards.guard(), scope.child());
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
-    let options = options(&config.listen, state_dir.as_deref());
+    let signed = config.auth.clone().map(Signed::new);
+    let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
+    let apps_taken = app_doors.taken();
+    app_doors.serve(&apps, &scope);
+    let options = options(&config, signed, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
     let taken = doors.taken();
     doors.serve(&endpoint, &scope);
@@ -112,12 +123,13 @@ async fn run(
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
         taken,
+        apps_taken,
         found: &found,
         config: &config,
         quiet,
     });
-    let (common, listen) = (common.clone(), config.listen);
-    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen };
+    let (common, listen, apps) = (common.clone(), config.listen, config.apps);
+    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen, apps };
     let why = tokio::select! {
         signal = stop.told() => signal,
         () = reload.watch(found) => "the config cannot be watched any more",
@@ -148,11 +160,19 @@ async fn deserted(endpoint: &Endpoint) {
     }
 }
 
-fn options(listen: &ListenConfig, state_dir: Option<&Path>) -> Options {
-    let gate = match &listen.token {
+fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) -> Options {
+    let listen = &config.listen;
+    let mut gate = match &listen.token {
         Some(token) => Gate::open().with_token(Principal::named("token"), token),
         None => Gate::open(),
     };
+    if let Some(signed) = signed {
+        // Programs of ours that know the secret use one bearer for all their connections.
+        for secret in config.auth.iter().flat_map(|rules| &rules.secrets) {
+            gate = gate.with_token(Principal::named("secret"), &secret.bearer());
+        }
+        gate = gate.with_signed(signed);
+    }
     let usual = Options::default();
     Options {
         gate,

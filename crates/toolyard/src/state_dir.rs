@@ -83,6 +83,9 @@ pub(crate) struct Addresses {
     pub(crate) http: String,
     pub(crate) tcp: Option<String>,
     pub(crate) socket: Option<PathBuf>,
+    /// Where apps register.
+    pub(crate) apps: Option<String>,
+    pub(crate) apps_socket: Option<PathBuf>,
 }
 
 /// The content of `gateway.json`.
@@ -93,6 +96,10 @@ pub(crate) struct Running {
     tcp: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) socket: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) apps: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) apps_socket: Option<PathBuf>,
     pub(crate) pid: u32,
     /// Seconds since 1970.
     started: u64,
@@ -106,8 +113,8 @@ pub(crate) fn announced(folder: &Path) -> Option<Running> {
 impl Announcement {
     pub(crate) fn write(folder: &Path, addresses: &Addresses) -> Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let Addresses { http, tcp, socket } = addresses.clone();
-        let running = Running { http, tcp, socket, pid: std::process::id(), started };
+        let Addresses { http, tcp, socket, apps, apps_socket } = addresses.clone();
+        let running = Running { http, tcp, socket, apps, apps_socket, pid: std::process::id(), started };
         let path = folder.join(GATEWAY_FILE);
         replace(&path, &serde_json::to_vec(&running)?)
             .with_context(|| format!("write {}", path.display()))?;

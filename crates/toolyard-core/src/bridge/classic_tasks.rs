@@ -84,7 +84,7 @@ fn held_by(call: &Call) -> Result<(String, Option<Arc<HeldTask>>), CallError> {
     }
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
-    let held = call.upstream.held().find(&id, &call.origin);
+    let held = call.upstream.held().find(&id, &call.origin)?;
     Ok((id, held))
 }
 

@@ -102,7 +102,7 @@ impl Catalog {
 fn build(rules: &Arc<Views>) -> Snapshot {
     let mut settled = true;
     let parts = rules.upstreams.iter().filter_map(|upstream| {
-        settled &= upstream.state().settled || upstream.definitions().is_some();
+        settled &= upstream.is_settled() || upstream.definitions().is_some();
         let (definitions, listed) = (upstream.definitions()?, upstream.is_listed());
         let built_in = *upstream.id() == UpstreamId::yard();
         Some(Part { upstream: upstream.clone(), definitions, listed, built_in })

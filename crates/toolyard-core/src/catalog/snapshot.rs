@@ -9,7 +9,7 @@ use toolyard_transport::View;
 
 use super::Definitions;
 use super::view::{Shape, ViewCatalog};
-use crate::plan::ProfilePlan;
+use crate::plan::{ProfilePlan, UpstreamKind};
 use crate::upstream::Upstream;
 
 /// What one upstream brings into a snapshot.
@@ -86,9 +86,9 @@ impl Views {
         }
     }
 
-    /// The upstreams of the configuration; `yard` and the packs are ours.
+    /// The upstreams of the configuration; `yard` and the packs are ours, apps and instances come and go.
     fn configured(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.upstreams.iter().filter(|upstream| !upstream.is_built_in())
+        self.upstreams.iter().filter(|upstream| upstream.kind() == UpstreamKind::Server)
     }
 
     fn whole_shape(&self) -> Shape {

@@ -68,9 +68,14 @@ impl HeldTasks {
         held
     }
 
-    /// The task, for those who may know of it.
-    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Option<Arc<HeldTask>> {
-        self.all().get(id).filter(|task| task.origin.principal == origin.principal).cloned()
+    /// The task, if it is held. Whoever did not make it learns nothing of it, not even that it is there.
+    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Result<Option<Arc<HeldTask>>, CallError> {
+        match self.all().get(id) {
+            Some(task) if task.origin.principal != origin.principal => {
+                Err(CallError::invalid_params(format!("unknown task {id:?}")))
+            }
+            held => Ok(held.cloned()),
+        }
     }
 }
 

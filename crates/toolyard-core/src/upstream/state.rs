@@ -1,56 +1,129 @@
-//! Where an upstream is in its life, and why.
+//! Where an upstream is in its life, and why. One machine for every kind of upstream: which step may follow
+//! which is written here and nowhere else. It looks at no clock: whoever moves it says when.
 
+mod history;
+
+#[cfg(test)]
+mod model;
+
+use std::fmt;
 use std::time::SystemTime;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub use history::{Change, History};
+
+/// One stage of an upstream's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
+    /// Known of, and not tried yet, or not since the last sign of life.
+    Discovered,
     Connecting,
-    Ready,
-    /// Lost or never reached; tried again after a while.
-    Waiting,
+    Active,
+    /// Lost or never reached; tried again after a while, or expected back soon.
+    Retrying,
+    /// Given up until there is a new sign of life, or until it is time to look once more.
+    Dead,
+    /// It only finishes what is under way. Nothing follows.
     Ended,
 }
 
 impl Phase {
+    pub const ALL: [Self; 6] =
+        [Self::Discovered, Self::Connecting, Self::Active, Self::Retrying, Self::Dead, Self::Ended];
+
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Discovered => "discovered",
             Self::Connecting => "connecting",
-            Self::Ready => "ready",
-            Self::Waiting => "waiting",
+            Self::Active => "active",
+            Self::Retrying => "retrying",
+            Self::Dead => "dead",
             Self::Ended => "ended",
         }
     }
+
+    /// Whether `next` may come after this one.
+    pub fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Discovered => matches!(next, Self::Connecting | Self::Dead | Self::Ended),
+            Self::Connecting => matches!(next, Self::Active | Self::Retrying | Self::Dead | Self::Ended),
+            Self::Active => matches!(next, Self::Retrying | Self::Dead | Self::Ended),
+            Self::Retrying => {
+                matches!(next, Self::Discovered | Self::Connecting | Self::Dead | Self::Ended)
+            }
+            Self::Dead => matches!(next, Self::Discovered | Self::Ended),
+            Self::Ended => false,
+        }
+    }
+
+    /// Whether there will be a connection, or word of a failure, before long.
+    pub fn is_under_way(self) -> bool {
+        matches!(self, Self::Discovered | Self::Connecting)
+    }
 }
 
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A step that the machine does not know. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an upstream that is {from} cannot become {to}")]
+pub struct Invalid {
+    pub from: Phase,
+    pub to: Phase,
+}
+
+/// Where an upstream is, how it came there, and what it is waiting for.
 #[derive(Clone, Debug)]
 pub struct State {
     pub phase: Phase,
     pub since: SystemTime,
-    /// Why it is not ready, in words for a person.
+    /// When it was first heard of.
+    pub discovered: SystemTime,
+    /// When the connection that it has, or had last, was there.
+    pub connected: Option<SystemTime>,
+    /// Why it is not active, in words for a person.
     pub reason: Option<String>,
     /// How often it could not be reached in a row.
     pub failures: u32,
     /// The first attempt is over, one way or the other, definitions included.
     pub settled: bool,
+    pub history: History,
 }
 
 impl State {
-    pub(crate) fn new() -> Self {
-        let (phase, since) = (Phase::Connecting, SystemTime::now());
-        Self { phase, since, reason: None, failures: 0, settled: false }
+    pub fn new(now: SystemTime) -> Self {
+        Self {
+            phase: Phase::Discovered,
+            since: now,
+            discovered: now,
+            connected: None,
+            reason: None,
+            failures: 0,
+            settled: false,
+            history: History::default(),
+        }
     }
 
-    pub(crate) fn enter(&mut self, phase: Phase, reason: Option<String>) {
-        // Whoever has ended does not begin again.
-        if self.phase == Phase::Ended {
-            return;
+    /// Goes on to `next`, if that is a step there is. To stay where it is changes nothing but the reason.
+    pub fn enter(&mut self, next: Phase, reason: Option<String>, now: SystemTime) -> Result<(), Invalid> {
+        if self.phase != next {
+            if !self.phase.may_become(next) {
+                return Err(Invalid { from: self.phase, to: next });
+            }
+            self.history.push(Change { from: self.phase, to: next, at: now, reason: reason.clone() });
+            self.phase = next;
+            self.since = now;
         }
-        if self.phase != phase {
-            self.since = SystemTime::now();
+        if next == Phase::Active {
+            self.connected = Some(now);
+            self.failures = 0;
         }
-        self.phase = phase;
-        if reason.is_some() || phase == Phase::Ready {
+        if reason.is_some() || next == Phase::Active {
             self.reason = reason;
         }
+        Ok(())
     }
 }

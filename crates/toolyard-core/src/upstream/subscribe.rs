@@ -175,7 +175,8 @@ impl Keeper {
         self.accepted();
         // It holds until the link is lost; the next link is told anew.
         let mut state = self.upstream.state.subscribe();
-        let lost = state.wait_for(|state| matches!(state.phase, Phase::Waiting | Phase::Ended));
+        let is_lost = |phase| matches!(phase, Phase::Retrying | Phase::Dead | Phase::Ended);
+        let lost = state.wait_for(|state| is_lost(state.phase));
         select(pin!(lost), pin!(lease.ended())).await;
         Ok(())
     }

@@ -11,6 +11,7 @@ use toolyard_proto::error::code;
 use toolyard_proto::{Kind, Method, Notification, Raw};
 use toolyard_transport::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent, Origin, Peer};
 
+use super::comeback::Past;
 use super::fetch::{fetch, own_request};
 use super::state::Phase;
 use super::subscribe::Heard;
@@ -47,7 +48,7 @@ impl Outlets {
     }
 
     /// The catalog looks again. One waiting word is as good as many.
-    fn announce(&self) {
+    pub(crate) fn announce(&self) {
         let _ = self.changed.try_send(());
     }
 }
@@ -57,69 +58,31 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
 }
 
 async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
-    let mut lost_at = upstream.is_listed().then(Instant::now);
-    let mut failures = 0u32;
+    let mut past = Past { lost_at: upstream.is_listed().then(Instant::now), failures: 0 };
     while !upstream.is_retired() {
         upstream.enter(Phase::Connecting, None);
         let connecting = upstream.plan.connect.connect(upstream.known_revision());
         let attempt = tokio::time::timeout(CONNECT_BOUND, connecting);
-        let reason = match within_grace(upstream, outlets, &mut lost_at, attempt).await {
+        let reason = match past.within_grace(upstream, outlets, attempt).await {
             Ok(Ok(connected)) => {
                 let begun = Instant::now();
                 let mut life = Life::begin(upstream, outlets, connected);
                 let reason = life.run().await;
                 if life.learned {
-                    lost_at = None;
-                    failures = if begun.elapsed() < STEADY { failures } else { 0 };
+                    past.lost_at = None;
+                    past.failures = if begun.elapsed() < STEADY { past.failures } else { 0 };
                 }
                 reason
             }
             Ok(Err(reason)) => reason,
             Err(_) => format!("no connection within {} s", CONNECT_BOUND.as_secs()),
         };
-        failures += 1;
-        lost_at.get_or_insert_with(Instant::now);
         tracing::warn!(target: "upstream", upstream = %upstream.id(), %reason, "not connected");
-        upstream.lost(reason, failures);
-        outlets.announce();
-        let wait = backoff(upstream, failures);
-        within_grace(upstream, outlets, &mut lost_at, tokio::time::sleep(wait)).await;
+        past.rest(upstream, outlets, reason).await;
     }
-}
-
-fn backoff(upstream: &Upstream, failures: u32) -> Duration {
-    let factor = 2u32.saturating_pow(failures.saturating_sub(1).min(16));
-    upstream.pace.backoff_first.saturating_mul(factor).min(upstream.pace.backoff_most)
-}
-
-/// Runs `future`; when the grace of a lost upstream ends meanwhile, its entries leave the lists.
-async fn within_grace<T>(
-    upstream: &Arc<Upstream>,
-    outlets: &Outlets,
-    lost_at: &mut Option<Instant>,
-    future: impl Future<Output = T>,
-) -> T {
-    tokio::pin!(future);
-    if let Some(lost) = *lost_at
-        && upstream.is_listed()
-    {
-        tokio::select! {
-            biased;
-            done = &mut future => return done,
-            () = tokio::time::sleep_until(lost + upstream.pace.grace) => {
-                upstream.listed.store(false, Ordering::Release);
-                outlets.announce();
-            }
-        }
-    }
-    future.await
 }
 
 impl Upstream {
-    fn enter(&self, phase: Phase, reason: Option<String>) {
-        self.state.send_modify(|state| state.enter(phase, reason));
-    }
-
     /// The answer to a question that belongs to no call.
     pub(super) fn answer_outside_call(&self, ask: &Ask) -> Result<Raw, AskError> {
         if ask.method == Method::ROOTS_LIST {
@@ -127,15 +90,6 @@ impl Upstream {
             return Ok(serde_json::json!({ "roots": roots }).into());
         }
         Err(AskError::Unsupported("no call is under way whose client could be asked".into()))
-    }
-
-    fn lost(&self, reason: String, failures: u32) {
-        self.live.store(None);
-        self.state.send_modify(|state| {
-            state.enter(Phase::Waiting, Some(reason));
-            state.failures = failures;
-            state.settled = true;
-        });
     }
 }
 
@@ -177,7 +131,7 @@ enum Event {
 impl<'a> Life<'a> {
     fn begin(upstream: &'a Arc<Upstream>, outlets: &'a Outlets, connected: Connected) -> Self {
         let Connected { link, events } = connected;
-        upstream.live.store(Some(Arc::new(Live { link: link.clone() })));
+        upstream.alive(Live { link: link.clone() });
         let (hear, heard) = mpsc::channel(64);
         let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);
         let dirty = ListKind::ALL.to_vec();
@@ -320,7 +274,8 @@ impl<'a> Life<'a> {
     }
 
     fn publish(&mut self, definitions: Definitions) {
-        if let Some(store) = &self.outlets.store {
+        // Whoever comes and goes says itself what it offers when it is there.
+        if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_guest()) {
             store.save(self.upstream.id(), &self.upstream.plan.fingerprint, &definitions);
         }
         self.upstream.definitions.store(Some(Arc::new(definitions)));
@@ -329,11 +284,8 @@ impl<'a> Life<'a> {
             self.learned = true;
             levels::tell_again(self.upstream, &self.link, &self.outlets.origin);
             tracing::info!(target: "upstream", upstream = %self.upstream.id(), revision = %self.link.greeting().revision, "ready");
-            self.upstream.state.send_modify(|state| {
-                state.enter(Phase::Ready, None);
-                state.failures = 0;
-                state.settled = true;
-            });
+            self.upstream.enter(Phase::Active, None);
+            self.upstream.state.send_modify(|state| state.settled = true);
         }
         self.outlets.announce();
     }

@@ -44,7 +44,7 @@ async fn a_dead_upstream_delays_nothing_and_says_why_it_is_not_there() {
     let about = about(&gateway, "dead").await;
     assert_eq!(
         (about["state"].as_str(), about["reason"].as_str()),
-        (Some("waiting"), Some("connection refused"))
+        (Some("retrying"), Some("connection refused"))
     );
     tokio::time::sleep(Duration::from_mins(2)).await;
     let tries = dead.connects.load(Ordering::SeqCst);
@@ -57,7 +57,7 @@ async fn tools_of_a_lost_upstream_stay_for_the_grace_and_come_back_with_it() {
     let gateway = gateway(&[("a", &double)]);
     let client = Client::new(&gateway, NEW, "");
     assert_eq!(client.tools().await, ["a__t"]);
-    double.attempts.lock().unwrap().extend((0..5).map(|_| Attempt::Fails));
+    double.attempts.lock().unwrap().extend((0..3).map(|_| Attempt::Fails));
     double.say(LinkEvent::Closed("it exited with status 1".into()));
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(client.tools().await, ["a__t"]);
@@ -74,6 +74,29 @@ async fn tools_of_a_lost_upstream_stay_for_the_grace_and_come_back_with_it() {
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(client.tools().await, ["a__t"]);
     client.call("a__t", json!({})).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_34_after_five_failures_the_breaker_opens_and_a_minute_later_one_try_closes_it() {
+    let double = Double::new(NEW, &["t"]);
+    double.attempts.lock().unwrap().extend((0..6).map(|_| Attempt::Fails));
+    let gateway = gateway(&[("a", &double)]);
+    let connects = || double.connects.load(std::sync::atomic::Ordering::SeqCst);
+    // 1 + 2 + 4 + 8 s, a tenth more at most.
+    tokio::time::sleep(Duration::from_secs(17)).await;
+    assert_eq!(connects(), 5);
+    let dead = about(&gateway, "a").await;
+    assert_eq!((&dead["state"], &dead["failures"]), (&json!("dead"), &json!(5)), "{dead}");
+    let client = Client::new(&gateway, NEW, "a");
+    let refused = client.call("t", json!({})).await;
+    assert!(refused.is_err() || refused.is_ok_and(|result| result["isError"] == true));
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(connects(), 5, "nobody is asked while the breaker is open");
+    // Half open: one try, which fails, and another minute later one that does not.
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    assert_eq!((connects(), &about(&gateway, "a").await["state"]), (6, &json!("dead")));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!((connects(), &about(&gateway, "a").await["state"]), (7, &json!("active")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +149,7 @@ async fn errors_of_callers_are_not_failures_of_the_upstream() {
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
     let about = about(&gateway, "a").await;
-    assert_eq!((&about["state"], &about["failures"]), (&json!("ready"), &json!(0)), "{about}");
+    assert_eq!((&about["state"], &about["failures"]), (&json!("active"), &json!(0)), "{about}");
     assert_eq!(double.connects.load(Ordering::SeqCst), 1);
 }
 
@@ -139,7 +162,7 @@ async fn starts_within(time: Duration, up: Duration) -> usize {
     while began.elapsed() < time {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let connects = double.connects.load(Ordering::SeqCst);
-        if connects > seen && about(&gateway, "a").await["state"] == "ready" {
+        if connects > seen && about(&gateway, "a").await["state"] == "active" {
             seen = connects;
             tokio::time::sleep(up).await;
             double.say(LinkEvent::Closed("it exited with status 1".into()));

@@ -8,5 +8,6 @@ mod calls;
 mod catalog;
 mod lifecycle;
 mod pool;
+mod questions;
 mod reload;
 mod renewal;

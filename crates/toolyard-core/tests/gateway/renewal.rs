@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use tokio_util::sync::CancellationToken;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
 use toolyard_transport::stream::StreamLink;
@@ -84,6 +84,7 @@ impl Program {
 
     fn gateway_with(&self, sharing: Sharing, state_dir: Option<PathBuf>) -> Gateway {
         let upstream = UpstreamPlan {
+            kind: UpstreamKind::Server,
             id: UpstreamId::parse("a").unwrap(),
             connect: Arc::new(self.clone()),
             timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },

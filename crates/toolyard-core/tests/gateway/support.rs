@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 use toolyard_transport::{
@@ -208,6 +209,7 @@ pub(crate) fn start(doubles: &[(&str, &Arc<Double>)], adjust: impl FnOnce(&mut P
 pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
     let upstream = |(id, double): &(&str, &Arc<Double>)| UpstreamPlan {
         id: UpstreamId::parse(id).unwrap(),
+        kind: UpstreamKind::Server,
         connect: Arc::new(Door((*double).clone())),
         timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
         roots: Vec::new(),
@@ -296,10 +298,20 @@ impl Client {
         });
     }
 
-    pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {
+    /// Chooses what it wants to hear, as a session does.
+    pub(crate) fn set_level(&self, level: &str) {
+        self.origin.log_level.set(LogLevel::parse(level).unwrap());
+    }
+
+    /// A request without parameters.
+    pub(crate) fn request(&self, method: &str) -> Request {
         let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
         let (origin, method) = (self.origin.clone(), Method::new(method));
-        let request = Request { origin, id, method, params: raw(params), headers: None, relay: false };
+        Request { origin, id, method, params: Raw::empty_object(), headers: None, relay: false }
+    }
+
+    pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {
+        let request = Request { params: raw(params), ..self.request(method) };
         self.gateway.handle(request, Peer::new(Arc::new(Mouth(self.inbox.clone()))))
     }
 

@@ -100,11 +100,29 @@ async fn answer(server: &Arc<Server>, request: Request<Incoming>) -> Response<Bo
         }
     }
     let session = (method == Some("initialize")).then(|| server.open_session());
+    if message["params"]["name"] == "status" {
+        return refusal(&message);
+    }
     let (out, messages) = mpsc::channel(ROOM);
     let wants_answer = method.is_some() && message.get("id").is_some();
     let of = header(SESSION).unwrap_or_default();
     server.take(of, message, out);
     if wants_answer { events(messages, session) } else { empty(StatusCode::ACCEPTED) }
+}
+
+/// What the tool `status` answers: the status and, if it names a code, the error that its arguments ask for.
+fn refusal(message: &Value) -> Response<Body> {
+    let arguments = &message["params"]["arguments"];
+    let status = arguments["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+    let mut response = empty(status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or_default());
+    if arguments["code"].is_i64() {
+        let error = serde_json::json!({ "code": arguments["code"], "message": "as asked" });
+        let body = serde_json::json!({ "jsonrpc": "2.0", "id": message["id"], "error": error });
+        *response.body_mut() = Full::new(Bytes::from(body.to_string())).boxed_unsync();
+        let json = http::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+    }
+    response
 }
 
 fn empty(status: StatusCode) -> Response<Body> {

@@ -18,7 +18,7 @@ pub(super) fn list(server: &Server) -> Vec<Value> {
         names.extend(["elicit_url", "task", "long_task"]);
     }
     if server.is_modern() {
-        names.push("rounds");
+        names.extend(["rounds", "status"]);
     }
     if server.revision == Revision::V2025_11_25 {
         names.push("visit");

@@ -8,6 +8,7 @@ mod world;
 mod left_behind;
 mod rounds;
 mod states;
+mod statuses;
 mod tasks;
 mod views;
 mod visits;

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolyard_proto::Revision;
+use toolyard_transport::Principal;
+use toolyard_transport::admit::Gate;
 use toolyard_transport::serve::Options;
 
-use crate::world::{Reach, World, post, say, until};
+use crate::world::{Reach, Say, World, post, say, until};
 
 const OLD: Revision = Revision::V2025_11_25;
 
@@ -58,4 +60,25 @@ async fn a_modern_client_with_tasks_cancels_the_task_of_a_2025_11_25_server_by_i
     assert_eq!(world.server.tasks(), (1, 1));
     let task = client.ask("tasks/get", json!({ "taskId": made["taskId"] })).await.unwrap();
     assert_eq!(task["status"], "cancelled", "{task}");
+}
+
+#[tokio::test]
+async fn a_task_is_nobodys_business_but_its_own_principals() {
+    let gate = Gate::open().with_token(Principal::named("ann"), "a").with_token(Principal::named("bob"), "b");
+    let world = World::open(OLD, Reach::Lines, Options { gate, ..Options::default() }).await;
+    let extensions = json!({ "io.modelcontextprotocol/tasks": {} });
+    let call = Say { capabilities: json!({ "extensions": extensions }), ..say("long_task") };
+    let (_, made) = world.post(&call.clone().by("a")).await;
+    assert_eq!(made["result"]["resultType"], "task", "{made}");
+    let task = made["result"]["taskId"].as_str().unwrap();
+    for method in ["tasks/get", "tasks/cancel"] {
+        let about = Say { about: Some((method, task)), ..call.clone() };
+        let (_, answer) = world.post(&about.by("b")).await;
+        assert_eq!(answer["error"]["code"], -32602, "{method}: {answer}");
+    }
+    assert_eq!(world.server.tasks(), (1, 0));
+    let (_, got) = world.post(&Say { about: Some(("tasks/get", task)), ..call.clone() }.by("a")).await;
+    assert_eq!(got["result"]["status"], "working", "{got}");
+    let (_, done) = world.post(&Say { about: Some(("tasks/cancel", task)), ..call.clone() }.by("a")).await;
+    assert_eq!((&done["result"]["resultType"], world.server.tasks()), (&json!("complete"), (1, 1)), "{done}");
 }

@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use toolyard_core::plan::Pace;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Revision};
 use toolyard_testkit::script::{Client, Manner, Server, Wire, serve_http, serve_lines};
@@ -62,6 +62,7 @@ impl World {
         };
         let upstream = UpstreamPlan {
             id: UpstreamId::parse("script").unwrap(),
+            kind: UpstreamKind::Server,
             connect: Arc::new(Way {
                 server: server.clone(),
                 revision,
@@ -77,12 +78,9 @@ impl World {
         let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };
         let gateway = Gateway::start(Plan { upstreams: vec![upstream], pace, ..Plan::default() }, &scope);
         let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
-        let mut address = String::new();
-        if reach == Reach::Http {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            address = listener.local_addr().unwrap().to_string();
-            scope.spawn(serve::serve_http(listener, endpoint.clone(), scope.clone()));
-        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        scope.spawn(serve::serve_http(listener, endpoint.clone(), scope.clone()));
         Self { server, gateway, endpoint, scope, others, address }
     }
 
@@ -114,7 +112,7 @@ impl World {
     }
 }
 
-/// A modern `tools/call` in all its particulars.
+/// A modern `tools/call` in all its particulars, or a request about a task.
 #[derive(Clone)]
 pub(crate) struct Say<'a> {
     pub(crate) path: &'a str,
@@ -122,13 +120,23 @@ pub(crate) struct Say<'a> {
     pub(crate) tool: &'a str,
     pub(crate) arguments: Value,
     pub(crate) capabilities: Value,
+    /// The method and the task, where it is about one.
+    pub(crate) about: Option<(&'a str, &'a str)>,
     /// The state and the answers that a client comes back with.
     pub(crate) back_with: Option<(String, Value)>,
 }
 
 pub(crate) fn say(tool: &str) -> Say<'_> {
     let capabilities = json!({ "elicitation": { "form": {}, "url": {} }, "sampling": {}, "roots": {} });
-    Say { path: "/mcp/script", token: None, tool, arguments: json!({}), capabilities, back_with: None }
+    Say {
+        path: "/mcp/script",
+        token: None,
+        tool,
+        arguments: json!({}),
+        capabilities,
+        about: None,
+        back_with: None,
+    }
 }
 
 impl<'a> Say<'a> {
@@ -140,6 +148,10 @@ impl<'a> Say<'a> {
         Self { back_with: Some((state.to_owned(), answers)), ..self }
     }
 
+    fn method(&self) -> &str {
+        self.about.map_or("tools/call", |(method, _)| method)
+    }
+
     fn body(&self) -> Value {
         let mut params = json!({ "name": self.tool, "arguments": self.arguments, "_meta": {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -149,7 +161,10 @@ impl<'a> Say<'a> {
             params["requestState"] = json!(state);
             params["inputResponses"] = answers.clone();
         }
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
+        if let Some((_, task)) = self.about {
+            params = json!({ "taskId": task, "_meta": params["_meta"] });
+        }
+        json!({ "jsonrpc": "2.0", "id": 1, "method": self.method(), "params": params })
     }
 }
 
@@ -161,8 +176,8 @@ pub(crate) async fn post(address: &str, say: &Say<'_>) -> (u16, Value) {
         .header("accept", "application/json, text/event-stream")
         .header("content-type", "application/json")
         .header("mcp-protocol-version", "2026-07-28")
-        .header("mcp-method", "tools/call")
-        .header("mcp-name", say.tool);
+        .header("mcp-method", say.method())
+        .header("mcp-name", say.about.map_or(say.tool, |(_, task)| task));
     if let Some(token) = say.token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
@@ -236,8 +251,11 @@ impl Way {
         let (read, write) = tokio::io::split(theirs);
         let (server, scope) = (self.server.clone(), self.others.clone());
         self.others.spawn(async move { serve_lines(server, read, write, &scope).await });
-        let whole =
-            json!({ "capabilities": { "tools": {}, "logging": {}, "resources": { "subscribe": true } } });
+        let capabilities = json!({
+            "tools": {}, "logging": {}, "resources": { "subscribe": true },
+            "tasks": { "cancel": {}, "requests": { "tools": { "call": {} } } },
+        });
+        let whole = json!({ "capabilities": capabilities });
         let greeting = Greeting::read(self.revision, whole.into());
         let (link, events) =
             StreamLink::over(&"script".into(), tokio::io::split(ours), greeting, &self.scope);

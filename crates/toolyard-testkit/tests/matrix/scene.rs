@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::net::TcpListener;
 use toolyard_core::plan::Pace;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
 use toolyard_testkit::script::{Client, Server, Wire, serve_http};
@@ -49,6 +49,7 @@ impl Scene {
         };
         let upstream = UpstreamPlan {
             id: UpstreamId::parse("script").unwrap(),
+            kind: UpstreamKind::Server,
             connect: Arc::new(Reach { target, scope: scope.clone() }),
             timeouts: Timeouts::MCP_SERVER,
             roots: Vec::new(),

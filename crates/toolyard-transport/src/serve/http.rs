@@ -22,7 +22,7 @@ use super::guard::Guard;
 use super::reply::{self, HttpResponse};
 use super::stall::Impatient;
 use super::{classic, post};
-use crate::admit::Admitted;
+use crate::admit::{Admitted, Ticket};
 use crate::{Scope, View};
 
 /// How long a request head may take, and an idle connection stays open.
@@ -61,7 +61,8 @@ impl Door {
         let _open = OpenConnection::new(&self.endpoint);
         let ending = self.endpoint.ending.clone();
         let stream = Impatient::new(stream, self.endpoint.options.patience);
-        let service = service_fn(move |request| self.clone().respond(request));
+        let ticket = Ticket::default();
+        let service = service_fn(move |request| self.clone().respond(request, &ticket));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
@@ -83,8 +84,9 @@ impl Door {
     fn respond(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<HttpResponse, Infallible>> {
-        let entered = self.enter(&request);
+        ticket: &Ticket,
+    ) -> impl Future<Output = Result<HttpResponse, Infallible>> + use<> {
+        let entered = self.enter(&request, ticket);
         async move {
             let endpoint = &self.endpoint;
             Ok(match entered {
@@ -107,7 +109,7 @@ impl Door {
     }
 
     /// What can be said before the message is read.
-    fn enter(&self, request: &Request<Incoming>) -> Entered {
+    fn enter(&self, request: &Request<Incoming>, ticket: &Ticket) -> Entered {
         let answered = |response| Entered::Answered(Box::new(response));
         match request.uri().path() {
             "/healthz" => return answered(reply::text(StatusCode::OK, "ok\n")),
@@ -121,7 +123,8 @@ impl Door {
             return answered(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n")));
         }
         let Some(place) = place(request.uri().path()) else { return Entered::Elsewhere };
-        let admitted = match self.endpoint.options.gate.admit(request.headers().get(AUTHORIZATION)) {
+        let admitted = match self.endpoint.options.gate.admit_on(ticket, request.headers().get(AUTHORIZATION))
+        {
             Ok(admitted) => admitted,
             Err(challenge) => {
                 let mut response = reply::text(StatusCode::UNAUTHORIZED, "a bearer token is required\n");

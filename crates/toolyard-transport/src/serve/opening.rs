@@ -53,8 +53,9 @@ pub(super) fn open(
     offers: impl Fn(&View) -> bool,
 ) -> Result<Opened, Refused> {
     if !is_opening(&line) {
-        let admitted =
-            admit(gate, trust, None).map_err(|text| Refused { id: id_of(&line), ..refused(text) })?;
+        let token = if gate.is_open() { None } else { handshake_token(&line) };
+        let admitted = admit(gate, trust, token.as_deref())
+            .map_err(|text| Refused { id: id_of(&line), ..refused(text) })?;
         return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
     }
     let opening: Opening = serde_json::from_slice(&line)
@@ -68,6 +69,13 @@ pub(super) fn open(
         Some(view) => Ok(Opened { view, admitted, first: None }),
         None => Err(refused(format!("there is no view {name:?}"))),
     }
+}
+
+/// An older client may bring its token in the handshake.
+fn handshake_token(line: &Bytes) -> Option<String> {
+    let Ok(Incoming::One(Message::Request(request))) = Incoming::parse(line) else { return None };
+    let is_handshake = request.method == toolyard_proto::Method::INITIALIZE;
+    request.params.filter(|_| is_handshake)?.member("authToken")?.as_string()
 }
 
 /// Whether a connection has to open with a token before anything else.

@@ -22,7 +22,7 @@ use toolyard_proto::{
 use super::calls::{Calls, Ending, Outlet};
 use super::classic::handshake::{Caller, greet};
 use super::classic::session::Session;
-use super::endpoint::{Counts, Endpoint, OpenConnection, next_number};
+use super::endpoint::{Counts, Endpoint, OpenConnection, Options, next_number};
 use super::modern::{origin, stamped};
 use super::park;
 use super::rendered::Rendered;
@@ -144,12 +144,16 @@ impl Connection {
         first: Option<Bytes>,
     ) {
         decoder.limit(self.endpoint.options.line_limit);
-        if let Some(line) = first {
-            self.take(line).await;
-        }
+        let Options { handshake_timeout, patience, .. } = self.endpoint.options;
+        let at_most = handshake_timeout + 2 * patience;
+        let mut first = first;
         loop {
-            match decoder.next_line() {
-                Ok(Some(line)) => self.take(line).await,
+            match first.take().map_or_else(|| decoder.next_line(), |first| Ok(Some(first))) {
+                Ok(Some(line)) => {
+                    if timeout(at_most, self.take(line)).await.is_err() {
+                        return tracing::debug!("a stream connection is left: its client takes no answers");
+                    }
+                }
                 Ok(None) => {
                     decoder.buffer().reserve(8 * 1024);
                     match read.read_buf(decoder.buffer()).await {
@@ -193,6 +197,8 @@ impl Connection {
         self.line = None;
     }
 
+    /// What will be answered has to wait until earlier answers have found room, or a client that does not read
+    /// could make any number of them wait. Nothing else has to.
     async fn take(&mut self, line: Bytes) {
         if nests_too_deep(&line) {
             return self
@@ -201,8 +207,14 @@ impl Connection {
         }
         match Incoming::parse(&line) {
             Err(error) => self.refuse(error.id.as_ref(), &error.to_rpc()).await,
-            Ok(Incoming::Batch(parts)) => self.batch(parts).await,
-            Ok(Incoming::One(Message::Request(message))) => self.request(message).await,
+            Ok(Incoming::Batch(parts)) => {
+                self.catch_up().await;
+                self.batch(parts).await;
+            }
+            Ok(Incoming::One(Message::Request(message))) => {
+                self.catch_up().await;
+                self.request(message).await;
+            }
             Ok(Incoming::One(message)) => self.traffic(message),
         }
     }
@@ -218,7 +230,9 @@ impl Connection {
 
     async fn legacy(&mut self, message: RequestMessage) {
         match (&self.session, &self.line) {
-            (Some(session), Some(line)) => session.start(message, CallLine::new(line.clone())),
+            (Some(session), Some(line)) => {
+                session.start(message, CallLine::new(line.clone())).await;
+            }
             _ if message.method == Method::INITIALIZE => self.initialize(message).await,
             _ if message.method == Method::PING => {
                 self.say(Rendered::result(&message.id, Raw::empty_object())).await;
@@ -311,12 +325,18 @@ impl Connection {
         let outlet = BatchOutlet::new(line, self.scope.clone(), parts.iter().filter(wants_answer).count());
         for part in parts {
             match part {
-                Ok(Message::Request(message)) => session.start(message, outlet.clone()),
+                Ok(Message::Request(message)) => session.start(message, outlet.clone()).await,
                 Ok(message) => session.take(message),
                 Err(error) => {
                     outlet.answer(Rendered::error(error.id.as_ref(), &error.to_rpc().to_raw())).await;
                 }
             }
+        }
+    }
+
+    async fn catch_up(&self) {
+        if let Some(line) = &self.line {
+            line.has_caught_up().await;
         }
     }
 

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod classic;
 #[cfg(test)]
+mod flood;
+#[cfg(test)]
 mod ladder;
 #[cfg(test)]
 mod lines;
@@ -14,6 +16,7 @@ mod park;
 mod replay;
 #[cfg(test)]
 mod restart;
+#[cfg(test)]
 mod silence;
 #[cfg(test)]
 mod sse;

@@ -14,15 +14,15 @@ use toolyard_transport::{ClientKey, Principal, Scope, View};
 
 use crate::support::{Double, initialize, modern, until};
 
-struct Client {
-    double: Arc<Double>,
+pub(crate) struct Client {
+    pub(crate) double: Arc<Double>,
     endpoint: Arc<Endpoint>,
-    read: BufReader<ReadHalf<DuplexStream>>,
+    pub(crate) read: BufReader<ReadHalf<DuplexStream>>,
     write: WriteHalf<DuplexStream>,
-    _scope: Scope,
+    pub(crate) scope: Scope,
 }
 
-fn client(options: Options) -> Client {
+pub(crate) fn client(options: Options) -> Client {
     client_of(options, View::Everything)
 }
 
@@ -33,33 +33,33 @@ fn client_of(options: Options, view: View) -> Client {
     let (read, write) = split(far);
     scope.spawn(serve_stream(read, write, endpoint.clone(), view, Principal::local(), scope.clone()));
     let (read, write) = split(near);
-    Client { double, endpoint, read: BufReader::new(read), write, _scope: scope }
+    Client { double, endpoint, read: BufReader::new(read), write, scope }
 }
 
 impl Client {
-    async fn send_text(&mut self, text: &str) {
+    pub(crate) async fn send_text(&mut self, text: &str) {
         self.write.write_all(text.as_bytes()).await.unwrap();
     }
 
-    async fn send(&mut self, message: &Value) {
+    pub(crate) async fn send(&mut self, message: &Value) {
         self.send_text(&format!("{message}\n")).await;
     }
 
     /// The next line; `Null` at the end.
-    async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         let mut line = String::new();
         let reading = self.read.read_line(&mut line);
         tokio::time::timeout(Duration::from_secs(10), reading).await.unwrap().unwrap();
         if line.is_empty() { Value::Null } else { serde_json::from_str(&line).unwrap() }
     }
 
-    async fn shake_hands(&mut self, revision: &str) {
+    pub(crate) async fn shake_hands(&mut self, revision: &str) {
         self.send(&initialize(revision)).await;
         assert_eq!(self.next().await["result"]["protocolVersion"], revision);
     }
 }
 
-fn call(id: u64, name: &str, arguments: &Value) -> Value {
+pub(crate) fn call(id: u64, name: &str, arguments: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": arguments } })
 }
 
@@ -207,7 +207,7 @@ async fn piped(revision: Option<&str>, lines: &[Value]) -> Client {
     let (read, write) = split(far);
     scope.spawn(serve_pipe(read, write, endpoint.clone(), Duration::from_mins(1), scope.clone()));
     let (read, write) = split(near);
-    let mut client = Client { double, endpoint, read: BufReader::new(read), write, _scope: scope };
+    let mut client = Client { double, endpoint, read: BufReader::new(read), write, scope };
     if let Some(revision) = revision {
         client.shake_hands(revision).await;
     }

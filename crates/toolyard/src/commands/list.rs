@@ -109,7 +109,7 @@ fn print<'a>(upstreams: &'a [Written], found: &Found, state: &impl Fn(&'a Writte
 }
 
 pub(super) fn print_reason(state: &State) {
-    if let Some(reason) = state.reason.as_deref().filter(|_| state.phase != "ready") {
+    if let Some(reason) = state.reason.as_deref().filter(|_| state.phase != "active") {
         say::result(format_args!("  {}: {reason}", say::coloured(&state.id, Colour::Red)));
     }
 }

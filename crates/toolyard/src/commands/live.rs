@@ -17,6 +17,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use toolyard_core::Gateway;
 use toolyard_proto::modern::{RequestMeta, stamp_request};
+use toolyard_proto::token::Secret;
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 use toolyard_transport::http::HttpSpec;
 use toolyard_transport::{
@@ -36,7 +37,7 @@ use crate::state_dir::{self, Running};
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
 /// What the gateway calls an upstream that is being connected.
-const CONNECTING: &str = "connecting";
+const UNDER_WAY: [&str; 2] = ["discovered", "connecting"];
 /// For upstreams to be connected: their own bounds, all of them in a row, and a little more.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -114,7 +115,8 @@ impl Client {
     /// To a gateway that runs already.
     pub(super) fn of_running(running: &Running, config: &Config) -> Self {
         let mut headers = HeaderMap::new();
-        let token = config.listen.token.as_ref().map(|token| format!("Bearer {token}"));
+        let signed = || config.auth.as_ref()?.secrets.first().map(Secret::bearer);
+        let token = config.listen.token.clone().or_else(signed).map(|token| format!("Bearer {token}"));
         if let Some(Ok(mut token)) = token.map(HeaderValue::try_from) {
             token.set_sensitive(true);
             headers.insert(AUTHORIZATION, token);
@@ -234,12 +236,12 @@ impl Client {
 
     /// The same, once none of them is only just being connected.
     pub(super) async fn settled(&self) -> Result<Vec<State>> {
-        self.states_once(|state| state.phase != CONNECTING).await
+        self.states_once(|state| !UNDER_WAY.contains(&&*state.phase)).await
     }
 
     /// The same, once it is known of all of them what they offer, from now or from the last time.
     pub(super) async fn known(&self) -> Result<Vec<State>> {
-        self.states_once(|state| state.phase != CONNECTING || state.revision.is_some()).await
+        self.states_once(|state| !UNDER_WAY.contains(&&*state.phase) || state.revision.is_some()).await
     }
 
     /// The states once all are as they should be, or at the end of all patience.

@@ -150,7 +150,7 @@ fn read_origins(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
 }
 
 /// A path, or `false` for none.
-fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
+pub(super) fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
     if let Value::Flag(flag) = field.value() {
         return Some(if *flag { LocalDoor::Usual } else { LocalDoor::Off });
     }
@@ -167,9 +167,4 @@ fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
         return None;
     }
     Some(LocalDoor::At(path))
-}
-
-/// Says that a key is understood but does nothing in this version.
-pub(super) fn warn_not_yet(reader: &mut Reader<'_>, field: &Field) {
-    field.warn(reader, "has no effect in this version", "it can stay: a later version uses it");
 }

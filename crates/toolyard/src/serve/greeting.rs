@@ -11,6 +11,8 @@ pub(super) struct Greeting<'a> {
     pub(super) addresses: &'a Addresses,
     /// The usual address, where somebody else had it first.
     pub(super) taken: Option<SocketAddr>,
+    /// The address for apps, where somebody else has it.
+    pub(super) apps_taken: Option<SocketAddr>,
     pub(super) found: &'a Found,
     pub(super) config: &'a Config,
     pub(super) quiet: bool,
@@ -31,6 +33,11 @@ pub(super) fn print(greeting: &Greeting<'_>) {
     }
     if let Some(socket) = &greeting.addresses.socket {
         say::line(format_args!("  for `toolyard stdio`: {}", socket.display()));
+    }
+    if let Some(apps) = &greeting.addresses.apps {
+        say::line(format_args!("  apps register at: {apps}"));
+    } else if let Some(taken) = greeting.apps_taken {
+        say::line(format_args!("  apps register at: nowhere yet, somebody else has {taken}"));
     }
     say::line(format_args!("  upstreams: {}", upstreams(greeting)));
     say::line(format_args!("  packs: {}", packs(greeting.config)));

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use toolyard_core::{Gateway, Reloaded};
 
 use crate::cli::Common;
-use crate::config::{Found, ListenConfig, Trusted, unused_hint};
+use crate::config::{AppsConfig, Found, ListenConfig, Trusted, unused_hint};
 use crate::connect::Approach;
 use crate::plan::plan;
 use crate::settings;
@@ -24,6 +24,7 @@ pub(super) struct Reload {
     pub(super) approach: Approach,
     pub(super) state_dir: Option<PathBuf>,
     pub(super) listen: ListenConfig,
+    pub(super) apps: AppsConfig,
 }
 
 impl Reload {
@@ -65,6 +66,9 @@ impl Reload {
         };
         if config.listen != self.listen {
             tracing::warn!("a change of [listen] takes effect when the gateway is started again");
+        }
+        if config.apps != self.apps {
+            tracing::warn!("a change of [apps] takes effect when the gateway is started again");
         }
         let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.approach));
         let Reloaded { added, changed, removed } = &done;

@@ -24,7 +24,7 @@ fn ready(yard: &Yard, upstreams: &[&str]) -> Gateway {
         soon(upstream, || {
             let about = gateway.upstream(upstream);
             let is_listed = gateway.tools().contains(&format!("{upstream}__go"));
-            if about["state"] == "ready" && is_listed { Ok(()) } else { Err(about.to_string()) }
+            if about["state"] == "active" && is_listed { Ok(()) } else { Err(about.to_string()) }
         });
     }
     gateway
@@ -49,13 +49,13 @@ fn a_bad_answer_is_the_trouble_of_its_own_call() {
         check(&gateway, "invalid", Err("no such argument"));
     }
     let about = gateway.upstream("invalid");
-    assert_eq!((&about["state"], &about["failures"]), (&"ready".into(), &0.into()), "{about}");
+    assert_eq!((&about["state"], &about["failures"]), (&"active".into(), &0.into()), "{about}");
     soon("what died is back", || {
         let states: Vec<_> = ["half", "closes", "dies", "crashes"]
             .iter()
             .map(|id| gateway.upstream(id)["state"].as_str().unwrap().to_owned())
             .collect();
-        if states.iter().all(|state| state == "ready") { Ok(()) } else { Err(format!("{states:?}")) }
+        if states.iter().all(|state| state == "active") { Ok(()) } else { Err(format!("{states:?}")) }
     });
     stop(&yard, gateway);
 }

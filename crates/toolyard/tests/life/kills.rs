@@ -42,7 +42,7 @@ impl Scene {
             let family = yard.processes();
             let asleep =
                 family.iter().filter(|process| command_line(process.id).starts_with("sleep")).count();
-            let is_up = family.len() == 5 && asleep == 2 && gateway.upstream("forks")["state"] == "ready";
+            let is_up = family.len() == 5 && asleep == 2 && gateway.upstream("forks")["state"] == "active";
             if is_up { Ok(family) } else { Err(format!("{family:?}")) }
         });
         Self { gateway, family }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use toolyard_core::plan::Pace;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Revision};
 use toolyard_tool::ToolSet;
@@ -51,6 +51,7 @@ pub(crate) fn everything(example: &'static Example, revision: Revision) -> Later
 async fn client_of(upstream: impl Connect, path: &'static str, revision: Revision) -> Http {
     let scope = Scope::new();
     let upstream = UpstreamPlan {
+        kind: UpstreamKind::Server,
         id: UpstreamId::parse(ID).unwrap(),
         connect: Arc::new(upstream),
         timeouts: Timeouts::LOCAL,

@@ -90,6 +90,10 @@ impl Wire {
         let Kind::Http { session, .. } = &self.0 else { return };
         match self.exchange(client, Method::POST, Some(message)).await {
             Ok(response) => {
+                // To an older client 404 means that its session is gone, and 400 that it never had one.
+                if !client.shared.revision.is_modern() && response.status() != http::StatusCode::OK {
+                    client.state().wrong.push(format!("{} in answer to {message}", response.status()));
+                }
                 if let Some(given) = response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok())
                 {
                     session.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(given.to_owned());

@@ -43,7 +43,7 @@ pub(crate) async fn request(
         Err(missing) => return missing.response(Some(&message)),
     };
     let reader = session.streams.open(1);
-    session.session.start(message, session.streams.outlet(&reader));
+    session.session.start(message, session.streams.outlet(&reader)).await;
     first(reader, |mut answers| answers.pop().map(reply::message)).await
 }
 
@@ -96,7 +96,7 @@ pub(crate) async fn batch(
 
 async fn take_part(session: &Arc<Session>, outlet: &Arc<dyn Outlet>, part: Result<Message, ParseError>) {
     match part {
-        Ok(Message::Request(message)) => session.start(message, outlet.clone()),
+        Ok(Message::Request(message)) => session.start(message, outlet.clone()).await,
         Ok(message) => session.take(message),
         Err(error) => outlet.answer(Rendered::error(error.id.as_ref(), &error.to_rpc().to_raw())).await,
     }

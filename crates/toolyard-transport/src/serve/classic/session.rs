@@ -67,13 +67,14 @@ impl Session {
         session
     }
 
-    /// Runs a request as a task of the session, so that a lost connection does not end it.
-    pub(crate) fn start(self: &Arc<Self>, message: RequestMessage, outlet: Arc<dyn Outlet>) {
+    /// Runs a request as a task of the session, so that a lost connection does not end it. Waits only until a
+    /// refusal has been taken.
+    pub(crate) async fn start(self: &Arc<Self>, message: RequestMessage, outlet: Arc<dyn Outlet>) {
         let slot = match self.calls.begin(&message.id, &self.scope) {
             Ok(slot) => slot,
             Err(error) => {
                 let refused = Rendered::error(Some(&message.id), &error.to_raw());
-                return self.scope.spawn(async move { outlet.answer(refused).await });
+                return outlet.answer(refused).await;
             }
         };
         let (session, scope) = (self.clone(), slot.scope.clone());

@@ -48,6 +48,12 @@ impl Line {
         (Self { queue, told: told.clone(), counts }, Queue { receiver, told })
     }
 
+    /// Waits until one more answer has room. Whoever waits for room is served in turn, so every answer that
+    /// waited when this began is in the queue when it ends.
+    pub(super) async fn has_caught_up(&self) {
+        drop(self.queue.reserve().await);
+    }
+
     fn has_room(&self, weight: Weight) -> bool {
         let waiting = (2 * ROOM).saturating_sub(self.queue.capacity());
         weight.fits(waiting, self.told.load(Ordering::Relaxed))

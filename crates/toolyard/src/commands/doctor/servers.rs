@@ -17,7 +17,7 @@ pub(super) fn servers(common: &Common) -> Result<Vec<Finding>, Failure> {
 }
 
 fn finding(state: &Live) -> Finding {
-    if state.phase == "ready" {
+    if state.phase == "active" {
         return Finding::good(&state.id, format!("ready, {} tools", state.tools));
     }
     let reason = state.reason.as_deref().unwrap_or("does not answer");

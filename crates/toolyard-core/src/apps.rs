@@ -1,0 +1,103 @@
+//! Apps that dial in. An app connects, registers its tools, and is an upstream of the catalog from then on,
+//! with the same life, steps and lists as any other. When it comes back it takes its old seat.
+
+mod channel;
+mod conversation;
+mod door;
+mod link;
+mod process;
+mod queue;
+mod register;
+mod schema;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use toolyard_proto::codec::MAX_MESSAGE;
+use toolyard_transport::admit::Signed;
+
+pub use register::{AppRecord, AppStatus};
+pub use schema::check as check_schema;
+
+use crate::plan::Timeouts;
+use crate::{Gateway, Scope};
+use register::Entry;
+
+/// How many connections beyond the limit are told so at the same time; the rest are closed without a word.
+const REFUSALS: usize = 64;
+
+/// What apps may do.
+#[derive(Clone, Debug)]
+pub struct AppOptions {
+    /// How many may be connected at the same time.
+    pub connections: usize,
+    /// How many calls an app may have under way; more wait for their turn.
+    pub calls: usize,
+    /// How many calls may wait for their turn at one app; more are refused.
+    pub queue: usize,
+    pub timeouts: Timeouts,
+    /// Whether apps must present tokens.
+    pub signed: Option<Signed>,
+    /// How long a connection may take to register.
+    pub patience: Duration,
+    /// The longest line.
+    pub line_limit: usize,
+}
+
+impl Default for AppOptions {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            calls: 1024,
+            queue: 1024,
+            timeouts: Timeouts::LOCAL,
+            signed: None,
+            patience: Duration::from_secs(10),
+            line_limit: MAX_MESSAGE,
+        }
+    }
+}
+
+/// Everything that is known of apps. Cheap to clone.
+#[derive(Clone)]
+pub struct Apps {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    gateway: Gateway,
+    options: AppOptions,
+    scope: Scope,
+    /// By the folded id.
+    entries: Mutex<HashMap<String, Entry>>,
+    /// The last correlation id; one sequence for the whole gateway.
+    last_id: Arc<AtomicI64>,
+    seats: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
+}
+
+impl Apps {
+    pub fn new(gateway: Gateway, options: AppOptions, scope: &Scope) -> Self {
+        let seats = Arc::new(Semaphore::new(options.connections));
+        let shared = Shared {
+            gateway,
+            options,
+            scope: scope.child(),
+            entries: Mutex::default(),
+            last_id: Arc::default(),
+            seats,
+            refusals: Arc::new(Semaphore::new(REFUSALS)),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+}
+
+impl fmt::Debug for Apps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Apps")
+    }
+}

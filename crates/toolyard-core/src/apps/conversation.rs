@@ -1,0 +1,269 @@
+//! One app's connection from its first line to its last: it registers, and then answers are matched to calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::time::timeout;
+use toolyard_proto::app::{self, AppMessage, Offered, Refusal, Register, Registered, check_tools};
+use toolyard_proto::codec::line::{LineDecoder, one_line};
+use toolyard_proto::name::UpstreamId;
+use toolyard_transport::Connected;
+
+use super::channel::{self, Channel};
+use super::link::{AppLink, Shared as Linked};
+use super::process::Process;
+use super::queue::Queue;
+use super::register::{Applicant, Arrival, Refused, read_id};
+use super::{Apps, schema};
+use crate::guests::Seat;
+
+/// How much is read at once at least.
+const CHUNK: usize = 16 * 1024;
+/// How long somebody who is refused has to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How much of a line that nobody understands goes into the log.
+const EXCERPT: usize = 200;
+
+/// Where a connection comes from.
+pub(super) struct Caller {
+    pub(super) endpoint: Arc<str>,
+    pub(super) process: Option<Process>,
+    /// How to find the process, where the connection does not say.
+    pub(super) find: Option<Box<dyn FnOnce() -> Option<Process> + Send>>,
+}
+
+/// Speaks with an app until it goes.
+pub(super) async fn converse<S>(apps: Apps, stream: S, caller: Caller)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (read, write) = tokio::io::split(stream);
+    let mut lines = Lines { read, decoder: LineDecoder::new(apps.shared.options.line_limit) };
+    let patience = apps.shared.options.patience;
+    let first = timeout(patience, lines.register()).await.unwrap_or_else(|_| {
+        Err(Some(Refused::new(
+            format!("no `register` came within {} s", patience.as_secs()),
+            "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line",
+        )))
+    });
+    match first {
+        Ok(register) => Visit { apps, lines, caller }.begin(register, write).await,
+        Err(Some(refused)) => lines.refuse(write, &refused).await,
+        Err(None) => {}
+    }
+}
+
+struct Lines<S> {
+    read: ReadHalf<S>,
+    decoder: LineDecoder,
+}
+
+impl<S: AsyncRead + AsyncWrite> Lines<S> {
+    /// The next whole line, or why there is none.
+    async fn next(&mut self) -> Result<Bytes, String> {
+        loop {
+            if let Some(line) = self.decoder.next_line().map_err(|error| error.to_string())? {
+                return Ok(line);
+            }
+            self.decoder.buffer().reserve(CHUNK);
+            match self.read.read_buf(self.decoder.buffer()).await {
+                Ok(0) => return Err("it closed the connection".into()),
+                Ok(_) => {}
+                Err(error) => return Err(format!("reading from it failed: {error}")),
+            }
+        }
+    }
+
+    /// Waits for the registration. `Err(None)` is somebody who went without a word.
+    async fn register(&mut self) -> Result<Register, Option<Refused>> {
+        loop {
+            let line = self.next().await.map_err(|_| None)?;
+            match AppMessage::parse(&line) {
+                Ok(AppMessage::Register(register)) => return Ok(register),
+                Ok(AppMessage::JsonRpc(method)) => {
+                    return Err(Some(Refused::new(
+                        format!("`{method}` is a message of an MCP client, and this door is for apps"),
+                        "connect clients to the `http` or `tcp` address of the gateway; `toolyard doctor` shows them",
+                    )));
+                }
+                Ok(_) => {}
+                Err(misread) => {
+                    let guidance = "send one JSON message per line; docs/guide/app-protocol.md shows them";
+                    return Err(Some(Refused::new(misread.to_string(), guidance)));
+                }
+            }
+        }
+    }
+
+    /// Says why, and waits a moment so that the app can read it before the connection is gone.
+    async fn refuse(mut self, mut write: WriteHalf<S>, refused: &Refused) {
+        tracing::warn!(target: "apps", reason = %refused.reason, "an app was refused");
+        let say = async {
+            let line = app::refused(&refused.reason, &refused.guidance);
+            write.write_all(&[&line, &b"\n"[..]].concat()).await?;
+            write.shutdown().await?;
+            let mut rest = [0; 1024];
+            while self.read.read(&mut rest).await? > 0 {}
+            std::io::Result::Ok(())
+        };
+        if let Ok(Err(error)) = timeout(LAST_WORDS, say).await {
+            tracing::debug!(%error, "a refused app left early");
+        }
+    }
+}
+
+/// A connection that wants to register.
+struct Visit<S> {
+    apps: Apps,
+    lines: Lines<S>,
+    caller: Caller,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
+    async fn begin(mut self, register: Register, write: WriteHalf<S>) {
+        let applicant = match self.applicant(&register) {
+            Ok(applicant) => applicant,
+            Err(refused) => return self.lines.refuse(write, &refused).await,
+        };
+        let id = applicant.id.clone();
+        let (offered, refusals) = check_tools(&id, &register.tools, schema::check);
+        let options = &self.apps.shared.options;
+        let queue = Queue::new(options.calls, options.queue);
+        let (channel, outgoing) = Channel::new(id.as_str().into(), self.apps.shared.last_id.clone());
+        let (link, events) = AppLink::new(channel.clone(), &offered, queue, register.version);
+        let linked = link.shared();
+        let arrival =
+            Arrival { connected: Connected { link: Arc::new(link), events }, linked: linked.clone() };
+        let welcome = |session: &str| channel.say(registered(&id, session, &offered, &refusals));
+        let seated = match self.apps.seat(&applicant, arrival, welcome).await {
+            Ok(seated) => seated,
+            Err(refused) => return self.lines.refuse(write, &refused).await,
+        };
+        tracing::info!(target: "apps", app = %id, tools = offered.len(), refused = refusals.len(), endpoint = %applicant.endpoint, "registered");
+        self.apps.shared.scope.spawn(channel::write(channel.clone(), write, outgoing));
+        self.look_for_process(&id, &linked);
+        let _ended = Ended(linked.clone());
+        let why = Session { id, linked, seat: seated.seat }.run(&mut self.lines).await;
+        channel.end(&why);
+    }
+
+    fn applicant(&self, register: &Register) -> Result<Applicant, Refused> {
+        let id = read_id(register)?;
+        let client = self.prove(register)?;
+        let process = register.pid.and_then(Process::find).or(self.caller.process);
+        let endpoint = self.caller.endpoint.clone();
+        Ok(Applicant { id, session: register.session.clone(), client, process, endpoint })
+    }
+
+    /// Who the app proves to be, where that is asked for.
+    fn prove(&self, register: &Register) -> Result<Option<Arc<str>>, Refused> {
+        let Some(signed) = &self.apps.shared.options.signed else { return Ok(None) };
+        match signed.check(register.auth_token.as_deref()) {
+            Ok(client) => Ok(Some(client)),
+            Err(bad) => {
+                tracing::warn!(target: "auth", app = %register.app, endpoint = %self.caller.endpoint, reason = %bad, "an app was not let in");
+                let guidance = "send `authToken`: ClientId:UnixTimestamp:Base64(HMAC-SHA256(secret, \"ClientId:UnixTimestamp\")); `toolyard token` makes one";
+                Err(Refused::new(bad.to_string(), guidance))
+            }
+        }
+    }
+
+    /// Finding out takes a look at every process, so nobody waits for it.
+    fn look_for_process(&mut self, id: &UpstreamId, linked: &Arc<Linked>) {
+        let Some(find) = self.caller.find.take() else { return };
+        let (apps, id, linked) = (self.apps.clone(), id.clone(), linked.clone());
+        self.apps.shared.scope.spawn(async move {
+            if let Ok(Some(process)) = tokio::task::spawn_blocking(find).await {
+                apps.found_process(&id, &linked, process);
+            }
+        });
+    }
+}
+
+fn registered(id: &UpstreamId, session: &str, offered: &[Offered], refusals: &[Refusal]) -> Bytes {
+    let tools = offered.iter().map(|tool| tool.canonical(id)).collect();
+    one_line(Registered::new(id.as_str(), session, tools, refusals.to_vec()).render())
+}
+
+/// Ends the link with the conversation, however that ends.
+struct Ended(Arc<Linked>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.channel.end("the gateway is stopping");
+        self.0.closed();
+    }
+}
+
+/// A registered app.
+struct Session {
+    id: UpstreamId,
+    linked: Arc<Linked>,
+    seat: Arc<Seat>,
+}
+
+impl Session {
+    /// Until the connection ends; gives the reason.
+    async fn run<S: AsyncRead + AsyncWrite>(&self, lines: &mut Lines<S>) -> String {
+        loop {
+            let line = tokio::select! {
+                line = lines.next() => line,
+                () = self.linked.channel.closing.cancelled() => return self.linked.channel.why(),
+            };
+            let taken = line.and_then(|line| self.take(&line));
+            if let Err(why) = taken {
+                return why;
+            }
+        }
+    }
+
+    fn take(&self, line: &Bytes) -> Result<(), String> {
+        let channel = &self.linked.channel;
+        match AppMessage::parse(line) {
+            Ok(AppMessage::Response(response)) => channel.answer(response.id, response.result),
+            Ok(AppMessage::Progress(progress)) => channel.progress(progress),
+            Ok(AppMessage::ToolsChanged(tools)) => self.change(&tools),
+            Ok(AppMessage::Register(register)) => self.register_again(&register),
+            Ok(AppMessage::Heartbeat { is_answer }) => {
+                channel.beat.notify_waiters();
+                if !is_answer {
+                    channel.aside(app::heartbeat_answer());
+                }
+            }
+            Ok(AppMessage::Unregister) => {
+                self.seat.goodbye();
+                return Err("it has unregistered".into());
+            }
+            Ok(AppMessage::JsonRpc(_) | AppMessage::Unknown) => channel.count_garbage(),
+            Err(misread) => {
+                channel.count_garbage();
+                let excerpt = String::from_utf8_lossy(&line[..line.len().min(EXCERPT)]);
+                tracing::warn!(target: "apps", app = %self.id, %misread, %excerpt, "a line was not understood");
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&self, tools: &[toolyard_proto::Raw]) {
+        let (offered, refusals) = check_tools(&self.id, tools, schema::check);
+        self.linked.change(&offered);
+        if !refusals.is_empty() {
+            let tools = offered.iter().map(|tool| tool.canonical(&self.id)).collect();
+            let told = Registered::new(self.id.as_str(), "", tools, refusals);
+            self.linked.channel.aside(told.render());
+        }
+    }
+
+    /// The same app says anew what it offers.
+    fn register_again(&self, register: &Register) {
+        match read_id(register) {
+            Ok(id) if id.fold() == self.id.fold() => self.change(&register.tools),
+            _ => self.linked.channel.aside(app::refused(
+                &format!("this connection belongs to `{}`", self.id),
+                "open another connection for another app",
+            )),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Where apps come in: TCP and the local socket. As many as there is room for; whoever comes then is told so.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use toolyard_proto::app;
+use toolyard_transport::Scope;
+use toolyard_transport::local::LocalListener;
+
+use super::Apps;
+use super::conversation::{Caller, converse};
+use super::process::Process;
+
+/// How long somebody who finds no room has to read so.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+impl Apps {
+    /// Accepts apps over TCP until `scope` ends.
+    pub async fn serve_tcp(self, listener: TcpListener, scope: Scope) {
+        self.serve(
+            || listener.accept(),
+            &scope,
+            |(stream, from)| {
+                let caller = tcp_caller(&stream, from);
+                (stream, caller)
+            },
+        )
+        .await;
+    }
+
+    /// Accepts apps on a local socket until `scope` ends.
+    pub async fn serve_local(self, listener: LocalListener, scope: Scope) {
+        let endpoint: std::sync::Arc<str> = format!("unix://{}", listener.path().display()).into();
+        self.serve(
+            || listener.accept(),
+            &scope,
+            |stream| {
+                let caller = Caller { endpoint: endpoint.clone(), process: peer_of(&stream), find: None };
+                (stream, caller)
+            },
+        )
+        .await;
+    }
+
+    async fn serve<T, S, F>(&self, accept: impl Fn() -> F, scope: &Scope, open: impl Fn(T) -> (S, Caller))
+    where
+        F: Future<Output = io::Result<T>>,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut backoff = Duration::ZERO;
+        loop {
+            let accepted = tokio::select! {
+                accepted = accept() => accepted,
+                () = scope.ended() => return,
+            };
+            match accepted {
+                Ok(accepted) => {
+                    backoff = Duration::ZERO;
+                    let (stream, caller) = open(accepted);
+                    self.enter(stream, caller, scope);
+                }
+                Err(error) => {
+                    // Out of file descriptors, most likely: waiting is all that helps.
+                    backoff = (backoff * 2).clamp(Duration::from_millis(10), Duration::from_secs(1));
+                    tracing::warn!(%error, ?backoff, "cannot accept an app");
+                    tokio::time::sleep(backoff).await;
+                }
+            }
+        }
+    }
+
+    fn enter<S>(&self, stream: S, caller: Caller, scope: &Scope)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        if let Ok(seat) = self.shared.seats.clone().try_acquire_owned() {
+            let apps = self.clone();
+            scope.spawn(async move {
+                converse(apps, stream, caller).await;
+                drop(seat);
+            });
+        } else if let Ok(told) = self.shared.refusals.clone().try_acquire_owned() {
+            let most = self.shared.options.connections;
+            tracing::warn!(target: "apps", most, "an app found no room");
+            scope.spawn(async move {
+                no_room(stream, most).await;
+                drop(told);
+            });
+        }
+    }
+}
+
+async fn no_room<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: usize) {
+    let reason = format!("{most} apps are connected, and there is room for no more");
+    let line = app::refused(&reason, "try again later, or raise `max_connections` in [apps]");
+    let say = async {
+        stream.write_all(&[&line, &b"\n"[..]].concat()).await?;
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, say).await;
+}
+
+fn tcp_caller(stream: &TcpStream, from: SocketAddr) -> Caller {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let ours = stream.local_addr().ok().filter(|_| from.ip().is_loopback());
+    let find = ours.map(|ours| {
+        let find: Box<dyn FnOnce() -> Option<Process> + Send> = Box::new(move || Process::behind(from, ours));
+        find
+    });
+    Caller { endpoint: format!("tcp://{from}").into(), process: None, find }
+}
+
+#[cfg(unix)]
+fn peer_of(stream: &tokio::net::UnixStream) -> Option<Process> {
+    let pid = stream.peer_cred().ok()?.pid()?;
+    Process::find(u32::try_from(pid).ok()?)
+}
+
+#[cfg(not(unix))]
+fn peer_of<S>(_: &S) -> Option<Process> {
+    None
+}

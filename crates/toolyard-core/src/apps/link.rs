@@ -1,0 +1,175 @@
+//! An app as an upstream: calls become `toolInvocation`s, and its registration is what it offers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+use toolyard_proto::app::{self, Offered, missing_result, to_tool_result};
+use toolyard_proto::{CallError, Method, Notification, Raw, Revision};
+use toolyard_transport::{
+    Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer,
+};
+
+use super::channel::Channel;
+use super::queue::Queue;
+
+/// How long an app may take to answer a heartbeat.
+const BEAT_WAIT: Duration = Duration::from_secs(30);
+
+pub(super) struct AppLink {
+    greeting: Greeting,
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) channel: Arc<Channel>,
+    tools: Mutex<Tools>,
+    pub(super) queue: Queue,
+    events: mpsc::Sender<LinkEvent>,
+    /// Whether it knows our additions, as its registration said.
+    speaks_additions: bool,
+}
+
+/// What it offers.
+#[derive(Default)]
+struct Tools {
+    /// The name that the app knows, by the name in the catalog.
+    wires: HashMap<String, Raw>,
+    /// The answer to `tools/list`.
+    list: Vec<Raw>,
+}
+
+impl Tools {
+    fn new(offered: &[Offered]) -> Self {
+        Self {
+            wires: offered.iter().map(|tool| (tool.name.clone(), tool.wire.clone())).collect(),
+            list: offered.iter().map(|tool| tool.definition.clone()).collect(),
+        }
+    }
+}
+
+impl AppLink {
+    pub(super) fn new(
+        channel: Arc<Channel>,
+        offered: &[Offered],
+        queue: Queue,
+        version: Option<u32>,
+    ) -> (Self, mpsc::Receiver<LinkEvent>) {
+        // Every event says the same until the last: one waiting is as good as many, and the last has its own place.
+        let (events, receiver) = mpsc::channel(2);
+        let greeting = greeting(&channel.name, version);
+        let tools = Mutex::new(Tools::new(offered));
+        let shared = Shared { channel, tools, queue, events, speaks_additions: version.is_some() };
+        (Self { greeting, shared: Arc::new(shared) }, receiver)
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+}
+
+fn greeting(name: &str, version: Option<u32>) -> Greeting {
+    let title = format!("App {name}");
+    let info =
+        json!({ "name": name, "title": title, "version": format!("app protocol {}", version.unwrap_or(0)) });
+    let whole = json!({
+        "supportedVersions": [Revision::NEWEST.as_str()],
+        "capabilities": { "tools": { "listChanged": true } },
+        "resultType": "complete",
+        "_meta": { "io.modelcontextprotocol/serverInfo": info },
+    });
+    Greeting::read(Revision::NEWEST, whole.into())
+}
+
+impl Shared {
+    /// It offers other tools from now on.
+    pub(super) fn change(&self, offered: &[Offered]) {
+        *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = Tools::new(offered);
+        if self.events.capacity() > 1 {
+            let news = Notification::new(Method::TOOLS_CHANGED, None);
+            let _ = self.events.try_send(LinkEvent::Notification(None, news));
+        }
+    }
+
+    /// The last word of the link.
+    pub(super) fn closed(&self) {
+        let _ = self.events.try_send(LinkEvent::Closed(self.channel.why()));
+    }
+
+    fn list(&self) -> Raw {
+        let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
+        Raw::empty_object()
+            .with("tools", &Raw::array(&tools.list))
+            .with("resultType", &Raw::from_serialize(&"complete"))
+    }
+
+    fn wire(&self, name: &str) -> Option<Raw> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).wires.get(name).cloned()
+    }
+
+    async fn call(&self, request: LinkRequest, peer: Peer) -> Answer {
+        let params = &request.params;
+        let name = params.member("name").and_then(|name| name.as_string()).unwrap_or_default();
+        let wire = self.wire(&name).ok_or_else(|| {
+            let message = format!("app `{}` offers no tool `{name}` any more", self.channel.name);
+            CallError::invalid_params(message).at(&self.channel.name)
+        })?;
+        let token = params.at(&["_meta", "progressToken"]);
+        let arguments = params.member("arguments");
+        let _turn = self.queue.turn(&self.channel.name, &peer, token.as_ref()).await?;
+        let result = self.channel.call(&wire, arguments.as_ref(), peer, token).await?;
+        Ok(AnswerBody::ours(result.map_or_else(missing_result, |result| to_tool_result(&result))))
+    }
+
+    /// Whether it is there: a heartbeat where it knows them, else the connection is all there is to go by.
+    async fn check(&self) -> Result<(), CallError> {
+        if self.speaks_additions && !self.channel.is_over() {
+            let beat = self.channel.beat.notified();
+            self.channel.aside(app::heartbeat());
+            tokio::select! {
+                beat = tokio::time::timeout(BEAT_WAIT, beat) => {
+                    beat.map_err(|_| CallError::timeout("it does not answer heartbeats"))?;
+                }
+                () = self.channel.closing.cancelled() => {}
+            }
+        }
+        if self.channel.is_over() { Err(CallError::unavailable(self.channel.why())) } else { Ok(()) }
+    }
+}
+
+impl Link for AppLink {
+    fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
+        let shared = self.shared.clone();
+        match request.method.as_str() {
+            "tools/call" => Box::pin(async move { shared.call(request, peer).await }),
+            "tools/list" => Box::pin(async move { Ok(AnswerBody::ours(shared.list())) }),
+            "server/discover" => {
+                let whole = self.greeting.whole.clone();
+                Box::pin(async move { shared.check().await.map(|()| AnswerBody::ours(whole)) })
+            }
+            other => {
+                let unknown = CallError::unknown_method(other);
+                Box::pin(async { Err(unknown) })
+            }
+        }
+    }
+
+    fn notify(&self, _: &Arc<Origin>, _: Notification) {}
+
+    fn close(&self) -> BoxFuture<()> {
+        self.shared.channel.end("the gateway closed the connection");
+        Box::pin(async {})
+    }
+}
+
+impl Drop for AppLink {
+    fn drop(&mut self) {
+        self.shared.channel.end("the gateway let the connection go");
+    }
+}

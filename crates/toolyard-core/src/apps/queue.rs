@@ -1,0 +1,118 @@
+//! How many calls an app has under way. More wait for their turn, and whoever waits is told so; beyond that
+//! they are refused, so that a slow app costs no more than it has room for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use toolyard_proto::{CallError, Method, Notification, Raw};
+use toolyard_transport::Peer;
+
+/// How often whoever waits is told.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
+/// Progress must grow, and whatever the app says later must be more.
+const TINY: f64 = 1e-6;
+
+pub(super) struct Queue {
+    turns: Arc<Semaphore>,
+    at_once: usize,
+    most: usize,
+    waiting: AtomicUsize,
+}
+
+impl Queue {
+    pub(super) fn new(at_once: usize, most: usize) -> Self {
+        Self { turns: Arc::new(Semaphore::new(at_once)), at_once, most, waiting: AtomicUsize::new(0) }
+    }
+
+    /// Calls that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// A turn, held until the call has ended.
+    pub(super) async fn turn(
+        &self,
+        app: &str,
+        peer: &Peer,
+        token: Option<&Raw>,
+    ) -> Result<OwnedSemaphorePermit, CallError> {
+        if let Ok(turn) = self.turns.clone().try_acquire_owned() {
+            return Ok(turn);
+        }
+        let place = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _counted = Counted(&self.waiting);
+        if place >= self.most {
+            return Err(CallError::limit(format!(
+                "app `{app}` has {} calls under way and {place} waiting; try again in a moment",
+                self.at_once
+            )));
+        }
+        self.wait(app, place, peer, token).await
+    }
+
+    async fn wait(
+        &self,
+        app: &str,
+        place: usize,
+        peer: &Peer,
+        token: Option<&Raw>,
+    ) -> Result<OwnedSemaphorePermit, CallError> {
+        let since = Instant::now();
+        let turn = self.turns.clone().acquire_owned();
+        tokio::pin!(turn);
+        loop {
+            tokio::select! {
+                turn = &mut turn => {
+                    return turn.map_err(|_| CallError::unavailable(format!("app `{app}` is not connected")));
+                }
+                () = tokio::time::sleep(TOLD_EVERY) => {
+                    let Some(token) = token else { continue };
+                    let waited = since.elapsed();
+                    let message = format!(
+                        "waiting for its turn at app `{app}` for {} s: {} calls under way, {place} ahead in the queue",
+                        waited.as_secs(), self.at_once
+                    );
+                    peer.notify(progress(token, waited.as_secs_f64() * TINY, &message));
+                }
+            }
+        }
+    }
+}
+
+fn progress(token: &Raw, progress: f64, message: &str) -> Notification {
+    let params = serde_json::json!({ "progressToken": token, "progress": progress, "message": message });
+    Notification::new(Method::PROGRESS, Raw::from(params))
+}
+
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn row_11_beyond_the_queue_a_call_is_refused_and_may_be_tried_again() {
+        let queue = Queue::new(1, 1);
+        let peer = Peer::nobody();
+        let first = queue.turn("a", &peer, None).await.unwrap();
+        let mut second = Box::pin(queue.turn("a", &peer, None));
+        assert!(tokio::time::timeout(Duration::from_secs(2), &mut second).await.is_err());
+        let third = queue.turn("a", &peer, None).await.unwrap_err();
+        assert!(third.message.contains("1 calls under way and 1 waiting"), "{third}");
+        assert_eq!(third.retry, toolyard_proto::Retry::Always);
+        drop(first);
+        let second = second.await.unwrap();
+        assert_eq!(queue.waiting(), 0);
+        drop(second);
+        assert!(queue.turn("a", &peer, None).await.is_ok());
+    }
+}

@@ -1,0 +1,276 @@
+//! Who is registered. An id belongs to one app at a time; whoever comes with it again either is that app, and
+//! takes its seat back, or is refused and told how to choose another.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use data_encoding::HEXLOWER;
+use toolyard_proto::app::Register;
+use toolyard_proto::name::UpstreamId;
+use toolyard_transport::Connected;
+
+use super::Apps;
+use super::channel::Channel;
+use super::link::Shared as Linked;
+use super::process::Process;
+use crate::guests::{Seat, Taken};
+use crate::plan::{Sharing, UpstreamKind, UpstreamPlan};
+use crate::upstream::Upstream;
+use crate::upstream::state::Phase;
+
+/// An app that restarts may be back before the end of its old connection was noticed.
+const OLD_ENDS_WITHIN: Duration = Duration::from_millis(500);
+
+/// One app.
+pub(super) struct Entry {
+    upstream: Arc<Upstream>,
+    seat: Arc<Seat>,
+    session: Arc<str>,
+    /// Who it proved to be.
+    client: Option<Arc<str>>,
+    process: Option<Process>,
+    endpoint: Arc<str>,
+    linked: Arc<Linked>,
+}
+
+/// Who wants in.
+pub(super) struct Applicant {
+    pub(super) id: UpstreamId,
+    pub(super) session: Option<String>,
+    pub(super) client: Option<Arc<str>>,
+    pub(super) process: Option<Process>,
+    pub(super) endpoint: Arc<str>,
+}
+
+/// Why somebody is not let in, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) reason: String,
+    pub(super) guidance: String,
+}
+
+impl Refused {
+    pub(super) fn new(reason: impl Into<String>, guidance: impl Into<String>) -> Self {
+        Self { reason: reason.into(), guidance: guidance.into() }
+    }
+}
+
+/// A link that waits to be seated.
+pub(super) struct Arrival {
+    pub(super) connected: Connected,
+    pub(super) linked: Arc<Linked>,
+}
+
+/// Somebody is in.
+pub(super) struct Seated {
+    pub(super) seat: Arc<Seat>,
+}
+
+/// How an app stands, as its maker would say it: a view of its upstream's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppStatus {
+    Connected,
+    Disconnected,
+    Reconnecting,
+    Unregistered,
+}
+
+impl AppStatus {
+    pub fn of(phase: Phase, said_goodbye: bool) -> Self {
+        match phase {
+            Phase::Active => Self::Connected,
+            Phase::Discovered | Phase::Connecting | Phase::Retrying if !said_goodbye => Self::Reconnecting,
+            Phase::Dead if !said_goodbye => Self::Disconnected,
+            _ => Self::Unregistered,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connected => "Connected",
+            Self::Disconnected => "Disconnected",
+            Self::Reconnecting => "Reconnecting",
+            Self::Unregistered => "Unregistered",
+        }
+    }
+}
+
+/// What is known of one app.
+#[derive(Clone, Debug)]
+pub struct AppRecord {
+    pub id: UpstreamId,
+    pub endpoint: Arc<str>,
+    pub status: AppStatus,
+    pub connected_at: Option<SystemTime>,
+    pub last_activity: Option<SystemTime>,
+    /// Calls under way, and calls that wait for their turn.
+    pub calls: usize,
+    pub waiting: usize,
+    /// Answers that came too late or for no call, and lines that were not understood.
+    pub strays: u64,
+    pub garbage: u64,
+    pub pid: Option<u32>,
+}
+
+enum Outcome {
+    Seated(Seated),
+    /// The id is in use on this connection.
+    InUse(Arc<Channel>, Arrival),
+}
+
+impl Apps {
+    fn entries(&self) -> MutexGuard<'_, std::collections::HashMap<String, Entry>> {
+        self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets an app in. `welcome` is called with its session just before it can be called.
+    pub(super) async fn seat(
+        &self,
+        applicant: &Applicant,
+        arrival: Arrival,
+        welcome: impl Fn(&str),
+    ) -> Result<Seated, Refused> {
+        let arrival = match self.try_seat(applicant, arrival, &welcome)? {
+            Outcome::Seated(seated) => return Ok(seated),
+            Outcome::InUse(old, arrival) => {
+                let _ = tokio::time::timeout(OLD_ENDS_WITHIN, old.closing.cancelled()).await;
+                arrival
+            }
+        };
+        match self.try_seat(applicant, arrival, &welcome)? {
+            Outcome::Seated(seated) => Ok(seated),
+            Outcome::InUse(..) => Err(in_use(&applicant.id)),
+        }
+    }
+
+    fn try_seat(
+        &self,
+        applicant: &Applicant,
+        arrival: Arrival,
+        welcome: &impl Fn(&str),
+    ) -> Result<Outcome, Refused> {
+        let mut entries = self.entries();
+        entries.retain(|_, entry| !entry.upstream.is_retired());
+        let Some(entry) = entries.get_mut(&applicant.id.fold()) else {
+            let entry = self.first(applicant, arrival, welcome)?;
+            let seated = Seated { seat: entry.seat.clone() };
+            entries.insert(applicant.id.fold(), entry);
+            return Ok(Outcome::Seated(seated));
+        };
+        let old = &entry.linked.channel;
+        if !old.is_over() && !entry.is_same(applicant) {
+            return Ok(Outcome::InUse(old.clone(), arrival));
+        }
+        old.end("the app has connected again");
+        welcome(&entry.session);
+        entry.come_back(applicant, arrival);
+        Ok(Outcome::Seated(Seated { seat: entry.seat.clone() }))
+    }
+
+    fn first(
+        &self,
+        applicant: &Applicant,
+        arrival: Arrival,
+        welcome: &impl Fn(&str),
+    ) -> Result<Entry, Refused> {
+        let session: Arc<str> = new_session().into();
+        let seat = Arc::new(Seat::default());
+        let Arrival { connected, linked } = arrival;
+        welcome(&session);
+        seat.take(connected);
+        let plan = UpstreamPlan {
+            id: applicant.id.clone(),
+            kind: UpstreamKind::App,
+            connect: seat.clone(),
+            timeouts: self.shared.options.timeouts,
+            roots: Vec::new(),
+            sharing: Sharing::Shared,
+            fingerprint: String::new(),
+        };
+        let upstream = self.shared.gateway.join(plan).map_err(|taken| not_free(&taken))?;
+        let Applicant { client, process, endpoint, .. } = applicant;
+        let (client, process, endpoint) = (client.clone(), *process, endpoint.clone());
+        Ok(Entry { upstream, seat, session, client, process, endpoint, linked })
+    }
+
+    /// Every app that is known, in no order.
+    pub fn records(&self) -> Vec<AppRecord> {
+        self.entries().values().filter(|entry| !entry.upstream.is_retired()).map(Entry::record).collect()
+    }
+
+    /// The process behind a connection became known.
+    pub(super) fn found_process(&self, id: &UpstreamId, linked: &Arc<Linked>, process: Process) {
+        if let Some(entry) = self.entries().get_mut(&id.fold())
+            && Arc::ptr_eq(&entry.linked, linked)
+        {
+            entry.process.get_or_insert(process);
+        }
+    }
+}
+
+impl Entry {
+    /// Whether it is the same app that comes back: it knows the session, proved to be the same, or the
+    /// process that had the id is gone.
+    fn is_same(&self, applicant: &Applicant) -> bool {
+        let knows_session = applicant.session.as_deref() == Some(&*self.session);
+        let is_proven = applicant.client.is_some() && applicant.client == self.client;
+        knows_session || is_proven || self.process.is_some_and(Process::is_gone)
+    }
+
+    fn come_back(&mut self, applicant: &Applicant, arrival: Arrival) {
+        self.client.clone_from(&applicant.client);
+        self.process = applicant.process;
+        self.endpoint = applicant.endpoint.clone();
+        self.linked = arrival.linked;
+        self.seat.take(arrival.connected);
+        self.upstream.wake();
+    }
+
+    fn record(&self) -> AppRecord {
+        let state = self.upstream.state();
+        let channel = &self.linked.channel;
+        AppRecord {
+            id: self.upstream.id().clone(),
+            endpoint: self.endpoint.clone(),
+            status: AppStatus::of(state.phase, self.seat.said_goodbye()),
+            connected_at: state.connected,
+            last_activity: self.upstream.last_activity(),
+            calls: channel.pending(),
+            waiting: self.linked.queue.waiting(),
+            strays: channel.strays(),
+            garbage: channel.garbage(),
+            pid: self.process.map(|process| process.pid),
+        }
+    }
+}
+
+fn new_session() -> String {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system gives random numbers");
+    HEXLOWER.encode(&bytes)
+}
+
+fn in_use(id: &UpstreamId) -> Refused {
+    Refused::new(
+        format!("an app named `{id}` is connected already"),
+        format!(
+            "choose another name, such as `{id}-Development` or `{id}-v2`; if this is the same app coming back, \
+             send the `sessionId` of its `registered` message"
+        ),
+    )
+}
+
+fn not_free(taken: &Taken) -> Refused {
+    let id = taken.0.id();
+    Refused::new(taken.to_string(), format!("choose another name, such as `{id}-app` or `{id}-Development`"))
+}
+
+/// The id that a registration asks for.
+pub(super) fn read_id(register: &Register) -> Result<UpstreamId, Refused> {
+    UpstreamId::parse(&register.app).map_err(|error| {
+        Refused::new(
+            error.to_string(),
+            "choose an `appName` of a letter, then letters, digits, `_` and `-`, such as `MyApp-Development`",
+        )
+    })
+}

@@ -1,0 +1,62 @@
+//! The seat of an upstream that comes to us: its links are handed over, not made.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use toolyard_proto::Revision;
+use toolyard_transport::BoxFuture;
+
+use crate::plan::{AfterLoss, Connect, Connected};
+
+#[derive(Default)]
+pub struct Seat {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    arrived: Option<Connected>,
+    said_goodbye: bool,
+}
+
+impl Seat {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a link over; whoever does so wakes the upstream then. One that nobody has taken yet is let go.
+    pub fn take(&self, connected: Connected) {
+        let mut state = self.state();
+        state.said_goodbye = false;
+        let old = state.arrived.replace(connected);
+        drop(state);
+        drop(old);
+    }
+
+    /// It goes for good, and says so: what it offered leaves the lists as soon as its link has ended.
+    pub fn goodbye(&self) {
+        self.state().said_goodbye = true;
+    }
+
+    pub fn said_goodbye(&self) -> bool {
+        self.state().said_goodbye
+    }
+}
+
+impl Connect for Seat {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let arrived = self.state().arrived.take();
+        Box::pin(async { arrived.ok_or_else(|| "it is not connected; check that it is running".to_owned()) })
+    }
+
+    fn after_loss(&self) -> AfterLoss {
+        let state = self.state();
+        if state.said_goodbye && state.arrived.is_none() { AfterLoss::Gone } else { AfterLoss::Await }
+    }
+}
+
+impl fmt::Debug for Seat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seat")
+    }
+}

@@ -1,0 +1,116 @@
+//! What happens between two connections: how long an upstream is left alone, when its entries leave the lists,
+//! and what ends the wait early.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::retry::{self, Verdict};
+use super::state::Phase;
+use super::supervise::Outlets;
+use super::{Live, Upstream};
+use crate::plan::AfterLoss;
+
+/// Somebody else's business for ever.
+const NEVER: Duration = Duration::from_hours(24 * 365);
+
+/// What was before, seen from the next attempt.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    /// Since when there is no connection, if there was something to lose.
+    pub(super) lost_at: Option<Instant>,
+    /// In a row.
+    pub(super) failures: u32,
+}
+
+impl Past {
+    /// Waits until it is time to try again.
+    pub(super) async fn rest(&mut self, upstream: &Arc<Upstream>, outlets: &Outlets, reason: String) {
+        self.failures = self.failures.saturating_add(1);
+        self.lost_at.get_or_insert_with(Instant::now);
+        upstream.lost(reason, self.failures);
+        outlets.announce();
+        let (first, after) = match upstream.plan.connect.after_loss() {
+            AfterLoss::TryAgain => match retry::after(&upstream.pace, self.failures, retry::chance()) {
+                Verdict::Again(wait) => (wait, None),
+                Verdict::Open(wait) => (Duration::ZERO, Some(wait)),
+            },
+            AfterLoss::Await => (upstream.pace.grace, Some(NEVER)),
+            AfterLoss::Gone => {
+                upstream.unlist(outlets);
+                (Duration::ZERO, Some(NEVER))
+            }
+        };
+        let mut woken = self.within_grace(upstream, outlets, upstream.woken_within(first)).await;
+        if let Some(after) = after.filter(|_| !woken) {
+            upstream.enter(Phase::Dead, None);
+            woken = self.within_grace(upstream, outlets, upstream.woken_within(after)).await;
+            let why = if woken { "there is a new sign of life" } else { "it is time to look again" };
+            upstream.enter(Phase::Discovered, Some(why.into()));
+        }
+        if woken {
+            self.failures = 0;
+        }
+    }
+
+    /// Runs `future`; when the grace of a lost upstream ends meanwhile, its entries leave the lists.
+    pub(super) async fn within_grace<T>(
+        &self,
+        upstream: &Arc<Upstream>,
+        outlets: &Outlets,
+        future: impl Future<Output = T>,
+    ) -> T {
+        tokio::pin!(future);
+        if let Some(lost) = self.lost_at
+            && upstream.is_listed()
+        {
+            tokio::select! {
+                biased;
+                done = &mut future => return done,
+                () = tokio::time::sleep_until(lost + upstream.pace.grace) => upstream.unlist(outlets),
+            }
+        }
+        future.await
+    }
+}
+
+impl Upstream {
+    /// Whether there was a sign of life within this time.
+    async fn woken_within(&self, wait: Duration) -> bool {
+        tokio::time::timeout(wait, self.woken.notified()).await.is_ok()
+    }
+
+    /// Its entries leave the lists.
+    fn unlist(&self, outlets: &Outlets) {
+        self.listed.store(false, Ordering::Release);
+        outlets.announce();
+    }
+
+    /// Goes on in its life. A step that there is not is left out, and says so in the log.
+    pub(super) fn enter(&self, phase: Phase, reason: Option<String>) {
+        self.state.send_modify(|state| {
+            let ended = state.phase == Phase::Ended;
+            if let Err(invalid) = state.enter(phase, reason, SystemTime::now())
+                && !ended
+            {
+                tracing::error!(upstream = %self.id(), "{invalid}");
+            }
+        });
+    }
+
+    /// There is a link: calls can be made from here on.
+    pub(super) fn alive(&self, live: Live) {
+        self.live.store(Some(Arc::new(live)));
+    }
+
+    fn lost(&self, reason: String, failures: u32) {
+        self.live.store(None);
+        self.enter(Phase::Retrying, Some(reason));
+        self.state.send_modify(|state| {
+            state.failures = failures;
+            state.settled = true;
+        });
+    }
+}

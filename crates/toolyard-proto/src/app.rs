@@ -1,0 +1,61 @@
+//! The app protocol: how a running app offers its tools and is called. One JSON object per line, told apart by
+//! `type`. The first three messages (`register`, `toolInvocation`, `toolResponse`) are those that existing apps
+//! speak; the others are additions that an app may ignore. `docs/guide/app-protocol.md` says it in full.
+
+mod check;
+mod message;
+mod result;
+
+pub use check::{Offered, Refusal, check_tools};
+pub use message::{AppMessage, Misread, Progress, Register, Registered, ToolResponse};
+pub use result::{missing_result, to_tool_result};
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::Raw;
+
+/// The version of the additions that is spoken here.
+pub const VERSION: u32 = 1;
+
+/// `toolInvocation`: a call. `tool` is the name that the app gave, in JSON; `parameters` are the arguments as
+/// the client sent them.
+pub fn invocation(id: i64, tool: &Raw, parameters: Option<&Raw>) -> Bytes {
+    let parameters = parameters.map_or(&b"null"[..], Raw::as_bytes);
+    let mut line = Vec::with_capacity(tool.len() + parameters.len() + 80);
+    line.extend_from_slice(br#"{"type":"toolInvocation","correlationId":"#);
+    line.extend_from_slice(id.to_string().as_bytes());
+    line.extend_from_slice(br#","tool":"#);
+    line.extend_from_slice(tool.as_bytes());
+    line.extend_from_slice(br#","parameters":"#);
+    line.extend_from_slice(parameters);
+    line.push(b'}');
+    Bytes::from(line)
+}
+
+/// `cancel`: nobody waits for this call any more.
+pub fn cancel(id: i64, reason: &str) -> Bytes {
+    render(&json!({ "type": "cancel", "correlationId": id, "reason": reason }))
+}
+
+/// `refused`: why the app is not registered, and what to do about it.
+pub fn refused(reason: &str, guidance: &str) -> Bytes {
+    render(&json!({ "type": "refused", "version": VERSION, "reason": reason, "guidance": guidance }))
+}
+
+/// `heartbeat`: are you there?
+pub fn heartbeat() -> Bytes {
+    Bytes::from_static(br#"{"type":"heartbeat"}"#)
+}
+
+/// The answer to one. It says so, or two who answer everything would never stop.
+pub fn heartbeat_answer() -> Bytes {
+    Bytes::from_static(br#"{"type":"heartbeat","answer":true}"#)
+}
+
+fn render(value: &serde_json::Value) -> Bytes {
+    Raw::from_serialize(value).into_bytes()
+}
+
+#[cfg(test)]
+mod tests;

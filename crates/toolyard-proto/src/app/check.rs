@@ -1,0 +1,127 @@
+//! What an app registers is checked, tool by tool: a bad one is refused by name with the reason, and the good
+//! ones stay.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Raw;
+use crate::name::{UpstreamId, canonical};
+
+/// The longest name of a tool.
+const LONGEST_NAME: usize = 128;
+/// The longest description, in characters.
+const LONGEST_DESCRIPTION: usize = 500;
+/// How many tools one app may offer.
+const MOST_TOOLS: usize = 5_000;
+
+/// A tool that is good.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offered {
+    /// Its name below the app's id.
+    pub name: String,
+    /// Its name as the app gave it, in JSON: what it is called by.
+    pub wire: Raw,
+    /// Its definition for the catalog, under its own name.
+    pub definition: Raw,
+}
+
+impl Offered {
+    pub fn canonical(&self, app: &UpstreamId) -> String {
+        canonical(app, &self.name)
+    }
+}
+
+/// A tool that is not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    pub name: String,
+    pub reason: String,
+}
+
+/// Sorts the tools of `app` into good ones and bad ones. `schema` checks an input schema, and may stamp it.
+pub fn check_tools(
+    app: &UpstreamId,
+    tools: &[Raw],
+    schema: impl Fn(&Raw) -> Result<Raw, String>,
+) -> (Vec<Offered>, Vec<Refusal>) {
+    let (mut good, mut bad, mut taken) = (Vec::new(), Vec::new(), HashSet::new());
+    for (at, tool) in tools.iter().enumerate() {
+        let told = tool.member("name").and_then(|name| name.as_string());
+        let checked = match &told {
+            _ if at >= MOST_TOOLS => Err(format!("an app may offer {MOST_TOOLS} tools at most")),
+            _ if !tool.is_object() => Err("a tool must be a JSON object".to_owned()),
+            None => Err("`name` must be a string".to_owned()),
+            Some(told) => check_tool(app, told, tool, &schema),
+        };
+        let checked = checked.and_then(|offered| {
+            let is_new = taken.insert(offered.name.clone());
+            if is_new { Ok(offered) } else { Err("the app offers another tool of this name".to_owned()) }
+        });
+        match checked {
+            Ok(offered) => good.push(offered),
+            Err(reason) => {
+                bad.push(Refusal { name: told.unwrap_or_else(|| format!("tools[{at}]")), reason });
+            }
+        }
+    }
+    (good, bad)
+}
+
+fn check_tool(
+    app: &UpstreamId,
+    told: &str,
+    tool: &Raw,
+    schema: impl Fn(&Raw) -> Result<Raw, String>,
+) -> Result<Offered, String> {
+    let name = own_name(app, told)?;
+    let description = tool.member("description").and_then(|text| text.as_string()).unwrap_or_default();
+    match description.chars().count() {
+        0 => return Err("it needs a `description`: say in a sentence what it does".into()),
+        1..=LONGEST_DESCRIPTION => {}
+        length => {
+            return Err(format!(
+                "its `description` has {length} characters, and {LONGEST_DESCRIPTION} are allowed"
+            ));
+        }
+    }
+    let given = tool.member("inputSchema").filter(|schema| !schema.is_null());
+    let input = schema(&object_schema(given)?)?;
+    let definition = tool.with("name", &Raw::from_serialize(&name)).with("inputSchema", &input);
+    Ok(Offered { name: name.to_owned(), wire: Raw::from_serialize(&told), definition })
+}
+
+/// The name without the app's own id in front of it. Names under other ids are other apps' to give.
+fn own_name<'a>(app: &UpstreamId, told: &'a str) -> Result<&'a str, String> {
+    let name = match told.split_once(':') {
+        None => told,
+        Some((id, name)) if id.eq_ignore_ascii_case(app.as_str()) => name,
+        Some((id, _)) => {
+            return Err(format!(
+                "an app can only offer tools under its own id: write `{app}:…` or no prefix, not `{id}:…`"
+            ));
+        }
+    };
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !starts_well || name.len() > LONGEST_NAME || !name.chars().all(is_legal) {
+        return Err(format!(
+            "its name must be a letter, then letters, digits, `_`, `-` and `.`, {LONGEST_NAME} at most"
+        ));
+    }
+    Ok(name)
+}
+
+/// Arguments are always an object, so a schema that leaves this open is closed.
+fn object_schema(given: Option<Raw>) -> Result<Raw, String> {
+    let object = Raw::from_serialize(&"object");
+    let Some(schema) = given else { return Ok(Raw::empty_object().with("type", &object)) };
+    if !schema.is_object() {
+        return Err("its `inputSchema` must be a JSON object".into());
+    }
+    match schema.member("type") {
+        None => Ok(schema.with("type", &object)),
+        Some(kind) if kind == object => Ok(schema),
+        Some(kind) => Err(format!("its `inputSchema` must be of type \"object\", not {}", kind.as_str())),
+    }
+}

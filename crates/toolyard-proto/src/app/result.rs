@@ -1,0 +1,129 @@
+//! What an app answers becomes the result of a tool: texts stay text, data becomes JSON, pictures become
+//! images, failures are marked as such, and whoever answers in MCP's own form is passed on as it is.
+
+use serde_json::json;
+
+use crate::Raw;
+use crate::splice::elements;
+
+/// The kinds of content that MCP knows.
+const CONTENT: [&str; 5] = ["text", "image", "audio", "resource", "resource_link"];
+
+/// For an answer without one.
+pub fn missing_result() -> Raw {
+    failed("Missing result property", None)
+}
+
+/// From `{success, data, error}`, or from a result in MCP's own form (`content`, `isError`, …).
+pub fn to_tool_result(result: &Raw) -> Raw {
+    if result.is_null() {
+        return failed("Null result", None);
+    }
+    if !result.is_object() {
+        return failed("its answer is no object with `success`", None);
+    }
+    match result.member("success").and_then(|success| success.read::<bool>().ok()) {
+        Some(true) => succeeded(&result.member("data").unwrap_or_else(|| json!(null).into())),
+        Some(false) => {
+            let told = result.member("error").filter(|error| !error.is_null());
+            let told = told.map(|error| error.as_string().unwrap_or_else(|| error.as_str().to_owned()));
+            let data = result.member("data").filter(|data| !data.is_null());
+            failed(told.as_deref().unwrap_or("the app says that it failed, and not why"), data.as_ref())
+        }
+        None if result.member("content").is_some_and(|content| is_content(&content)) => complete(result),
+        None => failed("its answer has neither `success` nor MCP `content`", None),
+    }
+}
+
+fn complete(result: &Raw) -> Raw {
+    let kind = Raw::from_serialize(&"complete");
+    if result.member("resultType").is_some() { result.clone() } else { result.with("resultType", &kind) }
+}
+
+fn failed(message: &str, data: Option<&Raw>) -> Raw {
+    let mut content = vec![text(message)];
+    content.extend(data.map(|data| text(data.as_str())));
+    Raw::empty_object()
+        .with("content", &Raw::array(&content))
+        .with("isError", &json!(true).into())
+        .with("resultType", &Raw::from_serialize(&"complete"))
+}
+
+fn text(text: &str) -> Raw {
+    json!({ "type": "text", "text": text }).into()
+}
+
+fn succeeded(data: &Raw) -> Raw {
+    if data.member("content").is_some_and(|content| is_content(&content)) {
+        return complete(data);
+    }
+    let (content, structured) = content_of(data);
+    let result = Raw::empty_object().with("content", &Raw::array(&content));
+    let result = if structured { result.with("structuredContent", data) } else { result };
+    complete(&result)
+}
+
+/// What there is to see, and whether it is also worth having as data.
+fn content_of(data: &Raw) -> (Vec<Raw>, bool) {
+    if let Some(said) = data.text() {
+        let picture = said.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
+        return match picture.filter(|(kind, _)| kind.starts_with("image/")) {
+            Some((kind, bytes)) => (vec![image(&Raw::from_serialize(&bytes), kind)], false),
+            None => (vec![text(&said)], false),
+        };
+    }
+    if is_content(data) {
+        return (elements(data.as_bytes()).map(|range| data.slice(range)).collect(), false);
+    }
+    if is_item(data) {
+        return (vec![data.clone()], false);
+    }
+    if let Some(bytes) = data.member("base64Data").filter(|bytes| bytes.text().is_some()) {
+        let format = data.member("format").and_then(|format| format.as_string());
+        let shown = image(&bytes, &kind_of(&bytes, format.as_deref()));
+        let rest = data.without(&["base64Data"]);
+        return (vec![shown, text(rest.as_str())], false);
+    }
+    (vec![text(data.as_str())], data.is_object())
+}
+
+fn image(bytes: &Raw, kind: &str) -> Raw {
+    let image = json!({ "type": "image", "mimeType": kind });
+    Raw::from(image).with("data", bytes)
+}
+
+/// What the bytes are, whatever the label says: base64 of known first bytes.
+fn kind_of(base64: &Raw, format: Option<&str>) -> String {
+    const FIRST: [(&[u8], &str); 4] = [
+        (b"\"iVBORw0KGgo", "image/png"),
+        (b"\"/9j/", "image/jpeg"),
+        (b"\"R0lGOD", "image/gif"),
+        (b"\"UklGR", "image/webp"),
+    ];
+    let known = FIRST.iter().find(|(first, _)| base64.as_bytes().starts_with(first));
+    match (known, format) {
+        (Some((_, kind)), _) => (*kind).to_owned(),
+        (None, Some("jpg")) => "image/jpeg".into(),
+        (None, Some(format)) if format.starts_with("image/") => format.into(),
+        (None, Some(format)) => format!("image/{}", format.to_ascii_lowercase()),
+        (None, None) => "image/png".into(),
+    }
+}
+
+/// An array of content, not an empty one.
+fn is_content(value: &Raw) -> bool {
+    let mut items = elements(value.as_bytes()).map(|range| value.slice(range)).peekable();
+    items.peek().is_some() && items.all(|item| is_item(&item))
+}
+
+fn is_item(value: &Raw) -> bool {
+    let has = |key: &str| value.member(key).is_some();
+    let kind = value.member("type").and_then(|kind| kind.as_string()).unwrap_or_default();
+    CONTENT.contains(&kind.as_str())
+        && match kind.as_str() {
+            "text" => has("text"),
+            "image" | "audio" => has("data") && has("mimeType"),
+            "resource" => has("resource"),
+            _ => has("uri"),
+        }
+}

@@ -1,0 +1,211 @@
+//! Tokens that apps and agents make themselves from a shared secret:
+//! `ClientId:UnixTimestamp:Base64(HMAC-SHA256(secret, "ClientId:UnixTimestamp"))`. Good for a while, for one
+//! connection. Pure: the time is an argument.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+
+use data_encoding::{BASE64, HEXLOWER};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// The shortest secret, in bytes.
+pub const SHORTEST_SECRET: usize = 16;
+/// How many tokens are remembered within their window; more are refused.
+const MOST_USED: usize = 100_000;
+const LONGEST_CLIENT: usize = 128;
+
+/// What both sides know.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// From base64, as it stands in a config.
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = BASE64.decode(text.trim().as_bytes()).ok()?;
+        (bytes.len() >= SHORTEST_SECRET).then_some(Self(bytes))
+    }
+
+    fn signer(&self, text: &str) -> Hmac<Sha256> {
+        let mut signer = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key may have any length");
+        signer.update(text.as_bytes());
+        signer
+    }
+
+    /// A token of `client`, made at `now` (seconds since 1970). Whoever opens several connections in a second
+    /// uses the last timestamp plus one.
+    pub fn mint(&self, client: &str, now: u64) -> String {
+        let signed = format!("{client}:{now}");
+        let signature = self.signer(&signed).finalize().into_bytes();
+        format!("{signed}:{}", BASE64.encode(&signature))
+    }
+
+    /// A bearer that is always the same, for programs of our own that know the secret.
+    pub fn bearer(&self) -> String {
+        HEXLOWER.encode(&self.signer("toolyard bearer").finalize().into_bytes())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Why a token is not good. Never says what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadToken {
+    #[error("a token is required")]
+    Missing,
+    #[error("the token has not the form ClientId:UnixTimestamp:Signature")]
+    Malformed,
+    #[error("the token was made with another secret")]
+    Signature,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is from the future: check the clocks")]
+    Future,
+    #[error("the token was used before: make a new one for each connection")]
+    Used,
+}
+
+/// What makes a token good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Any of these; two while one takes the other's place.
+    pub secrets: Vec<Secret>,
+    /// How long a token is good, in seconds.
+    pub window: u64,
+    /// How far clocks may be apart, in seconds.
+    pub skew: u64,
+}
+
+impl Rules {
+    pub const WINDOW: u64 = 30 * 60;
+    pub const SKEW: u64 = 2 * 60;
+}
+
+/// Checks tokens and remembers those that were used.
+#[derive(Debug)]
+pub struct Checker {
+    rules: Rules,
+    used: HashMap<String, BTreeSet<u64>>,
+    count: usize,
+}
+
+impl Checker {
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, used: HashMap::new(), count: 0 }
+    }
+
+    /// Who presents it. A token is good once.
+    pub fn check(&mut self, token: &str, now: u64) -> Result<String, BadToken> {
+        let (client, made) = self.verify(token, now)?;
+        self.forget_before(now.saturating_sub(self.rules.window + self.rules.skew));
+        if self.count >= MOST_USED {
+            return Err(BadToken::Used);
+        }
+        if !self.used.entry(client.clone()).or_default().insert(made) {
+            return Err(BadToken::Used);
+        }
+        self.count += 1;
+        Ok(client)
+    }
+
+    fn verify(&self, token: &str, now: u64) -> Result<(String, u64), BadToken> {
+        let (signed, signature) = token.rsplit_once(':').ok_or(BadToken::Malformed)?;
+        let (client, made) = signed.rsplit_once(':').ok_or(BadToken::Malformed)?;
+        let made: u64 = made.parse().map_err(|_| BadToken::Malformed)?;
+        let signature = BASE64.decode(signature.as_bytes()).map_err(|_| BadToken::Malformed)?;
+        if client.is_empty() || client.len() > LONGEST_CLIENT {
+            return Err(BadToken::Malformed);
+        }
+        // In constant time, and first: what is not signed is told nothing else.
+        let mut good = false;
+        for secret in &self.rules.secrets {
+            good |= secret.signer(signed).verify_slice(&signature).is_ok();
+        }
+        if !good {
+            return Err(BadToken::Signature);
+        }
+        if made > now.saturating_add(self.rules.skew) {
+            return Err(BadToken::Future);
+        }
+        if made.saturating_add(self.rules.window + self.rules.skew) < now {
+            return Err(BadToken::Expired);
+        }
+        Ok((client.to_owned(), made))
+    }
+
+    fn forget_before(&mut self, oldest: u64) {
+        self.used.retain(|_, times| {
+            while times.first().is_some_and(|first| *first < oldest) {
+                times.pop_first();
+                self.count -= 1;
+            }
+            !times.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn secret(byte: u8) -> Secret {
+        Secret(vec![byte; 32])
+    }
+
+    fn checker(secrets: &[u8]) -> Checker {
+        let secrets = secrets.iter().map(|byte| secret(*byte)).collect();
+        Checker::new(Rules { secrets, window: Rules::WINDOW, skew: 60 })
+    }
+
+    #[test]
+    fn row_12_only_a_fresh_token_of_a_known_secret_is_good_and_only_once() {
+        let mut checker = checker(&[1, 2]);
+        let mut check = |token: &str, expected: Result<&str, BadToken>| {
+            assert_eq!(checker.check(token, NOW).as_deref().map_err(|bad| *bad), expected, "{token}");
+        };
+        let good = secret(1).mint("MyApp", NOW);
+        check(&good, Ok("MyApp"));
+        check(&good, Err(BadToken::Used));
+        check(&secret(1).mint("MyApp", NOW + 1), Ok("MyApp"));
+        check(&secret(2).mint("a:b", NOW), Ok("a:b"));
+        check(&secret(3).mint("MyApp", NOW), Err(BadToken::Signature));
+        check(&secret(1).mint("Old", NOW - 30 * 60 - 60), Ok("Old"));
+        check(&secret(1).mint("Old", NOW - 30 * 60 - 61), Err(BadToken::Expired));
+        check(&secret(1).mint("Young", NOW + 60), Ok("Young"));
+        check(&secret(1).mint("Young", NOW + 61), Err(BadToken::Future));
+        for malformed in ["", "a", "a:b", "a:b:c", ":1:AAAA", "a:1:!"] {
+            check(malformed, Err(BadToken::Malformed));
+        }
+        check(&good.replace("MyApp", "Other"), Err(BadToken::Signature));
+    }
+
+    #[test]
+    fn what_has_expired_is_forgotten() {
+        let mut checker = checker(&[1]);
+        for at in 0..100 {
+            checker.check(&secret(1).mint("a", NOW + at), NOW + at).unwrap();
+        }
+        assert_eq!(checker.count, 100);
+        let later = NOW + 100 + Rules::WINDOW + 60;
+        checker.check(&secret(1).mint("b", later), later).unwrap();
+        assert_eq!((checker.count, checker.used.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_signature_is_what_others_make_of_the_same_secret() {
+        // printf 'WatchTower:1800000000' | openssl dgst -sha256 -hmac … -binary | base64
+        let secret = Secret::parse(&BASE64.encode(b"0123456789abcdef0123456789abcdef")).unwrap();
+        assert_eq!(
+            secret.mint("WatchTower", NOW),
+            "WatchTower:1800000000:itVpjFeVrWgssHJqPo0yqfD2Zk6HZdEt+o5tEpvS6ME="
+        );
+        assert!(Secret::parse("short").is_none() && Secret::parse(&BASE64.encode(b"short")).is_none());
+        assert_eq!(format!("{secret:?}"), "Secret");
+    }
+}

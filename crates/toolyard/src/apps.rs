@@ -1,0 +1,132 @@
+//! The doors for apps. One that somebody else has is not given up: it is tried again until it is free, and
+//! everything else goes on meanwhile.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use toolyard_core::{AppOptions, Apps, Gateway, Timeouts};
+use toolyard_transport::Scope;
+use toolyard_transport::admit::Signed;
+use toolyard_transport::local::LocalListener;
+
+use crate::bind::listen;
+use crate::config::{AppsConfig, DEFAULT_APPS, LocalDoor, TcpDoor};
+use crate::doors::open_local;
+
+/// How often a door that somebody else has is tried.
+const AGAIN: Duration = Duration::from_secs(5);
+
+pub(crate) struct AppDoors {
+    tcp: Option<Tcp>,
+    local: Option<LocalListener>,
+}
+
+enum Tcp {
+    Open(TcpListener, SocketAddr),
+    /// Somebody else has it.
+    Taken(SocketAddr),
+}
+
+impl AppDoors {
+    /// An address that was asked for must be good; the usual one may be taken by another gateway, or by what
+    /// Toolyard replaces.
+    pub(crate) fn open(config: &AppsConfig, local: Option<&Path>) -> Result<Self> {
+        let local = local.map(|path| open_local(path, &config.local, "apps")).transpose()?.flatten();
+        let tcp = match config.tcp {
+            TcpDoor::Off => None,
+            TcpDoor::Usual => Some(open_tcp(DEFAULT_APPS)?),
+            TcpDoor::At(address) => Some(open_tcp(address)?),
+        };
+        Ok(Self { tcp, local })
+    }
+
+    /// Where apps can dial now.
+    pub(crate) fn addresses(&self) -> (Option<String>, Option<PathBuf>) {
+        let tcp = match &self.tcp {
+            Some(Tcp::Open(_, address)) => Some(format!("tcp://{address}")),
+            _ => None,
+        };
+        (tcp, self.local.as_ref().map(|local| local.path().to_owned()))
+    }
+
+    /// The address that somebody else has.
+    pub(crate) fn taken(&self) -> Option<SocketAddr> {
+        match &self.tcp {
+            Some(Tcp::Taken(address)) => Some(*address),
+            _ => None,
+        }
+    }
+
+    /// Lets apps in.
+    pub(crate) fn serve(self, apps: &Apps, scope: &Scope) {
+        if let Some(tcp) = self.tcp {
+            let (apps, inner) = (apps.clone(), scope.clone());
+            scope.spawn(async move {
+                let listener = match tcp {
+                    Tcp::Open(listener, _) => listener,
+                    Tcp::Taken(address) => wait_for(address).await,
+                };
+                apps.serve_tcp(listener, inner).await;
+            });
+        }
+        if let Some(listener) = self.local {
+            scope.spawn(apps.clone().serve_local(listener, scope.clone()));
+        }
+    }
+}
+
+pub(crate) fn apps(gateway: &Gateway, config: &AppsConfig, signed: Option<Signed>, scope: &Scope) -> Apps {
+    let usual = AppOptions::default();
+    let options = AppOptions {
+        connections: config.max_connections.unwrap_or(usual.connections),
+        calls: config.calls.unwrap_or(usual.calls),
+        queue: config.queue.unwrap_or(usual.queue),
+        timeouts: Timeouts { idle: config.timeout.unwrap_or(usual.timeouts.idle), ..usual.timeouts },
+        signed,
+        ..usual
+    };
+    Apps::new(gateway.clone(), options, scope)
+}
+
+fn open_tcp(address: SocketAddr) -> Result<Tcp> {
+    match listen(address) {
+        Ok(listener) => {
+            let address = listener.local_addr().context("ask where the door for apps is")?;
+            Ok(Tcp::Open(listener, address))
+        }
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            tracing::warn!(
+                "apps cannot register at {address}: somebody else has it; it is tried again every {} s \
+                 (choose another with `listen` in [apps], or `listen = false`)",
+                AGAIN.as_secs()
+            );
+            Ok(Tcp::Taken(address))
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!("cannot listen for apps on {address} (choose another address for listen in [apps])")
+        }),
+    }
+}
+
+async fn wait_for(address: SocketAddr) -> TcpListener {
+    loop {
+        tokio::time::sleep(AGAIN).await;
+        if let Ok(listener) = listen(address) {
+            tracing::info!("apps can register at {address} now");
+            return listener;
+        }
+    }
+}
+
+/// The local socket for apps: beside that for clients.
+pub(crate) fn path(door: &LocalDoor, beside: &Path) -> Option<PathBuf> {
+    match door {
+        LocalDoor::Off => None,
+        LocalDoor::At(path) => Some(path.clone()),
+        LocalDoor::Usual => Some(beside.with_file_name("apps.sock")),
+    }
+}

@@ -1,0 +1,54 @@
+//! What happens when there is too much of something.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{App, Door, Yard, eventually};
+
+#[test]
+fn row_11_the_connection_after_the_last_is_refused_in_words_and_there_is_room_again_later() {
+    let yard = Yard::start("max_connections = 50\n");
+    let mut apps: Vec<App> = (0..50)
+        .map(|number| App::register(&yard, Door::ALL[number % 2], &format!("App{number}"), &["go"]))
+        .collect();
+    let one_too_many = App::connect(&yard, Door::Tcp);
+    let refused = one_too_many.next();
+    assert_eq!(refused["type"], "refused", "{refused}");
+    assert!(refused["reason"].as_str().unwrap().contains("50 apps are connected"), "{refused}");
+    assert!(one_too_many.is_closed());
+    let mut agent = yard.agent();
+    eventually("all of them", || (agent.tools().len() == 50).then_some(()));
+    apps.pop();
+    eventually("room", || {
+        let mut app = App::connect(&yard, Door::Tcp);
+        app.send(&json!({ "type": "register", "appName": "Late", "tools": [] }));
+        (app.next()["type"] == "registered").then_some(())
+    });
+}
+
+#[test]
+fn row_11_calls_wait_for_their_turn_and_see_that_they_do_and_beyond_that_may_try_again() {
+    let yard = Yard::start("calls = 1\nqueue = 1\n");
+    let mut app = App::register(&yard, Door::Tcp, "Busy", &["go"]);
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["Busy__go"]);
+    let first = agent.send_call("Busy__go", &json!({}));
+    let call = app.invocation();
+    let params = json!({ "name": "Busy__go", "arguments": {}, "_meta": { "progressToken": 7 } });
+    let second = agent.send("tools/call", params);
+    eventually("word of the wait", || {
+        agent.changes_within(Duration::from_millis(50));
+        let told = agent.heard.iter().find(|(_, line)| line["params"]["progressToken"] == 7)?;
+        told.1["params"]["message"].as_str()?.contains("waiting for its turn").then_some(())
+    });
+    let refused = agent.call("Busy__go", &json!({}));
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert_eq!(refused["_meta"]["dev.toolyard/error"]["kind"], "limit", "{refused}");
+    assert_eq!(refused["_meta"]["dev.toolyard/error"]["retry"], "always", "{refused}");
+    app.answer(&call, &json!(1));
+    assert_eq!(agent.answer(first)["result"]["content"][0]["text"], "1");
+    let call = app.invocation();
+    app.answer(&call, &json!(2));
+    assert_eq!(agent.answer(second)["result"]["content"][0]["text"], "2");
+}

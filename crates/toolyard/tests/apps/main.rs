@@ -1,0 +1,14 @@
+//! Apps that dial in, through the real program: plain sockets on both sides, so that nothing here shares a
+//! mistake with the gateway. A number in a name is the row of the table of what must be replaced.
+
+#![expect(clippy::print_stderr, reason = "that is where a gateway that failed a test says why")]
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+
+mod support;
+
+mod auth;
+mod calls;
+mod coming;
+mod limits;
+mod registering;
+mod transcript;

@@ -1,0 +1,154 @@
+//! Who may register what, and what becomes of it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{App, Door, Yard, tool};
+
+#[test]
+fn row_03_tools_of_an_existing_app_are_there_within_a_second() {
+    let yard = Yard::start("");
+    for door in Door::ALL {
+        let mut agent = yard.agent();
+        let name = format!("WatchTower-{door:?}");
+        let began = Instant::now();
+        // As the library of existing apps does: the prefix is there already.
+        let click = format!("{name}:ClickElement");
+        let _app = App::register(&yard, door, &name, &[&click, "TypeText"]);
+        let shown = [format!("{name}__ClickElement"), format!("{name}__TypeText")];
+        let is_shown = |tools: &[String]| shown.iter().all(|name| tools.contains(name));
+        while !is_shown(&agent.tools()) {
+            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", agent.tools());
+        }
+    }
+}
+
+#[test]
+fn row_05_apps_with_the_same_tool_are_all_callable_and_none_speaks_for_another() {
+    let yard = Yard::start("");
+    for door in Door::ALL {
+        let names = ["A", "B", "C"].map(|letter| format!("{letter}{door:?}"));
+        let apps = names.each_ref().map(|name| App::register(&yard, door, name, &["go"]).echo());
+        let mut agent = yard.agent();
+        for name in &names {
+            let shown = format!("{name}__go");
+            crate::support::eventually("its tool", || agent.tools().contains(&shown).then_some(()));
+            let said = agent.call(&shown, &json!({ "for": name }));
+            assert_eq!(said["structuredContent"]["parameters"]["for"], name.as_str(), "{said}");
+        }
+        let mut thief = App::connect(&yard, door);
+        let stolen = format!("{}:go", names[1]);
+        thief.send(&json!({ "type": "register", "appName": format!("Thief{door:?}"), "tools": [tool(&stolen), tool("own")] }));
+        let answer = thief.next();
+        assert_eq!(answer["tools"], json!([format!("Thief{door:?}:own")]), "{answer}");
+        assert_eq!(answer["refused"][0]["name"], stolen, "{answer}");
+        assert!(answer["refused"][0]["reason"].as_str().unwrap().contains("own id"), "{answer}");
+        drop(apps);
+    }
+}
+
+#[test]
+fn row_06_a_second_app_of_the_same_name_is_refused_with_guidance_and_the_first_is_unharmed() {
+    let yard = Yard::start("");
+    for door in Door::ALL {
+        let name = format!("MyApp-{door:?}");
+        let mut first = App::register(&yard, door, &name, &["go"]);
+        let mut second = App::connect(&yard, door);
+        // Case does not tell two apps apart.
+        second.send(&json!({ "type": "register", "appName": name.to_uppercase(), "tools": [tool("go")] }));
+        let refused = second.next();
+        assert_eq!(refused["type"], "refused", "{refused}");
+        assert!(refused["reason"].as_str().unwrap().contains("connected already"), "{refused}");
+        assert!(refused["guidance"].as_str().unwrap().contains("-Development"), "{refused}");
+        assert!(second.is_closed());
+        let mut agent = yard.agent();
+        let shown = format!("{name}__go");
+        crate::support::eventually("its tool", || agent.tools().contains(&shown).then_some(()));
+        let id = agent.send_call(&shown, &json!({}));
+        let invocation = first.invocation();
+        first.answer(&invocation, &json!("fine"));
+        assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "fine");
+    }
+}
+
+#[test]
+fn an_app_that_knows_its_session_takes_its_seat_back() {
+    let yard = Yard::start("");
+    let first = App::register(&yard, Door::Tcp, "App", &["go"]);
+    let mut second = App::connect(&yard, Door::Tcp);
+    second.send(
+        &json!({ "type": "register", "appName": "App", "sessionId": first.session, "tools": [tool("go2")] }),
+    );
+    let answer = second.next();
+    assert_eq!((&answer["type"], &answer["sessionId"]), (&json!("registered"), &json!(first.session)));
+    assert!(first.is_closed());
+    yard.agent().wait_for_tools(&["App__go2"]);
+}
+
+#[test]
+fn an_id_of_the_config_or_a_reserved_one_is_not_for_apps() {
+    let yard = Yard::start("\n[upstreams.files]\nurl = \"http://127.0.0.1:9/mcp\"\n");
+    for (name, reason) in [
+        ("files", "belongs to an upstream of the config"),
+        ("dev", "belongs to a built-in pack"),
+        ("hub", "reserved"),
+        ("My App", "contains ' '"),
+        ("7up", "starts with `7`"),
+    ] {
+        let mut app = App::connect(&yard, Door::Tcp);
+        app.send(&json!({ "type": "register", "appName": name, "tools": [] }));
+        let refused = app.next();
+        assert!(refused["reason"].as_str().unwrap().contains(reason), "{refused}");
+        assert!(!refused["guidance"].as_str().unwrap().is_empty(), "{refused}");
+    }
+}
+
+#[test]
+fn a_bad_tool_is_refused_by_name_and_the_good_ones_stay() {
+    let yard = Yard::start("");
+    let mut app = App::connect(&yard, Door::Tcp);
+    let older = json!({ "name": "older", "description": "x", "inputSchema": { "type": "object", "properties": { "a": { "items": [{ "type": "string" }] } } } });
+    let broken = json!({ "name": "broken", "description": "x", "inputSchema": { "type": "object", "properties": { "a": { "type": "wrong" } } } });
+    let tools = json!([tool("good"), { "name": "mute" }, broken, older]);
+    app.send(&json!({ "type": "register", "appName": "App", "tools": tools }));
+    let answer = app.next();
+    assert_eq!(answer["tools"], json!(["App:good", "App:older"]), "{answer}");
+    let refused: Vec<&str> =
+        answer["refused"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(refused, ["mute", "broken"]);
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["App__good", "App__older"]);
+    let listed = agent.ask("tools/list", json!({}));
+    let older =
+        listed["result"]["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "App__older");
+    assert_eq!(older.unwrap()["inputSchema"]["$schema"], "http://json-schema.org/draft-07/schema#");
+}
+
+#[test]
+fn whoever_speaks_something_else_is_told_where_to_go() {
+    let yard = Yard::start("");
+    for (line, words) in [
+        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#, "message of an MCP client"),
+        ("GET / HTTP/1.1", "not JSON"),
+        (r#"{"type":"register"}"#, "needs `appName`"),
+    ] {
+        let mut app = App::connect(&yard, Door::Tcp);
+        app.write(format!("{line}\n").as_bytes());
+        let refused = app.next();
+        assert!(refused["reason"].as_str().unwrap().contains(words), "{refused}");
+        assert!(app.is_closed());
+    }
+    // What nobody knows is ignored, and the rest of the line of a registered app as well.
+    let mut app = App::connect(&yard, Door::Tcp);
+    app.write(b"{\"type\":\"hello\"}\n\n");
+    app.send(&json!({ "type": "register", "appName": "App", "tools": [tool("go")] }));
+    assert_eq!(app.next()["type"], "registered");
+    app.write(b"garbage\n{\"type\":\"dance\"}\n[]\n");
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["App__go"]);
+    let id = agent.send_call("App:go", &json!({}));
+    let invocation = app.invocation();
+    app.answer(&invocation, &json!(1));
+    assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "1");
+}

@@ -1,0 +1,185 @@
+//! A gateway with doors for apps, apps made of plain lines, and agents.
+
+mod agent;
+mod app;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) use agent::Agent;
+pub(crate) use app::{App, Door, tool};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running gateway in an empty home. Ended for good when dropped.
+pub(crate) struct Yard {
+    folder: TempDir,
+    child: Child,
+    said: Arc<Mutex<String>>,
+    note: Value,
+    config: String,
+    last_token: Mutex<String>,
+}
+
+/// A connection that speaks HTTP.
+pub(crate) struct Http {
+    stream: TcpStream,
+    token: Option<String>,
+}
+
+impl Http {
+    /// Lists tools; gives the status.
+    pub(crate) fn list(&mut self) -> u16 {
+        let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{meta}}}}}"#);
+        let token = self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nContent-Length: {}\r\n{}\r\n{body}",
+            body.len(),
+            token.unwrap_or_default()
+        );
+        self.stream.write_all(head.as_bytes()).unwrap();
+        let mut read = BufReader::new(&self.stream);
+        let mut status = String::new();
+        read.read_line(&mut status).unwrap();
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            read.read_line(&mut line).unwrap();
+            if let Some(said) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = said.trim().parse().unwrap();
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        read.read_exact(&mut vec![0; length]).unwrap();
+        status.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Yard {
+    /// With these keys in `[apps]` and whatever follows.
+    pub(crate) fn start(apps: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{apps}\n");
+        let (child, said) = spawn(&folder, &config);
+        let mut yard = Self { folder, child, said, note: Value::Null, config, last_token: Mutex::default() };
+        yard.wait_for_note();
+        yard
+    }
+
+    /// Kills it and starts it again; apps find it where it was.
+    pub(crate) fn restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let apps = self.note["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap();
+        let listen = self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap();
+        let config = self.config.replacen("127.0.0.1:0", listen, 1).replacen("127.0.0.1:0", apps, 1);
+        std::fs::remove_file(self.folder.path().join("state/gateway.json")).unwrap_or_default();
+        (self.child, self.said) = spawn(&self.folder, &config);
+        self.wait_for_note();
+    }
+
+    fn wait_for_note(&mut self) {
+        let path = self.folder.path().join("state/gateway.json");
+        self.note =
+            eventually("the gateway's note", || serde_json::from_slice(&std::fs::read(&path).ok()?).ok());
+    }
+
+    /// Where clients speak lines.
+    pub(crate) fn tcp(&self) -> &str {
+        self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap()
+    }
+
+    pub(crate) fn apps_tcp(&self) -> String {
+        self.note["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned()
+    }
+
+    pub(crate) fn apps_socket(&self) -> PathBuf {
+        self.note["apps_socket"].as_str().unwrap().into()
+    }
+
+    /// Everything it has said on stderr.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// A fresh token, as the program makes it. Makers use the last timestamp plus one, so here one at a time.
+    pub(crate) fn token(&self, client: &str) -> String {
+        let made = || self.run(&["token", "--client", client]).1.trim().to_owned();
+        let mut last = self.last_token.lock().unwrap();
+        let token = eventually("the next second", || Some(made()).filter(|token| *token != *last));
+        last.clone_from(&token);
+        token
+    }
+
+    /// Runs a command that ends by itself: its exit code, and what it printed.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
+        let own = ["--state-dir", "state", "--config", "config.toml"];
+        let output = toolyard(&self.folder, &[&own, arguments].concat()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// One connection to the HTTP door.
+    pub(crate) fn http(&self, token: Option<&str>) -> Http {
+        let address = self.note["http"].as_str().unwrap().strip_prefix("http://").unwrap();
+        Http { stream: TcpStream::connect(address).unwrap(), token: token.map(str::to_owned) }
+    }
+
+    pub(crate) fn agent(&self) -> Agent {
+        Agent::new(self)
+    }
+}
+
+fn toolyard(folder: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
+    command.args(arguments).current_dir(folder.path()).env_clear().env("HOME", folder.path());
+    command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+fn spawn(folder: &TempDir, config: &str) -> (Child, Arc<Mutex<String>>) {
+    std::fs::write(folder.path().join("config.toml"), config).unwrap();
+    let arguments = ["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"];
+    let mut command = toolyard(folder, &arguments);
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let (said, stderr) = (Arc::<Mutex<String>>::default(), BufReader::new(child.stderr.take().unwrap()));
+    let kept = said.clone();
+    std::thread::spawn(move || {
+        for line in stderr.lines().map_while(Result::ok) {
+            kept.lock().unwrap().extend([line.as_str(), "\n"]);
+        }
+    });
+    (child, said)
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- what the gateway said:\n{}", self.said());
+        }
+    }
+}
+
+/// Waits until something holds.
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,180 @@
+//! An agent that speaks lines of JSON-RPC: requests that stand alone, or a session of 2025-11-25.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{PATIENCE, Yard};
+
+pub(crate) struct Agent {
+    stream: TcpStream,
+    lines: Receiver<Value>,
+    /// Answers that nobody has asked for yet.
+    answers: Vec<Value>,
+    /// Methods of what was said outside of answers, and when.
+    pub(crate) heard: Vec<(Instant, Value)>,
+    last: u64,
+    classic: bool,
+}
+
+impl Agent {
+    pub(crate) fn new(yard: &Yard) -> Self {
+        Self::connect(yard.tcp())
+    }
+
+    pub(crate) fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        let read = BufReader::new(stream.try_clone().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in read.lines().map_while(Result::ok) {
+                if sender.send(serde_json::from_str(&line).unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { stream, lines, answers: Vec::new(), heard: Vec::new(), last: 0, classic: false }
+    }
+
+    /// Opens a session as older clients do, so that changes are announced.
+    pub(crate) fn shake_hands(mut self) -> Self {
+        let info = json!({ "name": "t", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+        self.classic = true;
+        let greeting = self.ask("initialize", params);
+        assert_eq!(greeting["result"]["protocolVersion"], "2025-11-25", "{greeting}");
+        self.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        self
+    }
+
+    pub(crate) fn write(&mut self, message: &Value) {
+        self.stream.write_all(format!("{message}\n").as_bytes()).unwrap();
+    }
+
+    /// Sends a request; gives its id.
+    pub(crate) fn send(&mut self, method: &str, mut params: Value) -> u64 {
+        self.last += 1;
+        if !self.classic {
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        }
+        self.write(&json!({ "jsonrpc": "2.0", "id": self.last, "method": method, "params": params }));
+        self.last
+    }
+
+    pub(crate) fn send_call(&mut self, name: &str, arguments: &Value) -> u64 {
+        self.send("tools/call", json!({ "name": name, "arguments": arguments }))
+    }
+
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
+        loop {
+            if let Some(at) = self.answers.iter().position(|answer| answer["id"] == id) {
+                return self.answers.swap_remove(at);
+            }
+            let line = self.lines.recv_timeout(PATIENCE).expect("an answer");
+            self.keep(line);
+        }
+    }
+
+    /// The first line that comes, whatever it is.
+    pub(crate) fn answer_or_refusal(&mut self) -> Value {
+        self.lines.recv_timeout(PATIENCE).expect("some word")
+    }
+
+    fn keep(&mut self, line: Value) {
+        if line.get("method").is_some() {
+            self.heard.push((Instant::now(), line));
+        } else {
+            assert!(self.answers.iter().all(|other| other["id"] != line["id"]), "answered twice: {line}");
+            self.answers.push(line);
+        }
+    }
+
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
+        let id = self.send(method, params);
+        self.answer(id)
+    }
+
+    /// The result of a call.
+    pub(crate) fn call(&mut self, name: &str, arguments: &Value) -> Value {
+        let id = self.send_call(name, arguments);
+        let mut answer = self.answer(id);
+        assert!(answer["error"].is_null(), "{answer}");
+        answer["result"].take()
+    }
+
+    /// What a failed call says.
+    pub(crate) fn failure(&mut self, name: &str) -> String {
+        let result = self.call(name, &json!({}));
+        assert_eq!(result["isError"], true, "{result}");
+        result["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+
+    /// The names of all tools but the built-in ones, in order.
+    pub(crate) fn tools(&mut self) -> Vec<String> {
+        let answer = self.ask("tools/list", json!({}));
+        let names = answer["result"]["tools"].as_array().unwrap().iter();
+        let names = names.map(|tool| tool["name"].as_str().unwrap().to_owned());
+        let mut names: Vec<String> =
+            names.filter(|name| !name.starts_with("yard__") && !name.starts_with("dev__")).collect();
+        names.sort();
+        names
+    }
+
+    /// Waits until these are the tools.
+    pub(crate) fn wait_for_tools(&mut self, expected: &[&str]) {
+        let mut tools = Vec::new();
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            tools = self.tools();
+            if tools == expected {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("not in time: {expected:?}, but {tools:?}");
+    }
+
+    /// How often lists were said to have changed so far, after listening for this long.
+    pub(crate) fn changes_within(&mut self, wait: Duration) -> usize {
+        let deadline = Instant::now() + wait;
+        while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            self.keep(line);
+        }
+        self.heard.iter().filter(|(_, line)| line["method"] == "notifications/tools/list_changed").count()
+    }
+
+    /// Waits until lists are said to have changed.
+    fn wait_for_change(&mut self) {
+        let is_change = |line: &Value| line["method"] == "notifications/tools/list_changed";
+        loop {
+            if let Some(at) = self.heard.iter().position(|(_, line)| is_change(line)) {
+                self.heard.remove(at);
+                return;
+            }
+            let line = self.lines.recv_timeout(PATIENCE).expect("a change");
+            self.keep(line);
+        }
+    }
+
+    /// Waits until lists are said to have changed and this holds of the tools. Without that word, nothing is
+    /// looked at.
+    pub(crate) fn wait_for_news(&mut self, is_so: impl Fn(&[String]) -> bool) {
+        loop {
+            self.wait_for_change();
+            if is_so(&self.tools()) {
+                return;
+            }
+        }
+    }
+
+    /// What is known of an upstream.
+    pub(crate) fn upstream(&mut self, id: &str) -> Value {
+        let result = self.call("yard__upstreams", &json!({}));
+        let upstreams = result["structuredContent"]["upstreams"].as_array().unwrap().iter();
+        upstreams.into_iter().find(|upstream| upstream["id"] == id).cloned().unwrap_or_default()
+    }
+}
