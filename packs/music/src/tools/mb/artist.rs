@@ -1,4 +1,4 @@
-//! `mb_artist_search`.
+//! `mb_artist_search`: artists, and what they released.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `mb_recording_search`.
+//! `mb_recording_search`: recordings, and where they are.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `mb_release_search`.
+//! `mb_release_search`: releases and their groups, with tracks or versions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `mb_work_search`, `mb_label_search`.
+//! `mb_work_search` and `mb_label_search`: compositions, and who publishes records.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
