@@ -12,6 +12,7 @@ mod deny;
 mod newcomer;
 mod peers;
 mod process;
+mod seeds;
 mod step;
 mod test;
 mod tidy;
@@ -46,6 +47,8 @@ enum Command {
     Peers,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
+    /// Which rows of the table of what Toolyard replaces are shown by tests.
+    Seeds,
     /// Speed against a bare relay and nginx, interleaved, with every answer checked.
     Bench(bench::Options),
     /// Everything that must pass before a change lands; installs what is missing.
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Conformance(options) => conformance::conformance(&options),
         Command::Peers => peers::peers(),
         Command::Newcomer => newcomer::newcomer(),
+        Command::Seeds => seeds::seeds(),
         Command::Bench(options) => bench::bench(&options),
         Command::Ci => ci::ci(),
     };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use toolyard_proto::splice::find;
+use toolyard_proto::splice::find_once;
 use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{CallError, Method, Raw};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture, Peer, Request};
@@ -64,8 +64,20 @@ fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a ViewCatalog
 }
 
 fn string_member(params: &Raw, key: &str) -> Result<String, CallError> {
-    let text = params.member(key).and_then(|value| value.as_string());
-    text.ok_or_else(|| CallError::invalid_params(format!("`params.{key}` must be a string")))
+    let text = params.slice(member(params, key)?).as_string();
+    text.ok_or_else(|| must_be_string(key))
+}
+
+/// Where a member stands that a request is judged by. The upstream must not be able to read another one.
+fn member(params: &Raw, key: &str) -> Result<Range<usize>, CallError> {
+    let found = find_once(params.as_bytes(), key);
+    found
+        .map_err(|_| CallError::invalid_params(format!("`{key}` stands twice in `params`")))?
+        .ok_or_else(|| must_be_string(key))
+}
+
+fn must_be_string(key: &str) -> CallError {
+    CallError::invalid_params(format!("`params.{key}` must be a string"))
 }
 
 /// Whether the tool may be that of an upstream that has not spoken yet.
@@ -114,10 +126,9 @@ fn named_entry<'a>(
     request: &Request,
     look_up: impl FnOnce(&'a ViewCatalog, &str) -> Result<&'a Arc<Entry>, CallError>,
 ) -> Result<Named, CallError> {
-    let no_name = || CallError::invalid_params("`params.name` must be a string");
-    let at = find(request.params.as_bytes(), "name").ok_or_else(no_name)?;
+    let at = member(&request.params, "name")?;
     let raw = request.params.slice(at.clone());
-    let name = raw.text().ok_or_else(no_name)?;
+    let name = raw.text().ok_or_else(|| must_be_string("name"))?;
     let view = view(snapshot, request)?;
     let entry = look_up(view, &name)?.clone();
     Ok(Named { entry, shown_at: view.alone.is_none().then_some(at) })
@@ -199,7 +210,7 @@ fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstre
     if let Some(alone) = &view.alone {
         return Ok((alone.clone(), request.params.clone()));
     }
-    let reference = request.params.member("ref").unwrap_or_else(Raw::empty_object);
+    let reference = request.params.slice(member(&request.params, "ref")?);
     match string_member(&reference, "type")?.as_str() {
         "ref/prompt" => {
             let name = string_member(&reference, "name")?;

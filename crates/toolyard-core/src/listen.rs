@@ -16,6 +16,9 @@ use crate::bridge;
 use crate::catalog::{Catalog, ListKind, Snapshot};
 use crate::upstream::{Subscribed, Upstream};
 
+/// How many resources one request may listen to.
+const MOST_RESOURCES: usize = 1_000;
+
 /// All open subscriptions of clients.
 #[derive(Default)]
 pub(crate) struct Listeners {
@@ -261,6 +264,10 @@ pub(crate) async fn listen(
             return Err(CallError::invalid_params("`notifications` says what to listen for and is required"));
         }
     };
+    if filter.resource_subscriptions.len() > MOST_RESOURCES {
+        let most = format!("at most {MOST_RESOURCES} resources may be listened to at once");
+        return Err(CallError::invalid_params(most));
+    }
     let snapshot = catalog.snapshot();
     let (resources, failure) =
         watch_all(&listeners, &snapshot, &scope, &request, &filter.resource_subscriptions).await;

@@ -127,7 +127,8 @@ pub fn find_parts(method: &Method, params: Option<&Raw>) -> Found {
     while let Some((key, from)) = members.next_key() {
         let key = key_text(bytes, &key);
         let end = if *key == *b"_meta" {
-            let (envelope, end) = Envelope::find(params, from);
+            let (mut envelope, end) = Envelope::find(params, from);
+            envelope.is_ambiguous |= found.envelope.is_there;
             found.envelope = envelope;
             end
         } else {
@@ -155,7 +156,7 @@ impl RequestMeta {
             return Err(CallError::bad_envelope("`params._meta` is required in every request"));
         }
         if is_ambiguous {
-            return Err(CallError::bad_envelope("a key stands twice in `params._meta`"));
+            return Err(CallError::bad_envelope("`params._meta`, or a key in it, stands there twice"));
         }
         Ok(Self {
             revision: read_version(version.as_ref())?,

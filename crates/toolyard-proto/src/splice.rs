@@ -187,6 +187,17 @@ pub fn find(object: &[u8], key: &str) -> Option<Range<usize>> {
     members(object).filter(|member| member.is(object, key)).last().map(|member| member.value)
 }
 
+/// The same, for a key that must not stand there twice: whoever reads on may take the other one.
+pub fn find_once(object: &[u8], key: &str) -> Result<Option<Range<usize>>, Twice> {
+    let mut found = members(object).filter(|member| member.is(object, key));
+    let first = found.next().map(|member| member.value);
+    if found.next().is_some() { Err(Twice) } else { Ok(first) }
+}
+
+/// A key that stands twice in one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Twice;
+
 /// Where the value at the end of `path` stands.
 pub fn find_path(object: &[u8], path: &[&str]) -> Option<Range<usize>> {
     let mut range = 0..object.len();

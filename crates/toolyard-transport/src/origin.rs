@@ -70,10 +70,18 @@ pub enum ClientKey {
     Connection(u64),
     /// A modern HTTP client with credentials.
     Principal(Arc<str>),
-    /// A modern HTTP request without: it stands alone.
+    /// A modern HTTP request without.
     Request(u64),
     /// The gateway itself, asking for definitions.
     Gateway,
+}
+
+impl ClientKey {
+    /// Whether two requests with this key may come from two programs, so that an answer to the one must never
+    /// be taken for one to the other. Many programs may share one credential.
+    pub fn stands_alone(&self) -> bool {
+        matches!(self, Self::Request(_) | Self::Principal(_))
+    }
 }
 
 /// The log level of a client: fixed for a modern request, changeable in a legacy session.

@@ -61,6 +61,12 @@ const RULES: &[Rule] = &[
         never_named: &[],
         never_linked: &[],
     },
+    Rule {
+        package: "clock-app",
+        ours: &["toolyard-app", "toolyard-tool"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &[],
+    },
     Rule { package: "hello-tool", ours: &["toolyard-tool"], never_named: FOR_THE_PROGRAM, never_linked: &[] },
     Rule { package: "notes-tool", ours: &["toolyard-tool"], never_named: FOR_THE_PROGRAM, never_linked: &[] },
     Rule { package: "toolyard-bench", ours: &[], never_named: &[], never_linked: &[] },

@@ -17,6 +17,8 @@ use crate::upstream::{Lease, Upstream};
 
 /// How long a task may live that we make for a client.
 const TTL: Duration = Duration::from_hours(1);
+/// How long an upstream may take to say something about a task that nobody waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// Whether a call of this tool must be made as a task although the client does not ask for one.
@@ -73,8 +75,9 @@ fn hold(call: &Call, lease: &Arc<Lease>, id: &str) {
     call.upstream.later(Box::pin(async move {
         let outcome = tokio::time::timeout(TTL, waiting).await;
         let outcome = outcome.unwrap_or_else(|_| Err(CallError::timeout("the task took too long")));
-        let task = link.call(at_the_end, Peer::nobody()).await.and_then(whole);
-        held.end(task.unwrap_or_else(|_| Raw::empty_object()), outcome.and_then(whole));
+        let task = tokio::time::timeout(PATIENCE, link.call(at_the_end, Peer::nobody())).await;
+        let task = task.ok().and_then(Result::ok).and_then(|task| whole(task).ok());
+        held.end(task.unwrap_or_else(Raw::empty_object), outcome.and_then(whole));
     }));
 }
 
@@ -201,7 +204,7 @@ impl CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            let cancelling = self.link.call(request, Peer::nobody());
+            let cancelling = tokio::time::timeout(PATIENCE, self.link.call(request, Peer::nobody()));
             self.upstream.later(Box::pin(async move { drop(cancelling.await) }));
         }
     }

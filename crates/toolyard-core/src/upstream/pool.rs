@@ -54,14 +54,18 @@ struct Member {
 #[derive(Clone, PartialEq, Eq)]
 enum Owner {
     Client(ClientKey),
-    /// Requests that stand alone and can do the same, one at a time.
-    Alone(Raw),
+    /// Requests of one principal that stand alone and can do the same, one at a time.
+    Alone(Arc<str>, Raw),
 }
 
 impl Owner {
-    fn of(origin: &Origin) -> Self {
+    /// Where each client was promised its own, a principal counts as one.
+    fn of(origin: &Origin, promised: bool) -> Self {
         match &origin.client {
-            ClientKey::Request(_) => Self::Alone(origin.capabilities.clone()),
+            client @ ClientKey::Principal(_) if promised => Self::Client(client.clone()),
+            client if client.stands_alone() => {
+                Self::Alone(origin.principal.name().clone(), origin.capabilities.clone())
+            }
             client => Self::Client(client.clone()),
         }
     }
@@ -69,7 +73,7 @@ impl Owner {
     fn client(&self) -> Option<&ClientKey> {
         match self {
             Self::Client(client) => Some(client),
-            Self::Alone(_) => None,
+            Self::Alone(..) => None,
         }
     }
 }
@@ -224,7 +228,7 @@ impl State {
 /// A link from the pool for the calls of `origin`, opened if need be.
 pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<Lease, CallError> {
     let pool = &upstream.pool;
-    let owner = Owner::of(origin);
+    let owner = Owner::of(origin, pool.promised);
     loop {
         let mut changed = std::pin::pin!(pool.changed.notified());
         changed.as_mut().enable();
@@ -248,7 +252,7 @@ async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<
         Err(_) => return Err(not_opened(upstream, "no answer in time")),
     };
     upstream.pool.opened(number, &connected.link);
-    let owner = Owner::of(origin).client().cloned();
+    let owner = Owner::of(origin, upstream.pool.promised).client().cloned();
     let member = Opened { number, owner, events: connected.events };
     let _ = upstream.opened.0.send(member).await;
     Ok(Lease::own(connected.link, held))

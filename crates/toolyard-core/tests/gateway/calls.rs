@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
-use toolyard_proto::{CallError, Method, Notification, Revision};
+use toolyard_proto::{CallError, Method, Notification, Raw, Revision};
 use toolyard_transport::{AnswerBody, Ask};
 
 use crate::support::{Behaviour, Client, Double, gateway, raw};
@@ -26,6 +26,23 @@ async fn a_tool_is_called_under_its_own_name_by_either_of_its_shown_ones() {
         assert_eq!(params.as_str(), r#"{"name":"read","arguments":{"n":1}}"#);
     }
     assert_eq!(client.call("read", json!({})).await.unwrap_err().code(), -32602);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_is_judged_by_may_not_stand_there_twice() {
+    let double = Double::new(NEW, &["read", "delete"]);
+    let gateway = gateway(&[("files", &double)]);
+    let check = async |view: &str, method: &str, params: &str| {
+        let client = Client::new(&gateway, NEW, view);
+        let refused = client.send_exactly(method, Raw::parse(params.to_owned()).unwrap()).await.unwrap_err();
+        assert_eq!(refused.code(), -32602, "{method}: {refused:?}");
+        assert!(refused.message.contains("twice"), "{refused:?}");
+    };
+    check("files", "tools/call", r#"{"name":"delete","n\u0061me":"read"}"#).await;
+    check("", "tools/call", r#"{"name":"files__delete","name":"files__read"}"#).await;
+    check("", "resources/read", r#"{"uri":"a:b","uri":"c:d"}"#).await;
+    check("", "completion/complete", r#"{"ref":{},"ref":{"type":"ref/prompt","name":"x"}}"#).await;
+    assert!(double.seen.lock().unwrap().iter().all(|(method, _)| method.as_str() != "tools/call"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -252,6 +252,16 @@ async fn watching_at_an_upstream_that_says_nothing_is_refused_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_request_may_watch_so_many_resources_and_no_more() {
+    let double = Double::new(NEW, &[]);
+    let client = Client::new(&gateway(&[("a", &double)]), NEW, "a");
+    let uris: Vec<String> = (0..=1_000).map(|n| format!("test://{n}")).collect();
+    let filter = json!({ "notifications": { "resourceSubscriptions": uris } });
+    let refused = client.ask("subscriptions/listen", filter).await.unwrap_err();
+    assert!(refused.message.contains("at most 1000 resources"), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_right_after_the_start_waits_for_its_tool() {
     let double = Double::new(NEW, &["t"]);
     let gateway = gateway(&[("a", &double)]);

@@ -167,6 +167,28 @@ async fn a_question_that_may_be_for_two_clients_is_refused_and_from_then_on_each
 }
 
 #[tokio::test(start_paused = true)]
+async fn programs_that_share_a_token_are_never_asked_for_one_another() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Shared);
+    let [first, second] = ["first", "second"].map(|name| {
+        let client = Client::with_token(&gateway, "a");
+        *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": name }));
+        client
+    });
+    first.tools().await;
+    let held = start(&first, "hold").await;
+    assert_eq!(said(&second, "ask").await, "refused");
+    assert_eq!(said(&second, "ask").await, "\"second\"");
+    let held_too = start(&first, "hold").await;
+    assert_eq!(
+        (said(&second, "ask").await, said(&first, "ask").await),
+        ("\"second\"".into(), "\"first\"".into())
+    );
+    held.abort();
+    held_too.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_stands_alone_leases_a_connection_and_another_may_have_it_afterwards() {
     let asking = Asking::default();
     let gateway = asking.gateway(Sharing::Client);

@@ -280,6 +280,15 @@ impl Client {
         client
     }
 
+    /// A request with a credential, which other programs may have too.
+    pub(crate) fn with_token(gateway: &Gateway, view: &str) -> Self {
+        let mut client = Self::new(gateway, Revision::NEWEST, view);
+        if let Some(origin) = Arc::get_mut(&mut client.origin) {
+            origin.client = ClientKey::Principal("token".into());
+        }
+        client
+    }
+
     pub(crate) fn key(&self) -> &ClientKey {
         &self.origin.client
     }
@@ -311,7 +320,11 @@ impl Client {
     }
 
     pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {
-        let request = Request { params: raw(params), ..self.request(method) };
+        self.send_exactly(method, raw(params))
+    }
+
+    pub(crate) fn send_exactly(&self, method: &str, params: Raw) -> BoxFuture<Answer> {
+        let request = Request { params, ..self.request(method) };
         self.gateway.handle(request, Peer::new(Arc::new(Mouth(self.inbox.clone()))))
     }
 

@@ -30,7 +30,9 @@ pub fn to_tool_result(result: &Raw) -> Raw {
             let data = result.member("data").filter(|data| !data.is_null());
             failed(told.as_deref().unwrap_or("the app says that it failed, and not why"), data.as_ref())
         }
-        None if result.member("content").is_some_and(|content| is_content(&content)) => complete(result),
+        None if result.member("content").is_some_and(|content| content.as_bytes().starts_with(b"[")) => {
+            complete(result)
+        }
         None => failed("its answer has neither `success` nor MCP `content`", None),
     }
 }

@@ -1,6 +1,7 @@
 //! What an upstream says on a shared stream, and whom each message is for.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use toolyard_proto::modern::SUBSCRIPTION_ID;
@@ -9,10 +10,10 @@ use toolyard_proto::{
 };
 
 use super::mux::Shared;
+use crate::Peer;
 use crate::link::asks::{Verdict, to_ask};
 use crate::link::events::is_change;
 use crate::link::inflight::{Addressee, InFlight};
-use crate::{ClientKey, Peer};
 
 /// How much of a line that nobody understands goes into the log.
 const EXCERPT: usize = 200;
@@ -71,6 +72,9 @@ fn take_notification(shared: &Shared, notification: Notification) {
     }
     match shared.with_calls(InFlight::addressee) {
         Addressee::One(peer, _) => peer.notify(notification),
+        Addressee::Several if !shared.with_calls(|calls| calls.are_of_one_principal()) => {
+            shared.count_stray();
+        }
         Addressee::Nobody | Addressee::Several => shared.events.notify(None, notification),
     }
 }
@@ -123,10 +127,10 @@ fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
     let verdict = if request.method == Method::PING {
         Verdict::pong()
     } else {
-        match shared.with_calls(InFlight::addressee) {
+        match shared.with_calls(|calls| calls.asked(Instant::now())) {
             Addressee::One(peer, client) => {
                 // A request that stands alone may wait long for its answer, and the next one is another client.
-                if matches!(client, ClientKey::Request(_)) {
+                if client.stands_alone() {
                     shared.mark_interactive();
                 }
                 Verdict::Ask(peer.ask(to_ask(&request)))

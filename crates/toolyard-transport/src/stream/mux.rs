@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -129,11 +129,11 @@ impl Mux {
         let LinkRequest { origin, method, params, .. } = request;
         let token = params.at(&["_meta", "progressToken"]);
         let (sender, answer) = oneshot::channel();
-        let client = origin.client.clone();
+        let (client, principal) = (origin.client.clone(), origin.principal.clone());
         let waiting = Waiting { answer: sender, listens: method == Method::LISTEN };
         let addressable = is_addressable(&client, &method);
         let had_token = token.is_some();
-        let id = self.0.enter(Flight { client, peer, token, addressable, more: waiting })?;
+        let id = self.0.enter(Flight { client, principal, peer, token, addressable, more: waiting })?;
         let minted = Id::number(id);
         let params =
             if had_token { params.with_path(&["_meta", "progressToken"], minted.as_raw()) } else { params };
@@ -192,7 +192,12 @@ impl Shared {
 
     /// Gives a call its one answer. Whoever comes second finds nobody.
     pub(crate) fn answer(&self, id: u64, outcome: Outcome) {
-        let flight = self.lock().in_flight.remove(id);
+        let mut calls = self.lock();
+        let flight = calls.in_flight.remove(id);
+        if flight.is_none() {
+            calls.in_flight.answered_late(id);
+        }
+        drop(calls);
         match flight {
             Some(flight) => drop(flight.more.answer.send(outcome)),
             None => self.count_stray(),
@@ -255,7 +260,7 @@ impl Shared {
 
     /// Nobody waits for this call any more.
     fn abandon(&self, id: u64, tell: bool) {
-        let abandoned = self.lock().in_flight.remove(id).is_some();
+        let abandoned = self.lock().in_flight.leave(id, Instant::now()).is_some();
         if abandoned && tell {
             let params = serde_json::json!({ "requestId": id, "reason": "the client cancelled the call" });
             self.aside(&Message::Notification(Notification::new(Method::CANCELLED, Raw::from(params))));

@@ -11,7 +11,7 @@ use toolyard_transport::{Answer, ClientKey, Connected, EraPin, LinkEvent, Origin
 
 use crate::modern::{meet, target};
 use crate::server::{Exchange, Server};
-use crate::support::{Heard, failed, next_event, offer, origin, recorder, request, soon, whole};
+use crate::support::{Heard, failed, next_event, offer, origin, recorder, request, soon, time_walks, whole};
 
 fn hello() -> Value {
     json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}})
@@ -340,4 +340,60 @@ async fn a_call_given_up_during_the_handshake_leaves_nothing_behind() {
     let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
     asked.result(json!({"ok": 1}));
     assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
+}
+
+/// A session is there already, but its first call does not wait for it any more. False if it was given up too
+/// late: an upstream that does not answer the last of the handshake is not waited for for long.
+async fn given_up(setup: &mut Setup, id: &str, last: impl AsyncFnOnce(&mut Server) -> Exchange) -> bool {
+    let waiting = setup.call(&session(id), json!({}), Peer::nobody());
+    let exchange = setup.server.posted("initialize").await;
+    exchange.result_with(&[("mcp-session-id", id)], &hello());
+    let unanswered = last(&mut setup.server).await;
+    assert_eq!(unanswered.header("mcp-session-id"), id);
+    waiting.abort();
+    let is_next = |e: &Exchange| e.method == Http::DELETE || e.body()["method"] == "tools/call";
+    let next = setup.server.next_where(is_next).await;
+    assert_eq!(next.header("mcp-session-id"), id);
+    let is_ended = next.method == Http::DELETE;
+    next.status(200);
+    if is_ended {
+        unanswered.abandoned().await;
+    }
+    is_ended
+}
+
+#[tokio::test]
+async fn a_call_given_up_while_its_session_opens_ends_the_session() {
+    let mut setup = setup().await;
+    let ready = async |server: &mut Server| server.posted("notifications/initialized").await;
+    assert!(given_up(&mut setup, "s0", ready).await);
+    for attempt in 1..10 {
+        let inbox = async |server: &mut Server| {
+            server.posted("notifications/initialized").await.status(202);
+            server.got(Http::GET).await
+        };
+        if given_up(&mut setup, &format!("s{attempt}"), inbox).await {
+            return;
+        }
+    }
+    panic!("a session was never ended while its stream was waited for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_session_of_the_gateway_is_opened_again_however_often_that_gets_no_answer() {
+    let _walking = time_walks();
+    let (mut server, scope) = (Server::start().await, Scope::new());
+    let mut upstream = target(&server, EraPin::Legacy);
+    upstream.timeouts.connect = Duration::from_secs(10);
+    let offer = offer();
+    let play = async {
+        open(&mut server, "gateway").await;
+        server.got(Http::GET).await.events()
+    };
+    let (connected, inbox) = tokio::join!(soon(connect(&upstream, None, &offer, &scope)), play);
+    let _connected = connected.unwrap();
+    drop(inbox);
+    server.got(Http::GET).await.status(404);
+    let _unanswered = server.posted("initialize").await;
+    open(&mut server, "again").await;
 }

@@ -120,6 +120,11 @@ impl Exchange {
         let _ = self.reply.send(response);
     }
 
+    /// Waits until the other side no longer waits.
+    pub(crate) async fn abandoned(mut self) {
+        soon(self.reply.closed()).await;
+    }
+
     pub(crate) fn status(self, status: u16) {
         self.send(status, &[], "");
     }

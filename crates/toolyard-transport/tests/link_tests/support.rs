@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 use toolyard_transport::origin::LevelCell;
 use toolyard_transport::{
@@ -16,6 +17,19 @@ use toolyard_transport::{
 /// Every wait in these tests ends.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("it happens in time")
+}
+
+/// For tests with a paused clock and a network: whoever waits for the network would make time leap to the next
+/// deadline. As long as the result lives it only goes ten times as fast as it should.
+pub(crate) fn time_walks() -> JoinSet<()> {
+    let mut walking = JoinSet::new();
+    walking.spawn(async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+    walking
 }
 
 pub(crate) fn raw(value: Value) -> Raw {

@@ -102,7 +102,7 @@ fn row_08_when_an_app_dies_its_calls_fail_at_once_by_name() {
 }
 
 #[test]
-fn answers_arrive_whole_however_they_are_cut_and_however_large() {
+fn row_13_over_tcp_and_the_local_socket_answers_arrive_whole_however_they_are_cut_and_however_large() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let name = format!("Big{door:?}");

@@ -11,4 +11,5 @@ mod calls;
 mod coming;
 mod limits;
 mod registering;
+mod sdk;
 mod transcript;

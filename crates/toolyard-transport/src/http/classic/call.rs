@@ -89,12 +89,12 @@ impl<'a> Underway<'a> {
         state.used = Instant::now();
         let number = state.last;
         let token = request.params.at(&["_meta", "progressToken"]);
-        let client = request.origin.client.clone();
+        let (client, principal) = (request.origin.client.clone(), request.origin.principal.clone());
         let addressable = is_addressable(&client, &request.method);
         let minted = mints(&session.owner, request);
         state.calls.insert(
             number,
-            Flight { client, peer: peer.clone(), token: token.clone(), addressable, more: () },
+            Flight { client, principal, peer: peer.clone(), token: token.clone(), addressable, more: () },
         );
         drop(state);
         let id = if minted { Id::string(&format!("yard-{number}")) } else { request.id.clone() };
@@ -269,9 +269,14 @@ impl<'a> Underway<'a> {
 impl Drop for Underway<'_> {
     fn drop(&mut self) {
         let mut state = self.session.lock();
-        state.calls.remove(self.number);
-        state.used = Instant::now();
         let over = self.ended || state.ended;
+        let now = Instant::now();
+        state.used = now;
+        if over {
+            state.calls.remove(self.number);
+        } else {
+            state.calls.leave(self.number, now);
+        }
         drop(state);
         if !over {
             let params = Raw::empty_object()

@@ -1,7 +1,7 @@
 //! What an upstream says in a session without being asked: the stream that a GET opens, kept open.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method as HttpMethod, StatusCode};
@@ -133,7 +133,7 @@ impl Session {
 
     /// Servers ask here also in the middle of a call, so a call under way is taken to be meant.
     fn take_unasked_request(self: &Arc<Self>, request: RequestMessage) {
-        let addressee = self.lock().calls.addressee();
+        let addressee = self.lock().calls.asked(Instant::now());
         let verdict = match addressee {
             _ if request.method == Method::PING => Verdict::pong(),
             Addressee::One(peer, _) => Verdict::Ask(peer.ask(to_ask(&request))),

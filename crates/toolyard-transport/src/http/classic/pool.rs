@@ -42,6 +42,8 @@ pub(crate) struct PoolParts {
     pub(crate) offer: Offer,
     pub(crate) events: Events,
     pub(crate) scope: Scope,
+    /// How long opening the gateway's own session may take.
+    pub(crate) connect: Duration,
     /// How long a session may go unused.
     pub(crate) idle: Duration,
 }
@@ -142,8 +144,7 @@ impl Pool {
     /// Ends a session in the background.
     fn say_goodbye(&self, slot: Option<Arc<Slot>>) {
         if let Some(session) = slot.and_then(|slot| slot.get().cloned()) {
-            session.retire();
-            self.parts.scope.spawn(async move { session.delete().await });
+            session.say_goodbye(&self.parts.scope);
         }
     }
 
@@ -236,7 +237,7 @@ async fn keep_listening(pool: Arc<Pool>, mut session: Arc<Session>) {
         session.scope.ended().await;
         tokio::time::sleep(RELISTEN).await;
         pool.discard(&session);
-        if let Ok(next) = pool.session(&origin).await {
+        if let Ok(Ok(next)) = timeout(pool.parts.connect, pool.session(&origin)).await {
             session = next;
             for (capability, change) in CHANGES {
                 if session.greeting().capabilities.member(capability).is_some() {

@@ -112,7 +112,9 @@ impl Session {
         let read = Reader { endpoint, peer: &peer, listens: false, id: None }.read(response).await;
         let greeting = legacy_greeting(read.map_err(OpenError::Call)?).map_err(OpenError::Incompatible)?;
         let session = Arc::new(Self::new(ground, owner, greeting, id.as_ref()));
+        let mut opening = Opening { session: Some(session.clone()), scope: ground.scope };
         session.begin().await.map_err(OpenError::Call)?;
+        opening.session = None;
         Ok(session)
     }
 
@@ -211,11 +213,31 @@ impl Session {
         self.scope.cancel();
     }
 
+    /// Ends it in the background, in a task of `scope`: its own is over then.
+    pub(super) fn say_goodbye(self: Arc<Self>, scope: &Scope) {
+        self.retire();
+        scope.spawn(async move { self.delete().await });
+    }
+
     /// Tells the upstream that the session is over.
     pub(super) async fn delete(&self) {
         if self.has_id {
             let sent = self.endpoint.send(HttpMethod::DELETE, self.get_headers(), Bytes::new());
             let _ = timeout(ERRAND, sent).await;
+        }
+    }
+}
+
+/// A session that nobody holds yet. Whoever opens it may give up before it is handed over.
+struct Opening<'a> {
+    session: Option<Arc<Session>>,
+    scope: &'a Scope,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.say_goodbye(self.scope);
         }
     }
 }

@@ -99,6 +99,7 @@ impl Attempt<'_> {
             offer: self.plan.offer.clone(),
             events,
             scope: self.scope.clone(),
+            connect: limit,
             idle: self.plan.timeouts.session_idle,
         };
         let opened = timeout(limit, Pool::open(parts)).await.map_err(|_| {

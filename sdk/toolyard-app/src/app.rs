@@ -1,0 +1,177 @@
+//! An app: its name, its tools, and the connection that is kept up for them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use toolyard_tool::ToolSet;
+use toolyard_transport::{Link, Scope};
+
+use crate::Door;
+use crate::session::{Ended, Session};
+
+/// The first wait after a connection could not be made or was lost, and the longest.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long saying goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// How an app stands with Toolyard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Being dialled, or waiting to be dialled again; with the reason, where something went wrong.
+    Away(Option<String>),
+    /// Registered and callable.
+    Registered,
+}
+
+/// A running app that offers tools.
+pub struct App {
+    name: Arc<str>,
+    door: Door,
+    token: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    link: Arc<dyn Link>,
+    first_wait: Duration,
+}
+
+impl App {
+    /// An app under a name of its own: a letter, then letters, digits, `_` and `-`.
+    pub fn new<S: Send + Sync + 'static>(name: &str, tools: ToolSet<S>) -> Self {
+        Self::sharing(name, &Arc::new(tools))
+    }
+
+    /// The same, with tools that are used elsewhere too.
+    pub fn sharing<S: Send + Sync + 'static>(name: &str, tools: &Arc<ToolSet<S>>) -> Self {
+        let link = tools.connect().link;
+        Self { name: name.into(), door: Door::default(), token: None, link, first_wait: FIRST_WAIT }
+    }
+
+    /// Where Toolyard is; `127.0.0.1:5100` unless it is said.
+    #[must_use]
+    pub fn at(mut self, door: Door) -> Self {
+        self.door = door;
+        self
+    }
+
+    /// What makes a token for each connection, where Toolyard asks for one.
+    #[must_use]
+    pub fn token(mut self, make: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.token = Some(Arc::new(make));
+        self
+    }
+
+    /// How long to wait before the second attempt; doubled with each further one, up to half a minute.
+    #[must_use]
+    pub fn first_wait(mut self, wait: Duration) -> Self {
+        self.first_wait = wait;
+        self
+    }
+
+    /// Keeps the app registered until the future is dropped.
+    pub async fn run(self) {
+        let (standing, _) = watch::channel(Standing::Away(None));
+        let scope = Scope::new();
+        let _ends = EndOnDrop(scope.clone());
+        self.keep(&standing, &scope).await;
+    }
+
+    /// The same in the background, until it is ended or dropped.
+    pub fn start(self) -> Running {
+        let (standing, seen) = watch::channel(Standing::Away(None));
+        let scope = Scope::new();
+        let inner = scope.clone();
+        let (stop, mut stopped) = watch::channel(false);
+        let finished = CancellationToken::new();
+        let finish = finished.clone().drop_guard();
+        scope.spawn(async move {
+            let _finish = finish;
+            self.keep_until(&standing, &inner, &mut stopped).await;
+        });
+        Running { scope, standing: seen, stop, finished }
+    }
+
+    async fn keep(&self, standing: &watch::Sender<Standing>, scope: &Scope) {
+        let (_stop, mut stopped) = watch::channel(false);
+        self.keep_until(standing, scope, &mut stopped).await;
+    }
+
+    async fn keep_until(
+        &self,
+        standing: &watch::Sender<Standing>,
+        scope: &Scope,
+        stopped: &mut watch::Receiver<bool>,
+    ) {
+        let (mut wait, mut session_id) = (self.first_wait, None);
+        while !*stopped.borrow() {
+            let mut session = Session::new(&self.name, self.link.clone(), scope);
+            let token = self.token.as_ref().map(|make| make());
+            let ended = session.run(&self.door, &mut session_id, token, standing, stopped).await;
+            let why = match ended {
+                Ended::Stopped => break,
+                Ended::Lost(why) => why,
+            };
+            if *standing.borrow() == Standing::Registered {
+                wait = self.first_wait;
+            }
+            tracing::debug!(app = %self.name, %why, "not registered");
+            standing.send_replace(Standing::Away(Some(why)));
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+            }
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+        standing.send_replace(Standing::Away(None));
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("name", &self.name).field("door", &self.door).finish_non_exhaustive()
+    }
+}
+
+struct EndOnDrop(Scope);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// An app that is kept registered in the background. Dropping it hangs up.
+#[derive(Debug)]
+pub struct Running {
+    scope: Scope,
+    standing: watch::Receiver<Standing>,
+    stop: watch::Sender<bool>,
+    finished: CancellationToken,
+}
+
+impl Running {
+    /// How it stands with Toolyard now.
+    pub fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
+    /// Waits until it is registered.
+    pub async fn registered(&mut self) {
+        let _ = self.standing.wait_for(|standing| *standing == Standing::Registered).await;
+    }
+
+    /// Unregisters, so that its tools are gone at once, and ends.
+    pub async fn end(self) {
+        self.stop.send_replace(true);
+        let _ = tokio::time::timeout(GOODBYE, self.finished.cancelled()).await;
+        // The last line is on its way; the scope ends with this.
+        tokio::task::yield_now().await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.scope.cancel();
+    }
+}

@@ -1,0 +1,44 @@
+//! Where Toolyard is.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// Where to dial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Newline JSON over TCP.
+    Tcp(SocketAddr),
+    /// The same over the local socket `apps.sock`.
+    Local(PathBuf),
+}
+
+impl Default for Door {
+    /// `127.0.0.1:5100`.
+    fn default() -> Self {
+        Self::Tcp(SocketAddr::from(([127, 0, 0, 1], 5100)))
+    }
+}
+
+pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+impl Door {
+    pub(crate) async fn open(&self) -> io::Result<(Reader, Writer)> {
+        match self {
+            Self::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                let (read, write) = stream.into_split();
+                Ok((Box::new(read), Box::new(write)))
+            }
+            Self::Local(path) => {
+                let (read, write) = tokio::io::split(toolyard_transport::local::connect(path).await?);
+                Ok((Box::new(read), Box::new(write)))
+            }
+        }
+    }
+}
