@@ -95,7 +95,9 @@ impl Reader {
         }
         self.done = hang_up.is_some() || stream.is_over();
         if !out.is_empty() {
-            answers.into_iter().for_each(|position| state.ring.read(self.number, position));
+            for position in answers {
+                state.ring.read(self.number, position);
+            }
             return Poll::Ready(Some(out.freeze()));
         }
         if self.done {

@@ -10,7 +10,7 @@ use super::*;
 const LARGE: usize = 700 * 1024;
 
 fn streams() -> Arc<Streams> {
-    Streams::new(Revision::V2025_11_25, Duration::from_secs(60), Arc::default())
+    Streams::new(Revision::V2025_11_25, Duration::from_mins(1), Arc::default())
 }
 
 fn message(size: usize) -> Rendered {
