@@ -14,8 +14,12 @@ use super::body::ServeBody;
 use super::classic::sessions::Sessions;
 use super::classic::sse::EventClients;
 use super::park::Park;
+use super::storm::Storms;
 use crate::admit::Gate;
 use crate::{BoxFuture, Handler, Scope};
+
+/// How long sessions may take to be saved at the end.
+const FILES: Duration = Duration::from_secs(5);
 
 /// Answers what is not MCP: the dashboard, the admin API.
 pub type Fallback = Box<dyn Fn(Request<Incoming>) -> BoxFuture<Response<ServeBody>> + Send + Sync>;
@@ -99,6 +103,8 @@ pub struct Endpoint {
     pub(crate) scope: Scope,
     pub(crate) counts: Arc<Counts>,
     pub(crate) park: Park,
+    /// Of modern clients over HTTP, which have no place of their own.
+    pub(crate) storms: Storms,
     /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
     pub(crate) ending: Scope,
     /// How many connections there are.
@@ -125,8 +131,20 @@ impl Endpoint {
         let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
         let (event_clients, scope) = (EventClients::default(), scope.clone());
-        let fallback = None;
-        Self { handler, options, fallback, sessions, event_clients, scope, counts, park, ending, open }
+        let (fallback, storms) = (None, Storms::default());
+        Self {
+            handler,
+            options,
+            fallback,
+            sessions,
+            event_clients,
+            scope,
+            counts,
+            park,
+            storms,
+            ending,
+            open,
+        }
     }
 
     /// Lets `fallback` answer every path that is not ours.
@@ -163,7 +181,8 @@ impl Endpoint {
         while self.sessions.have_calls() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        self.sessions.end_all();
+        // Files that take longer than this are not waited for.
+        let _ = tokio::time::timeout(FILES, self.sessions.end_all()).await;
         // Whoever has not left by then is not waited for.
         let _ = tokio::time::timeout_at(deadline, self.empty()).await;
     }
