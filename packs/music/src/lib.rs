@@ -4,10 +4,12 @@
 mod clock;
 mod config;
 mod cursor;
+mod fingerprint;
 mod library;
 mod naming;
 mod plan;
 mod relocate;
+mod services;
 mod tags;
 mod tools;
 mod trouble;
@@ -17,7 +19,7 @@ use toolyard_tool::{Pack, ToolSet};
 
 use config::Config;
 use library::Library;
-use tools::{change, cover, duplicates, hash, inventory, list, manifests, metadata, scan};
+use tools::{change, cover, duplicates, hash, inventory, list, manifests, mb, metadata, scan};
 
 /// The pack, as the gateway takes it in.
 pub fn pack() -> Pack {
@@ -58,4 +60,14 @@ fn tools(config: Config) -> ToolSet<Library> {
         .with::<manifests::manifest_write>()
         .with::<manifests::manifest_read>()
         .with::<manifests::manifest_list>()
+        .with::<mb::artist::mb_artist_search>()
+        .with::<mb::release::mb_release_search>()
+        .with::<mb::recording::mb_recording_search>()
+        .with::<mb::works::mb_work_search>()
+        .with::<mb::works::mb_label_search>()
+        .with::<mb::advanced::mb_advanced_search>()
+        .with::<mb::matching::mb_match_from_tags>()
+        .with::<mb::relations::mb_get_relations>()
+        .with::<mb::cover::mb_cover_download>()
+        .with::<mb::identify::mb_identify_record>()
 }

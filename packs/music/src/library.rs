@@ -7,6 +7,7 @@ use toolyard_jail::{Inside, Jail, Symlinks};
 use toolyard_tool::ToolError;
 
 use crate::config::Config;
+use crate::services::Services;
 use crate::trouble::Told as _;
 
 /// What the pack itself keeps in the library: manifests and the journals of plans.
@@ -15,6 +16,8 @@ pub(crate) const OWN_FOLDER: &str = ".toolyard";
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) jail: Jail,
+    pub(crate) config: Config,
+    pub(crate) services: Services,
     /// One change at a time, so that two writers of one file do not lose each other's work.
     changing: Mutex<()>,
 }
@@ -23,7 +26,8 @@ impl Library {
     pub(crate) fn open(config: &Config) -> Result<Self, ToolError> {
         let symlinks = if config.allow_symlinks { Symlinks::Follow } else { Symlinks::Forbid };
         let jail = Jail::new(&config.root, symlinks).told()?;
-        Ok(Self { jail, changing: Mutex::new(()) })
+        let services = Services::new(config);
+        Ok(Self { jail, config: config.clone(), services, changing: Mutex::new(()) })
     }
 
     pub(crate) fn path(&self, text: &str) -> Result<Inside, ToolError> {

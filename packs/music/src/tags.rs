@@ -177,27 +177,27 @@ fields! {
     album_artist_sort: String = AlbumArtistSortOrder,
     /// `composer` as it is sorted.
     composer_sort: String = ComposerSortOrder,
-    /// The `MusicBrainz` id of the recording.
+    /// The MusicBrainz id of the recording.
     mb_recording_id: String = MusicBrainzRecordingId,
-    /// The `MusicBrainz` id of the track on the release.
+    /// The MusicBrainz id of the track on the release.
     mb_track_id: String = MusicBrainzTrackId,
-    /// The `MusicBrainz` id of the release.
+    /// The MusicBrainz id of the release.
     mb_release_id: String = MusicBrainzReleaseId,
-    /// The `MusicBrainz` id of the release group.
+    /// The MusicBrainz id of the release group.
     mb_release_group_id: String = MusicBrainzReleaseGroupId,
-    /// The `MusicBrainz` id of the artist.
+    /// The MusicBrainz id of the artist.
     mb_artist_id: String = MusicBrainzArtistId,
-    /// The `MusicBrainz` id of the artist of the release.
+    /// The MusicBrainz id of the artist of the release.
     mb_release_artist_id: String = MusicBrainzReleaseArtistId,
-    /// The `MusicBrainz` id of the work.
+    /// The MusicBrainz id of the work.
     mb_work_id: String = MusicBrainzWorkId,
-    /// The `AcoustID` of the recording.
+    /// The AcoustID of the recording.
     acoustid: String = AcoustId,
-    /// `ReplayGain` of the track, such as `-6.48 dB`.
+    /// ReplayGain of the track, such as `-6.48 dB`.
     replaygain_track_gain: String = ReplayGainTrackGain,
     /// The peak of the track, such as `0.988`.
     replaygain_track_peak: String = ReplayGainTrackPeak,
-    /// `ReplayGain` of the album.
+    /// ReplayGain of the album.
     replaygain_album_gain: String = ReplayGainAlbumGain,
     /// The peak of the album.
     replaygain_album_peak: String = ReplayGainAlbumPeak,

@@ -1,5 +1,6 @@
 //! The tools, one file for each group.
 
+pub(crate) mod acoustic;
 pub(crate) mod change;
 pub(crate) mod cover;
 pub(crate) mod duplicates;
@@ -7,6 +8,7 @@ pub(crate) mod hash;
 pub(crate) mod inventory;
 pub(crate) mod list;
 pub(crate) mod manifests;
+pub(crate) mod mb;
 pub(crate) mod metadata;
 pub(crate) mod naming;
 pub(crate) mod plan;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use toolyard_jail::Inside;
 use toolyard_tool::{Context, Told, ToolError, clamp, tool};
 
+use super::acoustic::{self, AcousticGroup};
 use super::count;
 use super::hash::{LARGEST, sha256};
 use super::scan::{deepest, endings, most, tell};
@@ -37,12 +38,18 @@ pub(crate) struct FindDuplicates {
     /// Look at files and folders that begin with a dot, too.
     #[serde(default)]
     include_hidden: bool,
+    /// Also find files that sound the same though their bytes differ. Listens to every file, so it takes long.
+    #[serde(default)]
+    acoustic: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Duplicates {
     /// The largest files first.
     groups: Vec<Group>,
+    /// Files that sound the same, if that was asked for; those with the same bytes are among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acoustic_groups: Option<Vec<AcousticGroup>>,
     files_scanned: u64,
     /// Only files that share their size with another are read.
     files_hashed: u64,
@@ -59,7 +66,7 @@ struct Group {
     paths: Vec<String>,
 }
 
-/// Finds files that are the same, byte for byte. Nothing is deleted.
+/// Finds files that are the same byte for byte, and with `acoustic` those that sound the same. Nothing is deleted.
 #[tool(read_only, idempotent, task)]
 pub(crate) fn find_duplicates(
     library: &Library,
@@ -89,23 +96,32 @@ pub(crate) fn find_duplicates(
     });
     let mut remarks = remarks.map_err(|Failed(error)| error)?;
     let (groups, files_hashed) = scan.groups(library, context, &args, &mut remarks)?;
-    let text = groups.iter().fold(
-        format!(
-            "{} of the same content in {}",
-            count(groups.len(), "group"),
-            count(usize::try_from(scan.scanned)?, "file")
-        ),
-        |text, group| format!("{text}\n{} bytes: {}", group.bytes, group.paths.join(", ")),
-    );
+    let mut acoustic_groups = None;
+    if args.acoustic {
+        let mut paths: Vec<Inside> = scan.by_size.values().flatten().cloned().collect();
+        paths.sort();
+        let done = scan.scanned + files_hashed;
+        acoustic_groups = Some(acoustic::groups(library, context, &paths, done, &mut remarks)?);
+    }
+    let text = text(&groups, acoustic_groups.as_deref(), usize::try_from(scan.scanned)?);
     let duplicates = Duplicates {
         total_groups: groups.len(),
         groups,
+        acoustic_groups,
         files_scanned: scan.scanned,
         files_hashed,
         truncated: scan.truncated,
         warnings: remarks.warnings,
     };
     Ok(Told::new(duplicates, text))
+}
+
+fn text(groups: &[Group], acoustic: Option<&[AcousticGroup]>, scanned: usize) -> String {
+    let head = format!("{} of the same content in {}", count(groups.len(), "group"), count(scanned, "file"));
+    let text = groups
+        .iter()
+        .fold(head, |text, group| format!("{text}\n{} bytes: {}", group.bytes, group.paths.join(", ")));
+    acoustic.into_iter().flatten().fold(text, |text, group| format!("{text}\n{}", group.line()))
 }
 
 #[derive(Default)]

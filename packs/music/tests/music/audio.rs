@@ -26,6 +26,26 @@ pub(crate) fn tone(format: &str) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
+/// Half a minute that sounds different all the time.
+pub(crate) fn tune(format: &str) -> Vec<u8> {
+    melody("tune", format, "220+90*floor(t*2.5)", "330+60*floor(t*2)")
+}
+
+/// Another half minute.
+pub(crate) fn other_tune(format: &str) -> Vec<u8> {
+    melody("other", format, "880-25*floor(t*3)", "500+170*mod(floor(t*4)\\,5)")
+}
+
+fn melody(name: &str, format: &str, left: &str, right: &str) -> Vec<u8> {
+    let (_, flags) = FORMATS.iter().find(|(name, _)| *name == format).expect("a known format");
+    let path = folder().join(format!("{name}.{format}"));
+    if !path.exists() {
+        let source = format!("aevalsrc=0.5*sin(2*PI*({left})*t)|0.5*sin(2*PI*({right})*t):d=30:s=44100");
+        make(&path, &source, flags);
+    }
+    fs::read(path).unwrap()
+}
+
 /// Writes a tone to that place, by its ending.
 pub(crate) fn put(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,0 +1,100 @@
+//! What a recording sounds like, as Chromaprint sees it: computed here where the format can be decoded here, and
+//! by `fpcalc` where it cannot.
+
+mod compare;
+mod decode;
+mod fpcalc;
+
+use std::fs::File;
+use std::io::Seek as _;
+
+use data_encoding::BASE64URL_NOPAD;
+use lofty::file::AudioFile as _;
+use rusty_chromaprint::{Configuration, FingerprintCompressor, Fingerprinter};
+use toolyard_tool::ToolError;
+
+pub(crate) use compare::difference;
+
+use crate::config::Config;
+use crate::tags::file::{self, Parts};
+
+/// So much of a recording is listened to, as `fpcalc` does.
+const SECONDS: u64 = 120;
+
+/// The sound of a recording.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Fingerprint {
+    pub(crate) items: Vec<u32>,
+    /// Of the whole recording, in seconds.
+    pub(crate) duration: f64,
+}
+
+impl Fingerprint {
+    /// In the form that AcoustID takes.
+    pub(crate) fn encoded(&self) -> String {
+        let configuration = Configuration::preset_test2();
+        BASE64URL_NOPAD.encode(&FingerprintCompressor::from(&configuration).compress(&self.items))
+    }
+}
+
+/// `stop` is asked now and then whether the answer is still wanted.
+pub(crate) fn take(
+    config: &Config,
+    mut file: File,
+    name: &str,
+    stop: &dyn Fn() -> bool,
+) -> Result<Fingerprint, ToolError> {
+    let audio = file::open(&mut file, name, Parts { properties: true, pictures: false });
+    let duration = audio.map(|audio| audio.properties().duration().as_secs_f64());
+    file.rewind()?;
+    let found = native(file.try_clone()?, name, stop);
+    let items = match (found, duration) {
+        (Ok(items), Ok(duration)) => return Ok(Fingerprint { items, duration }),
+        (Ok(items), Err(_)) => Ok(items),
+        (Err(error), _) => Err(error),
+    };
+    if config.fpcalc.is_empty() {
+        return Err(match items {
+            Err(why) => not_decoded(name, &why, "set `fpcalc` of [packs.music] to the program of that name"),
+            Ok(_) => not_decoded(name, "its length is unknown", "set `fpcalc` of [packs.music]"),
+        });
+    }
+    file.rewind()?;
+    fpcalc::take(&config.fpcalc, &file, stop).map_err(|why| {
+        let native = items.err().unwrap_or_default();
+        not_decoded(
+            name,
+            &format!("{native}; fpcalc: {why}"),
+            "install `fpcalc` (Debian: libchromaprint-tools)",
+        )
+    })
+}
+
+fn not_decoded(name: &str, why: &str, hint: &str) -> ToolError {
+    ToolError::new(format!("`{name}` cannot be fingerprinted: {why}")).hint(hint)
+}
+
+/// Listens to the beginning of a file.
+fn native(file: File, name: &str, stop: &dyn Fn() -> bool) -> Result<Vec<u32>, String> {
+    let mut printer = Fingerprinter::new(&Configuration::preset_test2());
+    let mut left: Option<u64> = None;
+    decode::decode(file, name, &mut |rate, channels, samples| {
+        let channels = u32::try_from(channels).unwrap_or(u32::MAX);
+        if left.is_none() {
+            printer.start(rate, channels).map_err(|error| format!("{error:?}"))?;
+        }
+        let rest = left.unwrap_or(SECONDS * u64::from(rate) * u64::from(channels));
+        let taken = samples.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+        printer.consume(&samples[..taken]);
+        left = Some(rest - taken as u64);
+        Ok(rest > taken as u64 && !stop())
+    })?;
+    printer.finish();
+    match printer.fingerprint() {
+        [] => Err("it is too short".into()),
+        items => Ok(items.to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
