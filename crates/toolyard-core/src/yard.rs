@@ -239,7 +239,7 @@ fn instance(upstream: &Upstream) -> Value {
     let unix = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let age = |time: SystemTime| time.elapsed().unwrap_or_default().as_secs();
     let counts = state.history.counts().map(|(from, to, count)| (format!("{from}->{to}"), json!(count)));
-    let mut about = upstream.described().map(|about| Value::clone(&about)).unwrap_or_else(|| json!({}));
+    let mut about = upstream.described().map_or_else(|| json!({}), |about| Value::clone(&about));
     about["upstream"] = json!(upstream.id().as_str());
     about["state"] = json!(state.phase.as_str());
     about["reason"] = json!(state.reason);

@@ -58,7 +58,7 @@ impl Instances {
 
     /// Looks after the folders until it is dropped.
     pub(crate) async fn watch(mut self) {
-        loop {
+        while !self.folders.is_empty() {
             self.scan();
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
