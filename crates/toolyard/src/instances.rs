@@ -142,6 +142,7 @@ impl Instances {
             reach: Reach::Server(server),
             era: EraPin::Auto,
             timeout: None,
+            connect_timeout: None,
             roots: Vec::new(),
             sharing: Sharing::Shared,
         };
