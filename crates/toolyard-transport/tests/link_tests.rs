@@ -15,6 +15,8 @@ mod child;
 mod classic;
 #[path = "link_tests/modern.rs"]
 mod modern;
+#[path = "link_tests/oldest.rs"]
+mod oldest;
 #[path = "link_tests/patience.rs"]
 mod patience;
 #[path = "link_tests/stream.rs"]

@@ -55,6 +55,8 @@ pub type Check<A> = fn(&A, &mut Problems);
 pub(crate) struct Reader<A> {
     checker: Checker,
     check: Option<Check<A>>,
+    /// Nothing is asked of the arguments but that they can be read.
+    is_plain: bool,
 }
 
 impl<A: Arguments> Reader<A> {
@@ -69,7 +71,8 @@ impl<A: Arguments> Reader<A> {
             keywords.remove("description");
             keywords.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         }
-        Self { checker: Checker::new(schema), check }
+        let is_plain = check.is_none() && is_plain(&schema);
+        Self { checker: Checker::new(schema), check, is_plain }
     }
 
     /// The schema as clients see it.
@@ -89,6 +92,11 @@ impl<A: Arguments> Reader<A> {
 
     /// From the `arguments` of a `tools/call`; absent is the same as empty.
     pub(crate) fn read(&self, arguments: Option<&Raw>) -> Result<A, ToolError> {
+        if let Some(arguments) = arguments.filter(|arguments| self.is_plain && arguments.is_object())
+            && let Ok(read) = serde_json::from_slice(arguments.as_bytes())
+        {
+            return Ok(read);
+        }
         let value = match arguments.filter(|arguments| !arguments.is_null()) {
             Some(arguments) => arguments.read()?,
             None => Value::Object(Map::new()),
@@ -138,6 +146,29 @@ impl<A: Arguments> Reader<A> {
     }
 }
 
+/// Whether a schema says nothing that reading would not find out: fields that are texts, numbers or flags, or
+/// lists of these. Not structs within structs: what reads them would take a list for one, too.
+fn is_plain(schema: &Value) -> bool {
+    let is_simple = |(name, value): (&String, &Value)| match name.as_str() {
+        "type" | "required" => true,
+        "properties" => value.as_object().is_some_and(|fields| fields.values().all(is_plain_field)),
+        _ => false,
+    };
+    schema.as_object().is_some_and(|keywords| keywords.iter().all(is_simple))
+}
+
+fn is_plain_field(schema: &Value) -> bool {
+    let is_simple = |(name, value): (&String, &Value)| match name.as_str() {
+        "type" => value != "object",
+        "description" | "default" => true,
+        "items" => is_plain_field(value),
+        _ => false,
+    };
+    let is_object =
+        |types: &Value| types.as_array().is_some_and(|types| types.iter().any(|one| one == "object"));
+    !is_object(&schema["type"]) && schema.as_object().is_some_and(|keywords| keywords.iter().all(is_simple))
+}
+
 /// What a check says of arguments that the schema has refused already; nothing if it cannot cope with them.
 fn said_by<A>(check: Check<A>, arguments: &A) -> Problems {
     let checking = AssertUnwindSafe(|| {
@@ -154,5 +185,64 @@ fn wants(schema: &Value, name: &str) -> bool {
         Some(Value::Array(several)) => several.iter().any(|one| one == name),
         // A choice or a reference: text, unless it says otherwise.
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Simple {
+        text: String,
+        number: Option<i64>,
+        #[serde(default)]
+        flags: Vec<bool>,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Outer {
+        #[expect(dead_code, reason = "only its schema matters")]
+        inner: Option<Simple>,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Bounded {
+        #[schemars(range(max = 9))]
+        #[expect(dead_code, reason = "only its schema matters")]
+        number: i64,
+    }
+
+    #[test]
+    fn only_what_serde_checks_as_well_is_plain() {
+        assert!(Reader::<Simple>::new("t", None).is_plain);
+        assert!(!Reader::<Simple>::new("t", Some(|_, _| {})).is_plain);
+        assert!(!Reader::<Outer>::new("t", None).is_plain);
+        assert!(!Reader::<Bounded>::new("t", None).is_plain);
+    }
+
+    #[test]
+    fn the_short_way_gives_what_the_long_way_gives() {
+        let short = Reader::<Simple>::new("t", None);
+        let long = Reader { is_plain: false, ..Reader::<Simple>::new("t", None) };
+        for arguments in [
+            json!({ "text": "a" }),
+            json!({ "text": "a", "number": 5, "flags": [true, false], "more": {} }),
+            json!({ "text": "a", "number": 5.0 }),
+            json!({ "text": "a", "number": null }),
+            json!({ "text": "a", "number": 1.5 }),
+            json!({ "text": "a", "number": 1e300 }),
+            json!({ "text": 1, "flags": [1] }),
+            json!({ "number": 5 }),
+            json!(["a", 5, [true]]),
+            json!("a"),
+            json!(null),
+        ] {
+            let raw = Raw::from(arguments);
+            assert_eq!(short.read(Some(&raw)), long.read(Some(&raw)), "{}", raw.as_str());
+        }
+        assert_eq!(short.read(None), long.read(None));
     }
 }

@@ -1,9 +1,11 @@
 //! The result of a tool as the protocol knows it: blocks of text, images and the like, and structured data.
 
 use data_encoding::BASE64;
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolyard_proto::Raw;
+use toolyard_proto::modern::SERVER_INFO;
 
 /// What a tool answers when a plain value is not enough: several blocks of different kinds.
 ///
@@ -18,11 +20,18 @@ use toolyard_proto::Raw;
 #[must_use]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Content {
-    blocks: Vec<Value>,
+    blocks: Vec<Block>,
     structured: Option<Value>,
     is_error: bool,
     others: Map<String, Value>,
     meta: Map<String, Value>,
+}
+
+/// Most answers are one text, which need not become a tree first.
+#[derive(Clone, Debug, PartialEq)]
+enum Block {
+    Text(String),
+    Other(Value),
 }
 
 impl Content {
@@ -32,8 +41,9 @@ impl Content {
     }
 
     /// Adds text.
-    pub fn text(self, text: impl Into<String>) -> Self {
-        self.block(json!({ "type": "text", "text": text.into() }))
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.blocks.push(Block::Text(text.into()));
+        self
     }
 
     /// Adds an image.
@@ -65,14 +75,17 @@ impl Content {
 
     /// Adds a block as it will stand on the wire, for kinds that have no method here.
     pub fn block(mut self, block: Value) -> Self {
-        self.blocks.push(block);
+        self.blocks.push(Block::Other(block));
         self
     }
 
     /// Says who the last block is meant for (`"user"`, `"assistant"`) and how much it matters (0 to 1).
     pub fn meant_for(mut self, audience: &[&str], priority: f64) -> Self {
-        if let Some(Value::Object(block)) = self.blocks.last_mut() {
-            block.insert("annotations".into(), json!({ "audience": audience, "priority": priority }));
+        let annotations = json!({ "audience": audience, "priority": priority });
+        if let Some(last) = self.blocks.last_mut() {
+            let mut block = json!(last);
+            block["annotations"] = annotations;
+            *last = Block::Other(block);
         }
         self
     }
@@ -102,28 +115,72 @@ impl Content {
         self
     }
 
-    /// The result as it stands on the wire, without the protocol's stamps.
-    pub(crate) fn into_raw(self) -> Raw {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Wire {
-            content: Vec<Value>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            structured_content: Option<Value>,
-            #[serde(skip_serializing_if = "std::ops::Not::not")]
-            is_error: bool,
-            #[serde(flatten)]
-            others: Map<String, Value>,
-            #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
-            meta: Map<String, Value>,
+    /// The result as it stands on the wire; with the protocol's stamps if it is said who answers.
+    pub(crate) fn into_raw(self, server: Option<&RawValue>) -> Raw {
+        Raw::from_serialize(&Wire { content: &self, server })
+    }
+}
+
+struct Wire<'a> {
+    content: &'a Content,
+    server: Option<&'a RawValue>,
+}
+
+/// The stamps are those that `stamp_result` would add afterwards.
+impl Serialize for Wire<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Content { blocks, structured, is_error, others, meta } = self.content;
+        let mut wire = serializer.serialize_map(None)?;
+        wire.serialize_entry("content", blocks)?;
+        if let Some(structured) = structured {
+            wire.serialize_entry("structuredContent", structured)?;
         }
-        Raw::from_serialize(&Wire {
-            content: self.blocks,
-            structured_content: self.structured,
-            is_error: self.is_error,
-            others: self.others,
-            meta: self.meta,
-        })
+        if *is_error {
+            wire.serialize_entry("isError", &true)?;
+        }
+        for (key, value) in others {
+            wire.serialize_entry(key, value)?;
+        }
+        if self.server.is_some() && !others.contains_key("resultType") {
+            wire.serialize_entry("resultType", "complete")?;
+        }
+        let server = self.server.filter(|_| !meta.contains_key(SERVER_INFO));
+        if !meta.is_empty() || server.is_some() {
+            wire.serialize_entry("_meta", &Meta { meta, server })?;
+        }
+        wire.end()
+    }
+}
+
+struct Meta<'a> {
+    meta: &'a Map<String, Value>,
+    server: Option<&'a RawValue>,
+}
+
+impl Serialize for Meta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut wire = serializer.serialize_map(None)?;
+        for (key, value) in self.meta {
+            wire.serialize_entry(key, value)?;
+        }
+        if let Some(server) = self.server {
+            wire.serialize_entry(SERVER_INFO, server)?;
+        }
+        wire.end()
+    }
+}
+
+impl Serialize for Block {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => {
+                let mut block = serializer.serialize_map(Some(2))?;
+                block.serialize_entry("type", "text")?;
+                block.serialize_entry("text", text)?;
+                block.end()
+            }
+            Self::Other(block) => block.serialize(serializer),
+        }
     }
 }
 

@@ -51,8 +51,8 @@ struct Inner {
     peer: Peer,
     method: Method,
     params: Raw,
-    meta: Option<Raw>,
-    progress_token: Option<Raw>,
+    /// Looked up when progress is first told.
+    progress_token: OnceLock<Option<Raw>>,
     last_progress: Mutex<f64>,
     cancel: CancellationToken,
     /// The task that the client has been answered with, if it has.
@@ -89,16 +89,13 @@ impl Context {
     }
 
     fn make(request: &Request, peer: Peer, set: Arc<Surroundings>, task: Option<Arc<Task>>) -> Self {
-        let meta = request.params.member("_meta");
-        let progress_token = meta.as_ref().and_then(|meta| meta.member("progressToken"));
         Self(Arc::new(Inner {
             origin: request.origin.clone(),
             id: request.id.clone(),
             peer,
             method: request.method.clone(),
             params: request.params.clone(),
-            meta,
-            progress_token,
+            progress_token: OnceLock::new(),
             last_progress: Mutex::new(f64::NEG_INFINITY),
             cancel: CancellationToken::new(),
             task,
@@ -141,7 +138,8 @@ impl Context {
     }
 
     fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<String>) {
-        let Some(token) = &self.0.progress_token else { return };
+        let token = self.0.progress_token.get_or_init(|| self.0.params.at(&["_meta", "progressToken"]));
+        let Some(token) = token else { return };
         {
             let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
             if done <= *last {
@@ -190,7 +188,7 @@ impl Context {
 
     /// Everything the client put into the request's `_meta`.
     pub fn meta(&self, key: &str) -> Option<Value> {
-        self.0.meta.as_ref()?.member(key)?.read().ok()
+        self.0.params.at(&["_meta", key])?.read().ok()
     }
 
     fn notify(&self, method: Method, params: Value) {

@@ -5,6 +5,7 @@ mod lists;
 use std::future::Future;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use toolyard_proto::error::code::INVALID_PARAMS;
 use toolyard_proto::modern::{stamp_cache, stamp_result};
@@ -59,7 +60,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 
     fn call_tool(&self, request: &Request, peer: Peer) -> Answering {
-        let name = text(request, "name")?;
+        let name = request.params.member("name");
+        let Some(name) = name.as_ref().and_then(Raw::text) else { return Err(no_text("name")) };
         let Some(tool) = self.offer.items().tool(&name).cloned() else {
             return Err(CallError::invalid_params(format!("unknown tool: {name}")));
         };
@@ -67,13 +69,14 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         headers::check(request, &tool.repeated, arguments.as_ref())?;
         if tasks::becomes_task(request, tool.task)? {
             let set = self.surroundings.clone();
-            let start =
-                |task: &Arc<tasks::Task>| run_tool(tool, arguments, Context::in_task(request, task, set));
+            let start = |task: &Arc<tasks::Task>| {
+                run_tool(tool, arguments, Context::in_task(request, task, set), None)
+            };
             let started = self.tasks.start(request, start)?;
             return Ok(self.stamped(Box::pin(async { Ok(AnswerBody::ours(started)) }), None));
         }
         let context = self.context(request, peer);
-        Ok(self.stamped(Box::pin(run_tool(tool, arguments, context)), None))
+        Ok(Box::pin(run_tool(tool, arguments, context, self.about.written())))
     }
 
     fn get_prompt(&self, request: &Request, peer: Peer) -> Answering {
@@ -150,9 +153,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         Box::pin(async move {
             let answer = answering.await?;
             let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
-            let is_final = result.member("inputRequests").is_none();
             let result = stamp_result(&result, Some(&info));
-            let result = match cache.filter(|_| is_final) {
+            let result = match cache.filter(|_| result.member("inputRequests").is_none()) {
                 Some(scope) => stamp_cache(&result, 0, scope),
                 None => result,
             };
@@ -161,16 +163,23 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 }
 
-/// Runs a tool to its end; dropping this tells the function that nobody wants the answer any more.
-async fn run_tool(tool: Arc<Tool>, arguments: Option<Raw>, context: Context) -> Answer {
+/// Runs a tool to its end; dropping this tells the function that nobody wants the answer any more. The answer
+/// bears the protocol's stamps if it is said who answers.
+async fn run_tool(
+    tool: Arc<Tool>,
+    arguments: Option<Raw>,
+    context: Context,
+    server: Option<Arc<RawValue>>,
+) -> Answer {
     let _cancel = context.cancel_token().clone().drop_guard();
     let revision = context.revision();
+    let server = server.as_deref();
     let answered = match (tool.run)(arguments, context).await {
-        Ok(answer) => answer.into_raw(),
+        Ok(answer) => answer.into_raw(server),
         Err(error) => match error.asks() {
-            Some(asks) => asks.clone(),
+            Some(asks) => stamp_result(asks, server.map(|server| Raw::from_serialize(&server)).as_ref()),
             None if error.is_fatal(revision) => return Err(error.to_call_error()),
-            None => Content::from(&error).into_raw(),
+            None => Content::from(&error).into_raw(server),
         },
     };
     Ok(AnswerBody::ours(answered))
@@ -199,8 +208,11 @@ fn ready(result: Raw) -> BoxFuture<Answer> {
 
 /// A parameter that must be text.
 fn text(request: &Request, key: &str) -> Result<String, CallError> {
-    let value = request.params.member(key).and_then(|value| value.as_string());
-    value.ok_or_else(|| CallError::invalid_params(format!("`{key}` must be a string")))
+    request.params.member(key).and_then(|value| value.as_string()).ok_or_else(|| no_text(key))
+}
+
+fn no_text(key: &str) -> CallError {
+    CallError::invalid_params(format!("`{key}` must be a string"))
 }
 
 /// A parameter that is an object of texts; absent is the same as empty.

@@ -91,16 +91,20 @@ fn content_of<T: Serialize>(value: &T, shape: &Shape, text: Option<String>) -> R
             let text = text.unwrap_or_else(|| readable(&value));
             Ok(Content::new().text(text).structured(&value))
         }
-        Shape::Text | Shape::Free => Ok(Content::new().text(text.unwrap_or_else(|| readable(&value)))),
+        Shape::Text | Shape::Free => Ok(Content::new().text(text.unwrap_or_else(|| bare(value)))),
     }
 }
 
 /// The value as text: strings bare, everything else as indented JSON.
-fn readable(value: &Value) -> String {
+fn bare(value: Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
-        value => format!("{value:#}"),
+        Value::String(text) => text,
+        value => readable(&value),
     }
+}
+
+fn readable(value: &Value) -> String {
+    value.as_str().map_or_else(|| format!("{value:#}"), ToOwned::to_owned)
 }
 
 impl<T: Serialize + JsonSchema + Send + 'static> Output for T {

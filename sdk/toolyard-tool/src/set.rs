@@ -7,6 +7,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use toolyard_proto::Raw;
 
@@ -58,6 +59,8 @@ pub(crate) struct About {
     title: Option<String>,
     pub(crate) instructions: Option<String>,
     info: OnceLock<Raw>,
+    /// The same, in the form that answers of tools are written with.
+    written: OnceLock<Arc<RawValue>>,
 }
 
 impl About {
@@ -71,6 +74,15 @@ impl About {
             info["version"] = self.version.as_str().into();
             info.into()
         })
+    }
+
+    pub(crate) fn written(&self) -> Option<Arc<RawValue>> {
+        if let Some(written) = self.written.get() {
+            return Some(written.clone());
+        }
+        // Texts in an object can always be written.
+        let written = to_raw_value(self.info()).ok()?;
+        Some(self.written.get_or_init(|| written.into()).clone())
     }
 }
 
@@ -86,6 +98,7 @@ impl ToolSet<()> {
                 title: None,
                 instructions: None,
                 info: OnceLock::new(),
+                written: OnceLock::new(),
             },
             held: Held::Ready(Arc::new(())),
             offer: Arc::new(Offer::new(surroundings.changes.clone())),

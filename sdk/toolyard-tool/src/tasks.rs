@@ -124,10 +124,10 @@ impl Tasks {
 
 /// Whether this call of a tool becomes a task; an error where it would have to and cannot.
 pub(crate) fn becomes_task(request: &Request, tool: TaskUse) -> Result<bool, CallError> {
-    match (tool, wire::wants_task(request)) {
-        (TaskUse::Never, _) | (TaskUse::Allowed, false) => Ok(false),
-        (TaskUse::Allowed | TaskUse::Required, true) => Ok(true),
-        (TaskUse::Required, false) => Err(wire::needs_tasks(request)),
+    match tool {
+        TaskUse::Allowed | TaskUse::Required if wire::wants_task(request) => Ok(true),
+        TaskUse::Never | TaskUse::Allowed => Ok(false),
+        TaskUse::Required => Err(wire::needs_tasks(request)),
     }
 }
 

@@ -2,19 +2,21 @@
 //! and everything it is told is posted to an address that the stream names first. Shown to the link as a
 //! stream of lines like any other.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::unfold;
 use http::{Method as HttpMethod, Response, StatusCode, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::line::{LineDecoder, one_line};
-use toolyard_proto::{CallError, Message, Response as Answer};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Response as Answer};
 
 use super::body::{Content, content};
 use super::endpoint::Endpoint;
@@ -25,8 +27,12 @@ use crate::Scope;
 
 /// How much may wait between the link and the wire, each way.
 const BUFFER: usize = 64 * 1024;
-/// How many messages are posted at the same time.
+/// How many requests are posted at the same time, and how many may wait for that.
 const POSTS: usize = 32;
+const WAITING: usize = 1_000;
+/// How long they may wait. One that is being posted has the time of its call: some servers answer a post only
+/// when the call is over.
+const TURN: Duration = Duration::from_secs(30);
 /// How long a message that has no answer may take to be taken.
 const ERRAND: Duration = Duration::from_secs(5);
 
@@ -51,7 +57,7 @@ pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines
     let mut events = EventStream::new(response.into_body());
     let url = address(&endpoint, &mut events).await?;
     let ((reader, said), (writer, told)) = (duplex(BUFFER), duplex(BUFFER));
-    scope.spawn(run(Conversation { endpoint, url }, events, said, told));
+    scope.spawn(run(Conversation::new(endpoint, url), events, said, told));
     Ok((reader, writer))
 }
 
@@ -112,14 +118,25 @@ fn origin_of(url: &Uri) -> (Option<&str>, Option<String>, u16) {
 struct Conversation {
     endpoint: Arc<Endpoint>,
     url: Uri,
+    places: Semaphore,
+    /// The requests that are being posted or wait for it. Whoever takes one back need not see it through.
+    under_way: Mutex<HashMap<Id, CancellationToken>>,
+}
+
+/// A request to be posted.
+struct Asked {
+    id: Id,
+    line: Bytes,
+    withdrawn: CancellationToken,
 }
 
 /// Both directions end together, and with them the connection.
 async fn run(conversation: Conversation, events: EventStream, said: DuplexStream, told: DuplexStream) {
-    let (failed, failures) = mpsc::channel(POSTS);
+    let ((failed, failures), (requests, asked)) = (mpsc::channel(POSTS), mpsc::channel(WAITING));
     tokio::select! {
         () = hear(events, failures, said) => {}
-        () = conversation.tell(told, failed) => {}
+        () = conversation.tell(told, requests, failed.clone()) => {}
+        () = conversation.post_requests(asked, failed) => {}
     }
 }
 
@@ -143,45 +160,89 @@ async fn hear(mut events: EventStream, mut failures: mpsc::Receiver<Bytes>, mut 
 }
 
 impl Conversation {
+    fn new(endpoint: Arc<Endpoint>, url: Uri) -> Self {
+        Self { endpoint, url, places: Semaphore::new(POSTS), under_way: Mutex::default() }
+    }
+
     /// Posts line by line. Requests may overtake each other; what has no answer keeps its place.
-    async fn tell(&self, mut told: DuplexStream, failed: mpsc::Sender<Bytes>) {
+    async fn tell(&self, mut told: DuplexStream, requests: mpsc::Sender<Asked>, failed: mpsc::Sender<Bytes>) {
         let mut lines = LineDecoder::new(MAX_MESSAGE);
-        let mut posts = FuturesUnordered::new();
         loop {
             match lines.next_line() {
                 Err(_) => return,
-                Ok(Some(line)) => match Message::parse(&line) {
-                    Ok(Message::Request(request)) => {
-                        posts.push(self.request(request.id, line, failed.clone()));
-                        if posts.len() >= POSTS {
-                            posts.next().await;
-                        }
-                    }
-                    _ => drop(timeout(ERRAND, self.post(line)).await),
-                },
+                Ok(Some(line)) => self.take(line, &requests, &failed).await,
                 Ok(None) => {
                     lines.buffer().reserve(BUFFER);
-                    tokio::select! {
-                        read = told.read_buf(lines.buffer()) => match read {
-                            Ok(0) | Err(_) => return,
-                            Ok(_) => {}
-                        },
-                        Some(()) = posts.next() => {}
+                    if !matches!(told.read_buf(lines.buffer()).await, Ok(1..)) {
+                        return;
                     }
                 }
             }
         }
     }
 
+    async fn take(&self, line: Bytes, requests: &mpsc::Sender<Asked>, failed: &mpsc::Sender<Bytes>) {
+        let message = Message::parse(&line);
+        if let Ok(Message::Request(RequestMessage { id, .. })) = message {
+            let withdrawn = CancellationToken::new();
+            self.under_way().insert(id.clone(), withdrawn.clone());
+            if requests.try_send(Asked { id: id.clone(), line, withdrawn }).is_err() {
+                self.fail(id, &self.no_room(), failed).await;
+            }
+            return;
+        }
+        if let Ok(Message::Notification(notification)) = &message {
+            self.withdraw(notification);
+        }
+        let _ = timeout(ERRAND, self.post(line)).await;
+    }
+
+    /// Nobody waits for the answer to a request any more.
+    fn withdraw(&self, notification: &Notification) {
+        let cancelled = notification.params.as_ref().filter(|_| notification.method == Method::CANCELLED);
+        let id = cancelled.and_then(|params| params.member("requestId")).and_then(Id::from_raw);
+        let withdrawn = id.and_then(|id| self.under_way().remove(&id));
+        withdrawn.inspect(CancellationToken::cancel);
+    }
+
+    async fn post_requests(&self, asked: mpsc::Receiver<Asked>, failed: mpsc::Sender<Bytes>) {
+        let asked = unfold(asked, async |mut asked| asked.recv().await.map(|next| (next, asked)));
+        asked.for_each_concurrent(WAITING, async |asked| self.request(asked, &failed).await).await;
+    }
+
     /// A request that is not taken fails at once, rather than by silence.
-    async fn request(&self, id: toolyard_proto::Id, line: Bytes, failed: mpsc::Sender<Bytes>) {
-        let error = match self.post(line).await {
-            Ok(response) if response.status().is_success() => return,
-            Ok(response) => Refusal::read(response).await.to_call_error(&self.endpoint),
-            Err(error) => error,
-        };
+    async fn request(&self, Asked { id, line, withdrawn }: Asked, failed: &mpsc::Sender<Bytes>) {
+        match withdrawn.run_until_cancelled(self.post_in_turn(line)).await {
+            None => {}
+            Some(Ok(())) => drop(self.under_way().remove(&id)),
+            Some(Err(error)) => self.fail(id, &error, failed).await,
+        }
+    }
+
+    async fn post_in_turn(&self, line: Bytes) -> Result<(), CallError> {
+        let turn = timeout(TURN, self.places.acquire()).await;
+        let Ok(Ok(_place)) = turn else { return Err(self.no_room()) };
+        let response = self.post(line).await?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(Refusal::read(response).await.to_call_error(&self.endpoint))
+    }
+
+    async fn fail(&self, id: Id, error: &CallError, failed: &mpsc::Sender<Bytes>) {
+        self.under_way().remove(&id);
         let answer = Message::Response(Answer { id: Some(id), outcome: Err(error.to_raw()) });
         let _ = failed.send(answer.render()).await;
+    }
+
+    fn no_room(&self) -> CallError {
+        let name = &self.endpoint.name;
+        CallError::limit(format!("upstream `{name}` takes no more messages: {POSTS} are on their way to it"))
+            .at(name)
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn post(&self, line: Bytes) -> Result<Response<Arriving>, CallError> {

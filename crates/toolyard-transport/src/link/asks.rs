@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolyard_proto::error::code;
 use toolyard_proto::{Id, Message, Method, Notification, Raw, RequestMessage, Response, RpcError};
@@ -15,6 +16,8 @@ use crate::{BoxFuture, Scope};
 /// How many questions of one channel may be open: as many as calls may wait for their clients, since requests
 /// that stand alone share a session.
 const MAX_OPEN: usize = 1_000;
+/// How many refusals may be on their way; beyond that an upstream that does not read hears nothing.
+const MAX_REFUSALS: usize = 100;
 
 /// Carries the answer to a question back to the upstream that asked.
 pub(crate) type Reply = Box<dyn FnOnce(Message) -> BoxFuture<()> + Send>;
@@ -23,6 +26,9 @@ pub(crate) type Reply = Box<dyn FnOnce(Message) -> BoxFuture<()> + Send>;
 pub(crate) struct Asks {
     scope: Scope,
     open: Arc<Mutex<HashMap<Id, CancellationToken>>>,
+    /// An id is free again before its answer can have been read; a place only when the answer is on its way.
+    places: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
 }
 
 /// What an upstream's request turns into.
@@ -67,18 +73,16 @@ pub(crate) fn to_ask(request: &RequestMessage) -> Ask {
 
 impl Asks {
     pub(crate) fn new(scope: &Scope) -> Self {
-        Self { scope: scope.clone(), open: Arc::default() }
+        let (places, refusals) = (Semaphore::new(MAX_OPEN), Semaphore::new(MAX_REFUSALS));
+        let (places, refusals) = (Arc::new(places), Arc::new(refusals));
+        Self { scope: scope.clone(), open: Arc::default(), places, refusals }
     }
 
     /// Answers an upstream's request, in a task of its own. The question is put before anything else that the
     /// upstream says is looked at, so that the client hears all of it in the order in which it was said.
     pub(crate) fn answer(&self, request: RequestMessage, verdict: Verdict, reply: Reply) {
         let RequestMessage { id, method, .. } = request;
-        let Some(taken_back) = self.open(&id) else {
-            let busy = RpcError::new(code::INTERNAL, "too many requests are open, or one with this id");
-            let response = Response { id: Some(id), outcome: Err(busy.to_raw()) };
-            return self.scope.spawn(reply(Message::Response(response)));
-        };
+        let Some((place, taken_back)) = self.open(&id) else { return self.refuse(id, reply) };
         let verdict = verdict.put();
         let asks = self.clone();
         self.scope.spawn(async move {
@@ -90,17 +94,29 @@ impl Asks {
             if let Some(outcome) = outcome {
                 reply(Message::Response(Response { id: Some(id), outcome })).await;
             }
+            drop(place);
         });
     }
 
-    fn open(&self, id: &Id) -> Option<CancellationToken> {
+    fn refuse(&self, id: Id, reply: Reply) {
+        let Ok(place) = self.refusals.clone().try_acquire_owned() else { return };
+        let busy = RpcError::new(code::INTERNAL, "too many requests are open, or one with this id");
+        let response = Response { id: Some(id), outcome: Err(busy.to_raw()) };
+        self.scope.spawn(async move {
+            reply(Message::Response(response)).await;
+            drop(place);
+        });
+    }
+
+    fn open(&self, id: &Id) -> Option<(OwnedSemaphorePermit, CancellationToken)> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.len() >= MAX_OPEN || open.contains_key(id) {
+        if open.contains_key(id) {
             return None;
         }
+        let place = self.places.clone().try_acquire_owned().ok()?;
         let token = CancellationToken::new();
         open.insert(id.clone(), token.clone());
-        Some(token)
+        Some((place, token))
     }
 
     fn close(&self, id: &Id) -> Option<CancellationToken> {

@@ -4,6 +4,11 @@
 //! the runtime, such a wake puts the task at the end of a queue and rouses another thread to look for work,
 //! which costs more than the whole call. Here it is a turn of a loop. And where it is known that nothing waits
 //! for the wake, because the body has ended, not even that: see [`hushed`].
+//!
+//! Whoever hushes wakes again where it matters. So nothing that keeps its parent's waker and hands out wakers of
+//! its own (`FuturesUnordered`, or `join_all` over more than 30 futures) may stand between a bell and the body
+//! of a request or of an upstream's answer (`Arriving`): of several wakes it passes on the first only, and that
+//! is the one that was hushed.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -74,9 +79,18 @@ enum Hush {
 
 /// Runs `f` and says whether it rang a bell, which was not heard: the caller knows whether it matters.
 pub(crate) fn hushed<T>(f: impl FnOnce() -> T) -> (T, bool) {
-    let before = HUSH.replace(Hush::Quiet);
+    let _restored = Restored(HUSH.replace(Hush::Quiet));
     let done = f();
-    (done, HUSH.replace(before) == Hush::Rung)
+    (done, HUSH.get() == Hush::Rung)
+}
+
+/// Puts back how it was, also when what ran in between panics: the thread goes on to serve others.
+struct Restored(Hush);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        HUSH.set(self.0);
+    }
 }
 
 impl Bell {
@@ -153,6 +167,13 @@ mod tests {
         let mut future = std::pin::pin!(future);
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(turns.get(), 1);
+    }
+
+    #[test]
+    fn a_panic_does_not_leave_the_bells_of_a_thread_unheard() {
+        let fallen = std::panic::catch_unwind(|| hushed(|| panic!("on purpose")));
+        assert!(fallen.is_err());
+        assert_eq!(check(MOST_TURNS), (false, 1));
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ use super::body::ServeBody;
 use super::classic::sessions::Sessions;
 use super::classic::sse::EventClients;
 use super::park::Park;
+use super::storm::Storms;
 use crate::admit::Gate;
 use crate::{BoxFuture, Handler, Scope};
 
@@ -99,6 +100,8 @@ pub struct Endpoint {
     pub(crate) scope: Scope,
     pub(crate) counts: Arc<Counts>,
     pub(crate) park: Park,
+    /// Of modern clients over HTTP, which have no place of their own.
+    pub(crate) storms: Storms,
     /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
     pub(crate) ending: Scope,
     /// How many connections there are.
@@ -125,8 +128,20 @@ impl Endpoint {
         let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
         let (event_clients, scope) = (EventClients::default(), scope.clone());
-        let fallback = None;
-        Self { handler, options, fallback, sessions, event_clients, scope, counts, park, ending, open }
+        let (fallback, storms) = (None, Storms::default());
+        Self {
+            handler,
+            options,
+            fallback,
+            sessions,
+            event_clients,
+            scope,
+            counts,
+            park,
+            storms,
+            ending,
+            open,
+        }
     }
 
     /// Lets `fallback` answer every path that is not ours.

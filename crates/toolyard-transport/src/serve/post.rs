@@ -253,7 +253,52 @@ fn notice(endpoint: &Endpoint, view: View, admitted: Admitted, notification: Not
             client_info: None,
             log_level: LevelCell::new(None),
         });
-        endpoint.handler.notice(&origin, notification);
+        let Endpoint { handler, counts, scope, .. } = endpoint;
+        endpoint.storms.of(&origin.principal).pass(handler, &origin, notification, counts, scope);
     }
     reply::empty(StatusCode::ACCEPTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::serve::Options;
+    use crate::{Answer, BoxFuture, ClientKey, Handler, Peer, Principal, Scope};
+
+    /// Who said something.
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<Principal>>);
+
+    impl Handler for Heard {
+        fn handle(&self, _: crate::Request, _: Peer) -> BoxFuture<Answer> {
+            Box::pin(std::future::pending())
+        }
+
+        fn notice(&self, origin: &Arc<Origin>, _: Notification) {
+            self.0.lock().unwrap().push(origin.principal.clone());
+        }
+
+        fn ended(&self, _: &ClientKey) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_storm_of_posted_notifications_a_bounded_part_is_passed_on_for_each_principal() {
+        let (heard, scope) = (Arc::new(Heard::default()), Scope::new());
+        let endpoint = Endpoint::new(heard.clone(), Options::default(), &scope);
+        let say = |name: &str| {
+            let admitted = Admitted { principal: Principal::named(name), proven: true };
+            notice(&endpoint, View::Everything, admitted, Notification::new(Method::ROOTS_CHANGED, None));
+        };
+        (0..1_000).for_each(|_| say("ann"));
+        (0..50).for_each(|_| say("bob"));
+        let count = |name: &str| heard.0.lock().unwrap().iter().filter(|who| **who.name() == *name).count();
+        assert_eq!((count("ann"), count("bob")), (100, 50));
+        assert_eq!(endpoint.counts.dropped.load(Ordering::Relaxed), 900);
+        // The last change is said when the storm is over.
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        assert_eq!((count("ann"), count("bob")), (101, 50));
+    }
 }

@@ -1,6 +1,7 @@
 //! How many notifications of one client are passed on. Upstreams are shared, so a client that sends them by
 //! the thousand must not keep everybody else waiting there.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,11 +9,28 @@ use tokio::time::Instant;
 use toolyard_proto::Notification;
 
 use super::endpoint::Counts;
-use crate::{Handler, Origin, Scope};
+use crate::{Handler, Origin, Principal, Scope};
 
 /// So many at once, and so many more in every second.
 const BURST: u32 = 100;
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Principals beyond so many are forgotten once they are calm.
+const MOST_PRINCIPALS: usize = 1_000;
+
+/// One for each principal, where there is neither a session nor a connection to keep it in.
+#[derive(Debug, Default)]
+pub(crate) struct Storms(Mutex<HashMap<Principal, Arc<Storm>>>);
+
+impl Storms {
+    pub(crate) fn of(&self, principal: &Principal) -> Arc<Storm> {
+        let mut storms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if storms.len() >= MOST_PRINCIPALS {
+            storms.retain(|_, storm| !storm.is_calm());
+        }
+        storms.entry(principal.clone()).or_insert_with(Storm::new).clone()
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Storm(Mutex<State>);
@@ -62,6 +80,11 @@ impl Storm {
         }
         state.count += 1;
         state.count <= BURST
+    }
+
+    fn is_calm(&self) -> bool {
+        let state = self.state();
+        state.since.elapsed() >= PAUSE && !state.later
     }
 
     fn is_later(&self) -> bool {

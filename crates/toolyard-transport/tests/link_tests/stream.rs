@@ -356,3 +356,21 @@ async fn a_flood_of_notifications_delays_no_answer_and_loses_no_change() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_upstream_that_asks_and_does_not_read_cannot_fill_the_memory() {
+    let Setup { link: _link, mut upstream, scope, .. } = legacy();
+    let before = scope.tasks();
+    let mut most = 0;
+    for n in 0..20_000 {
+        upstream.say(json!({"jsonrpc": "2.0", "id": n, "method": "ping"})).await;
+        most = most.max(scope.tasks());
+    }
+    assert!(most < 1_500, "{most} tasks");
+    // Once it reads, it is answered as before.
+    while scope.tasks() > before {
+        upstream.next().await;
+    }
+    upstream.say(json!({"jsonrpc": "2.0", "id": "last", "method": "ping"})).await;
+    while upstream.next().await["id"] != "last" {}
+}

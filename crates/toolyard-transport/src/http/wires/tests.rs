@@ -142,25 +142,32 @@ async fn dropping_a_call_or_half_an_answer_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_scope_ends_what_is_under_way() {
-    let server = Server::start(&[Reply::Whole, Reply::Nothing]).await;
-    assert_eq!(server.hear().await, "good");
+async fn the_end_of_the_scope_ends_what_is_under_way_and_what_is_kept() {
+    let mut server = Server::start(&[Reply::Whole, Reply::Whole, Reply::Nothing]).await;
+    let _ = tokio::join!(server.hear(), server.hear());
     let end = async {
         tokio::task::yield_now().await;
+        assert_eq!(server.kept(), 1, "one is in use");
         server.wires.scope.cancel();
     };
     let (asked, ()) = tokio::join!(server.ask(), end);
     assert!(matches!(asked, Err(SendError::Lost(_))));
+    for _ in 0..2 {
+        tokio::time::timeout(Duration::from_secs(10), server.closed.recv()).await.unwrap().unwrap();
+    }
     assert_eq!(server.kept(), 0);
 }
 
 #[tokio::test]
 async fn connections_that_nobody_uses_are_given_up() {
-    let server = Server::start(&[Reply::Whole]).await;
+    let mut server = Server::start(&[Reply::Whole]).await;
     assert_eq!(server.hear().await, "good");
-    assert!(server.wires.kept.sweep());
     tokio::time::pause();
-    tokio::time::advance(KEPT_FOR).await;
-    server.wires.kept.sweep();
+    tokio::time::sleep(KEPT_FOR / 2).await;
+    assert_eq!(server.kept(), 1);
+    tokio::time::sleep(KEPT_FOR / 2 + 2 * SWEEP).await;
     assert_eq!(server.kept(), 0);
+    tokio::time::resume();
+    tokio::time::timeout(Duration::from_secs(10), server.closed.recv()).await.unwrap().unwrap();
+    assert!(!server.wires.kept.state().is_swept, "and nobody looks after them any more");
 }

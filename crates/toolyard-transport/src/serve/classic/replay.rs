@@ -23,6 +23,9 @@ use ring::{Kept, Ring};
 /// The stream for messages outside of calls.
 const OUTSIDE: u64 = 0;
 
+/// Of so many streams that are over it is known how far they went.
+const MOST_ENDED: usize = 1_000;
+
 pub(crate) struct Streams {
     resumable: bool,
     keep_alive: Duration,
@@ -34,6 +37,8 @@ struct State {
     next: u64,
     streams: HashMap<u64, Stream>,
     ring: Ring,
+    /// Streams that are over, and their last positions.
+    ended: VecDeque<(u64, u64)>,
     closed: bool,
 }
 
@@ -84,7 +89,7 @@ impl Streams {
     pub(crate) fn new(revision: Revision, keep_alive: Duration, counts: Arc<Counts>) -> Arc<Self> {
         let outside = Stream { outstanding: usize::MAX, started: true, ..Stream::default() };
         let streams = HashMap::from([(OUTSIDE, outside)]);
-        let state = State { next: 1, streams, ring: Ring::default(), closed: false };
+        let state = State { next: 1, streams, ring: Ring::default(), ended: VecDeque::new(), closed: false };
         let resumable = revision >= Revision::V2025_11_25;
         Arc::new(Self { resumable, keep_alive, counts, state: Mutex::new(state) })
     }
@@ -116,16 +121,17 @@ impl Streams {
         event.split_once('-').is_some_and(|(number, _)| number.parse() == Ok(OUTSIDE))
     }
 
-    /// A reader of what comes after an event. Where that has been lost, or never was, it ends at once.
+    /// A reader of what comes after an event; `None` where that has been lost, or never was. What came before an
+    /// answer that nobody has read may be missing: the answer is what matters.
     pub(crate) fn resume(self: &Arc<Self>, last_event: &str) -> Option<Reader> {
         let (number, position) = last_event.split_once('-')?;
         let (number, position): (u64, u64) = (number.parse().ok()?, position.parse().ok()?);
         let mut guard = self.state();
         let state = &mut *guard;
         let missed = state.ring.after(number, position);
-        let newest = state.streams.get(&number).map(|stream| stream.position);
-        let newest = newest.or(missed.last().map(|item| item.position)).unwrap_or(position);
-        if missed.len() as u64 != newest.saturating_sub(position) {
+        let newest = state.newest(number)?;
+        let is_whole = missed.len() as u64 == newest.saturating_sub(position);
+        if !is_whole && !state.ring.is_awaited(number) {
             return None;
         }
         // A call that is over has left only what the ring holds.
@@ -178,7 +184,7 @@ impl Streams {
         let item = Item { position: stream.position, message, is_answer };
         // An answer alone is sent as JSON, which nobody can come back to.
         if self.resumable && (stream.started || !is_answer || stream.position > 1) {
-            state.ring.keep(Kept { stream: number, item: item.clone() });
+            state.ring.keep(Kept { stream: number, item: item.clone(), awaited: is_answer });
         }
         stream.waiting.push_back(item);
         if is_answer {
@@ -218,8 +224,23 @@ impl State {
     /// What is over and has no reader lives on in the ring only.
     fn forget_if_left(&mut self, number: u64) {
         if self.streams.get(&number).is_some_and(|stream| stream.is_over() && stream.reader.is_none()) {
-            self.streams.remove(&number);
+            self.remove(number);
         }
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(stream) = self.streams.remove(&number).filter(|stream| stream.started) else { return };
+        self.ended.retain(|(ended, _)| *ended != number);
+        self.ended.push_back((number, stream.position));
+        if self.ended.len() > MOST_ENDED {
+            self.ended.pop_front();
+        }
+    }
+
+    /// The position of the newest message that a stream has had.
+    fn newest(&self, number: u64) -> Option<u64> {
+        let ended = || self.ended.iter().find(|(ended, _)| *ended == number).map(|(_, position)| *position);
+        self.streams.get(&number).map(|stream| stream.position).or_else(ended)
     }
 }
 
@@ -252,3 +273,6 @@ impl Outlet for StreamOutlet {
         self.streams.hang_up(self.number, come_back_after);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,12 +87,17 @@ impl Reader {
         } else if let Some(pause) = hang_up {
             put(&mut out, format_args!("retry: {}\n\n", pause.as_millis()));
         }
+        let mut answers = Vec::new();
         for item in stream.waiting.drain(..) {
+            answers.extend(item.is_answer.then_some(item.position));
             let id = self.streams.resumable.then(|| format!("{}-{}", self.number, item.position));
             out.extend_from_slice(&item.message.into_event(id.as_deref()));
         }
         self.done = hang_up.is_some() || stream.is_over();
         if !out.is_empty() {
+            for position in answers {
+                state.ring.read(self.number, position);
+            }
             return Poll::Ready(Some(out.freeze()));
         }
         if self.done {
@@ -153,7 +158,7 @@ impl Drop for Reader {
         stream.reader = None;
         let stays = stream.started && self.streams.resumable && !stream.is_over();
         if !stays && self.number != super::OUTSIDE {
-            state.streams.remove(&self.number);
+            state.remove(self.number);
         }
     }
 }

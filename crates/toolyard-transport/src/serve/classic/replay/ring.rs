@@ -10,6 +10,8 @@ const MOST_BYTES: usize = 1024 * 1024;
 pub(super) struct Kept {
     pub(super) stream: u64,
     pub(super) item: Item,
+    /// An answer that nobody has read yet.
+    pub(super) awaited: bool,
 }
 
 #[derive(Default)]
@@ -19,14 +21,29 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// The newest event is always kept, however large: it may be the answer that the client comes back for.
+    /// Of too many the oldest goes, but an answer that nobody has read only where there is nothing else. What
+    /// is alone is kept, however large: it may be the answer that the client comes back for.
     pub(super) fn keep(&mut self, kept: Kept) {
         self.bytes += kept.item.message.len();
         self.kept.push_back(kept);
         while self.kept.len() > 1 && (self.kept.len() > MOST_EVENTS || self.bytes > MOST_BYTES) {
-            let gone = self.kept.pop_front();
+            let oldest = self.kept.iter().position(|kept| !kept.awaited).unwrap_or(0);
+            let gone = self.kept.remove(oldest);
             self.bytes -= gone.map_or(0, |gone| gone.item.message.len());
         }
+    }
+
+    /// An answer has been read; it may still be asked for again.
+    pub(super) fn read(&mut self, stream: u64, position: u64) {
+        let is_it = |kept: &&mut Kept| kept.stream == stream && kept.item.position == position;
+        if let Some(kept) = self.kept.iter_mut().rev().find(is_it) {
+            kept.awaited = false;
+        }
+    }
+
+    /// Whether it has an answer that nobody has read yet.
+    pub(super) fn is_awaited(&self, stream: u64) -> bool {
+        self.kept.iter().any(|kept| kept.stream == stream && kept.awaited)
     }
 
     /// The events of a stream after `position`, as far as they are still there.
