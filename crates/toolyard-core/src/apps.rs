@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_transport::admit::Signed;
 
+pub use process::Process;
 pub use register::{AppRecord, AppStatus};
 pub use schema::check as check_schema;
 

@@ -11,6 +11,7 @@ pub mod catalog;
 pub mod upstream;
 mod greet;
 pub mod apps;
+pub mod discovery;
 pub mod guests;
 mod levels;
 mod listen;

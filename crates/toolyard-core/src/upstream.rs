@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
+use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
@@ -65,6 +66,8 @@ pub struct Upstream {
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
     in_flight: AtomicUsize,
     drained: Notify,
+    /// What else is known of an instance, as it is told.
+    described: ArcSwapOption<Value>,
     /// When a call last began or ended, in seconds since 1970; zero for never.
     active_at: AtomicU64,
 }
@@ -101,6 +104,7 @@ impl Upstream {
             life,
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
+            described: ArcSwapOption::empty(),
             active_at: AtomicU64::new(0),
             plan,
         })
@@ -237,6 +241,15 @@ impl Upstream {
     pub fn last_activity(&self) -> Option<SystemTime> {
         let seconds = self.active_at.load(Ordering::Relaxed);
         (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    /// Says what else is known of it.
+    pub fn describe(&self, about: Value) {
+        self.described.store(Some(Arc::new(about)));
+    }
+
+    pub(crate) fn described(&self) -> Option<Arc<Value>> {
+        self.described.load_full()
     }
 
     /// Starts its supervisor.

@@ -87,6 +87,13 @@ fn tools() -> Vec<Raw> {
             json!([]),
         ),
         tool(
+            "instances_list",
+            "Instances that were found",
+            "Every dev-server instance that was found on this machine: where it is, and the state of the connection to it. Their tools are listed under their ids.",
+            json!({}),
+            json!([]),
+        ),
+        tool(
             "search_tools",
             "Find tools by words",
             "Finds tools by what they do: give a few words, get the best matching tools with their names, descriptions and input schemas, best first. Call a found tool by its name.",
@@ -169,6 +176,11 @@ impl Yard {
             Some("upstreams") => {
                 json!({ "upstreams": catalog.rules().upstreams.iter().map(|upstream| about(upstream)).collect::<Vec<_>>() })
             }
+            Some("instances_list") => {
+                let rules = catalog.rules();
+                let instances = rules.upstreams.iter().filter(|one| one.kind() == UpstreamKind::Instance);
+                json!({ "instances": instances.map(|one| instance(one)).collect::<Vec<_>>() })
+            }
             Some("search_tools") => match find(&snapshot, &request.origin, &arguments) {
                 Ok(found) => found,
                 Err(problem) => return Ok(AnswerBody::ours(failed(&problem))),
@@ -219,6 +231,30 @@ fn about(upstream: &Upstream) -> Value {
         "revision": definitions.as_ref().map(|definitions| definitions.greeting.revision.as_str()),
         "server": definitions.as_ref().and_then(|definitions| definitions.greeting.server_info.clone()),
     })
+}
+
+/// An instance with everything that is told of one.
+fn instance(upstream: &Upstream) -> Value {
+    let state = upstream.state();
+    let unix = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let age = |time: SystemTime| time.elapsed().unwrap_or_default().as_secs();
+    let counts = state.history.counts().map(|(from, to, count)| (format!("{from}->{to}"), json!(count)));
+    let mut about = upstream.described().map_or_else(|| json!({}), |about| Value::clone(&about));
+    about["upstream"] = json!(upstream.id().as_str());
+    about["state"] = json!(state.phase.as_str());
+    about["reason"] = json!(state.reason);
+    about["connected"] = json!(upstream.live_link().is_some());
+    about["connected_at"] = json!(state.connected.map(unix));
+    about["discovered_at"] = json!(unix(state.discovered));
+    about["state_changed_at"] = json!(unix(state.since));
+    about["time_in_state"] = json!(age(state.since));
+    about["total_time"] = json!(age(state.discovered));
+    about["retry_count"] = json!(state.failures);
+    about["last_activity"] = json!(upstream.last_activity().map(unix));
+    about["state_stats"] = json!({
+        "transitions": counts.collect::<serde_json::Map<_, _>>(), "total_transitions": state.history.total(),
+    });
+    about
 }
 
 /// Only what the caller's own view shows is found.

@@ -66,6 +66,9 @@ pub(crate) struct ServeArgs {
     /// Let no apps register.
     #[arg(long)]
     pub(crate) no_apps: bool,
+    /// Look for no instances.
+    #[arg(long)]
+    pub(crate) no_instances: bool,
     /// End soon after the last client has left.
     #[arg(long, hide = true)]
     pub(crate) while_needed: bool,
@@ -100,7 +103,13 @@ impl Cli {
             Some(Command::Serve(own)) => {
                 let while_needed = own.while_needed || alone.while_needed;
                 let no_apps = own.no_apps || alone.no_apps;
-                Ok(Command::Serve(ServeArgs { listen: own.listen.or(alone.listen), no_apps, while_needed }))
+                let no_instances = own.no_instances || alone.no_instances;
+                Ok(Command::Serve(ServeArgs {
+                    listen: own.listen.or(alone.listen),
+                    no_apps,
+                    no_instances,
+                    while_needed,
+                }))
             }
             Some(other) if alone.listen.is_none() => Ok(other),
             Some(_) => Err(<Self as CommandFactory>::command()

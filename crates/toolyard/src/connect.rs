@@ -44,11 +44,13 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) fn new(upstream: &UpstreamConfig, approach: &Approach) -> Self {
+        let usual = Timeouts::default();
+        let timeouts = Timeouts { connect: upstream.connect_timeout.unwrap_or(usual.connect), ..usual };
         let target = UpstreamTarget {
             name: upstream.id.as_str().into(),
             target: target(&upstream.reach, approach),
             era: upstream.era,
-            timeouts: Timeouts::default(),
+            timeouts,
         };
         Self { target: Arc::new(target), approach: approach.clone() }
     }

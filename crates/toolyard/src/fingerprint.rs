@@ -3,14 +3,17 @@
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use toolyard_transport::EraPin;
-
-use crate::config::{Program, Reach, Server};
+use crate::config::{Program, Reach, Server, UpstreamConfig};
 
 /// SHA-256 over everything that makes an upstream the one it is, in hex. Secrets go in as hashes of their own.
-pub(crate) fn fingerprint(reach: &Reach, era: EraPin) -> String {
+pub(crate) fn fingerprint(upstream: &UpstreamConfig) -> String {
+    let UpstreamConfig { reach, era, connect_timeout, .. } = upstream;
     let mut parts = Parts(Sha256::new());
     parts.add(format!("{era:?}").as_bytes());
+    // Whoever was too slow until now gets another chance at once.
+    if let Some(limit) = connect_timeout {
+        parts.add(format!("{limit:?}").as_bytes());
+    }
     match reach {
         Reach::Program(Program { command, args, env, cwd }) => {
             parts.add(b"program");
@@ -73,18 +76,34 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use toolyard_core::Sharing;
+    use toolyard_proto::name::UpstreamId;
+    use toolyard_transport::EraPin;
+
     use super::*;
 
     fn program(args: &[&str], env: &[(&str, &str)]) -> String {
-        fingerprint(
-            &Reach::Program(Program {
+        fingerprint(&upstream(args, env))
+    }
+
+    fn upstream(args: &[&str], env: &[(&str, &str)]) -> UpstreamConfig {
+        UpstreamConfig {
+            id: UpstreamId::parse("a").unwrap(),
+            renamed_from: None,
+            reach: Reach::Program(Program {
                 command: "a".into(),
                 args: args.iter().map(|&text| text.to_owned()).collect(),
                 env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
                 cwd: "/".into(),
             }),
-            EraPin::Auto,
-        )
+            era: EraPin::Auto,
+            timeout: None,
+            connect_timeout: None,
+            roots: Vec::new(),
+            sharing: Sharing::Shared,
+        }
     }
 
     #[test]
@@ -97,6 +116,10 @@ mod tests {
             program(&["b", "c"], &[("K", "w")]),
             program(&["b", "c"], &[("L", "v")]),
             program(&["b", "c"], &[]),
+            fingerprint(&UpstreamConfig {
+                connect_timeout: Some(Duration::from_secs(40)),
+                ..upstream(&["b", "c"], &[("K", "v")])
+            }),
         ] {
             assert_ne!(same, other);
         }

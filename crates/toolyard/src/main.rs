@@ -16,6 +16,7 @@ mod guard;
 mod fingerprint;
 mod doors;
 mod apps;
+mod instances;
 mod bind;
 mod socket;
 mod stop;

@@ -33,7 +33,7 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
         timeouts: Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default },
         roots: upstream.roots.clone(),
         sharing: upstream.sharing,
-        fingerprint: fingerprint(&upstream.reach, upstream.era),
+        fingerprint: fingerprint(upstream),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::connect::Approach;
 use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::guard::Guards;
+use crate::instances::{self, Instances};
 use crate::plan::plan;
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Addresses, Announcement};
@@ -113,6 +114,8 @@ async fn run(
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
     let signed = config.auth.clone().map(Signed::new);
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
+    let folders = if args.no_instances { Vec::new() } else { instances::folders(&settings::variable) };
+    scope.spawn(Instances::new(&gateway, &approach, folders).watch());
     let apps_taken = app_doors.taken();
     app_doors.serve(&apps, &scope);
     let options = options(&config, signed, state_dir.as_deref());

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 /// A process, told from a later one with the same number by when it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub struct Process {
     pub(crate) pid: u32,
     started: u64,
 }
@@ -20,6 +20,24 @@ impl Process {
     /// Whether it is certain that it has ended.
     pub(crate) fn is_gone(self) -> bool {
         fs::exists("/proc/self/stat").unwrap_or(false) && started(self.pid) != Some(self.started)
+    }
+
+    /// Whether the process of this number has certainly ended, or is another one that started later than
+    /// `started` (seconds since 1970) by more than `tolerance`.
+    pub fn is_other(pid: u32, started: Option<u64>, tolerance: u64) -> bool {
+        if !fs::exists("/proc/self/stat").unwrap_or(false) {
+            return false;
+        }
+        let Some(process) = Self::find(pid) else { return true };
+        let later = |started: u64| process.started_unix().is_some_and(|real| real > started + tolerance);
+        started.is_some_and(later)
+    }
+
+    /// When it started, in seconds since 1970. A tick is a hundredth of a second on every Linux there is.
+    fn started_unix(self) -> Option<u64> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+        Some(boot.trim().parse::<u64>().ok()? + self.started / 100)
     }
 
     /// Whoever holds the other end of a connection on this machine.
@@ -82,6 +100,13 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(process.is_gone());
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        assert!(!Process::is_other(own.pid, Some(now), 5) && Process::is_other(child.id(), Some(now), 5));
+        assert!(!Process::is_other(own.pid, None, 5));
+        assert!(
+            Process::is_other(own.pid, Some(now - 1_000_000), 5),
+            "a process that started later is another"
+        );
         // Another process of the same number would have started later.
         assert!(Process { pid: own.pid, started: own.started + 1 }.is_gone());
     }

@@ -18,6 +18,9 @@ use super::storm::Storms;
 use crate::admit::Gate;
 use crate::{BoxFuture, Handler, Scope};
 
+/// How long sessions may take to be saved at the end.
+const FILES: Duration = Duration::from_secs(5);
+
 /// Answers what is not MCP: the dashboard, the admin API.
 pub type Fallback = Box<dyn Fn(Request<Incoming>) -> BoxFuture<Response<ServeBody>> + Send + Sync>;
 
@@ -178,7 +181,8 @@ impl Endpoint {
         while self.sessions.have_calls() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        self.sessions.end_all();
+        // Files that take longer than this are not waited for.
+        let _ = tokio::time::timeout(FILES, self.sessions.end_all()).await;
         // Whoever has not left by then is not waited for.
         let _ = tokio::time::timeout_at(deadline, self.empty()).await;
     }

@@ -100,8 +100,12 @@ impl Door {
                 }
                 Entered::Mcp(view, admitted) => match *request.method() {
                     Method::POST => post::post(endpoint, view, admitted, request).await,
-                    Method::GET => classic::http::get(endpoint, &view, &admitted, request.headers()),
-                    Method::DELETE => classic::http::delete(endpoint, &view, &admitted, request.headers()),
+                    Method::GET => {
+                        Box::pin(classic::http::get(endpoint, &view, &admitted, request.headers())).await
+                    }
+                    Method::DELETE => {
+                        Box::pin(classic::http::delete(endpoint, &view, &admitted, request.headers())).await
+                    }
                     _ => method_not_allowed(),
                 },
             })

@@ -76,7 +76,11 @@ fn begin<'a>(
         Ok(Incoming::One(Message::Notification(notification))) if speaks_modern(headers, &notification) => {
             notice(endpoint, view, admitted, notification)
         }
-        Ok(Incoming::One(message)) => classic::http::traffic(endpoint, &view, &admitted, headers, message),
+        Ok(Incoming::One(message)) => {
+            let answering =
+                async move { classic::http::traffic(endpoint, &view, &admitted, headers, message).await };
+            return Begun::Older(Box::pin(answering));
+        }
     })
 }
 

@@ -397,3 +397,18 @@ async fn a_lost_session_of_the_gateway_is_opened_again_however_often_that_gets_n
     let _unanswered = server.posted("initialize").await;
     open(&mut server, "again").await;
 }
+
+#[tokio::test]
+async fn a_client_that_goes_while_its_session_opens_leaves_none_behind() {
+    let mut setup = setup().await;
+    let waiting = setup.call(&session("s1"), json!({}), Peer::nobody());
+    let exchange = setup.server.posted("initialize").await;
+    setup.connected.link.forget(&ClientKey::Session("s1".into()));
+    exchange.result_with(&[("mcp-session-id", "s1")], &hello());
+    setup.server.posted("notifications/initialized").await.status(202);
+    no_inbox(&mut setup.server).await;
+    let ended = setup.server.got(Http::DELETE).await;
+    assert_eq!(ended.header("mcp-session-id"), "s1");
+    ended.status(200);
+    assert_eq!(failed(soon(waiting).await.unwrap()).kind, Kind::Unavailable);
+}

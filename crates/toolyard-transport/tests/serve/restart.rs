@@ -128,3 +128,34 @@ async fn a_session_in_use_is_not_forgotten_for_its_age() {
     let second = world_of(folder.path()).await;
     assert_eq!(second.classic(&session, "ping", json!({})).await.status, 200);
 }
+
+/// Puts a pipe in place of a file: whoever reads it waits for somebody who writes. Says whether that was told to
+/// it in time.
+fn slow(file: &Path) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle<bool>) {
+    std::fs::remove_file(file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(file).status().unwrap().success());
+    let (tell, told) = std::sync::mpsc::channel();
+    let file = file.to_owned();
+    let writer = std::thread::spawn(move || {
+        let in_time = told.recv_timeout(Duration::from_secs(10)).is_ok();
+        std::fs::write(file, "{}").unwrap();
+        in_time
+    });
+    (tell, writer)
+}
+
+#[tokio::test]
+async fn a_session_that_takes_long_to_read_holds_up_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let session = world_of(folder.path()).await.initialize("2025-06-18").await;
+    let world = world_of(folder.path()).await;
+    let (tell, writer) = slow(&only_file(folder.path()));
+    let others = async {
+        tokio::task::yield_now().await;
+        assert_eq!(world.modern("tools/list", json!({})).await.status, 200);
+        let _ = tell.send(());
+    };
+    let (recalled, ()) = tokio::join!(world.classic(&session, "ping", json!({})), others);
+    assert!(writer.join().unwrap(), "others were answered meanwhile");
+    assert_eq!(recalled.status, 404, "what was read in the end is no session");
+}

@@ -8,6 +8,7 @@ use super::tree::Value;
 impl Field {
     /// A time of at least one second and at most `most`.
     pub(crate) fn duration(&self, reader: &mut Reader<'_>, most: Duration) -> Option<Duration> {
+        let for_instance = if most < Duration::from_mins(5) { "\"30s\"" } else { "\"5m\"" };
         let duration = match self.value() {
             Value::Integer(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
             Value::Text(text) => parse(text),
@@ -17,13 +18,17 @@ impl Field {
             self.error(
                 reader,
                 "expected a time: whole seconds, or a string such as \"30s\", \"5m\" or \"1h\"",
-                format!("write {}", self.example(reader, "\"5m\"")),
+                format!("write {}", self.example(reader, for_instance)),
             );
             return None;
         };
         if duration < Duration::from_secs(1) || duration > most {
             let message = format!("expected a time from 1 second to {} seconds", most.as_secs());
-            self.error(reader, message, format!("write {}, for instance", self.example(reader, "\"5m\"")));
+            self.error(
+                reader,
+                message,
+                format!("write {}, for instance", self.example(reader, for_instance)),
+            );
             return None;
         }
         Some(duration)

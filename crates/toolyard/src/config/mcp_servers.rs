@@ -62,9 +62,16 @@ pub(super) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
         if !is_on {
             upstreams.off.push(id);
         } else if let Some(reach) = reach {
-            let (era, timeout, roots) = (EraPin::Auto, None, Vec::new());
-            let sharing = Sharing::default();
-            upstreams.on.push(UpstreamConfig { id, renamed_from, reach, era, timeout, roots, sharing });
+            upstreams.on.push(UpstreamConfig {
+                id,
+                renamed_from,
+                reach,
+                era: EraPin::Auto,
+                timeout: None,
+                connect_timeout: None,
+                roots: Vec::new(),
+                sharing: Sharing::default(),
+            });
         }
     }
     upstreams

@@ -18,7 +18,7 @@ use super::tree::{Entry, File, Value};
 use crate::state_dir;
 
 /// Keys of an upstream that change nothing about what is run or reached.
-const HARMLESS: [&str; 4] = ["enabled", "era", "sharing", "timeout"];
+const HARMLESS: [&str; 5] = ["connect_timeout", "enabled", "era", "sharing", "timeout"];
 /// Of a pack, every key of its own may say what it may touch.
 const HARMLESS_OF_PACKS: [&str; 1] = ["enabled"];
 

@@ -13,6 +13,8 @@ use super::reader::{Field, Reader, Section};
 
 /// No call may take longer than this, so waiting longer without progress makes no sense.
 const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
+/// A program that does not speak is started twice, and the whole attempt has its own bound of 90 s.
+const LONGEST_CONNECT: Duration = Duration::from_secs(40);
 
 pub(crate) struct UpstreamConfig {
     pub(crate) id: UpstreamId,
@@ -21,6 +23,7 @@ pub(crate) struct UpstreamConfig {
     pub(crate) reach: Reach,
     pub(crate) era: EraPin,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) connect_timeout: Option<Duration>,
     pub(crate) roots: Vec<String>,
     pub(crate) sharing: Sharing,
 }
@@ -93,10 +96,21 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
     let reach = read_transport(reader, &mut section, reach);
     let era = section.take("era").and_then(|field| read_era(reader, &field)).unwrap_or_default();
     let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
+    let connect_timeout = section.take("connect_timeout");
+    let connect_timeout = connect_timeout.and_then(|field| field.duration(reader, LONGEST_CONNECT));
     let sharing = section.take("sharing").and_then(|field| read_sharing(reader, &field)).unwrap_or_default();
     let roots = section.take("roots").map(|field| read_roots(reader, &field)).unwrap_or_default();
     section.finish(reader);
-    Some(UpstreamConfig { id: id?, renamed_from: None, reach: reach?, era, timeout, roots, sharing })
+    Some(UpstreamConfig {
+        id: id?,
+        renamed_from: None,
+        reach: reach?,
+        era,
+        timeout,
+        connect_timeout,
+        roots,
+        sharing,
+    })
 }
 
 /// Which HTTP transport is spoken is found out, unless it is given.

@@ -25,7 +25,7 @@ pub(crate) struct Yard {
     said: Arc<Mutex<String>>,
     note: Value,
     config: String,
-    last_token: Mutex<String>,
+    tokens: Mutex<Vec<String>>,
 }
 
 /// A connection that speaks HTTP.
@@ -71,7 +71,7 @@ impl Yard {
         let folder = tempfile::tempdir().unwrap();
         let config = format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{apps}\n");
         let (child, said) = spawn(&folder, &config);
-        let mut yard = Self { folder, child, said, note: Value::Null, config, last_token: Mutex::default() };
+        let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
     }
@@ -115,9 +115,9 @@ impl Yard {
     /// A fresh token, as the program makes it. Makers use the last timestamp plus one, so here one at a time.
     pub(crate) fn token(&self, client: &str) -> String {
         let made = || self.run(&["token", "--client", client]).1.trim().to_owned();
-        let mut last = self.last_token.lock().unwrap();
-        let token = eventually("the next second", || Some(made()).filter(|token| *token != *last));
-        last.clone_from(&token);
+        let mut used = self.tokens.lock().unwrap();
+        let token = eventually("the next second", || Some(made()).filter(|token| !used.contains(token)));
+        used.push(token.clone());
         token
     }
 
@@ -126,6 +126,16 @@ impl Yard {
         let own = ["--state-dir", "state", "--config", "config.toml"];
         let output = toolyard(&self.folder, &[&own, arguments].concat()).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// Writes a file as an instance does.
+    pub(crate) fn write_instance(&self, program: &str, name: &str, text: &str) -> PathBuf {
+        let folder = self.folder.path().join(program).join("instances");
+        std::fs::create_dir_all(&folder).unwrap();
+        let (draft, file) = (folder.join(format!(".tmp-{name}")), folder.join(name));
+        std::fs::write(&draft, text).unwrap();
+        std::fs::rename(draft, &file).unwrap();
+        file
     }
 
     /// One connection to the HTTP door.

@@ -15,9 +15,10 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// What comes with the program.
-const BUILT_IN: [&str; 7] = [
+const BUILT_IN: [&str; 8] = [
     "yard__status",
     "yard__upstreams",
+    "yard__instances_list",
     "yard__search_tools",
     "dev__echo",
     "dev__time_now",

@@ -75,6 +75,18 @@ fn one_that_exits_or_hangs_at_the_start_delays_nobody() {
 }
 
 #[test]
+fn how_long_one_may_take_to_start_can_be_set() {
+    let yard = Yard::new(&["hangs"]);
+    yard.also("connect_timeout = 1\n");
+    let gateway = yard.start();
+    soon("the reason names the time", || {
+        let reason = gateway.upstream("hangs")["reason"].to_string();
+        if reason.contains("no answer within 1s") { Ok(()) } else { Err(reason) }
+    });
+    stop(&yard, gateway);
+}
+
+#[test]
 fn floods_are_bounded_and_delay_nobody() {
     let yard = Yard::new(&["good", "loud", "flood"]);
     let gateway = ready(&yard, &["good", "loud", "flood"]);

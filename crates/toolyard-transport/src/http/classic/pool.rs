@@ -95,9 +95,21 @@ impl Pool {
         let owner = Owner::of(origin);
         let slot = self.slot(&owner)?;
         let held = Held { pool: self, owner: &owner, slot };
-        let open = async || Session::open(self.ground(), owner.clone(), &self.offer(origin)).await;
+        let open = async || {
+            let session = Session::open(self.ground(), owner.clone(), &self.offer(origin)).await?;
+            if self.has(&owner, &held.slot) {
+                return Ok(session);
+            }
+            // Its client has gone meanwhile, or the link is closed: nobody would ever end it.
+            session.say_goodbye(&self.parts.scope);
+            Err(OpenError::Call(CallError::unavailable("the client is gone")))
+        };
         let opened = Box::pin(held.slot.get_or_try_init(open)).await;
         opened.cloned().map_err(|error| error.to_call_error(&self.parts.endpoint))
+    }
+
+    fn has(&self, owner: &Owner, slot: &Arc<Slot>) -> bool {
+        self.lock().get(owner).is_some_and(|now| Arc::ptr_eq(now, slot))
     }
 
     fn offer(&self, origin: &Origin) -> Offer {

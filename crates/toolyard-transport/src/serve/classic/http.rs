@@ -38,7 +38,7 @@ pub(crate) async fn request(
     if message.method == Method::INITIALIZE {
         return initialize(endpoint, view, admitted, message).await;
     }
-    let session = match find(endpoint, &view, &admitted, headers) {
+    let session = match find(endpoint, &view, &admitted, headers).await {
         Ok(session) => session,
         Err(missing) => return missing.response(Some(&message)),
     };
@@ -48,14 +48,14 @@ pub(crate) async fn request(
 }
 
 /// A posted notification or answer.
-pub(crate) fn traffic(
-    endpoint: &Endpoint,
+pub(crate) async fn traffic(
+    endpoint: &Arc<Endpoint>,
     view: &View,
     admitted: &Admitted,
     headers: &HeaderMap,
     message: Message,
 ) -> HttpResponse {
-    match find(endpoint, view, admitted, headers) {
+    match find(endpoint, view, admitted, headers).await {
         Ok(session) => {
             session.session.take(message);
             reply::empty(StatusCode::ACCEPTED)
@@ -66,13 +66,13 @@ pub(crate) fn traffic(
 
 /// A posted batch, which one revision had.
 pub(crate) async fn batch(
-    endpoint: &Endpoint,
+    endpoint: &Arc<Endpoint>,
     view: &View,
     admitted: &Admitted,
     headers: &HeaderMap,
     batch: Vec<Result<Message, ParseError>>,
 ) -> HttpResponse {
-    let session = match find(endpoint, view, admitted, headers) {
+    let session = match find(endpoint, view, admitted, headers).await {
         Ok(session) if session.session.origin.revision == Revision::V2025_03_26 => session,
         Err(missing @ (Missing::Session | Missing::Version(_))) => return missing.response(None),
         // Whoever comes without a session may be of any revision.
@@ -103,8 +103,8 @@ async fn take_part(session: &Arc<Session>, outlet: &Arc<dyn Outlet>, part: Resul
 }
 
 /// A GET: what comes after an event, or what belongs to no call.
-pub(crate) fn get(
-    endpoint: &Endpoint,
+pub(crate) async fn get(
+    endpoint: &Arc<Endpoint>,
     view: &View,
     admitted: &Admitted,
     headers: &HeaderMap,
@@ -112,7 +112,7 @@ pub(crate) fn get(
     if !headers.contains_key(SESSION) {
         return method_not_allowed();
     }
-    let session = match find(endpoint, view, admitted, headers) {
+    let session = match find(endpoint, view, admitted, headers).await {
         Ok(session) => session,
         Err(missing) => return missing.response(None),
     };
@@ -135,8 +135,8 @@ pub(crate) fn get(
 }
 
 /// A DELETE ends the session.
-pub(crate) fn delete(
-    endpoint: &Endpoint,
+pub(crate) async fn delete(
+    endpoint: &Arc<Endpoint>,
     view: &View,
     admitted: &Admitted,
     headers: &HeaderMap,
@@ -144,9 +144,9 @@ pub(crate) fn delete(
     if !headers.contains_key(SESSION) {
         return method_not_allowed();
     }
-    match find(endpoint, view, admitted, headers) {
+    match find(endpoint, view, admitted, headers).await {
         Ok(session) => {
-            endpoint.sessions.end(&session.id);
+            endpoint.sessions.end(session).await;
             reply::empty(StatusCode::NO_CONTENT)
         }
         Err(missing) => missing.response(None),
@@ -170,7 +170,9 @@ async fn initialize(
         Err(error) => return reply::error(Era::Legacy, &id, &error),
     };
     let Met { origin, result } = met;
-    if open(endpoint, session_id.clone(), origin, None, &endpoint.sessions.turn()).is_none() {
+    let (ground, new_id) = (endpoint.clone(), session_id.clone());
+    let opening = move || open(&ground, new_id, origin, None, &ground.sessions.turn());
+    if endpoint.sessions.apart(opening).await.flatten().is_none() {
         return reply::text(StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open\n");
     }
     let mut response = reply::message(Rendered::result(&id, result));
@@ -202,7 +204,7 @@ fn open(
 
 /// A session from before this process, as if nothing had happened.
 fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Option<Arc<HttpSession>> {
-    if !endpoint.sessions.may_recall(id) {
+    if !endpoint.sessions.is_remembered(id) {
         return None;
     }
     // Two requests of one client may arrive at once; only the first finds the session closed.
@@ -253,8 +255,8 @@ impl Missing {
     }
 }
 
-fn find(
-    endpoint: &Endpoint,
+async fn find(
+    endpoint: &Arc<Endpoint>,
     view: &View,
     admitted: &Admitted,
     headers: &HeaderMap,
@@ -267,5 +269,10 @@ fn find(
     let id = headers.get(SESSION).ok_or(Missing::Header)?;
     let id = id.to_str().map_err(|_| Missing::Session)?;
     let found = endpoint.sessions.find(id, view, &admitted.principal);
-    found.or_else(|| recall(endpoint, id, view, admitted)).ok_or(Missing::Session)
+    if found.is_some() || !endpoint.sessions.may_recall(id) {
+        return found.ok_or(Missing::Session);
+    }
+    let (ground, id, view, admitted) = (endpoint.clone(), id.to_owned(), view.clone(), admitted.clone());
+    let recalling = move || recall(&ground, &id, &view, &admitted);
+    Box::pin(endpoint.sessions.apart(recalling)).await.flatten().ok_or(Missing::Session)
 }

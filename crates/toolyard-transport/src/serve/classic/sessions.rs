@@ -94,9 +94,20 @@ impl Sessions {
         self.0.turn()
     }
 
-    /// Whether it is worth a turn to look: ids that are none cost nothing, and unknown ones hold up nobody.
+    /// Runs what needs a turn. Files may be slow, so where there are any it is apart from whoever serves clients;
+    /// `None` if it panicked.
+    pub(crate) async fn apart<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        self.0.apart(f).await
+    }
+
+    /// Whether this can be the id of a session from before.
     pub(crate) fn may_recall(&self, id: &str) -> bool {
-        self.0.remember.as_ref().is_some_and(|remember| name_of(id).is_some() && remember.has(id))
+        self.0.remember.is_some() && name_of(id).is_some()
+    }
+
+    /// Whether it is worth a turn to look: unknown ids hold up nobody.
+    pub(crate) fn is_remembered(&self, id: &str) -> bool {
+        self.0.remember.as_ref().is_some_and(|remember| remember.has(id))
     }
 
     /// What a session was before this process, if it was.
@@ -141,12 +152,9 @@ impl Sessions {
         Some(found)
     }
 
-    pub(crate) fn end(&self, id: &str) {
-        let turn = self.0.turn();
-        let session = self.0.state().open.get(id).cloned();
-        if let Some(session) = session {
-            self.0.forget(&session, &turn);
-        }
+    pub(crate) async fn end(&self, session: Arc<HttpSession>) {
+        let table = self.0.clone();
+        self.apart(move || table.end(&session.id)).await;
     }
 
     /// Whether any of them has a call under way.
@@ -154,19 +162,39 @@ impl Sessions {
         self.0.state().open.values().any(|session| !session.session.calls.is_empty())
     }
 
-    pub(crate) fn end_all(&self) {
-        let _turn = self.0.turn();
-        let all: Vec<_> = self.0.state().open.drain().collect();
+    pub(crate) async fn end_all(&self) {
+        let table = self.0.clone();
+        self.apart(move || table.end_all()).await;
+    }
+}
+
+impl Table {
+    async fn apart<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        match self.remember {
+            Some(_) => tokio::task::spawn_blocking(f).await.ok(),
+            None => Some(f()),
+        }
+    }
+
+    fn end(&self, id: &str) {
+        let turn = self.turn();
+        let session = self.state().open.get(id).cloned();
+        if let Some(session) = session {
+            self.forget(&session, &turn);
+        }
+    }
+
+    fn end_all(&self) {
+        let _turn = self.turn();
+        let all: Vec<_> = self.state().open.drain().collect();
         for (id, session) in all {
-            if let Some(remember) = &self.0.remember {
+            if let Some(remember) = &self.remember {
                 remember.save(&id, &session.session);
             }
             session.end();
         }
     }
-}
 
-impl Table {
     /// Ends a session for good. As long as this takes, nobody finds it remembered but not open.
     fn forget(&self, session: &HttpSession, _: &Turn<'_>) {
         if let Some(remember) = &self.remember {
@@ -219,9 +247,9 @@ async fn save_changes(table: Weak<Table>, session: Arc<HttpSession>) {
     loop {
         session.session.changed.notified().await;
         let Some(table) = table.upgrade() else { return };
-        let session = session.clone();
-        // Files may be slow; a session that ends meanwhile is not saved.
-        let _ = tokio::task::spawn_blocking(move || table.save(&session)).await;
+        let (saving, session) = (table.clone(), session.clone());
+        // A session that ends meanwhile is not saved.
+        table.apart(move || saving.save(&session)).await;
     }
 }
 
@@ -230,7 +258,8 @@ async fn sweep(table: Weak<Table>) {
     while let Some(pause) = table.upgrade().map(|table| table.idle / 8) {
         tokio::time::sleep(pause.clamp(Duration::from_secs(1), Duration::from_mins(1))).await;
         if let Some(table) = table.upgrade() {
-            table.end_idle();
+            let ending = table.clone();
+            table.apart(move || ending.end_idle()).await;
         }
     }
 }

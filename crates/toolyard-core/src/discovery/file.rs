@@ -1,0 +1,180 @@
+//! An instance file: JSON that a dev server writes about itself, in either of the two forms there are.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolyard_proto::name::{UpstreamId, sanitize_upstream_id};
+
+/// A clock may be a little ahead, but not more.
+const AHEAD: Duration = Duration::from_mins(1);
+
+/// What a file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Instance {
+    pub id: UpstreamId,
+    /// As it was written.
+    pub own_id: String,
+    pub name: String,
+    pub directory: String,
+    pub port: u16,
+    pub pid: Option<u32>,
+    pub has_package_json: Option<bool>,
+    /// As it was written, an RFC 3339 time.
+    pub started: Option<String>,
+}
+
+/// Why a file is not used. It may be half written, so it is looked at again when it changes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnInstance {
+    #[error("it is not JSON of the right form: {0}")]
+    Form(String),
+    #[error("`{0}` is missing or empty")]
+    Missing(&'static str),
+    #[error("`port` must be from 1 to 65535")]
+    Port,
+    #[error("`{0}` lies in the future")]
+    Future(&'static str),
+}
+
+#[derive(Deserialize)]
+struct Written {
+    id: Option<String>,
+    name: Option<String>,
+    #[serde(alias = "path")]
+    directory: Option<String>,
+    port: Option<i64>,
+    #[serde(alias = "started")]
+    started_at: Option<String>,
+    pid: Option<u32>,
+    process_info: Option<ProcessInfo>,
+    has_package_json: Option<bool>,
+    #[serde(alias = "last_seen")]
+    last_ping: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ProcessInfo {
+    pid: Option<u32>,
+}
+
+impl Instance {
+    pub fn parse(bytes: &[u8], now: SystemTime) -> Result<Self, NotAnInstance> {
+        let written: Written =
+            serde_json::from_slice(bytes).map_err(|error| NotAnInstance::Form(error.to_string()))?;
+        let text = |value: Option<String>, key| {
+            value.filter(|text| !text.trim().is_empty()).ok_or(NotAnInstance::Missing(key))
+        };
+        let own_id = text(written.id, "id")?;
+        let port = written.port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+        for (key, time) in [("started_at", &written.started_at), ("last_ping", &written.last_ping)] {
+            if time.as_deref().and_then(seconds).is_some_and(|at| at > unix(now + AHEAD)) {
+                return Err(NotAnInstance::Future(key));
+            }
+        }
+        Ok(Self {
+            id: sanitize_upstream_id(&own_id, |_| false),
+            own_id,
+            name: text(written.name, "name")?,
+            directory: text(written.directory, "directory")?,
+            port: port.ok_or(NotAnInstance::Port)?,
+            pid: written.process_info.and_then(|info| info.pid).or(written.pid),
+            has_package_json: written.has_package_json,
+            started: written.started_at,
+        })
+    }
+
+    /// Where it serves MCP, if it does.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// When it says that it started, in seconds since 1970.
+    pub fn started_unix(&self) -> Option<u64> {
+        seconds(self.started.as_deref()?)
+    }
+
+    /// What is told of it, under the names of both forms.
+    pub fn about(&self) -> Value {
+        json!({
+            "id": self.own_id, "name": self.name, "directory": self.directory, "path": self.directory,
+            "port": self.port, "pid": self.pid, "process_pid": self.pid,
+            "has_package_json": self.has_package_json,
+        })
+    }
+}
+
+fn unix(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Seconds since 1970 of an RFC 3339 time, to the second.
+fn seconds(text: &str) -> Option<u64> {
+    let number = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
+    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
+    let zone = text.get(19..)?.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    let offset = match zone.chars().next()? {
+        'Z' | 'z' => 0,
+        sign @ ('+' | '-') => {
+            let minutes = zone.get(1..3)?.parse::<i64>().ok()? * 60 + zone.get(4..6)?.parse::<i64>().ok()?;
+            if sign == '+' { minutes * 60 } else { -minutes * 60 }
+        }
+        _ => return None,
+    };
+    // Days since 1970 of the civil calendar, counted from March so that the leap day comes last.
+    let (shifted, month_from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let era = shifted.div_euclid(400);
+    let year_of_era = shifted - era * 400;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    let days =
+        era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468;
+    u64::try_from(days * 86_400 + hour * 3600 + minute * 60 + second - offset).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_794_726_783;
+
+    fn parse(value: &Value) -> Result<Instance, NotAnInstance> {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW);
+        Instance::parse(value.to_string().as_bytes(), now)
+    }
+
+    #[test]
+    fn row_23_both_forms_of_a_file_are_read() {
+        let brummer = json!({ "id": "shop-0011223344556677", "name": "shop", "directory": "/srv/shop", "port": 7777,
+            "started_at": "2026-11-15T06:00:00.123456789+01:00", "last_ping": "2026-11-15T05:30:00Z",
+            "process_info": { "pid": 42, "executable": "/usr/bin/brum" } });
+        let read = parse(&brummer).unwrap();
+        assert_eq!((read.id.as_str(), read.port, read.pid), ("shop-0011223344556677", 7777, Some(42)));
+        assert_eq!(read.started_unix(), Some(1_794_718_800));
+        let design = json!({ "id": "7f3d", "pid": 7, "path": "/srv", "port": 1, "started": "2026-11-15T05:00:00Z",
+            "name": "x", "has_package_json": true, "last_seen": "2026-11-15T05:00:00Z" });
+        let read = parse(&design).unwrap();
+        assert_eq!((read.id.as_str(), read.pid, read.has_package_json), ("s-7f3d", Some(7), Some(true)));
+        assert_eq!(read.url(), "http://127.0.0.1:1/mcp");
+    }
+
+    #[test]
+    fn row_23_partial_and_garbage_files_are_not_used() {
+        let good = json!({ "id": "a", "name": "a", "directory": "/a", "port": 1 });
+        assert!(parse(&good).is_ok());
+        let with = |key: &str, value: Value| {
+            let mut file = good.clone();
+            file[key] = value;
+            parse(&file).unwrap_err()
+        };
+        assert_eq!(with("id", json!("")), NotAnInstance::Missing("id"));
+        assert_eq!(with("name", json!(null)), NotAnInstance::Missing("name"));
+        assert_eq!(with("port", json!(0)), NotAnInstance::Port);
+        assert_eq!(with("port", json!(65_536)), NotAnInstance::Port);
+        assert_eq!(with("last_ping", json!("2026-11-15T07:20:00Z")), NotAnInstance::Future("last_ping"));
+        for garbage in ["", "{", "[]", "\"x\"", "{\"id\":", "\u{0}"] {
+            let read = Instance::parse(garbage.as_bytes(), SystemTime::UNIX_EPOCH);
+            assert!(matches!(read, Err(NotAnInstance::Form(_))), "{garbage:?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Instances that write files about themselves: found, dialled, shown, and forgotten when they are gone.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Yard, eventually};
+
+/// A real MCP server on a free port.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
+        command.args(["pack", "dev", "--http", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let port = loop {
+            let line = lines.next().unwrap().unwrap();
+            if let Some((_, address)) = line.split_once("listening on http://127.0.0.1:") {
+                break address.split('/').next().unwrap().trim().parse().unwrap();
+            }
+        };
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        Self { child, port }
+    }
+
+    fn file(&self, id: &str) -> Value {
+        json!({ "id": id, "name": "shop", "directory": "/srv/shop", "port": self.port,
+            "process_info": { "pid": self.child.id(), "executable": "x" } })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn row_23_an_instance_file_is_enough_to_be_found_and_garbage_disturbs_nobody() {
+    let yard = Yard::start("");
+    for (program, id) in [("toolyard", "shop-0a1b"), ("brummer", "brum-2c3d")] {
+        let server = Server::start();
+        yard.write_instance(program, "broken.json", "{\"id\":");
+        let began = Instant::now();
+        let file = yard.write_instance(program, &format!("{id}.json"), &server.file(id).to_string());
+        let mut agent = yard.agent();
+        let listed = eventually("the instance", || {
+            let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
+            listed["instances"].as_array()?.iter().find(|instance| instance["id"] == id).cloned()
+        });
+        // A tenth of a second is the aim; a busy machine may take longer.
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert_eq!((&listed["port"], &listed["directory"]), (&json!(server.port), &json!("/srv/shop")));
+        eventually("its tools", || {
+            agent.tools().iter().any(|tool| tool.starts_with(&format!("{id}__"))).then_some(())
+        });
+        std::fs::remove_file(file).unwrap();
+        eventually("its tools to go", || {
+            (!agent.tools().iter().any(|tool| tool.starts_with(id))).then_some(())
+        });
+    }
+}
+
+#[test]
+fn row_25_the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
+    let yard = Yard::start("");
+    let (mut mortal, live) = (Server::start(), Server::start());
+    let gone = yard.write_instance("brummer", "mortal.json", &mortal.file("mortal").to_string());
+    let stays = yard.write_instance("brummer", "live.json", &live.file("live").to_string());
+    let mut agent = yard.agent();
+    let ids = |agent: &mut crate::support::Agent| {
+        let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
+        listed["instances"].as_array().map_or(0, Vec::len)
+    };
+    eventually("both", || (ids(&mut agent) == 2).then_some(()));
+    mortal.child.kill().unwrap();
+    mortal.child.wait().unwrap();
+    eventually("the file to go", || (!gone.exists()).then_some(()));
+    eventually("the instance to go", || (ids(&mut agent) == 1).then_some(()));
+    assert!(stays.exists());
+}
+
+#[test]
+fn row_26_an_instance_is_told_with_all_its_fields() {
+    let yard = Yard::start("");
+    let server = Server::start();
+    yard.write_instance("toolyard", "a.json", &server.file("a").to_string());
+    let mut agent = yard.agent();
+    let listed = eventually("an active instance", || {
+        let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
+        listed["instances"].as_array()?.first().filter(|one| one["state"] == "active").cloned()
+    });
+    for key in [
+        "id",
+        "name",
+        "directory",
+        "path",
+        "port",
+        "pid",
+        "process_pid",
+        "state",
+        "connected",
+        "connected_at",
+        "has_package_json",
+        "discovered_at",
+        "state_changed_at",
+        "time_in_state",
+        "total_time",
+        "retry_count",
+        "state_stats",
+    ] {
+        assert!(listed.get(key).is_some(), "{key}: {listed}");
+    }
+    assert_eq!((&listed["connected"], &listed["retry_count"]), (&json!(true), &json!(0)));
+    assert_eq!(listed["state_stats"]["transitions"]["connecting->active"], 1, "{listed}");
+}
