@@ -110,6 +110,7 @@ impl Gateway {
         }
         for upstream in retired {
             if let Some(successor) = fresh.iter().find(|fresh| fresh.id() == upstream.id()) {
+                upstream.hand_over(successor);
                 shared.listeners.move_over(&upstream, successor, &shared.scope);
             }
             shared.scope.spawn(upstream.retire(DRAIN));

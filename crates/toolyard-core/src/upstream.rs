@@ -13,7 +13,7 @@ mod supervise;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
@@ -66,6 +66,8 @@ pub struct Upstream {
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
     in_flight: AtomicUsize,
     drained: Notify,
+    /// Whoever has its name after it.
+    successor: OnceLock<Arc<Upstream>>,
     /// What else is known of an instance, as it is told.
     described: ArcSwapOption<Value>,
     /// When a call last began or ended, in seconds since 1970; zero for never.
@@ -104,6 +106,7 @@ impl Upstream {
             life,
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
+            successor: OnceLock::new(),
             described: ArcSwapOption::empty(),
             active_at: AtomicU64::new(0),
             plan,
@@ -298,11 +301,25 @@ impl Upstream {
         }
     }
 
+    /// Calls that it does not take any more are for `successor`; to be said before it retires.
+    pub(crate) fn hand_over(&self, successor: &Arc<Self>) {
+        // Nobody has two.
+        let _ = self.successor.set(successor.clone());
+    }
+
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
+        self.successor.get().cloned()
+    }
+
     /// Lets calls in flight finish, a bounded time, and ends its links.
     pub(crate) async fn retire(self: Arc<Self>, at_most: Duration) {
-        let link = self.live_link();
         self.enter(Phase::Ended, Some("it is no longer there".into()));
-        let _ = tokio::time::timeout(at_most, self.idle()).await;
+        let is_drained = tokio::time::timeout(at_most, self.idle()).await.is_ok();
+        // From here on nobody finds the link. Whoever found it a moment ago is counted.
+        let link = self.live.swap(None).map(|live| live.link.clone());
+        if is_drained {
+            let _ = tokio::time::timeout(at_most, self.idle()).await;
+        }
         self.life.cancel();
         let now = self.live.swap(None).map(|live| live.link.clone());
         let links = link.into_iter().chain(now).chain(self.pool.drain());

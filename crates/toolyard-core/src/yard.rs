@@ -206,6 +206,7 @@ impl Yard {
             "upstreams": { "ready": ready, "total": upstreams.len() },
             "tools": tools,
             "listeners": listeners.count(),
+            "tasks": tokio::runtime::Handle::current().metrics().num_alive_tasks(),
         })
     }
 }

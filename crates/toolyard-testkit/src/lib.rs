@@ -1,9 +1,10 @@
 //! For tests only. [`fixture`] is a server that offers what the official conformance suite looks for, in
 //! both eras; [`client`] calls any `Handler` in memory, as a scripted client of one revision; [`script`] holds
-//! clients and servers of exactly one revision.
+//! clients and servers of exactly one revision; [`rogue`] is a server that does wrong.
 
 pub mod client;
 pub mod fixture;
+pub mod rogue;
 pub mod script;
 
 pub use client::Client;

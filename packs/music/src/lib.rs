@@ -7,6 +7,7 @@ mod cursor;
 mod fingerprint;
 mod library;
 mod naming;
+mod offers;
 mod plan;
 mod relocate;
 mod services;
@@ -70,4 +71,29 @@ fn tools(config: Config) -> ToolSet<Library> {
         .with::<mb::relations::mb_get_relations>()
         .with::<mb::cover::mb_cover_download>()
         .with::<mb::identify::mb_identify_record>()
+        .with::<offers::info>()
+        .with::<offers::config_example>()
+        .with::<offers::guide>()
+        .with::<offers::file>()
+        .with::<offers::tidy_folder>()
+        .with::<offers::review_tags>()
+        .with::<offers::identify_unknown>()
+        .with::<offers::clean_up_copies>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pack_needs_a_root_and_offers_everything_without_opening_it() {
+        let pack = pack();
+        assert!(pack.needs_config());
+        let tools = pack.tools(serde_json::json!({ "root": "/nowhere" })).unwrap();
+        assert_eq!(tools.tool_names().count(), 28 + 1 + 3, "the table, mb_advanced_search, and three beyond");
+        for name in tools.tool_names() {
+            let definition = tools.definition(name).unwrap();
+            assert!(definition["outputSchema"]["type"] == "object", "{name}");
+        }
+    }
 }

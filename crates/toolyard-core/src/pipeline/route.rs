@@ -10,9 +10,15 @@ use super::Call;
 use crate::upstream::Upstream;
 use crate::{bridge, tasks};
 
-pub(super) async fn route(call: Call) -> Answer {
-    let in_flight = call.upstream.begin();
-    let lease = Arc::new(call.upstream.lease(&call.origin).await?);
+pub(super) async fn route(mut call: Call) -> Answer {
+    let (in_flight, lease) = loop {
+        let in_flight = call.upstream.begin();
+        match call.upstream.lease(&call.origin).await {
+            Ok(lease) => break (in_flight, Arc::new(lease)),
+            // The config was changed since the call came: who has the name now is whom it means.
+            Err(error) => call.upstream = call.upstream.successor().ok_or(error)?,
+        }
+    };
     let edits = call.edits;
     let upstream = call.upstream.clone();
     let answer = bridge::exchange(call, &lease).await;

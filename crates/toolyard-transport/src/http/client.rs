@@ -8,7 +8,9 @@ use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::modern::{SUBSCRIPTION_ID, encode_header, name_in};
-use toolyard_proto::{CallError, Message, Method, Notification, Raw, RequestMessage, Revision};
+use toolyard_proto::{
+    CallError, Id, Message, Method, Notification, Raw, RequestMessage, Response as RpcResponse, Revision,
+};
 
 use super::body::{Content, Passing, ReadError, content, read_whole};
 use super::endpoint::{Endpoint, METHOD, NAME, PROTOCOL_VERSION};
@@ -89,6 +91,7 @@ impl Caller {
     /// small future is cheap to make and to move.
     fn call(self: Arc<Self>, request: LinkRequest, peer: Peer) -> impl Future<Output = Answer> {
         let (relay, listens) = (request.relay, request.method == Method::LISTEN);
+        let id = (!relay).then(|| request.id.clone());
         let (headers, body) = self.render(request);
         async move {
             let response = self.endpoint.send(HttpMethod::POST, headers, body).await?;
@@ -100,7 +103,7 @@ impl Caller {
                 Content::Json if relay => Ok(passing(RelayKind::Json, response)),
                 Content::Events if relay => Ok(passing(RelayKind::Sse, response)),
                 _ => {
-                    let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens };
+                    let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens, id: id.as_ref() };
                     let result = Box::pin(reader.read(response)).await.map_err(own_hop)?;
                     Ok(AnswerBody::Whole(result, Revision::NEWEST))
                 }
@@ -149,6 +152,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) peer: &'a Peer,
     pub(crate) listens: bool,
+    /// Which answer is waited for; any, if it is not said.
+    pub(crate) id: Option<&'a Id>,
 }
 
 impl Reader<'_> {
@@ -176,15 +181,26 @@ impl Reader<'_> {
         let mut events = EventStream::new(body);
         while let Some(event) = events.next().await.map_err(|cause| self.endpoint.lost(&cause))? {
             match Message::parse(&event.data) {
-                Ok(Message::Response(response)) => return self.settle(response.outcome),
+                Ok(Message::Response(response)) if self.is_answered_by(&response) => {
+                    return self.settle(response.outcome);
+                }
                 Ok(Message::Notification(notification)) => {
                     self.peer.notify(plain(notification, self.listens));
                 }
-                // A modern server sends no requests; without data it is no message at all.
-                Ok(Message::Request(_)) | Err(_) => {}
+                // Somebody else's answer. A modern server sends no requests; without data it is no message at all.
+                Ok(Message::Response(_) | Message::Request(_)) | Err(_) => {}
             }
         }
         Err(self.endpoint.lost("the stream ended before the answer"))
+    }
+
+    /// The id as it was sent, or in another spelling of the same string; an error may come without.
+    fn is_answered_by(&self, response: &RpcResponse) -> bool {
+        let (Some(wanted), Some(id)) = (self.id, &response.id) else { return true };
+        id == wanted || {
+            let text = id.as_raw().as_string();
+            text.is_some() && text == wanted.as_raw().as_string()
+        }
     }
 
     fn settle(&self, outcome: Result<Raw, Raw>) -> Result<Raw, CallError> {

@@ -2,11 +2,14 @@
 //! with mistakes is not applied at all.
 //!
 //! The files are looked at every second. Being told by the system would be quicker, but editors replace files,
-//! network folders tell nothing, and a second is soon enough for somebody who edits by hand.
+//! network folders tell nothing, and a second is soon enough for somebody who edits by hand. A program that
+//! cannot wait says so with SIGUSR1; SIGHUP is taken, it means that the terminal is gone.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 use toolyard_core::{Gateway, Reloaded};
 
 use crate::cli::Common;
@@ -32,15 +35,18 @@ impl Reload {
     pub(super) async fn watch(self, found: Found) {
         let (mut watched, set) = (files_of(&found), found.set());
         let mut applied = stamps(&watched);
+        let Ok(mut told) = signal(SignalKind::user_defined1()) else { return };
         loop {
-            tokio::time::sleep(PAUSE).await;
+            let is_told = timeout(PAUSE, told.recv()).await.is_ok();
             let now = stamps(&watched);
-            if now == applied {
+            if now == applied && !is_told {
                 continue;
             }
-            // A file that is still being written is looked at again a moment later.
-            tokio::time::sleep(PAUSE / 4).await;
-            if stamps(&watched) == now {
+            if !is_told {
+                // A file that is still being written is looked at again a moment later.
+                tokio::time::sleep(PAUSE / 4).await;
+            }
+            if is_told || stamps(&watched) == now {
                 watched = files_of(&self.apply(&set));
                 applied = stamps(&watched);
             }

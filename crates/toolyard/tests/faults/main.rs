@@ -1,5 +1,6 @@
 //! What clients do wrong, and what becomes of it: every fault on every transport in both eras, with another
-//! client beside it that must not notice. Run with `--nocapture` to see the table.
+//! client beside it that must not notice. `upstreams` is the same for what servers do wrong. Run with
+//! `--nocapture` to see the tables.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 #![expect(clippy::print_stdout, reason = "the outcome is a table for people")]
@@ -7,7 +8,14 @@
 #[path = "../cli/gateway.rs"]
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod gateway;
+#[path = "../cli/http.rs"]
+#[expect(dead_code, reason = "shared with the tests of the command line")]
+mod http;
+#[path = "../support/testkit.rs"]
+mod testkit;
+mod rogues;
 mod table;
+mod upstreams;
 mod wire;
 mod yard;
 

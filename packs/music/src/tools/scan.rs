@@ -12,6 +12,8 @@ use crate::trouble::cancelled;
 use crate::walk::{AUDIO, DEEPEST, Flow, Wanted, walk};
 
 const MOST: u32 = 5000;
+/// The text names the first of them; the structured answer has all.
+const MOST_SHOWN: usize = 200;
 /// How often somebody who waits hears of it.
 pub(crate) const TELL_EVERY: u64 = 200;
 
@@ -115,7 +117,10 @@ pub(crate) fn fs_scan_audio(
         remarks.warn(format!("folders deeper than {} levels were left out", wanted.max_depth));
     }
     let more = if next_cursor.is_some() { "; there are more, see next_cursor" } else { "" };
-    let text = format!("{}{more}", count(files.len(), "audio file"));
+    let shown = files.iter().take(MOST_SHOWN);
+    let text = shown.fold(format!("{}{more}", count(files.len(), "audio file")), |text, file| {
+        format!("{text}\n{}", file.path)
+    });
     let scan = Scan {
         files,
         total_seen: seen,

@@ -65,6 +65,10 @@ impl Music {
         self.folder.path().join("library")
     }
 
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.schemas.contains_key(name)
+    }
+
     /// The structured content of a call that works.
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.result(tool, arguments.clone()).await;

@@ -9,6 +9,7 @@ mod client;
 mod files;
 mod jailed;
 mod mock;
+mod offers;
 mod pages;
 mod plans;
 mod services;

@@ -109,7 +109,7 @@ impl Session {
         }
         let id = response.headers().get(SESSION_ID).cloned();
         let peer = Peer::new(Arc::new(Unasked { events: ground.events.clone(), client: owner.client() }));
-        let read = Reader { endpoint, peer: &peer, listens: false }.read(response).await;
+        let read = Reader { endpoint, peer: &peer, listens: false, id: None }.read(response).await;
         let greeting = legacy_greeting(read.map_err(OpenError::Call)?).map_err(OpenError::Incompatible)?;
         let session = Arc::new(Self::new(ground, owner, greeting, id.as_ref()));
         let mut opening = Opening { session: Some(session.clone()), scope: ground.scope };

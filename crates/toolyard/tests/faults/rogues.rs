@@ -1,0 +1,137 @@
+//! A gateway in front of servers that each do wrong in one way, all over one transport and in one era, and one
+//! good server beside them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Gateway, Home};
+use crate::http;
+use crate::testkit;
+use crate::wire::{Era, Transport};
+
+pub(crate) struct Rogues {
+    gateway: Gateway,
+    _servers: Vec<Server>,
+    _home: Home,
+}
+
+/// Killed when dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the gateway uses, which must not grow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) files: usize,
+    pub(crate) children: usize,
+    pub(crate) tasks: u64,
+    pub(crate) kilobytes: u64,
+}
+
+impl Rogues {
+    pub(crate) fn start(faults: &[&str], transport: Transport, era: Era) -> Self {
+        let home = Home::new();
+        let mut servers = Vec::new();
+        let mut config = Vec::new();
+        for fault in faults {
+            let reach = reach(&home, fault, transport, era, &mut servers);
+            let era = if era == Era::Legacy { "legacy" } else { "modern" };
+            config.push(format!("[upstreams.{fault}]\n{reach}\nera = \"{era}\"\ntimeout = 2\n"));
+        }
+        config.push(format!("[upstreams.good]\n{}\nera = \"legacy\"\n", child("good", Era::Legacy)));
+        home.write("config.toml", &config.concat());
+        let gateway = home.start(&["--config", "config.toml"]);
+        Self { gateway, _servers: servers, _home: home }
+    }
+
+    pub(crate) fn gateway(&self) -> nix::unistd::Pid {
+        nix::unistd::Pid::from_raw(i32::try_from(self.gateway.id()).unwrap())
+    }
+
+    /// Calls `go`; the answer is still to be read.
+    pub(crate) fn call(&self, fault: &str, arguments: &Value) -> std::net::TcpStream {
+        let call = json!({ "name": format!("{fault}__go"), "arguments": arguments });
+        http::modern(&self.gateway.url, "tools/call", call)
+    }
+
+    /// Calls `go` and gives its text, or why it failed.
+    pub(crate) fn go(&self, fault: &str, arguments: &Value) -> Result<String, String> {
+        outcome(self.call(fault, arguments))
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let process = format!("/proc/{}", self.gateway.id());
+        let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
+        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let children = std::fs::read_dir(format!("{process}/task")).unwrap().flatten();
+        let children = children.map(|task| std::fs::read_to_string(task.path().join("children")));
+        let call = json!({ "name": "yard__status", "arguments": {} });
+        let about = http::read(http::modern(&self.gateway.url, "tools/call", call)).message();
+        Usage {
+            files: std::fs::read_dir(format!("{process}/fd")).unwrap().count(),
+            children: children.flatten().map(|ids| ids.split_whitespace().count()).sum(),
+            tasks: about["result"]["structuredContent"]["tasks"].as_u64().unwrap(),
+            kilobytes: memory.trim().trim_end_matches(" kB").parse().unwrap(),
+        }
+    }
+}
+
+/// The text of a good answer, or why there is none.
+pub(crate) fn outcome(stream: std::net::TcpStream) -> Result<String, String> {
+    let reply = http::read(stream);
+    // Nested deeper than readers take apart: it has come as it was sent.
+    if reply.body.contains(&"[".repeat(100_000)) {
+        return Ok("well".to_owned());
+    }
+    // A modern answer is relayed as it comes, so what else is said is the client's to pass over.
+    let own = reply.body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let own =
+        own.filter_map(|text| serde_json::from_str::<Value>(text).ok()).find(|message| message["id"] == 1);
+    let message = own.unwrap_or_else(|| reply.message());
+    let result = &message["result"];
+    let text = [&result["content"][0]["text"], &message["error"]["message"]];
+    let text = text.iter().find_map(|text| text.as_str()).unwrap_or_default().to_owned();
+    if result["isError"] == true || message.get("error").is_some() { Err(text) } else { Ok(text) }
+}
+
+fn program() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| testkit::build("rogue").to_str().unwrap().to_owned())
+}
+
+fn word(era: Era) -> &'static str {
+    if era == Era::Legacy { "legacy" } else { "modern" }
+}
+
+fn child(fault: &str, era: Era) -> String {
+    format!("command = {:?}\nargs = [\"{fault}\", \"{}\", \"stdio\"]", program(), word(era))
+}
+
+/// How the gateway reaches a server with that fault, which is started if it is no child.
+fn reach(home: &Home, fault: &str, transport: Transport, era: Era, servers: &mut Vec<Server>) -> String {
+    let socket = home.path(&format!("{fault}.sock"));
+    let (door, place, more) = match transport {
+        Transport::Stdio => return child(fault, era),
+        Transport::Tcp => ("tcp", "127.0.0.1:0", ""),
+        Transport::Unix => ("unix", socket.to_str().unwrap(), ""),
+        Transport::Http => ("http", "127.0.0.1:0", "/mcp"),
+        Transport::Sse => ("sse", "127.0.0.1:0", "/sse\"\ntransport = \"sse"),
+    };
+    let mut command = Command::new(program());
+    command.args([fault, word(era), door, place]).stderr(Stdio::piped());
+    let mut server = Server(command.spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    servers.push(server);
+    let origin = line.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{fault}: {line}"));
+    format!("url = \"{origin}{more}\"")
+}

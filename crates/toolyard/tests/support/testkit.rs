@@ -1,0 +1,33 @@
+//! Programs of the testkit.
+//!
+//! Cargo builds programs only for the tests of their own package, so it is asked here to build one; if that has
+//! been done, it only says where it is.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+pub(crate) fn build(name: &str) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--package", "toolyard-testkit", "--bin", name]);
+    command.args(["--message-format", "json-render-diagnostics"]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    // What cargo says of this package is not meant for the others: build scripts would run again each time.
+    let of_this_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_this_package)) {
+        command.env_remove(name);
+    }
+    let command = command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit());
+    let output = command.output().expect("run cargo");
+    assert!(output.status.success(), "cargo could not build {name}");
+    let executable = |line: &str| {
+        let artifact: Value = serde_json::from_str(line).ok()?;
+        Some(PathBuf::from(artifact["executable"].as_str()?))
+    };
+    let said = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
+    said.lines().find_map(executable).expect("cargo says where it is")
+}

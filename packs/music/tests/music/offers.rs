@@ -1,0 +1,62 @@
+//! Resources and prompts.
+
+use serde_json::json;
+
+use crate::audio;
+use crate::client::Music;
+
+#[tokio::test]
+async fn resources_tell_of_the_library_and_its_files() {
+    let mut music = Music::with(json!({ "acoustid_key": "very-secret" })).await;
+    audio::put(&music.root().join("a/b.mp3"));
+    music.call("write_metadata", json!({ "path": "a/b.mp3", "title": "B" })).await;
+    let listed = music.request("resources/list", json!({})).await;
+    let uris: Vec<&str> =
+        listed["resources"].as_array().unwrap().iter().map(|one| one["uri"].as_str().unwrap()).collect();
+    assert_eq!(uris, ["music://info", "music://config/example", "music://docs/guide"]);
+    for uri in uris.iter().chain(&["music://file/a/b.mp3"]) {
+        let read = music.request("resources/read", json!({ "uri": uri })).await;
+        let text = read["contents"][0]["text"].as_str().unwrap();
+        assert!(!text.contains("very-secret"), "{text}");
+        let expected = match *uri {
+            "music://info" => "\"can_identify\": true",
+            "music://config/example" => "[packs.music]",
+            "music://docs/guide" => "# A music library",
+            _ => "\"title\": \"B\"",
+        };
+        assert!(text.contains(expected), "{uri}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_config_example_is_a_config() {
+    let mut music = Music::new().await;
+    let read = music.request("resources/read", json!({ "uri": "music://config/example" })).await;
+    let text = read["contents"][0]["text"].as_str().unwrap();
+    let keys: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
+    let pack = toolyard_pack_music::pack();
+    assert_eq!(keys, pack.keys().iter().map(toolyard_tool::Key::name).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn prompts_name_the_tools_that_are_there() {
+    let mut music = Music::new().await;
+    let listed = music.request("prompts/list", json!({})).await;
+    assert_eq!(listed["prompts"].as_array().unwrap().len(), 4);
+    for prompt in listed["prompts"].as_array().unwrap() {
+        let get = json!({ "name": prompt["name"], "arguments": { "folder": "inbox" } });
+        let text = music.request("prompts/get", get).await["messages"][0]["content"]["text"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(text.contains("inbox"), "{text}");
+        let named = text.split('`').filter(|word| {
+            ["fs_", "mb_", "read_", "apply_", "undo_", "find_", "inventory_"]
+                .iter()
+                .any(|prefix| word.starts_with(prefix))
+        });
+        for tool in named {
+            assert!(music.has_tool(tool), "{tool}");
+        }
+    }
+}
