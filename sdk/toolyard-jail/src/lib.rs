@@ -7,6 +7,9 @@
 //! swapped for a link during the call is either still the folder that was opened, or an error.
 //!
 //! ```
+//! use std::error::Error;
+//! use std::io::Write;
+//!
 //! use toolyard_jail::{Existing, Jail, Symlinks};
 //!
 //! # let folder = tempfile::tempdir()?;
@@ -14,11 +17,11 @@
 //! let jail = Jail::new(root, Symlinks::Forbid)?;
 //! let song = jail.path("Abba/Waterloo.flac")?;
 //! jail.make_folders(&song.parent().unwrap())?;
-//! jail.write(&song, Existing::Keep, |file| std::io::Write::write_all(file, b"fLaC"))?;
+//! jail.write(&song, Existing::Keep, |file| -> Result<(), Box<dyn Error>> { Ok(file.write_all(b"fLaC")?) })?;
 //! assert_eq!(jail.look(&song)?.size, 4);
 //! assert!(jail.path("../elsewhere").is_err());
 //! assert!(jail.path("/etc/passwd").is_err());
-//! # Ok::<(), toolyard_jail::JailError>(())
+//! # Ok::<(), Box<dyn Error>>(())
 //! ```
 //!
 //! What it does not protect from: hard links that somebody else makes to files outside, and folders that
