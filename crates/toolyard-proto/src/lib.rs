@@ -14,6 +14,7 @@ pub mod name;
 pub mod uri;
 pub mod app;
 pub mod token;
+pub mod calendar;
 
 pub use era::{Era, Revision};
 pub use error::{CallError, Fault, Kind, Retry, RpcError};

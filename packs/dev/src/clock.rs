@@ -1,7 +1,8 @@
-//! Dates and times of the civil calendar, from seconds since 1970. Small enough to need no library; which
-//! offset a place has is left to whoever asks.
+//! Dates and times of day, from seconds since 1970. Which offset a place has is left to whoever asks.
 
 use std::fmt;
+
+use toolyard_tool::calendar::date;
 
 const DAY: i64 = 86_400;
 const WEEKDAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
@@ -54,24 +55,12 @@ impl Moment {
     fn days(self) -> i64 {
         self.shown().div_euclid(DAY)
     }
-
-    /// Year, month and day. Counted in years that begin in March, so that leap days come last.
-    fn date(self) -> (i64, i64, i64) {
-        let days = self.days() + 719_468;
-        let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * from_march + 2) / 5 + 1;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-        (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-    }
 }
 
 /// RFC 3339.
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = self.date();
+        let (year, month, day) = date(self.days());
         let rest = self.shown().rem_euclid(DAY);
         let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{}", self.offset)

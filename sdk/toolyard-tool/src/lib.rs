@@ -65,6 +65,9 @@ pub use set::{Live, Taken, ToolSet};
 /// ```
 pub use toolyard_tool_macros::tool;
 
+/// Dates of the civil calendar, for tools that write or read them.
+pub use toolyard_proto::calendar;
+
 /// The crate that schemas come from; derive `JsonSchema` with it.
 pub use schemars;
 

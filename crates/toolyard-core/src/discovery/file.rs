@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolyard_proto::calendar::days;
 use toolyard_proto::name::{UpstreamId, sanitize_upstream_id};
 
 /// A clock may be a little ahead, but not more.
@@ -122,14 +123,7 @@ fn seconds(text: &str) -> Option<u64> {
         }
         _ => return None,
     };
-    // Days since 1970 of the civil calendar, counted from March so that the leap day comes last.
-    let (shifted, month_from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let era = shifted.div_euclid(400);
-    let year_of_era = shifted - era * 400;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    let days =
-        era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468;
-    u64::try_from(days * 86_400 + hour * 3600 + minute * 60 + second - offset).ok()
+    u64::try_from(days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset).ok()
 }
 
 #[cfg(test)]
