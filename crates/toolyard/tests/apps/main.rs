@@ -11,6 +11,7 @@ mod calls;
 mod coming;
 mod instances;
 mod limits;
+mod logs;
 mod registering;
 mod sdk;
 mod transcript;
