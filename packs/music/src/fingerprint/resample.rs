@@ -63,13 +63,19 @@ impl Resampler {
         let share = (phase % u64::from(RATE)) as f64 / f64::from(RATE);
         let start = usize::try_from(phase / u64::from(RATE)).unwrap_or(0) * self.taps;
         let (one, next) = self.kernel[start..start + 2 * self.taps].split_at(self.taps);
-        let sum: f64 = window
-            .iter()
-            .zip(one.iter().zip(next))
-            .map(|(sample, (one, next))| f64::from(*sample) * (one + (next - one) * share))
-            .sum();
-        sample(sum)
+        let here = dot(one, window);
+        // Always so where the rates divide, as 44,100 Hz does.
+        let value = if share == 0.0 { here } else { here + (dot(next, window) - here) * share };
+        sample(value)
     }
+}
+
+fn dot(weights: &[f64], window: &[f32]) -> f64 {
+    let mut sum = 0.0;
+    for (weight, sample) in weights.iter().zip(window) {
+        sum += weight * f64::from(*sample);
+    }
+    sum
 }
 
 /// From -1 … 1.
