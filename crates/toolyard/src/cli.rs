@@ -45,7 +45,7 @@ pub(crate) struct Common {
     /// Say only where it listens, and errors.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Say this much on stderr; wins over TOOLYARD_LOG, -v and -q.
+    /// Say this much on stderr; wins over `TOOLYARD_LOG`, -v and -q.
     #[arg(long, value_name = "LEVEL", global = true, env = "TOOLYARD_LOG_LEVEL", ignore_case = true)]
     log_level: Option<Level>,
     /// Say it as text, or as one JSON object a line, with one for each call.
