@@ -58,6 +58,7 @@ pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),
         sharing: Sharing::Shared,
+        pinged: false,
         fingerprint: String::new(),
     };
     (plan, Arc::new(definitions), yard)
@@ -221,6 +222,7 @@ fn about(upstream: &Upstream) -> Value {
         "failures": state.failures,
         "connectedUnix": state.connected.map(unix),
         "lastActivityUnix": upstream.last_activity().map(unix),
+        "health": upstream.health().told(),
         "listed": upstream.is_listed(),
         "tools": count(ListKind::Tools),
         "resources": count(ListKind::Resources),

@@ -34,9 +34,12 @@ impl Desk<'_> {
         };
         let told: Vec<Value> = wanted.iter().map(|one| health(one, &rules.hub)).collect();
         let healthy = told.iter().filter(|one| one["healthy"] == true).count();
+        let times = wanted.iter().filter_map(|one| one.health().round_trip);
+        let (count, sum) = times.fold((0_u32, Duration::ZERO), |(count, sum), time| (count + 1, sum + time));
         Ok(json!({
             "instances": told,
             "healthy_instances": healthy, "unhealthy_instances": wanted.len() - healthy, "total_instances": wanted.len(),
+            "average_response_time_ms": sum.checked_div(count).map(millis),
         }))
     }
 }
@@ -59,6 +62,8 @@ fn instance(upstream: &Upstream, hub: &Hub) -> Value {
     about["total_time"] = json!(age(state.discovered));
     about["retry_count"] = json!(state.failures);
     about["last_activity"] = json!(upstream.last_activity().map(time));
+    about["response_time_ms"] = json!(upstream.health().round_trip.map(millis));
+    about["missed_pings"] = json!(upstream.health().misses);
     about["sessions"] = json!(hub.connections(upstream.id()));
     about["state_stats"] = json!({
         "transitions": counts.collect::<Map<_, _>>(), "total_transitions": state.history.total(),
@@ -69,7 +74,7 @@ fn instance(upstream: &Upstream, hub: &Hub) -> Value {
 /// How one is.
 fn health(upstream: &Upstream, hub: &Hub) -> Value {
     let state = upstream.state();
-    let described = upstream.described();
+    let (described, known) = (upstream.described(), upstream.health());
     let step = |change: &Change| {
         json!({
             "from": change.from.as_str(), "to": change.to.as_str(), "at": time(change.at), "reason": change.reason,
@@ -80,10 +85,16 @@ fn health(upstream: &Upstream, hub: &Hub) -> Value {
         "upstream": upstream.id().as_str(),
         "name": described.as_ref().map(|about| about["name"].clone()),
         "state": state.phase.as_str(),
-        "healthy": state.phase == Phase::Active,
+        "healthy": state.phase == Phase::Active && known.is_healthy() != Some(false),
         "reason": state.reason,
         "retry_count": state.failures,
         "last_activity": upstream.last_activity().map(time),
+        "last_ping": known.last_ping.map(time),
+        "last_pong": known.last_answer.map(time),
+        "response_time_ms": known.round_trip.map(millis),
+        "missed_pings": known.misses,
+        "last_error": known.last_error,
+        "pings": { "sent": known.pings, "answered": known.answers, "missed": known.missed },
         "calls_under_way": upstream.calls(),
         "sessions": hub.connections(upstream.id()),
         "history": state.history.changes().map(step).collect::<Vec<_>>(),
@@ -92,6 +103,11 @@ fn health(upstream: &Upstream, hub: &Hub) -> Value {
 
 fn time(time: SystemTime) -> String {
     rfc3339(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// To the microsecond.
+fn millis(length: Duration) -> f64 {
+    (length.as_secs_f64() * 1e6).round() / 1e3
 }
 
 /// `1h2m3.5s`, as the instances that are replaced wrote it.

@@ -17,7 +17,7 @@ pub(super) fn list() -> Value {
         "connected": { "type": "boolean" }, "current": { "type": "boolean" },
         "connected_at": or_null("string"), "discovered_at": at, "state_changed_at": at,
         "time_in_state": text, "total_time": text, "last_activity": or_null("string"),
-        "retry_count": count, "sessions": count,
+        "response_time_ms": or_null("number"), "missed_pings": count, "retry_count": count, "sessions": count,
         "state_stats": object(&json!({ "transitions": transitions, "total_transitions": count })),
     }));
     object(&json!({ "instances": { "type": "array", "items": instance } }))
@@ -27,15 +27,19 @@ pub(super) fn list() -> Value {
 pub(super) fn health() -> Value {
     let (text, count) = (json!({ "type": "string" }), json!({ "type": "integer", "minimum": 0 }));
     let step = object(&json!({ "from": text, "to": text, "at": text, "reason": or_null("string") }));
+    let pings = object(&json!({ "sent": count, "answered": count, "missed": count }));
     let instance = object(&json!({
         "id": text, "upstream": text, "name": or_null("string"), "state": states(),
         "healthy": { "type": "boolean" }, "reason": or_null("string"), "retry_count": count,
+        "last_ping": or_null("string"), "last_pong": or_null("string"), "response_time_ms": or_null("number"),
+        "missed_pings": count, "last_error": or_null("string"), "pings": pings,
         "last_activity": or_null("string"), "calls_under_way": count, "sessions": count,
         "history": { "type": "array", "items": step },
     }));
     object(&json!({
         "instances": { "type": "array", "items": instance },
         "healthy_instances": count, "unhealthy_instances": count, "total_instances": count,
+        "average_response_time_ms": or_null("number"),
     }))
 }
 

@@ -48,25 +48,25 @@ fn arguments_of(tool: &str) -> Value {
     }
 }
 
-/// Tools that ask the client something, which ours cannot answer. Between a client and an instance of different
-/// eras, how that is refused differs.
-fn asks(tool: &str) -> bool {
-    ["elicitation", "sampling", "input_required", "missing_capability", "task"]
-        .iter()
-        .any(|word| tool.contains(word))
+/// A tool that asks the client something, which ours cannot answer, or that runs as a task, which it does not
+/// know. Between a client and an instance of different eras that is bridged, so it is not the same by design.
+fn is_bridged(answer: &str) -> bool {
+    ["did not declare", "runs as a task only"].iter().any(|words| answer.contains(words))
 }
 
 #[test]
 fn row_28_every_tool_of_an_instance_answers_through_the_hub_as_it_does_directly() {
-    for (era, with_asking) in [("legacy", true), ("both", false)] {
+    for era in ["legacy", "both"] {
         check(era, |through, direct| {
-            let mut tools = direct.list("tools/list", "tools");
-            tools.retain(|tool| with_asking || !asks(tool["name"].as_str().unwrap()));
-            assert!(tools.len() > 15, "{}", tools.len());
-            for tool in tools {
+            let mut compared = 0;
+            for tool in direct.list("tools/list", "tools") {
                 let name = tool["name"].as_str().unwrap();
                 let arguments = arguments_of(name);
                 let expected = direct.call(name, &arguments);
+                if era == "both" && is_bridged(&expected) {
+                    continue;
+                }
+                compared += 1;
                 assert_eq!(through.call(name, &arguments), expected, "{era} {name}");
                 for outer in [
                     json!({ "tool": name, "arguments": arguments }),
@@ -75,6 +75,7 @@ fn row_28_every_tool_of_an_instance_answers_through_the_hub_as_it_does_directly(
                     assert_eq!(through.call("instances_call", &outer), expected, "{era} {name} by call");
                 }
             }
+            assert!(compared > if era == "both" { 18 } else { 35 }, "{era}: {compared}");
         });
     }
 }
@@ -120,15 +121,20 @@ fn row_29_resources_read_through_the_hub_are_as_they_are_directly() {
 fn row_30_prompts_got_through_the_hub_are_as_they_are_directly() {
     for era in ["legacy", "both"] {
         check(era, |through, direct| {
+            let mut got = 0;
             for prompt in direct.list("prompts/list", "prompts") {
                 let wanted = prompt["arguments"].as_array().cloned().unwrap_or_default();
                 let given: serde_json::Map<String, Value> =
                     wanted.iter().map(|one| (one["name"].as_str().unwrap().to_owned(), json!("x"))).collect();
                 let params = json!({ "name": prompt["name"], "arguments": given });
                 let expected = direct.ask("prompts/get", &params);
-                assert!(expected.contains("messages"), "{expected}");
+                if era == "both" && !expected.contains("messages") {
+                    continue;
+                }
                 assert_eq!(through.ask("prompts/get", &params), expected, "{era}");
+                got += usize::from(expected.contains("messages"));
             }
+            assert!(got >= 3, "{got}");
         });
     }
 }
