@@ -68,8 +68,8 @@ async fn row_26_an_instance_is_told_in_the_same_form_in_each_of_its_states() {
         assert!(wrong.is_empty(), "{state}: {wrong:?}");
         assert_eq!((&told["instances"][0]["state"], &told["total_instances"]), (&json!(state), &json!(1)));
         assert_eq!(told["instances"][0]["healthy"], state == "active", "{told}");
-        let last = told["instances"][0]["history"].as_array().unwrap().last().unwrap();
-        assert_eq!(last["to"], state, "{told}");
+        let step = told["instances"][0]["history"].as_array().unwrap().last().unwrap();
+        assert_eq!(step["to"], state, "{told}");
         gateway.remove(&upstream);
     }
 }
