@@ -9,6 +9,7 @@ mod support;
 mod auth;
 mod calls;
 mod coming;
+mod health;
 mod instances;
 mod limits;
 mod registering;
