@@ -124,10 +124,6 @@ impl Yard {
         self.note["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned()
     }
 
-    pub(crate) fn folder(&self) -> &std::path::Path {
-        self.folder.path()
-    }
-
     /// Where clients on this machine speak lines.
     pub(crate) fn socket(&self) -> PathBuf {
         self.note["socket"].as_str().unwrap().into()

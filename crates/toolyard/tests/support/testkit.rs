@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 /// A program of the testkit.
-#[allow(dead_code, reason = "not every test that shares this needs every program")]
 pub(crate) fn build(name: &str) -> PathBuf {
     build_target("toolyard-testkit", ["--bin", name])
 }

@@ -1,7 +1,7 @@
 //! An agent that speaks lines of JSON-RPC: requests that stand alone, or a session of 2025-11-25.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
@@ -13,6 +13,7 @@ use super::{PATIENCE, Yard};
 
 pub(crate) struct Agent {
     stream: Box<dyn Write + Send>,
+    close: Box<dyn Fn() + Send>,
     lines: Receiver<Value>,
     /// Answers that nobody has asked for yet.
     answers: Vec<Value>,
@@ -29,16 +30,24 @@ impl Agent {
 
     pub(crate) fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        Self::over(stream.try_clone().unwrap(), stream)
+        let other = stream.try_clone().unwrap();
+        let close = move || other.shutdown(Shutdown::Both).unwrap();
+        Self::over(stream.try_clone().unwrap(), stream, close)
     }
 
     pub(crate) fn local(socket: &Path) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
-        Self::over(stream.try_clone().unwrap(), stream)
+        let other = stream.try_clone().unwrap();
+        let close = move || other.shutdown(Shutdown::Both).unwrap();
+        Self::over(stream.try_clone().unwrap(), stream, close)
     }
 
-    fn over(read: impl Read + Send + 'static, stream: impl Write + Send + 'static) -> Self {
-        let (read, stream) = (BufReader::new(read), Box::new(stream));
+    fn over(
+        read: impl Read + Send + 'static,
+        stream: impl Write + Send + 'static,
+        close: impl Fn() + Send + 'static,
+    ) -> Self {
+        let (read, stream, close) = (BufReader::new(read), Box::new(stream), Box::new(close));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in read.lines().map_while(Result::ok) {
@@ -47,7 +56,14 @@ impl Agent {
                 }
             }
         });
-        Self { stream, lines, answers: Vec::new(), heard: Vec::new(), last: 0, classic: false }
+        Self { stream, close, lines, answers: Vec::new(), heard: Vec::new(), last: 0, classic: false }
+    }
+
+    /// A session in this view.
+    pub(crate) fn in_view(yard: &Yard, view: &str) -> Self {
+        let mut agent = Self::new(yard);
+        agent.write(&json!({ "toolyard": 1, "view": view }));
+        agent.shake_hands()
     }
 
     /// Opens a session as older clients do, so that changes are announced.
@@ -59,6 +75,11 @@ impl Agent {
         assert_eq!(greeting["result"]["protocolVersion"], "2025-11-25", "{greeting}");
         self.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         self
+    }
+
+    /// Leaves.
+    pub(crate) fn leave(self) {
+        (self.close)();
     }
 
     pub(crate) fn write(&mut self, message: &Value) {

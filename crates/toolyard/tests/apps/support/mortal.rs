@@ -4,10 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use super::Yard;
-
-#[path = "../../support/testkit.rs"]
-mod testkit;
+use crate::testkit;
 
 /// A process that ends with its test, if not before.
 pub(crate) struct Mortal {
@@ -15,14 +12,6 @@ pub(crate) struct Mortal {
 }
 
 impl Mortal {
-    pub(crate) fn app(yard: &Yard, name: &str) -> Self {
-        Self::start(&["app", &yard.apps_tcp(), name])
-    }
-
-    pub(crate) fn instance(yard: &Yard, name: &str) -> Self {
-        Self::start(&["instance", folder(yard).to_str().unwrap(), name])
-    }
-
     /// An instance whose file nobody looks at.
     pub(crate) fn hidden(folder: &Path, name: &str) -> Self {
         Self::start(&["instance", folder.to_str().unwrap(), name])
@@ -39,17 +28,6 @@ impl Mortal {
         let command = command.args(words).stdin(Stdio::null()).stdout(Stdio::null());
         Self { child: command.spawn().unwrap() }
     }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-/// The folder that instances of a gateway write to.
-fn folder(yard: &Yard) -> PathBuf {
-    let folder = yard.folder().join("toolyard/instances");
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 impl Drop for Mortal {

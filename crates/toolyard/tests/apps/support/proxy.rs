@@ -96,9 +96,8 @@ impl State {
         let mut buffer = [0; 16 * 1024];
         loop {
             match from.read(&mut buffer) {
-                Ok(0) => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => break,
+                Ok(0) | Err(_) => break,
                 Ok(count) => {
                     while self.held.load(Ordering::SeqCst) && !self.ended.load(Ordering::SeqCst) {
                         std::thread::sleep(LOOK);
