@@ -153,6 +153,7 @@ impl Instances {
             timeouts: Timeouts::LOCAL,
             roots: Vec::new(),
             sharing: Sharing::Shared,
+            pinged: true,
             fingerprint: instance.url(),
         })
     }

@@ -185,6 +185,7 @@ impl Apps {
             timeouts: self.shared.options.timeouts,
             roots: Vec::new(),
             sharing: Sharing::Shared,
+            pinged: true,
             fingerprint: String::new(),
         };
         let upstream = self.shared.gateway.join(plan).map_err(|taken| not_free(&taken))?;

@@ -39,6 +39,13 @@ impl Agent {
         Self { stream, lines, answers: Vec::new(), heard: Vec::new(), last: 0, classic: false }
     }
 
+    /// A session in this view.
+    pub(crate) fn in_view(yard: &Yard, view: &str) -> Self {
+        let mut agent = Self::new(yard);
+        agent.write(&json!({ "toolyard": 1, "view": view }));
+        agent.shake_hands()
+    }
+
     /// Opens a session as older clients do, so that changes are announced.
     pub(crate) fn shake_hands(mut self) -> Self {
         let info = json!({ "name": "t", "version": "1" });
@@ -48,6 +55,11 @@ impl Agent {
         assert_eq!(greeting["result"]["protocolVersion"], "2025-11-25", "{greeting}");
         self.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         self
+    }
+
+    /// Leaves.
+    pub(crate) fn leave(self) {
+        self.stream.shutdown(std::net::Shutdown::Both).unwrap();
     }
 
     pub(crate) fn write(&mut self, message: &Value) {
