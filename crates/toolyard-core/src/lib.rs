@@ -17,6 +17,7 @@ pub mod guests;
 mod levels;
 mod listen;
 mod tasks;
+mod wake;
 mod yard;
 
 pub use apps::{AppOptions, Apps};
@@ -25,3 +26,4 @@ pub use plan::{
     AfterLoss, Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, UpstreamKind, UpstreamPlan,
 };
 pub(crate) use toolyard_transport::Scope;
+pub use wake::WallClock;

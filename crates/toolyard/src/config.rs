@@ -17,10 +17,12 @@ mod profile;
 mod listen;
 mod apps;
 mod auth;
+mod health;
 
 use std::path::Path;
 
 use toolyard_core::ProfilePlan;
+use toolyard_core::plan::Pings;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
@@ -50,6 +52,8 @@ pub(crate) struct Config {
     pub(crate) profiles: Vec<ProfilePlan>,
     pub(crate) listen: ListenConfig,
     pub(crate) apps: AppsConfig,
+    /// How upstreams are asked whether they are there.
+    pub(crate) pings: Pings,
     /// What tokens of apps and agents are checked by, where they are asked for.
     pub(crate) auth: Option<Rules>,
     /// Show the only upstream as if clients spoke to it directly.
@@ -104,6 +108,7 @@ struct Layer {
     profiles: Vec<ProfilePlan>,
     listen: Option<ListenConfig>,
     apps: Option<AppsConfig>,
+    pings: Option<Pings>,
     auth: Option<Rules>,
     transparent: Option<bool>,
     names: Option<NameStyle>,
@@ -118,6 +123,7 @@ impl Config {
         self.profiles.extend(layer.profiles);
         self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
         self.apps = layer.apps.unwrap_or(std::mem::take(&mut self.apps));
+        self.pings = layer.pings.unwrap_or(self.pings);
         self.auth = layer.auth.or(self.auth.take());
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
@@ -163,8 +169,9 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Own => root.take("auth").and_then(|field| auth::read(field, reader)),
         Role::Project => auth::refuse(&mut root, reader),
     };
+    let pings = root.take("health").map(|field| health::read(field, reader));
     root.finish(reader);
-    Layer { upstreams, packs, profiles, listen, apps, auth, transparent, names }
+    Layer { upstreams, packs, profiles, listen, apps, pings, auth, transparent, names }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {
