@@ -16,7 +16,7 @@ use crate::listen::Listeners;
 use crate::pipeline::Common;
 use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::upstream::{Outlets, Upstream};
-use crate::{bridge, yard};
+use crate::{bridge, wake, yard};
 
 /// How long calls in flight of an upstream that goes may take to finish.
 pub(crate) const DRAIN: Duration = Duration::from_mins(5);
@@ -73,6 +73,7 @@ impl Gateway {
             upstream.start(outlets.clone());
         }
         scope.spawn(catalog.clone().keep(news));
+        scope.spawn(wake::watch(plan.wall, catalog.clone()));
         let pace = plan.pace;
         let changing = Mutex::new(());
         Self { shared: Arc::new(Shared { catalog, listeners, scope, common, outlets, pace, changing }) }

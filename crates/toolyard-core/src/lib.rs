@@ -19,6 +19,7 @@ mod levels;
 mod listen;
 pub mod report;
 mod tasks;
+mod wake;
 mod yard;
 
 pub use apps::{AppOptions, Apps};
@@ -27,3 +28,4 @@ pub use plan::{
     AfterLoss, Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, ToolRule, UpstreamKind, UpstreamPlan,
 };
 pub(crate) use toolyard_transport::Scope;
+pub use wake::WallClock;

@@ -10,6 +10,8 @@ use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 pub use toolyard_transport::connect::Connected;
 use toolyard_transport::{BoxFuture, Origin};
 
+use crate::wake::WallClock;
+
 #[derive(Debug)]
 pub struct Plan {
     pub upstreams: Vec<UpstreamPlan>,
@@ -22,6 +24,8 @@ pub struct Plan {
     /// Where definitions are kept between runs; nowhere if not given.
     pub state_dir: Option<PathBuf>,
     pub pace: Pace,
+    /// By which sleep of the machine is noticed.
+    pub wall: WallClock,
 }
 
 /// The waits of the catalog and its upstreams.
@@ -46,6 +50,8 @@ pub struct Pace {
 /// How upstreams are asked whether they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pings {
+    /// Whether anybody is asked by the clock. On suspicion they are asked in any case.
+    pub regular: bool,
     pub every: Duration,
     /// How long an answer may take.
     pub wait: Duration,
@@ -55,7 +61,7 @@ pub struct Pings {
 
 impl Default for Pings {
     fn default() -> Self {
-        Self { every: Duration::from_secs(10), wait: Duration::from_secs(5), misses: 3 }
+        Self { regular: true, every: Duration::from_secs(10), wait: Duration::from_secs(5), misses: 3 }
     }
 }
 
@@ -85,6 +91,7 @@ impl Default for Plan {
             names: NameStyle::Shown { budget: DEFAULT_BUDGET },
             state_dir: None,
             pace: Pace::default(),
+            wall: WallClock::default(),
         }
     }
 }

@@ -19,9 +19,11 @@ mod apps;
 mod auth;
 mod log;
 mod tools;
+mod health;
 
 use std::path::Path;
 
+use toolyard_core::plan::Pings;
 use toolyard_core::{ProfilePlan, ToolRule};
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
@@ -53,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) profiles: Vec<ProfilePlan>,
     pub(crate) listen: ListenConfig,
     pub(crate) apps: AppsConfig,
+    /// How upstreams are asked whether they are there.
+    pub(crate) pings: Pings,
     /// What tokens of apps and agents are checked by, where they are asked for.
     pub(crate) auth: Option<Rules>,
     pub(crate) log: LogConfig,
@@ -110,6 +114,7 @@ struct Layer {
     profiles: Vec<ProfilePlan>,
     listen: Option<ListenConfig>,
     apps: Option<AppsConfig>,
+    pings: Option<Pings>,
     auth: Option<Rules>,
     log: Option<LogConfig>,
     tools: Vec<ToolRule>,
@@ -126,6 +131,7 @@ impl Config {
         self.profiles.extend(layer.profiles);
         self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
         self.apps = layer.apps.unwrap_or(std::mem::take(&mut self.apps));
+        self.pings = layer.pings.unwrap_or(self.pings);
         self.auth = layer.auth.or(self.auth.take());
         self.log = layer.log.unwrap_or(self.log);
         self.tools.retain(|old| layer.tools.iter().all(|new| new.pattern != old.pattern));
@@ -179,8 +185,9 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Project => log::refuse(&mut root, reader),
     };
     let tools = tools::read(&mut root, reader);
+    let pings = root.take("health").map(|field| health::read(field, reader));
     root.finish(reader);
-    Layer { upstreams, packs, profiles, listen, apps, auth, log, tools, transparent, names }
+    Layer { upstreams, packs, profiles, listen, apps, pings, auth, log, tools, transparent, names }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {

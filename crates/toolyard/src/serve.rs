@@ -136,8 +136,8 @@ async fn run(
         config: &config,
         quiet,
     });
-    let (common, listen, apps) = (common.clone(), config.listen, config.apps);
-    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen, apps };
+    let (common, listen, apps, pings) = (common.clone(), config.listen, config.apps, config.pings);
+    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen, apps, pings };
     let why = tokio::select! {
         signal = stop.told() => signal,
         () = reload.watch(found) => "the config cannot be watched any more",

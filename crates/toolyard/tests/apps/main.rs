@@ -11,6 +11,7 @@ mod testkit;
 mod auth;
 mod calls;
 mod coming;
+mod health;
 mod hub;
 mod instances;
 mod limits;
