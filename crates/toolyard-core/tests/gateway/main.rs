@@ -8,6 +8,7 @@ mod calls;
 mod catalog;
 mod health;
 mod lifecycle;
+mod model;
 mod pool;
 mod questions;
 mod reload;
