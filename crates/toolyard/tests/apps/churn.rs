@@ -21,7 +21,7 @@ use chance::Chance;
 
 const CLIENTS: u64 = 8;
 /// How long until everybody is back, on a busy machine.
-const SETTLED: Duration = Duration::from_secs(60);
+const SETTLED: Duration = Duration::from_mins(1);
 /// What must not come often: one announcement for each time that changes are gathered.
 const DEBOUNCE: Duration = Duration::from_millis(500);
 /// A run this long also waits until connections that nobody uses are closed, and may leave nothing.

@@ -44,7 +44,7 @@ pub(super) struct Caller {
 impl Caller {
     pub(super) fn new(yard: &Yard, cast: Arc<Cast>, number: u64, seed: u64) -> Self {
         // Half of them keep a session.
-        let agent = if number % 2 == 0 { yard.agent() } else { yard.agent().shake_hands() };
+        let agent = if number.is_multiple_of(2) { yard.agent() } else { yard.agent().shake_hands() };
         Self { agent, cast, number, chance: Chance::new(seed + number + 1), tally: Tally::default() }
     }
 
