@@ -185,17 +185,20 @@ impl Agent {
         self.heard.iter().filter(|(_, line)| line["method"] == "notifications/tools/list_changed").count()
     }
 
-    /// Waits until lists are said to have changed.
-    fn wait_for_change(&mut self) {
-        let is_change = |line: &Value| line["method"] == "notifications/tools/list_changed";
+    /// Waits for something that is said outside of answers, and takes it out of what was heard.
+    pub(crate) fn next_heard(&mut self, method: &str) -> Value {
         loop {
-            if let Some(at) = self.heard.iter().position(|(_, line)| is_change(line)) {
-                self.heard.remove(at);
-                return;
+            if let Some(at) = self.heard.iter().position(|(_, line)| line["method"] == method) {
+                return self.heard.remove(at).1;
             }
-            let line = self.lines.recv_timeout(PATIENCE).expect("a change");
+            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {method}"));
             self.keep(line);
         }
+    }
+
+    /// Waits until lists are said to have changed.
+    fn wait_for_change(&mut self) {
+        self.next_heard("notifications/tools/list_changed");
     }
 
     /// Waits until lists are said to have changed and this holds of the tools. Without that word, nothing is
