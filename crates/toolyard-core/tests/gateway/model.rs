@@ -113,7 +113,7 @@ impl Scene {
         if matches!(event, Event::Hangup) && before.phase == Phase::Active {
             // An earlier sign of life may have brought it back already.
             let made = usize::try_from(after.history.total() - before.history.total()).unwrap();
-            let lost = after.history.changes().rev().take(made).last().unwrap();
+            let lost = after.history.changes().rev().take(made).next_back().unwrap();
             prop_assert_eq!((lost.to, lost.reason.as_deref()), (Phase::Retrying, Some("it hung up")));
         }
         self.check(&after)

@@ -18,14 +18,14 @@ struct Model {
 }
 
 impl Model {
-    fn is_miss(sign: &Sign) -> bool {
+    fn is_miss(sign: Sign) -> bool {
         matches!(sign, Sign::Silent | Sign::SilentAndSuspect)
     }
 
     /// The misses since the last answer; a suspicion that is met with silence counts for all that are needed.
     fn misses(&self) -> usize {
         let since = self.signs.iter().rposition(|sign| *sign == Sign::Answered).map_or(0, |at| at + 1);
-        let signs: Vec<&Sign> = self.signs[since..].iter().filter(|sign| Self::is_miss(sign)).collect();
+        let signs: Vec<&Sign> = self.signs[since..].iter().filter(|sign| Self::is_miss(**sign)).collect();
         let mut misses = 0;
         let mut away = false;
         for sign in signs {
@@ -66,7 +66,7 @@ proptest! {
             now += Duration::from_secs(1);
             let was_away = model.is_away();
             model.signs.push(sign);
-            let is_lost = was_away && Model::is_miss(&sign) && model.misses() >= 2 * model.misses;
+            let is_lost = was_away && Model::is_miss(sign) && model.misses() >= 2 * model.misses;
             let expected = match (was_away, model.is_away()) {
                 _ if is_lost => Verdict::Lost,
                 (false, true) => Verdict::Away,
