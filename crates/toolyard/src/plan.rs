@@ -17,6 +17,7 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, approach: &Appro
     Plan {
         upstreams: upstreams.chain(packs).collect(),
         profiles: config.profiles.clone(),
+        tools: config.tools.clone(),
         transparent: config.transparent,
         names: config.names,
         state_dir,

@@ -146,7 +146,7 @@ mod tests {
             pinged: true,
             fingerprint: String::new(),
         };
-        let upstream = Upstream::new(plan, Pace::default(), None, Scope::new());
+        let upstream = Upstream::new(plan, Pace::default(), &std::sync::Arc::default(), None, Scope::new());
         let file = json!({ "id": "7f-shop", "name": "shop", "path": "/srv", "port": 7777, "has_package_json": true });
         let found = Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap();
         upstream.describe(found.about());

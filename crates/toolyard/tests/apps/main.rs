@@ -15,6 +15,7 @@ mod health;
 mod hub;
 mod instances;
 mod limits;
+mod logs;
 mod registering;
 mod sdk;
 mod transcript;
