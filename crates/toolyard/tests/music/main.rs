@@ -7,3 +7,4 @@ mod devices;
 mod doors;
 mod kills;
 mod program;
+mod services;
