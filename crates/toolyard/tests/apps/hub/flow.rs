@@ -207,7 +207,7 @@ fn row_31_an_instance_asks_the_client_in_the_middle_of_a_call_through_the_hub() 
         let _instance = Instance::start(&yard, "shop", era);
         let mut agent = Agent::new(&yard);
         agent.write(&json!({ "toolyard": 1, "view": "hub" }));
-        let mut agent = agent.shake_hands_with(json!({ "elicitation": {}, "sampling": {} }));
+        let mut agent = agent.shake_hands_with(&json!({ "elicitation": {}, "sampling": {} }));
         wait_for(&mut agent, "shop");
         connect(&mut agent, "shop");
         for (tool, arguments, question, reply, expected) in [
