@@ -39,6 +39,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Lists tools; gives the status.
     pub(crate) fn list(&mut self) -> u16 {
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -147,17 +151,32 @@ impl Yard {
         token
     }
 
+    /// A command beside the running gateway.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let own = ["--state-dir", "state", "--config", "config.toml"];
+        toolyard(&self.folder, &[&own, arguments].concat())
+    }
+
     /// Runs a command that ends by itself: its exit code, and what it printed.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
-        let own = ["--state-dir", "state", "--config", "config.toml"];
-        let output = toolyard(&self.folder, &[&own, arguments].concat()).output().unwrap();
+        let output = self.command(arguments).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where the instances of a program write their files.
+    pub(crate) fn instance_folder(&self, program: &str) -> PathBuf {
+        let folder = self.folder.path().join(program).join("instances");
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
     }
 
     /// Writes a file as an instance does.
     pub(crate) fn write_instance(&self, program: &str, name: &str, text: &str) -> PathBuf {
-        let folder = self.folder.path().join(program).join("instances");
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = self.instance_folder(program);
         let (draft, file) = (folder.join(format!(".tmp-{name}")), folder.join(name));
         std::fs::write(&draft, text).unwrap();
         std::fs::rename(draft, &file).unwrap();
@@ -218,8 +237,12 @@ impl Drop for Yard {
 }
 
 /// Waits until something holds.
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, look)
+}
+
+pub(crate) fn eventually_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(found) = look() {
             return found;
