@@ -35,7 +35,7 @@ pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
     let token = settings::variable(TOKEN).filter(|token| !token.is_empty());
-    let done = runtime.block_on(Relay::new(meeting, opening(args, token)).run());
+    let done = runtime.block_on(Relay::new(meeting, opening(args, token.as_deref())).run());
     // A thread may still wait for stdin, and nobody waits for it.
     runtime.shutdown_background();
     Ok(done?)
@@ -43,7 +43,7 @@ pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
 
 /// The line that tells the gateway which view is wanted and who asks; without one it is everything, for the
 /// owner of the socket.
-fn opening(args: &StdioArgs, token: Option<String>) -> Option<String> {
+fn opening(args: &StdioArgs, token: Option<&str>) -> Option<String> {
     let view = match (args.hub, &args.profile, &args.upstream) {
         (true, ..) => Some("hub".to_owned()),
         (false, Some(profile), _) => Some(format!("p/{profile}")),
