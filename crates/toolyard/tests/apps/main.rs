@@ -10,11 +10,13 @@ mod testkit;
 
 mod auth;
 mod calls;
+mod churn;
 mod coming;
 mod health;
 mod hub;
 mod instances;
 mod limits;
+mod doctor;
 mod logs;
 mod registering;
 mod sdk;

@@ -39,6 +39,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Lists tools; gives the status.
     pub(crate) fn list(&mut self) -> u16 {
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -72,9 +76,25 @@ impl Http {
 impl Yard {
     /// With these keys in `[apps]` and whatever follows.
     pub(crate) fn start(apps: &str) -> Self {
+        let rest = format!("[apps]\nlisten = \"127.0.0.1:0\"\n{apps}");
+        Self::start_as(&rest, &mut Command::new(env!("CARGO_BIN_EXE_toolyard")))
+    }
+
+    /// With the door for apps at this address.
+    pub(crate) fn start_with_apps_at(address: &str) -> Self {
+        let rest = format!("[apps]\nlisten = \"{address}\"");
+        Self::start_as(&rest, &mut Command::new(env!("CARGO_BIN_EXE_toolyard")))
+    }
+
+    /// With the usual config and these flags.
+    pub(crate) fn start_with_flags(flags: &[&str]) -> Self {
+        Self::start_as("", Command::new(env!("CARGO_BIN_EXE_toolyard")).args(flags))
+    }
+
+    fn start_as(rest: &str, command: &mut Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{apps}\n");
-        let (child, said) = spawn(&folder, &config);
+        let config = format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n{rest}\n");
+        let (child, said) = spawn_with(&folder, &config, command);
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
@@ -115,6 +135,11 @@ impl Yard {
             eventually("the gateway's note", || serde_json::from_slice(&std::fs::read(&path).ok()?).ok());
     }
 
+    /// What its note says under this key.
+    pub(crate) fn note(&self, key: &str) -> &Value {
+        &self.note[key]
+    }
+
     /// Where clients speak lines.
     pub(crate) fn tcp(&self) -> &str {
         self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap()
@@ -147,17 +172,32 @@ impl Yard {
         token
     }
 
+    /// A command beside the running gateway.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let own = ["--state-dir", "state", "--config", "config.toml"];
+        toolyard(&self.folder, &[&own, arguments].concat())
+    }
+
     /// Runs a command that ends by itself: its exit code, and what it printed.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
-        let own = ["--state-dir", "state", "--config", "config.toml"];
-        let output = toolyard(&self.folder, &[&own, arguments].concat()).output().unwrap();
+        let output = self.command(arguments).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where the instances of a program write their files.
+    pub(crate) fn instance_folder(&self, program: &str) -> PathBuf {
+        let folder = self.folder.path().join(program).join("instances");
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
     }
 
     /// Writes a file as an instance does.
     pub(crate) fn write_instance(&self, program: &str, name: &str, text: &str) -> PathBuf {
-        let folder = self.folder.path().join(program).join("instances");
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = self.instance_folder(program);
         let (draft, file) = (folder.join(format!(".tmp-{name}")), folder.join(name));
         std::fs::write(&draft, text).unwrap();
         std::fs::rename(draft, &file).unwrap();
@@ -218,8 +258,12 @@ impl Drop for Yard {
 }
 
 /// Waits until something holds.
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, look)
+}
+
+pub(crate) fn eventually_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(found) = look() {
             return found;
