@@ -33,7 +33,7 @@ fn told(guide: &str) -> Vec<Told> {
             if let Some(command) = line.strip_prefix("$ ") {
                 told.push(Told { command: command.to_owned(), prints: Vec::new() });
             } else if let Some(more) = line.strip_prefix("> ") {
-                told.last_mut().unwrap().command += &format!("\n{more}");
+                told.last_mut().unwrap().command.extend(["\n", more]);
             } else {
                 told.last_mut().unwrap().prints.push(line.to_owned());
             }
@@ -60,7 +60,8 @@ fn the_guide_to_a_tidy_library_works_as_it_is_written() {
     fs::write(config.join("config.toml"), &blocks(&guide, "toml")[0]).unwrap();
     symlink(env!("CARGO_BIN_EXE_toolyard"), programs.join("toolyard")).unwrap();
     let told = told(&guide);
-    let script: String = told.iter().map(|told| format!("{}\necho '{MARK}'\n", told.command)).collect();
+    let mark = format!("\necho '{MARK}'\n");
+    let script: String = told.iter().flat_map(|told| [told.command.as_str(), &mark]).collect();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut bash = Command::new("bash");
     bash.args(["-e", "-c", &script]).current_dir(home.path()).env_clear();
