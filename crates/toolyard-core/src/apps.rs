@@ -7,6 +7,7 @@ mod door;
 mod link;
 mod process;
 mod queue;
+mod reach;
 mod register;
 mod schema;
 
@@ -21,6 +22,7 @@ use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_transport::admit::Signed;
 
 pub use process::Process;
+pub use reach::{Dial, Source};
 pub use register::{AppRecord, AppStatus};
 pub use schema::check as check_schema;
 

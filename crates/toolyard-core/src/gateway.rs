@@ -10,6 +10,7 @@ use toolyard_transport::{
 };
 
 use crate::catalog::{Catalog, Definitions, Store, Views};
+use crate::discovery::Sightings;
 use crate::dispatch::{dispatch, fails_as_result};
 use crate::greet::{NAME, server_info};
 use crate::listen::Listeners;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) scope: Scope,
     outlets: Outlets,
     pace: Pace,
+    sightings: Sightings,
     /// Held by whoever changes which upstreams there are.
     changing: Mutex<()>,
 }
@@ -68,8 +70,8 @@ impl Gateway {
         }
         scope.spawn(catalog.clone().keep(news));
         let pace = plan.pace;
-        let changing = Mutex::new(());
-        Self { shared: Arc::new(Shared { catalog, listeners, scope, outlets, pace, changing }) }
+        let (sightings, changing) = (Sightings::default(), Mutex::new(()));
+        Self { shared: Arc::new(Shared { catalog, listeners, scope, outlets, pace, sightings, changing }) }
     }
 
     /// Goes by another plan from now on, without dropping a call: what is asked for as before stays as it is,
@@ -116,6 +118,11 @@ impl Gateway {
             shared.scope.spawn(upstream.retire(DRAIN));
         }
         done
+    }
+
+    /// What was seen while looking for upstreams.
+    pub fn sightings(&self) -> &Sightings {
+        &self.shared.sightings
     }
 
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {

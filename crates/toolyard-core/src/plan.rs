@@ -161,6 +161,8 @@ pub enum AfterLoss {
     Await,
     /// It has said goodbye: what it offered goes at once.
     Gone,
+    /// The same, but somebody may be there again, so it is tried.
+    Left,
 }
 
 /// A named slice of the catalog.

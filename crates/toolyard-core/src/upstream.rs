@@ -27,7 +27,7 @@ use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
 use crate::pipeline::{Chain, chain};
-use crate::plan::{Pace, UpstreamKind, UpstreamPlan};
+use crate::plan::{AfterLoss, Pace, UpstreamKind, UpstreamPlan};
 use state::{Phase, State};
 
 pub(crate) use lease::Lease;
@@ -288,6 +288,11 @@ impl Upstream {
             && own.timeouts == plan.timeouts
             && own.roots == plan.roots
             && own.sharing == plan.sharing
+    }
+
+    /// Whether it is tried again by itself when it is lost.
+    pub(crate) fn is_reached_for(&self) -> bool {
+        matches!(self.plan.connect.after_loss(), AfterLoss::TryAgain | AfterLoss::Left)
     }
 
     /// Waits until no call is in flight.

@@ -24,7 +24,7 @@ use toolyard_core::ProfilePlan;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
-pub(crate) use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, TcpDoor};
+pub(crate) use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, EndpointConfig, Scan, TcpDoor};
 pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
 pub(crate) use interpolate::Variables;
 pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
@@ -156,7 +156,12 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let transparent = read_transparent(&mut root, reader, on);
     let names = read_names(&mut root, reader);
     let apps = match role {
-        Role::Own => root.take("apps").map(|field| apps::read(field, reader)),
+        Role::Own => root.take("apps").map(|field| {
+            let at = field.at;
+            let apps = apps::read(field, reader);
+            apps::check_ids(reader, at, &apps.endpoints, &ids);
+            apps
+        }),
         Role::Project => apps::refuse(&mut root, reader),
     };
     let auth = match role {

@@ -16,6 +16,8 @@ mod guard;
 mod fingerprint;
 mod doors;
 mod apps;
+mod endpoints;
+mod scan;
 mod instances;
 mod bind;
 mod socket;

@@ -15,13 +15,15 @@ use toolyard_transport::{Principal, Scope};
 
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
-use crate::config::{AppsConfig, Config, LocalDoor, needs_token};
+use crate::config::{AppsConfig, Config, LocalDoor, Scan, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
+use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::guard::Guards;
 use crate::instances::{self, Instances};
 use crate::plan::plan;
+use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Addresses, Announcement};
 use crate::stop::Stop;
@@ -115,7 +117,13 @@ async fn run(
     let signed = config.auth.clone().map(Signed::new);
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
     let folders = if args.no_instances { Vec::new() } else { instances::folders(&settings::variable) };
-    scope.spawn(Instances::new(&gateway, &approach, folders).watch());
+    scope.spawn(Instances::new(&gateway, &apps, &approach, folders).watch());
+    let mut endpoints = Endpoints::new(&gateway, &apps, &approach);
+    endpoints.set(&apps_config.endpoints);
+    if let Scan::Every(pause) = apps_config.scan {
+        let not_ours = NotOurs::new(&config, &apps_config, &addresses);
+        scope.spawn(scan::Scan::new(&gateway, &apps, &approach, not_ours).watch(pause));
+    }
     let apps_taken = app_doors.taken();
     app_doors.serve(&apps, &scope);
     let options = options(&config, signed, state_dir.as_deref());
@@ -131,8 +139,17 @@ async fn run(
         config: &config,
         quiet,
     });
-    let (common, listen, apps) = (common.clone(), config.listen, config.apps);
-    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen, apps };
+    let (common, listen) = (common.clone(), config.listen);
+    let reload = Reload {
+        common,
+        gateway: gateway.clone(),
+        approach,
+        state_dir,
+        listen,
+        apps: apps_config,
+        endpoints,
+        no_apps: args.no_apps,
+    };
     let why = tokio::select! {
         signal = stop.told() => signal,
         () = reload.watch(found) => "the config cannot be watched any more",

@@ -9,20 +9,28 @@ use serde_json::{Value, json};
 use crate::support::{Yard, eventually};
 
 /// A real MCP server on a free port.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
+        Self::over("http")
+    }
+
+    /// Over `http` or `tcp`.
+    pub(crate) fn over(transport: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
-        command.args(["pack", "dev", "--http", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(["pack", "dev", &format!("--{transport}"), "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let port = loop {
             let line = lines.next().unwrap().unwrap();
-            if let Some((_, address)) = line.split_once("listening on http://127.0.0.1:") {
+            if let Some((_, address)) = line.split_once("://127.0.0.1:") {
                 break address.split('/').next().unwrap().trim().parse().unwrap();
             }
         };

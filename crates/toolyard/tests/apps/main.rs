@@ -9,6 +9,7 @@ mod support;
 mod auth;
 mod calls;
 mod coming;
+mod dialled;
 mod instances;
 mod limits;
 mod registering;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) use agent::Agent;
-pub(crate) use app::{App, Door, tool};
+pub(crate) use app::{App, Door, Listener, tool};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -69,7 +69,10 @@ impl Yard {
     /// With these keys in `[apps]` and whatever follows.
     pub(crate) fn start(apps: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{apps}\n");
+        // Whatever else runs on this machine is not looked for, except where that is what is tested.
+        let scan = if apps.contains("scan = ") { "" } else { "scan = false\n" };
+        let config =
+            format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{scan}{apps}\n");
         let (child, said) = spawn(&folder, &config);
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
@@ -86,6 +89,23 @@ impl Yard {
         std::fs::remove_file(self.folder.path().join("state/gateway.json")).unwrap_or_default();
         (self.child, self.said) = spawn(&self.folder, &config);
         self.wait_for_note();
+    }
+
+    /// Another config, which is applied at once.
+    pub(crate) fn reconfigure(&self, apps: &str) {
+        let own = self.config.split("[apps.endpoints]").next().unwrap_or_default();
+        std::fs::write(self.folder.path().join("config.toml"), format!("{own}{apps}\n")).unwrap();
+        let pid = nix::unistd::Pid::from_raw(self.child.id().try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR1).unwrap();
+    }
+
+    /// A place for files.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     fn wait_for_note(&mut self) {
