@@ -104,6 +104,11 @@ pub(crate) fn health_check(revision: Revision) -> toolyard_proto::Method {
     if revision.is_modern() { toolyard_proto::Method::DISCOVER } else { toolyard_proto::Method::PING }
 }
 
+/// Whether an upstream is known to answer that question: it has answered it when we met.
+pub(crate) fn knows_health_check(greeting: &toolyard_transport::Greeting) -> bool {
+    greeting.revision.is_modern()
+}
+
 /// The gateway's own origin towards an upstream of `revision`.
 pub(crate) fn own_origin(name: &str, version: &str) -> Arc<Origin> {
     Origin::gateway(Raw::empty_object(), serde_json::json!({ "name": name, "version": version }).into())

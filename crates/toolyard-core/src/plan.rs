@@ -38,6 +38,23 @@ pub struct Pace {
     pub breaker: u32,
     /// How long that is; then it is tried once.
     pub half_open: Duration,
+    pub pings: Pings,
+}
+
+/// How upstreams are asked whether they are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pings {
+    pub every: Duration,
+    /// How long an answer may take.
+    pub wait: Duration,
+    /// So many in a row without an answer, and it counts as away.
+    pub misses: u32,
+}
+
+impl Default for Pings {
+    fn default() -> Self {
+        Self { every: Duration::from_secs(10), wait: Duration::from_secs(5), misses: 3 }
+    }
 }
 
 impl Default for Pace {
@@ -51,6 +68,7 @@ impl Default for Pace {
             backoff_most: Duration::from_secs(30),
             breaker: 5,
             half_open: Duration::from_mins(1),
+            pings: Pings::default(),
         }
     }
 }
@@ -78,6 +96,8 @@ pub struct UpstreamPlan {
     /// What `roots/list` outside of any call is answered with.
     pub roots: Vec<String>,
     pub sharing: Sharing,
+    /// Whether it is asked regularly whether it is there.
+    pub pinged: bool,
     /// Identifies the definition, so that stored tools of another server are not shown.
     pub fingerprint: String,
 }

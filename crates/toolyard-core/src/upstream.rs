@@ -3,6 +3,7 @@
 pub mod state;
 mod comeback;
 mod fetch;
+pub mod health;
 pub(crate) mod held;
 mod lease;
 mod pool;
@@ -28,6 +29,7 @@ use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 use crate::catalog::Definitions;
 use crate::pipeline::{Chain, chain};
 use crate::plan::{AfterLoss, Pace, UpstreamKind, UpstreamPlan};
+use health::Health;
 use state::{Phase, State};
 
 pub(crate) use lease::Lease;
@@ -50,6 +52,10 @@ pub struct Upstream {
     /// Whether its entries are listed: false once it has been lost for longer than the grace.
     listed: AtomicBool,
     suspect: Notify,
+    /// It may be gone, though nothing has gone wrong.
+    doubted: Notify,
+    /// A call was not answered in time, and nothing was heard since.
+    unanswered: AtomicBool,
     /// There was a new sign of life.
     woken: Notify,
     outdated: Notify,
@@ -70,6 +76,7 @@ pub struct Upstream {
     successor: OnceLock<Arc<Upstream>>,
     /// What else is known of an instance, as it is told.
     described: ArcSwapOption<Value>,
+    health: Mutex<Health>,
     /// When a call last began or ended, in seconds since 1970; zero for never.
     active_at: AtomicU64,
 }
@@ -95,6 +102,8 @@ impl Upstream {
             definitions: ArcSwapOption::new(stored),
             state: watch::Sender::new(State::new(SystemTime::now())),
             suspect: Notify::new(),
+            doubted: Notify::new(),
+            unanswered: AtomicBool::new(false),
             woken: Notify::new(),
             outdated: Notify::new(),
             levels: Mutex::default(),
@@ -108,6 +117,7 @@ impl Upstream {
             drained: Notify::new(),
             successor: OnceLock::new(),
             described: ArcSwapOption::empty(),
+            health: Mutex::default(),
             active_at: AtomicU64::new(0),
             plan,
         })
@@ -182,6 +192,14 @@ impl Upstream {
         self.suspect.notify_one();
     }
 
+    /// Looks at once whether it is there: one that is connected is asked, one that is not is tried again.
+    pub fn revalidate(&self) {
+        self.doubted.notify_one();
+        if self.state.borrow().phase != Phase::Active {
+            self.wake();
+        }
+    }
+
     /// There is a new sign of life: whatever it was waiting for, it is tried at once.
     pub fn wake(&self) {
         self.woken.notify_one();
@@ -246,6 +264,11 @@ impl Upstream {
         (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
+    /// What asking it has shown.
+    pub fn health(&self) -> Health {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Says what else is known of it.
     pub fn describe(&self, about: Value) {
         self.described.store(Some(Arc::new(about)));
@@ -275,6 +298,24 @@ impl Upstream {
         self.calls() > 0
     }
 
+    /// Whether it may be silent because of a call that it works on. Once it has let a call go unanswered, that
+    /// is no excuse until it is heard again.
+    fn is_working(&self) -> bool {
+        self.is_busy() && !self.unanswered.load(Ordering::Acquire)
+    }
+
+    /// A call to it was given up.
+    pub(crate) fn left_unanswered(&self) {
+        self.unanswered.store(true, Ordering::Release);
+    }
+
+    /// It has answered something.
+    pub(crate) fn heard(&self) {
+        if self.unanswered.load(Ordering::Relaxed) {
+            self.unanswered.store(false, Ordering::Release);
+        }
+    }
+
     /// Whether it only finishes what is under way.
     pub(crate) fn is_retired(&self) -> bool {
         self.state.borrow().phase == Phase::Ended
@@ -288,6 +329,7 @@ impl Upstream {
             && own.timeouts == plan.timeouts
             && own.roots == plan.roots
             && own.sharing == plan.sharing
+            && own.pinged == plan.pinged
     }
 
     /// Whether it is tried again by itself when it is lost.

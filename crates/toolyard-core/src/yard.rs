@@ -57,6 +57,7 @@ pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),
         sharing: Sharing::Shared,
+        pinged: false,
         fingerprint: String::new(),
     };
     (plan, Arc::new(definitions), yard)
@@ -225,6 +226,7 @@ fn about(upstream: &Upstream) -> Value {
         "failures": state.failures,
         "connectedUnix": state.connected.map(unix),
         "lastActivityUnix": upstream.last_activity().map(unix),
+        "health": upstream.health().told(),
         "listed": upstream.is_listed(),
         "tools": count(ListKind::Tools),
         "resources": count(ListKind::Resources),
@@ -252,6 +254,7 @@ fn instance(upstream: &Upstream) -> Value {
     about["total_time"] = json!(age(state.discovered));
     about["retry_count"] = json!(state.failures);
     about["last_activity"] = json!(upstream.last_activity().map(unix));
+    about["health"] = upstream.health().told();
     about["state_stats"] = json!({
         "transitions": counts.collect::<serde_json::Map<_, _>>(), "total_transitions": state.history.total(),
     });

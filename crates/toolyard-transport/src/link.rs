@@ -108,8 +108,18 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
+    /// Whether it makes sense to ask the upstream now and then whether it is there.
+    fn answers_pings(&self) -> bool {
+        true
+    }
+
     /// A client is gone for good: what was kept for it alone can go.
     fn forget(&self, _client: &ClientKey) {}
+
+    /// Ends the link, but lets calls finish that stand on their own and may be well. Nobody begins one any more.
+    fn let_go(&self) -> BoxFuture<()> {
+        self.close()
+    }
 
     /// Ends the link and everything it owns (sessions, child process), within a bounded time.
     fn close(&self) -> BoxFuture<()>;

@@ -86,6 +86,10 @@ impl Instances {
         let gone: Vec<PathBuf> =
             self.seen.keys().filter(|path| files.iter().all(|(file, _)| file != *path)).cloned().collect();
         let mut is_news = !gone.is_empty();
+        if is_news {
+            // An id may be free now.
+            self.seen.retain(|path, seen| seen.found.is_some() || gone.contains(path));
+        }
         for path in gone {
             if let Some((instance, upstream)) = self.seen.remove(&path).and_then(|seen| seen.found) {
                 tracing::info!(target: "instances", id = %instance.own_id, "its file is gone");
@@ -183,6 +187,7 @@ impl Instances {
             timeouts: Timeouts::LOCAL,
             roots: Vec::new(),
             sharing: Sharing::Shared,
+            pinged: true,
             fingerprint,
         }
     }

@@ -33,6 +33,7 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
         timeouts: Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default },
         roots: upstream.roots.clone(),
         sharing: upstream.sharing,
+        pinged: false,
         fingerprint: fingerprint(upstream),
     }
 }
@@ -49,6 +50,7 @@ fn pack_plan(Standing { pack, config }: Standing) -> Option<UpstreamPlan> {
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),
         sharing: Sharing::Shared,
+        pinged: false,
         fingerprint,
     })
 }

@@ -3,17 +3,22 @@
 
 mod compare;
 mod decode;
+mod edits;
 mod fpcalc;
+mod listen;
+mod resample;
 
 use std::fs::File;
 use std::io::Seek as _;
 
 use data_encoding::BASE64URL_NOPAD;
 use lofty::file::AudioFile as _;
-use rusty_chromaprint::{Configuration, FingerprintCompressor, Fingerprinter};
+use rusty_chromaprint::{Configuration, FingerprintCompressor};
 use toolyard_tool::ToolError;
 
 pub(crate) use compare::difference;
+
+use listen::Listener;
 
 use crate::config::Config;
 use crate::tags::file::{self, Parts};
@@ -76,23 +81,19 @@ fn not_decoded(name: &str, why: &str, hint: &str) -> ToolError {
 
 /// Listens to the beginning of a file.
 fn native(file: File, name: &str, stop: &dyn Fn() -> bool) -> Result<Vec<u32>, String> {
-    let mut printer = Fingerprinter::new(&Configuration::preset_test2());
-    let mut left: Option<u64> = None;
+    let lead = edits::lead(&file).unwrap_or(0.0);
+    (&file).rewind().map_err(|error| error.to_string())?;
+    let mut listener: Option<Listener> = None;
     decode::decode(file, name, &mut |rate, channels, samples| {
-        let channels = u32::try_from(channels).unwrap_or(u32::MAX);
-        if left.is_none() {
-            printer.start(rate, channels).map_err(|error| format!("{error:?}"))?;
-        }
-        let rest = left.unwrap_or(SECONDS * u64::from(rate) * u64::from(channels));
-        let taken = samples.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
-        printer.consume(&samples[..taken]);
-        left = Some(rest - taken as u64);
-        Ok(rest > taken as u64 && !stop())
+        let listener = match &mut listener {
+            Some(listener) => listener,
+            none => none.insert(Listener::new(rate, lead)?),
+        };
+        Ok(listener.hear(rate, channels, samples) && !stop())
     })?;
-    printer.finish();
-    match printer.fingerprint() {
-        [] => Err("it is too short".into()),
-        items => Ok(items.to_vec()),
+    match listener.map(Listener::finish) {
+        Some(items) if !items.is_empty() => Ok(items),
+        _ => Err("it is too short".into()),
     }
 }
 

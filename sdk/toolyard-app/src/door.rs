@@ -36,9 +36,7 @@ pub(crate) fn halves(stream: TcpStream) -> io::Result<(Reader, Writer)> {
 impl Door {
     pub(crate) async fn open(&self) -> io::Result<(Reader, Writer)> {
         match self {
-            Self::Tcp(address) => {
-                halves(TcpStream::connect(address).await?)
-            }
+            Self::Tcp(address) => halves(TcpStream::connect(address).await?),
             Self::Local(path) => {
                 let (read, write) = tokio::io::split(toolyard_transport::local::connect(path).await?);
                 Ok((Box::new(read), Box::new(write)))

@@ -24,7 +24,8 @@ pub(crate) struct InstanceFile {
 impl InstanceFile {
     /// Where Toolyard looks.
     pub(crate) fn usual_folder() -> PathBuf {
-        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let absolute =
+            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let base = absolute("XDG_RUNTIME_DIR").or_else(|| absolute("TMPDIR"));
         base.unwrap_or_else(|| "/tmp".into()).join("toolyard").join("instances")
     }

@@ -181,6 +181,11 @@ impl Link for AppLink {
 
     fn notify(&self, _: &Arc<Origin>, _: Notification) {}
 
+    /// Older apps know no heartbeat: their connection is all there is to go by.
+    fn answers_pings(&self) -> bool {
+        self.shared.speaks_additions
+    }
+
     fn close(&self) -> BoxFuture<()> {
         self.shared.channel.end("the gateway closed the connection");
         Box::pin(async {})

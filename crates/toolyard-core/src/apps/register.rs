@@ -190,6 +190,7 @@ impl Apps {
             timeouts: self.shared.options.timeouts,
             roots: Vec::new(),
             sharing: Sharing::Shared,
+            pinged: true,
             fingerprint: String::new(),
         })
     }

@@ -36,6 +36,7 @@ impl Step for Deadline {
                 biased;
                 answer = next.run(call) => answer,
                 bound = clock.expired() => {
+                    upstream.left_unanswered();
                     let subject = entry.map_or_else(|| upstream.id().to_string(), |entry| entry.canonical.clone());
                     Err(overdue(&subject, bound).at(upstream.name()))
                 }

@@ -23,6 +23,9 @@ pub(super) async fn route(mut call: Call) -> Answer {
     let upstream = call.upstream.clone();
     let answer = bridge::exchange(call, &lease).await;
     lease.done();
+    if matches!(&answer, Ok(_) | Err(CallError { kind: Kind::Reported(_), .. })) {
+        upstream.heard();
+    }
     match answer {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {
             Ok(AnswerBody::Whole(edited(&upstream, edits, result), revision))

@@ -86,7 +86,7 @@ impl Upstream {
     }
 
     /// Its entries leave the lists.
-    fn unlist(&self, outlets: &Outlets) {
+    pub(super) fn unlist(&self, outlets: &Outlets) {
         self.listed.store(false, Ordering::Release);
         outlets.announce();
     }

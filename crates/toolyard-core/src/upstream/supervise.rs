@@ -1,10 +1,14 @@
 //! The life of an upstream: connect, learn what it offers, hear its news, notice its end, try again. One
 //! task per upstream, so a slow or dead one delays nobody.
 
+mod pings;
+
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use toolyard_proto::error::code;
@@ -13,17 +17,19 @@ use toolyard_transport::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, Link
 
 use super::comeback::Past;
 use super::fetch::{fetch, own_request};
+use super::health::Vigil;
 use super::state::Phase;
 use super::subscribe::Heard;
 use super::{Live, Upstream, pool};
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::listen::Listeners;
-use crate::plan::{Connected, UpstreamPlan};
+use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
 use crate::{bridge, levels};
+use pings::{Outcome, Ping};
 
 /// Longest wait for one attempt to connect, whatever the target's own bounds are.
 pub(super) const CONNECT_BOUND: Duration = Duration::from_secs(90);
-const HEALTH_WAIT: Duration = Duration::from_secs(5);
+const CLOSE_WAIT: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// An upstream that ends every listening at once is listened to this seldom in the end.
 const LISTEN_AT_MOST: Duration = Duration::from_mins(1);
@@ -57,28 +63,36 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
     tokio::join!(keep_connected(&upstream, &outlets), pool::tend(&upstream, &outlets));
 }
 
+/// However a turn ends, another follows: also if something in it has failed in a way that nobody expected.
 async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut past = Past { lost_at: upstream.is_listed().then(Instant::now), failures: 0 };
     while !upstream.is_retired() {
-        upstream.enter(Phase::Connecting, None);
-        let connecting = upstream.plan.connect.connect(upstream.known_revision());
-        let attempt = tokio::time::timeout(CONNECT_BOUND, connecting);
-        let reason = match past.within_grace(upstream, outlets, attempt).await {
-            Ok(Ok(connected)) => {
-                let begun = Instant::now();
-                let mut life = Life::begin(upstream, outlets, connected);
-                let reason = life.run().await;
-                if life.learned {
-                    past.lost_at = None;
-                    past.failures = if begun.elapsed() < STEADY { past.failures } else { 0 };
-                }
-                reason
-            }
-            Ok(Err(reason)) => reason,
-            Err(_) => format!("no connection within {} s", CONNECT_BOUND.as_secs()),
-        };
+        let turn = AssertUnwindSafe(connect_and_live(upstream, outlets, &mut past)).catch_unwind();
+        let reason =
+            turn.await.unwrap_or_else(|_| "the gateway failed in dealing with it, which is a bug".into());
         tracing::warn!(target: "upstream", upstream = %upstream.id(), %reason, "not connected");
         past.rest(upstream, outlets, reason).await;
+    }
+}
+
+/// Until the connection that could be made is lost, or it is clear that none can be made; gives the reason.
+async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Past) -> String {
+    upstream.enter(Phase::Connecting, None);
+    let connecting = upstream.plan.connect.connect(upstream.known_revision());
+    let attempt = tokio::time::timeout(CONNECT_BOUND, connecting);
+    match past.within_grace(upstream, outlets, attempt).await {
+        Ok(Ok(connected)) => {
+            let begun = Instant::now();
+            let mut life = Life::begin(upstream, outlets, connected);
+            let reason = life.run().await;
+            if life.learned {
+                past.lost_at = None;
+                past.failures = if begun.elapsed() < STEADY { past.failures } else { 0 };
+            }
+            reason
+        }
+        Ok(Err(reason)) => reason,
+        Err(_) => format!("no connection within {} s", CONNECT_BOUND.as_secs()),
     }
 }
 
@@ -113,6 +127,10 @@ struct Life<'a> {
     look_at: Option<Instant>,
     dirty: Vec<ListKind>,
     learned: bool,
+    vigil: Vigil,
+    pinging: Option<Ping>,
+    /// When the entries of one that does not answer leave the lists.
+    unlist_at: Option<Instant>,
 }
 
 type Fetched = Vec<(ListKind, Vec<Raw>)>;
@@ -126,6 +144,10 @@ enum Event {
     Suspected,
     Outdated,
     LookAgain,
+    /// It is time to ask whether it is there.
+    PingDue,
+    Pinged(Outcome),
+    GraceOver,
 }
 
 impl<'a> Life<'a> {
@@ -136,6 +158,7 @@ impl<'a> Life<'a> {
         let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);
         let dirty = ListKind::ALL.to_vec();
         let (listening, refreshing, now) = (None, None, Instant::now());
+        let vigil = vigil(upstream, link.as_ref(), now);
         Self {
             upstream,
             outlets,
@@ -152,6 +175,9 @@ impl<'a> Life<'a> {
             look_at: None,
             dirty,
             learned: false,
+            vigil,
+            pinging: None,
+            unlist_at: None,
         }
     }
 
@@ -160,12 +186,12 @@ impl<'a> Life<'a> {
         let reason = loop {
             self.start_refresh();
             let event = self.next_event().await;
-            if let Some(reason) = self.take(event).await {
+            if let Some(reason) = self.take(event) {
                 break reason;
             }
         };
         self.upstream.live.store(None);
-        let _ = tokio::time::timeout(HEALTH_WAIT, self.link.close()).await;
+        let _ = tokio::time::timeout(CLOSE_WAIT, self.link.let_go()).await;
         reason
     }
 
@@ -179,10 +205,14 @@ impl<'a> Life<'a> {
             () = self.upstream.suspect.notified() => Event::Suspected,
             () = self.upstream.outdated.notified() => Event::Outdated,
             () = at_time(self.look_at) => Event::LookAgain,
+            () = at_time(self.vigil.due()), if self.learned => Event::PingDue,
+            () = self.upstream.doubted.notified() => Event::PingDue,
+            outcome = pending_or(self.pinging.as_mut().map(|ping| &mut ping.outcome)) => Event::Pinged(outcome),
+            () = at_time(self.unlist_at) => Event::GraceOver,
         }
     }
 
-    async fn take(&mut self, event: Event) -> Option<String> {
+    fn take(&mut self, event: Event) -> Option<String> {
         match event {
             Event::Link(Some(LinkEvent::Notification(client, notification))) => {
                 self.announcement(client.as_ref(), &notification);
@@ -196,7 +226,13 @@ impl<'a> Life<'a> {
             Event::ListenEnded(answer) => self.listen_ended(answer),
             Event::ListenAgain => self.listen(),
             Event::Refreshed(fetched) => return self.refreshed(fetched),
-            Event::Suspected => return self.check_health().await,
+            Event::Suspected => self.ask(true),
+            Event::PingDue => self.ask(false),
+            Event::Pinged(outcome) => return self.pinged(outcome),
+            Event::GraceOver => {
+                self.unlist_at = None;
+                self.upstream.unlist(self.outlets);
+            }
             Event::Outdated | Event::LookAgain => {
                 self.look_at = None;
                 self.dirty = ListKind::ALL.to_vec();
@@ -227,7 +263,7 @@ impl<'a> Life<'a> {
     }
 
     fn start_refresh(&mut self) {
-        if self.refreshing.is_some() || self.dirty.is_empty() {
+        if self.refreshing.is_some() || self.dirty.is_empty() || self.vigil.is_away() {
             return;
         }
         let kinds = std::mem::take(&mut self.dirty);
@@ -279,7 +315,7 @@ impl<'a> Life<'a> {
             store.save(self.upstream.id(), &self.upstream.plan.fingerprint, &definitions);
         }
         self.upstream.definitions.store(Some(Arc::new(definitions)));
-        self.upstream.listed.store(true, Ordering::Release);
+        self.upstream.listed.store(!self.vigil.is_away(), Ordering::Release);
         if !self.learned {
             self.learned = true;
             levels::tell_again(self.upstream, &self.link, &self.outlets.origin);
@@ -319,22 +355,15 @@ impl<'a> Life<'a> {
         self.listen_pause = if held { LISTEN_AGAIN } else { (self.listen_pause * 2).min(LISTEN_AT_MOST) };
         self.listen_at = Some(Instant::now() + self.listen_pause);
     }
+}
 
-    async fn check_health(&mut self) -> Option<String> {
-        let method = bridge::health_check(self.link.greeting().revision);
-        let request =
-            own_request(self.link.as_ref(), &self.outlets.origin, method, Raw::empty_object(), "yard-health");
-        let answer = tokio::time::timeout(HEALTH_WAIT, self.link.call(request, Peer::nobody())).await;
-        match answer {
-            Ok(Ok(_)) => None,
-            // Whoever answers is alive, whatever it says.
-            Ok(Err(error)) if matches!(error.kind, Kind::Reported(_) | Kind::TurnedAway) => None,
-            Ok(Err(error)) => Some(error.message),
-            // One that does one thing at a time may be busy with a call.
-            Err(_) if self.upstream.is_busy() => None,
-            Err(_) => Some(format!("no answer to a health check within {} s", HEALTH_WAIT.as_secs())),
-        }
-    }
+/// Whether and when this connection is asked for signs of life. One that was found is asked at once: it may
+/// not know the question, and then its silence later means nothing.
+fn vigil(upstream: &Upstream, link: &dyn Link, now: Instant) -> Vigil {
+    let pings = upstream.pace.pings;
+    let regular = upstream.plan.pinged && link.answers_pings();
+    let first = if upstream.kind() == UpstreamKind::Instance { now } else { now + pings.every };
+    Vigil::new(pings, regular, bridge::knows_health_check(link.greeting()), first)
 }
 
 /// Not the same for all, so that many upstreams are not asked at one moment.

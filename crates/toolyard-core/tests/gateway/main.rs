@@ -6,6 +6,7 @@
 mod support;
 mod calls;
 mod catalog;
+mod health;
 mod lifecycle;
 mod pool;
 mod questions;

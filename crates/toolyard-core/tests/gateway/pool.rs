@@ -102,6 +102,7 @@ impl Asking {
             timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
             roots: Vec::new(),
             sharing,
+            pinged: false,
             fingerprint: String::new(),
         };
         Gateway::start(Plan { upstreams: vec![upstream], ..Plan::default() }, &Scope::new())

@@ -90,6 +90,7 @@ impl Program {
             timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
             roots: Vec::new(),
             sharing,
+            pinged: false,
             fingerprint: String::new(),
         };
         Gateway::start(Plan { upstreams: vec![upstream], state_dir, ..Plan::default() }, &Scope::new())

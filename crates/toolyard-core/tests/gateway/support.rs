@@ -214,6 +214,7 @@ pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
         timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
         roots: Vec::new(),
         sharing: Sharing::Shared,
+        pinged: false,
         fingerprint: double.fingerprint.clone(),
     };
     Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() }

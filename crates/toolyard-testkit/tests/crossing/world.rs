@@ -73,6 +73,7 @@ impl World {
             timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_hours(1) },
             roots: Vec::new(),
             sharing: Sharing::Shared,
+            pinged: false,
             fingerprint: String::new(),
         };
         let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };

@@ -54,6 +54,7 @@ impl Scene {
             timeouts: Timeouts::MCP_SERVER,
             roots: Vec::new(),
             sharing: Sharing::Shared,
+            pinged: false,
             fingerprint: String::new(),
         };
         let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };

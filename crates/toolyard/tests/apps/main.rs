@@ -12,6 +12,8 @@ mod coming;
 mod dialled;
 mod instances;
 mod limits;
+mod listening;
+mod processes;
 mod registering;
 mod sdk;
 mod transcript;

@@ -68,12 +68,18 @@ impl Http {
 impl Yard {
     /// With these keys in `[apps]` and whatever follows.
     pub(crate) fn start(apps: &str) -> Self {
+        Self::start_with(apps, "", &[])
+    }
+
+    /// The same, with more config before it, and with variables.
+    pub(crate) fn start_with(apps: &str, before: &str, variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Whatever else runs on this machine is not looked for, except where that is what is tested.
         let scan = if apps.contains("scan = ") { "" } else { "scan = false\n" };
-        let config =
-            format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{scan}{apps}\n");
-        let (child, said) = spawn(&folder, &config);
+        let config = format!(
+            "{before}[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{scan}{apps}\n"
+        );
+        let (child, said) = spawn(&folder, &config, variables);
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
@@ -87,7 +93,7 @@ impl Yard {
         let listen = self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap();
         let config = self.config.replacen("127.0.0.1:0", listen, 1).replacen("127.0.0.1:0", apps, 1);
         std::fs::remove_file(self.folder.path().join("state/gateway.json")).unwrap_or_default();
-        (self.child, self.said) = spawn(&self.folder, &config);
+        (self.child, self.said) = spawn(&self.folder, &config, &[]);
         self.wait_for_note();
     }
 
@@ -102,10 +108,6 @@ impl Yard {
     /// A place for files.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     fn wait_for_note(&mut self) {
@@ -176,10 +178,11 @@ fn toolyard(folder: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-fn spawn(folder: &TempDir, config: &str) -> (Child, Arc<Mutex<String>>) {
+fn spawn(folder: &TempDir, config: &str, variables: &[(&str, &str)]) -> (Child, Arc<Mutex<String>>) {
     std::fs::write(folder.path().join("config.toml"), config).unwrap();
     let arguments = ["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"];
     let mut command = toolyard(folder, &arguments);
+    command.envs(variables.iter().copied());
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let (said, stderr) = (Arc::<Mutex<String>>::default(), BufReader::new(child.stderr.take().unwrap()));

@@ -57,6 +57,7 @@ async fn client_of(upstream: impl Connect, path: &'static str, revision: Revisio
         timeouts: Timeouts::LOCAL,
         roots: Vec::new(),
         sharing: Sharing::Shared,
+        pinged: false,
         fingerprint: String::new(),
     };
     let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };

@@ -15,7 +15,7 @@ use crate::walk::extension;
 const MOST_BAD: usize = 1_000;
 
 /// Samples of all channels in turn, at this rate; answers whether to go on.
-type Consume<'a> = dyn FnMut(u32, usize, &[i16]) -> Result<bool, String> + 'a;
+type Consume<'a> = dyn FnMut(u32, usize, &[f32]) -> Result<bool, String> + 'a;
 
 pub(super) fn decode(file: File, name: &str, consume: &mut Consume<'_>) -> Result<(), String> {
     let said = |error: Error| error.to_string();
@@ -32,7 +32,7 @@ pub(super) fn decode(file: File, name: &str, consume: &mut Consume<'_>) -> Resul
     let mut decoder =
         symphonia::default::get_codecs().make_audio_decoder(parameters, &options).map_err(said)?;
     let id = track.id;
-    let (mut samples, mut bad) = (Vec::<i16>::new(), 0);
+    let (mut samples, mut bad) = (Vec::<f32>::new(), 0);
     loop {
         let packet = match format.next_packet() {
             Ok(Some(packet)) => packet,
@@ -45,7 +45,7 @@ pub(super) fn decode(file: File, name: &str, consume: &mut Consume<'_>) -> Resul
         }
         match decoder.decode(&packet) {
             Ok(audio) => {
-                samples.resize(audio.samples_interleaved(), 0);
+                samples.resize(audio.samples_interleaved(), 0.0);
                 audio.copy_to_slice_interleaved(&mut samples);
                 if !consume(audio.spec().rate(), audio.spec().channels().count(), &samples)? {
                     return Ok(());

@@ -1,0 +1,165 @@
+//! Whether an upstream answers: when it is asked, and what its silence means. Pure: the clock is somebody
+//! else's, and so is the asking.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::plan::Pings;
+
+/// What asking an upstream has shown so far, over all its connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// When it was last asked, and when it last answered.
+    pub last_ping: Option<SystemTime>,
+    pub last_answer: Option<SystemTime>,
+    /// How long the last answer took.
+    pub round_trip: Option<Duration>,
+    /// How often it has not answered in a row; an answer sets it back.
+    pub misses: u32,
+    /// How often it was asked, has answered and has not, in all. Silence in the middle of a call is neither.
+    pub pings: u64,
+    pub answers: u64,
+    pub missed: u64,
+    /// Why the last one was missed.
+    pub last_error: Option<String>,
+}
+
+impl Health {
+    /// Nobody knows before it was asked.
+    pub fn is_healthy(&self) -> Option<bool> {
+        self.last_ping.map(|_| self.misses == 0)
+    }
+
+    pub(super) fn asked(&mut self, now: SystemTime) {
+        self.last_ping = Some(now);
+        self.pings += 1;
+    }
+
+    pub(super) fn answered(&mut self, now: SystemTime, round_trip: Duration) {
+        self.last_answer = Some(now);
+        self.round_trip = Some(round_trip);
+        self.misses = 0;
+        self.answers += 1;
+        self.last_error = None;
+    }
+
+    pub(super) fn missed(&mut self, reason: &str) {
+        self.misses = self.misses.saturating_add(1);
+        self.missed += 1;
+        self.last_error = Some(reason.to_owned());
+    }
+
+    /// For whoever reports on it. Times are seconds since 1970, the round trip is in milliseconds.
+    pub fn told(&self) -> Value {
+        let unix = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
+        json!({
+            "healthy": self.is_healthy(),
+            "lastPingUnix": self.last_ping.map(unix),
+            "lastAnswerUnix": self.last_answer.map(unix),
+            "roundTripMs": self.round_trip.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3),
+            "missesInARow": self.misses,
+            "pings": self.pings,
+            "answers": self.answers,
+            "missed": self.missed,
+            "lastError": self.last_error,
+        })
+    }
+}
+
+/// How an upstream that was asked behaved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    Answered,
+    /// It said nothing in time.
+    Silent,
+    /// The same, but something went wrong before: that is why it was asked.
+    SilentAndSuspect,
+    /// It said nothing, but it has a call to work on.
+    Busy,
+}
+
+/// What follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing new.
+    Same,
+    /// It is not there for now: no more calls, but it is asked further.
+    Away,
+    /// It is there again.
+    Back,
+    /// It has been away so long that this connection is not waited for any more.
+    Lost,
+}
+
+/// Watches over one connection.
+#[derive(Debug)]
+pub(super) struct Vigil {
+    rules: Pings,
+    /// Whether it is asked by the clock, and not only on suspicion.
+    regular: bool,
+    due: Option<Instant>,
+    misses: u32,
+    /// Whoever has never answered may not know the question, and is not judged by its silence.
+    answers: bool,
+    away: bool,
+}
+
+impl Vigil {
+    pub(super) fn new(rules: Pings, regular: bool, answers: bool, first: Instant) -> Self {
+        let due = regular.then_some(first);
+        Self { rules, regular, due, misses: 0, answers, away: false }
+    }
+
+    /// When to ask next.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(super) fn is_away(&self) -> bool {
+        self.away
+    }
+
+    /// It is being asked.
+    pub(super) fn asked(&mut self) {
+        self.due = None;
+    }
+
+    /// `begun` is when it was asked.
+    pub(super) fn take(&mut self, sign: Sign, begun: Instant) -> Verdict {
+        let verdict = self.judge(sign);
+        let is_doubtful = self.away || (1..self.rules.misses).contains(&self.misses);
+        self.due = (self.regular || is_doubtful).then(|| begun + self.rules.every);
+        verdict
+    }
+
+    fn judge(&mut self, sign: Sign) -> Verdict {
+        match sign {
+            Sign::Answered => {
+                self.misses = 0;
+                self.answers = true;
+                if std::mem::take(&mut self.away) { Verdict::Back } else { Verdict::Same }
+            }
+            Sign::Busy => Verdict::Same,
+            Sign::SilentAndSuspect if !self.away => {
+                self.misses = self.misses.saturating_add(1).max(self.rules.misses);
+                self.away = true;
+                Verdict::Away
+            }
+            Sign::Silent | Sign::SilentAndSuspect => self.silent(),
+        }
+    }
+
+    fn silent(&mut self) -> Verdict {
+        self.misses = self.misses.saturating_add(1);
+        if self.away && self.misses >= self.rules.misses.saturating_mul(2) {
+            return Verdict::Lost;
+        }
+        if !self.away && self.answers && self.misses >= self.rules.misses {
+            self.away = true;
+            return Verdict::Away;
+        }
+        Verdict::Same
+    }
+}

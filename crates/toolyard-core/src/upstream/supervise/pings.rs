@@ -1,0 +1,146 @@
+//! Asks an upstream whether it is there, and acts on what that shows. The asking runs beside everything else,
+//! so a silent upstream delays neither its own news nor anybody's calls.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use futures_util::FutureExt;
+use tokio::time::Instant;
+use toolyard_proto::{Kind, Raw};
+use toolyard_transport::{Answer, BoxFuture, Peer};
+
+use super::{Life, own_request};
+use crate::bridge;
+use crate::catalog::ListKind;
+use crate::upstream::health::{Health, Sign, Verdict};
+use crate::upstream::state::Phase;
+use crate::upstream::{Live, Upstream};
+
+/// A question under way.
+pub(super) struct Ping {
+    begun: Instant,
+    /// Something went wrong before.
+    suspect: bool,
+    pub(super) outcome: BoxFuture<Outcome>,
+}
+
+pub(super) enum Outcome {
+    Answered,
+    Silent,
+    /// There is certainly nobody.
+    Gone(String),
+}
+
+impl Life<'_> {
+    /// Asks now, unless it is being asked already.
+    pub(super) fn ask(&mut self, suspect: bool) {
+        self.vigil.asked();
+        if let Some(ping) = &mut self.pinging {
+            ping.suspect |= suspect;
+            return;
+        }
+        self.upstream.record(|health| health.asked(SystemTime::now()));
+        let method = bridge::health_check(self.link.greeting().revision);
+        let (origin, params) = (&self.outlets.origin, Raw::empty_object());
+        let (link, request) =
+            (self.link.clone(), own_request(self.link.as_ref(), origin, method, params, "yard-health"));
+        let wait = self.upstream.pace.pings.wait;
+        let asking = async move { tokio::time::timeout(wait, link.call(request, Peer::nobody())).await };
+        let outcome = AssertUnwindSafe(asking).catch_unwind().map(|asked| match asked {
+            Ok(Ok(answer)) => outcome_of(answer),
+            Ok(Err(_)) => Outcome::Silent,
+            Err(_) => Outcome::Gone("asking it failed inside the gateway, which is a bug".into()),
+        });
+        self.pinging = Some(Ping { begun: Instant::now(), suspect, outcome: Box::pin(outcome) });
+    }
+
+    /// What became of the question; a reason where the connection is given up for it.
+    pub(super) fn pinged(&mut self, outcome: Outcome) -> Option<String> {
+        let ping = self.pinging.take()?;
+        let wait = self.upstream.pace.pings.wait;
+        let sign = match outcome {
+            Outcome::Answered => {
+                let round_trip = ping.begun.elapsed();
+                self.upstream.record(|health| health.answered(SystemTime::now(), round_trip));
+                self.upstream.heard();
+                Sign::Answered
+            }
+            // One that does one thing at a time may have a call to work on.
+            Outcome::Silent if self.upstream.is_working() => Sign::Busy,
+            Outcome::Silent => {
+                self.upstream
+                    .record(|health| health.missed(&format!("no answer within {} s", wait.as_secs_f32())));
+                if ping.suspect { Sign::SilentAndSuspect } else { Sign::Silent }
+            }
+            Outcome::Gone(reason) => {
+                self.upstream.record(|health| health.missed(&reason));
+                return Some(reason);
+            }
+        };
+        let verdict = self.vigil.take(sign, ping.begun);
+        self.act(verdict)
+    }
+
+    fn act(&mut self, verdict: Verdict) -> Option<String> {
+        let pings = &self.upstream.pace.pings;
+        let silent = |times: u32| {
+            let (wait, times) = (pings.wait.as_secs_f32(), times.max(1));
+            format!("it did not answer {times} pings in a row, each within {wait} s")
+        };
+        let reason = silent(self.upstream.health().misses);
+        match verdict {
+            Verdict::Same => None,
+            Verdict::Back => {
+                self.come_back();
+                None
+            }
+            Verdict::Away if self.learned => {
+                self.go_away(reason);
+                None
+            }
+            Verdict::Away | Verdict::Lost => Some(reason),
+        }
+    }
+
+    /// Calls are refused with the reason from here on; those under way, and the link, are left as they are.
+    fn go_away(&mut self, reason: String) {
+        tracing::warn!(target: "upstream", upstream = %self.upstream.id(), %reason, "does not answer");
+        self.upstream.live.store(None);
+        self.upstream.enter(Phase::Retrying, Some(reason));
+        self.unlist_at = Some(Instant::now() + self.upstream.pace.grace);
+        self.outlets.announce();
+    }
+
+    fn come_back(&mut self) {
+        tracing::info!(target: "upstream", upstream = %self.upstream.id(), "answers again");
+        self.unlist_at = None;
+        self.upstream.alive(Live { link: self.link.clone() });
+        self.upstream.enter(Phase::Connecting, Some("it answers again".into()));
+        self.upstream.enter(Phase::Active, None);
+        self.upstream.listed.store(true, Ordering::Release);
+        // What it announced meanwhile may not have come through.
+        self.dirty = ListKind::ALL.to_vec();
+        self.outlets.announce();
+    }
+}
+
+/// Whoever answers is there, whatever it says.
+fn outcome_of(answer: Answer) -> Outcome {
+    match answer {
+        Ok(_) => Outcome::Answered,
+        Err(error) => match error.kind {
+            Kind::Reported(_) | Kind::TurnedAway => Outcome::Answered,
+            Kind::Timeout => Outcome::Silent,
+            _ => Outcome::Gone(error.message),
+        },
+    }
+}
+
+impl Upstream {
+    /// Changes what is known; nothing else happens while it is locked.
+    fn record(&self, change: impl FnOnce(&mut Health)) {
+        change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
