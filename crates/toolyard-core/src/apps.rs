@@ -97,6 +97,11 @@ impl Apps {
         };
         Self { shared: Arc::new(shared) }
     }
+
+    /// How long calls of apps may take, and those of whoever else is found.
+    pub fn timeouts(&self) -> Timeouts {
+        self.shared.options.timeouts
+    }
 }
 
 impl fmt::Debug for Apps {

@@ -12,6 +12,7 @@ mod duration;
 mod reach;
 mod upstream;
 mod mcp_servers;
+mod mcpproxy;
 mod packs;
 mod profile;
 mod listen;
@@ -19,13 +20,14 @@ mod apps;
 mod auth;
 
 use std::path::Path;
+use std::time::Duration;
 
 use toolyard_core::ProfilePlan;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
 pub(crate) use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, EndpointConfig, Scan, TcpDoor};
-pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
+pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
 pub(crate) use interpolate::Variables;
 pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub(crate) use packs::PackConfig;
@@ -37,6 +39,7 @@ pub(crate) use upstream::{UpstreamConfig, Upstreams};
 pub(crate) use suggest::nearest;
 pub(crate) use tree::{Entry, File, Format, Value};
 
+use mcpproxy::McpProxy;
 use reader::{Reader, Section};
 
 /// Models accept no longer names than this.
@@ -55,6 +58,8 @@ pub(crate) struct Config {
     /// Show the only upstream as if clients spoke to it directly.
     pub(crate) transparent: bool,
     pub(crate) names: NameStyle,
+    /// How long changes are gathered before lists change, if not as usual.
+    pub(crate) debounce: Option<Duration>,
 }
 
 /// A config, if there is nothing wrong with it, and what there is to say about it.
@@ -107,6 +112,7 @@ struct Layer {
     auth: Option<Rules>,
     transparent: Option<bool>,
     names: Option<NameStyle>,
+    debounce: Option<Duration>,
 }
 
 impl Config {
@@ -121,6 +127,7 @@ impl Config {
         self.auth = layer.auth.or(self.auth.take());
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
+        self.debounce = layer.debounce.or(self.debounce);
     }
 }
 
@@ -134,6 +141,10 @@ fn read(file: &File, role: Role, below: &Config, variables: &Variables<'_>) -> (
     let root = Section::root(entries);
     let layer = match file.format() {
         Format::Toml => read_toml(root, role, below, &mut reader),
+        Format::Json if mcpproxy::SECTIONS.iter().any(|section| root.has(section)) => {
+            let McpProxy { apps, auth, debounce } = mcpproxy::read(root, &mut reader);
+            Layer { apps: Some(apps), auth, debounce, ..Layer::default() }
+        }
         Format::Json => Layer { upstreams: mcp_servers::read(root, &mut reader), ..Layer::default() },
     };
     let problems = reader.finish();
@@ -169,7 +180,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Project => auth::refuse(&mut root, reader),
     };
     root.finish(reader);
-    Layer { upstreams, packs, profiles, listen, apps, auth, transparent, names }
+    Layer { upstreams, packs, profiles, listen, apps, auth, transparent, names, debounce: None }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {

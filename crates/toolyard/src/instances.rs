@@ -15,7 +15,7 @@ use toolyard_core::discovery::{Instance, Process, Report, Sighting, Way};
 use toolyard_core::guests::Taken;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::upstream::state::Phase;
-use toolyard_core::{Apps, Gateway, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_core::{Apps, Gateway, Sharing, UpstreamKind, UpstreamPlan};
 
 use crate::config::Variables;
 use crate::connect::Approach;
@@ -184,7 +184,7 @@ impl Instances {
             id,
             kind: UpstreamKind::Instance,
             connect,
-            timeouts: Timeouts::LOCAL,
+            timeouts: self.apps.timeouts(),
             roots: Vec::new(),
             sharing: Sharing::Shared,
             pinged: true,

@@ -20,8 +20,13 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, approach: &Appro
         transparent: config.transparent,
         names: config.names,
         state_dir,
-        pace: Pace::default(),
+        pace: pace(config),
     }
+}
+
+fn pace(config: &Config) -> Pace {
+    let usual = Pace::default();
+    Pace { debounce: config.debounce.unwrap_or(usual.debounce), ..usual }
 }
 
 fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan {

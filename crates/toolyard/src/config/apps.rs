@@ -14,10 +14,10 @@ use super::tree::Value;
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5100);
 
 /// No call may take longer than this.
-const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
+pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 const MOST: i64 = 100_000;
 /// Longer means never, and that is written otherwise.
-const SELDOMEST_SCAN: Duration = Duration::from_hours(1);
+pub(super) const SELDOMEST_SCAN: Duration = Duration::from_hours(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AppsConfig {
@@ -173,7 +173,7 @@ pub(super) fn check_ids(reader: &mut Reader<'_>, at: usize, endpoints: &[Endpoin
 }
 
 /// An address, or `false` for none.
-fn read_tcp(reader: &mut Reader<'_>, field: &Field) -> Option<TcpDoor> {
+pub(super) fn read_tcp(reader: &mut Reader<'_>, field: &Field) -> Option<TcpDoor> {
     if let Value::Flag(flag) = field.value() {
         return Some(if *flag { TcpDoor::Usual } else { TcpDoor::Off });
     }
@@ -186,7 +186,7 @@ fn read_tcp(reader: &mut Reader<'_>, field: &Field) -> Option<TcpDoor> {
     Some(TcpDoor::At(address))
 }
 
-fn read_count(reader: &mut Reader<'_>, field: &Field) -> Option<usize> {
+pub(super) fn read_count(reader: &mut Reader<'_>, field: &Field) -> Option<usize> {
     let number = field.integer(reader)?;
     let count = usize::try_from(number).ok().filter(|_| (1..=MOST).contains(&number));
     if count.is_none() {

@@ -14,6 +14,8 @@ mod instances;
 mod limits;
 mod listening;
 mod processes;
+mod proxy;
 mod registering;
 mod sdk;
 mod transcript;
+mod transports;

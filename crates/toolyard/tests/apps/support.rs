@@ -28,6 +28,13 @@ pub(crate) struct Yard {
     tokens: Mutex<Vec<String>>,
 }
 
+/// How a program is told where its config is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Flag,
+    Variable,
+}
+
 /// A connection that speaks HTTP.
 pub(crate) struct Http {
     stream: TcpStream,
@@ -83,6 +90,27 @@ impl Yard {
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
+    }
+
+    /// With the config of the proxy that Toolyard replaces, which has no keys for clients.
+    pub(crate) fn of_proxy(proxy: &Value, way: Way) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(".mcpproxy.json"), proxy.to_string()).unwrap();
+        let common = ["--listen", "127.0.0.1:0", "--state-dir", "state"];
+        let (arguments, variables) = match way {
+            Way::Flag => ([&common[..], &["--config", ".mcpproxy.json"]].concat(), vec![]),
+            Way::Variable => (common.to_vec(), vec![("MCP_CONFIG", ".mcpproxy.json")]),
+        };
+        let (child, said) = run(&folder, &arguments, &variables);
+        let config = String::new();
+        let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
+        yard.wait_for_note();
+        yard
+    }
+
+    /// An agent at the local socket.
+    pub(crate) fn local_agent(&self) -> Agent {
+        Agent::at(self.note["socket"].as_str().unwrap().as_ref())
     }
 
     /// Kills it and starts it again; apps find it where it was.
@@ -181,7 +209,11 @@ fn toolyard(folder: &TempDir, arguments: &[&str]) -> Command {
 fn spawn(folder: &TempDir, config: &str, variables: &[(&str, &str)]) -> (Child, Arc<Mutex<String>>) {
     std::fs::write(folder.path().join("config.toml"), config).unwrap();
     let arguments = ["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"];
-    let mut command = toolyard(folder, &arguments);
+    run(folder, &arguments, variables)
+}
+
+fn run(folder: &TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> (Child, Arc<Mutex<String>>) {
+    let mut command = toolyard(folder, arguments);
     command.envs(variables.iter().copied());
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

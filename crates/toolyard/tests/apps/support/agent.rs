@@ -1,7 +1,9 @@
 //! An agent that speaks lines of JSON-RPC: requests that stand alone, or a session of 2025-11-25.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use super::{PATIENCE, Yard};
 
 pub(crate) struct Agent {
-    stream: TcpStream,
+    stream: Box<dyn Write>,
     lines: Receiver<Value>,
     /// Answers that nobody has asked for yet.
     answers: Vec<Value>,
@@ -27,7 +29,16 @@ impl Agent {
 
     pub(crate) fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        let read = BufReader::new(stream.try_clone().unwrap());
+        Self::over(stream.try_clone().unwrap(), Box::new(stream))
+    }
+
+    pub(crate) fn at(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        Self::over(stream.try_clone().unwrap(), Box::new(stream))
+    }
+
+    fn over(read: impl Read + Send + 'static, stream: Box<dyn Write>) -> Self {
+        let read = BufReader::new(read);
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in read.lines().map_while(Result::ok) {
