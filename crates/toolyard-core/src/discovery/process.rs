@@ -161,7 +161,7 @@ impl Processes {
     /// Whether it is this process or one that it has started, however indirectly.
     fn is_ours(&self, pid: u32, stats: &HashMap<u32, Stat>) -> bool {
         let mut at = pid;
-        for _ in 0..stats.len() + 1 {
+        for _ in 0..=stats.len() {
             if at == self.own_pid {
                 return true;
             }

@@ -18,7 +18,7 @@ use super::tree::Value;
 pub(super) const SECTIONS: [&str; 2] = ["Proxy", "McpProxy"];
 
 /// Changes are gathered no longer than this.
-const LONGEST_DEBOUNCE: Duration = Duration::from_secs(60);
+const LONGEST_DEBOUNCE: Duration = Duration::from_mins(1);
 
 /// What such a file says.
 #[derive(Default)]

@@ -72,7 +72,7 @@ struct Actor {
 }
 
 fn tools(mark: &str) -> ToolSet<Mark> {
-    ToolSet::new("actor", "1").with::<echo>().with::<hang>().state(Mark(mark.to_owned()))
+    ToolSet::new("actor", "1").state(Mark(mark.to_owned())).with::<echo>().with::<hang>()
 }
 
 impl Stage {

@@ -1,3 +1,5 @@
+//! Processes of a system of our own making, and one of the real one.
+
 use proptest::prelude::*;
 use tempfile::TempDir;
 
