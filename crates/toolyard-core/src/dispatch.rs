@@ -14,7 +14,7 @@ use crate::gateway::Shared;
 use crate::listen::listen;
 use crate::pipeline::Next;
 use crate::upstream::Upstream;
-use crate::{bridge, greet, tasks};
+use crate::{bridge, greet, hub, tasks};
 
 /// Methods that the newest revision removed: nobody is asked, whatever the view.
 const REMOVED: [&str; 7] = [
@@ -60,7 +60,7 @@ fn refuse(error: CallError) -> BoxFuture<Answer> {
 }
 
 fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a ViewCatalog, CallError> {
-    snapshot.view(&request.origin.view).ok_or_else(|| CallError::invalid_params("there is no such view"))
+    snapshot.seen_by(&request.origin).ok_or_else(|| CallError::invalid_params("there is no such view"))
 }
 
 fn string_member(params: &Raw, key: &str) -> Result<String, CallError> {
@@ -96,17 +96,34 @@ async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Answer 
 
 fn call_tool(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
     let named = named_entry(snapshot, &request, |view, name| {
-        view.tool(name).ok_or_else(|| unknown(view, "tool", name))
+        view.tool(name).ok_or_else(|| unknown(snapshot, &request, view, "tool", name))
     });
     match named {
+        Ok(named) if hub::leads_on(&named.entry) => call_instance(snapshot, request, peer, &named),
         Ok(named) => to_entry(request, peer, named, ResultKind::ToolResult),
+        Err(error) => refuse(error),
+    }
+}
+
+/// `instances_call` names a tool in its arguments: that one is called, in the way that it always is.
+fn call_instance(snapshot: &Snapshot, request: Request, peer: Peer, outer: &Named) -> BoxFuture<Answer> {
+    if request.relay
+        && let Err(error) = outer.entry.headers().check(request.headers.as_deref(), &request.params)
+    {
+        return refuse(error);
+    }
+    match hub::lead(snapshot, request) {
+        Ok(hub::Led { request, entry }) => {
+            let named = Named { entry, renamed_at: None, is_namespaced: outer.is_namespaced };
+            to_entry(request, peer, named, ResultKind::ToolResult)
+        }
         Err(error) => refuse(error),
     }
 }
 
 fn get_prompt(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
     let named = named_entry(snapshot, &request, |view, name| {
-        view.prompt(name).ok_or_else(|| unknown(view, "prompt", name))
+        view.prompt(name).ok_or_else(|| unknown(snapshot, &request, view, "prompt", name))
     });
     match named {
         Ok(named) => to_entry(request, peer, named, ResultKind::PromptResult),
@@ -118,7 +135,9 @@ fn get_prompt(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<An
 struct Named {
     entry: Arc<Entry>,
     /// Where the name stands in the parameters, if it is not the upstream's own.
-    shown_at: Option<Range<usize>>,
+    renamed_at: Option<Range<usize>>,
+    /// Whether the answer is seen in a view of many upstreams.
+    is_namespaced: bool,
 }
 
 fn named_entry<'a>(
@@ -131,19 +150,29 @@ fn named_entry<'a>(
     let name = raw.text().ok_or_else(|| must_be_string("name"))?;
     let view = view(snapshot, request)?;
     let entry = look_up(view, &name)?.clone();
-    Ok(Named { entry, shown_at: view.alone.is_none().then_some(at) })
+    let renamed_at = (view.is_namespaced() || *name != entry.own_name).then_some(at);
+    Ok(Named { entry, renamed_at, is_namespaced: view.is_namespaced() })
 }
 
-fn unknown(view: &ViewCatalog, what: &str, name: &str) -> CallError {
+fn unknown(snapshot: &Snapshot, request: &Request, view: &ViewCatalog, what: &str, name: &str) -> CallError {
+    if let Some(error) = without_instance(snapshot, request, view) {
+        return error;
+    }
     if let Some((_, reason)) = view.left_out.iter().find(|(left_out, _)| left_out == name) {
         return CallError::invalid_params(format!("{what} `{name}` is not shown: {reason}"));
     }
     CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
 }
 
+/// In the hub view, whatever is not the hub's own needs an instance.
+fn without_instance(snapshot: &Snapshot, request: &Request, view: &ViewCatalog) -> Option<CallError> {
+    let lacks_one = view.is_hub && view.alone.is_none();
+    lacks_one.then(|| snapshot.rules().hub.not_connected(&request.origin.client))
+}
+
 /// A call of a tool or prompt: under its own name to its upstream, through the upstream's steps.
 fn to_entry(mut request: Request, peer: Peer, named: Named, kind: ResultKind) -> BoxFuture<Answer> {
-    let Named { entry, shown_at } = named;
+    let Named { entry, renamed_at, is_namespaced } = named;
     if request.relay {
         if let Err(error) = entry.headers().check(request.headers.as_deref(), &request.params) {
             return refuse(error);
@@ -152,8 +181,8 @@ fn to_entry(mut request: Request, peer: Peer, named: Named, kind: ResultKind) ->
         request.headers = entry.headers().made(&request.params);
     }
     let upstream = entry.upstream.clone();
-    let edits = if shown_at.is_some() { edits(&request, &upstream, kind) } else { Edits::default() };
-    if let Some(range) = shown_at {
+    let edits = if is_namespaced { edits(&request, &upstream, kind) } else { Edits::default() };
+    if let Some(range) = renamed_at {
         request.params = request.params.replaced(range, entry.own_name_raw.as_bytes());
     }
     send(request, peer, upstream, Some(entry), edits)
@@ -182,9 +211,11 @@ fn read_resource(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture
     let found = string_member(&request.params, "uri").and_then(|uri| {
         let view = view(snapshot, &request)?;
         let owner = view.resource(&uri).ok_or_else(|| {
-            CallError::invalid_params(format!("unknown resource {uri}; `resources/list` shows what there is"))
+            let unknown = format!("unknown resource {uri}; `resources/list` shows what there is");
+            let absent = without_instance(snapshot, &request, view);
+            absent.unwrap_or_else(|| CallError::invalid_params(unknown))
         })?;
-        Ok((owner, view.alone.is_none()))
+        Ok((owner, view.is_namespaced()))
     });
     match found {
         Ok(((upstream, own), true)) => {
@@ -214,7 +245,8 @@ fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstre
     match string_member(&reference, "type")?.as_str() {
         "ref/prompt" => {
             let name = string_member(&reference, "name")?;
-            let entry = view.prompt(&name).ok_or_else(|| unknown(view, "prompt", &name))?;
+            let entry =
+                view.prompt(&name).ok_or_else(|| unknown(snapshot, request, view, "prompt", &name))?;
             let params = request.params.with_path(&["ref", "name"], &Raw::from_serialize(&entry.own_name));
             Ok((entry.upstream.clone(), params))
         }
@@ -240,6 +272,7 @@ fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Ans
         let snapshot = shared.catalog.snapshot();
         let view = view(&snapshot, &request)?;
         if let Some(alone) = &view.alone
+            && !view.is_hub
             && alone.definitions().is_none()
         {
             alone.link().await?;
@@ -255,7 +288,7 @@ fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Ans
 async fn discover(shared: Arc<Shared>, request: Request) -> Answer {
     let snapshot = shared.catalog.snapshot();
     let view = view(&snapshot, &request)?;
-    let Some(alone) = &view.alone else {
+    let Some(alone) = view.alone.as_ref().filter(|_| !view.is_hub) else {
         return Ok(AnswerBody::ours(greet::discover(view)));
     };
     let greeting = match alone.definitions() {

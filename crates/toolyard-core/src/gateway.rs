@@ -61,7 +61,8 @@ impl Gateway {
             let stored = outlets.stored(&upstream);
             Upstream::new(upstream, plan.pace, stored, scope.child())
         }));
-        let rules = Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams.clone());
+        let hub = Arc::default();
+        let rules = Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams.clone(), hub);
         let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone()));
         listeners.attach(&catalog);
         yard.attach(&catalog, &listeners);
@@ -106,7 +107,14 @@ impl Gateway {
         let retired: Vec<Arc<Upstream>> = old.upstreams.iter().filter(|old| !kept(old)).cloned().collect();
         let is_there = |id: &str| upstreams.iter().any(|upstream| upstream.id().as_str() == id);
         done.removed = retired.iter().map(|old| old.id().to_string()).filter(|id| !is_there(id)).collect();
-        shared.catalog.replace(Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams));
+        let hub = old.hub.clone();
+        shared.catalog.replace(Catalog::rules_of(
+            plan.names,
+            plan.transparent,
+            plan.profiles,
+            upstreams,
+            hub,
+        ));
         for upstream in &fresh {
             upstream.start(shared.outlets.clone());
         }
@@ -147,7 +155,8 @@ impl Gateway {
 
     /// Goes by the same rules with other upstreams.
     pub(crate) fn adopt(&self, old: &Views, upstreams: Vec<Arc<Upstream>>) {
-        self.shared.catalog.replace(Views { profiles: old.profiles.clone(), upstreams, ..*old });
+        let (profiles, hub) = (old.profiles.clone(), old.hub.clone());
+        self.shared.catalog.replace(Views { profiles, upstreams, hub, ..*old });
     }
 
     pub(crate) fn move_listeners(&self, from: &Arc<Upstream>, to: &Arc<Upstream>) {
@@ -199,7 +208,7 @@ impl Handler for Gateway {
 
     fn notice(&self, origin: &Arc<Origin>, notification: Notification) {
         let snapshot = self.shared.catalog.snapshot();
-        let Some(view) = snapshot.view(&origin.view) else { return };
+        let Some(view) = snapshot.seen_by(origin) else { return };
         let everywhere = notification.method == Method::ROOTS_CHANGED;
         for upstream in view.upstreams.iter().filter(|_| everywhere || view.alone.is_some()) {
             upstream.notify(origin, &notification);
@@ -207,6 +216,7 @@ impl Handler for Gateway {
     }
 
     fn ended(&self, client: &ClientKey) {
+        self.rules().hub.forget(client);
         for upstream in self.upstreams() {
             upstream.forget(client);
         }
@@ -248,9 +258,10 @@ fn reached_a_tool(error: &CallError) -> bool {
 impl Shared {
     /// A view of one upstream waits for that one only. What counts is the snapshot: definitions may be there
     /// already while the debounce still keeps them out of it.
+    /// Nobody waits in the hub view: whoever connects there has waited already.
     pub(crate) async fn wait_for_first_list(&self, view: &View) {
         let snapshot = self.catalog.snapshot();
-        let Some(view) = snapshot.view(view) else { return };
+        let Some(view) = snapshot.view(view).filter(|view| !view.is_hub) else { return };
         match &view.alone {
             Some(upstream) if view.upstreams.is_empty() => self.catalog.first_list_of(upstream).await,
             Some(_) => {}

@@ -64,6 +64,9 @@ fn extensions(view: &ViewCatalog) -> Option<Raw> {
 }
 
 fn instructions(view: &ViewCatalog) -> String {
+    if view.is_hub {
+        return "Dev-server instances on this machine. `instances_list` shows them; `instances_connect` connects this session to one, whose tools, resources and prompts are then listed under their own names; `instances_disconnect` takes them away again. `instances_call` calls a tool of any instance without connecting.".to_owned();
+    }
     let mut text = String::from(
         "Tools of several servers behind one endpoint, named `server__tool`. \
      `yard__search_tools` finds tools by words; `yard__upstreams` says which servers are there and why one is not.",

@@ -23,22 +23,36 @@ pub(crate) async fn set_level(shared: Arc<Shared>, request: Request) -> Answer {
         ));
     };
     let snapshot = shared.catalog.snapshot();
-    let upstreams =
-        snapshot.view(&request.origin.view).map(|view| view.upstreams.clone()).unwrap_or_default();
-    let told = upstreams.iter().map(|upstream| tell_level(upstream, &request, level));
+    let upstreams = snapshot.seen_by(&request.origin).map(|view| view.upstreams.clone()).unwrap_or_default();
+    let told = upstreams.iter().map(|upstream| tell_level(upstream, &request.origin, &request.id, level));
     let _ = tokio::time::timeout(LEVEL_WAIT, join_all(told)).await;
     Ok(AnswerBody::Whole(Raw::empty_object(), request.origin.revision))
 }
 
-async fn tell_level(upstream: &Arc<Upstream>, request: &Request, level: LogLevel) {
-    let least = upstream.want_level(&request.origin.client, Some(level)).unwrap_or(level);
+/// A session comes to see an upstream that it did not see when it chose its level.
+pub(crate) fn catch_up(upstream: &Arc<Upstream>, origin: &Arc<Origin>) {
+    let Some(level) = origin.log_level.get() else { return };
+    let (told, origin) = (upstream.clone(), origin.clone());
+    upstream.later(Box::pin(async move {
+        let id = Id::string("yard-level");
+        let _ = tokio::time::timeout(LEVEL_WAIT, tell_level(&told, &origin, &id, level)).await;
+    }));
+}
+
+/// It sees it no longer.
+pub(crate) fn withdraw(upstream: &Upstream, origin: &Origin) {
+    upstream.want_level(&origin.client, None);
+}
+
+async fn tell_level(upstream: &Arc<Upstream>, origin: &Arc<Origin>, id: &Id, level: LogLevel) {
+    let least = upstream.want_level(&origin.client, Some(level)).unwrap_or(level);
     let Some(link) = upstream.live_link() else { return };
     let greeting = link.greeting();
     if !greeting.keeps_level() {
         return;
     }
     let level = if link.per_client() { level } else { least };
-    let request = telling(&request.origin, request.id.clone(), level);
+    let request = telling(origin, id.clone(), level);
     let _ = link.call(request, Peer::nobody()).await;
 }
 

@@ -10,6 +10,7 @@ mod bridge;
 pub mod catalog;
 pub mod upstream;
 mod greet;
+mod hub;
 pub mod apps;
 pub mod discovery;
 pub mod guests;

@@ -81,6 +81,17 @@ impl Filter {
 }
 
 impl Listener {
+    /// Says that lists have changed, once per word there is for it.
+    fn tell_of(&self, kinds: impl Iterator<Item = ListKind>) {
+        let mut told: Vec<Method> = Vec::new();
+        for method in kinds.map(announcement) {
+            if !told.contains(&method) {
+                self.peer.notify(Notification::new(method.clone(), None));
+                told.push(method);
+            }
+        }
+    }
+
     fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
         self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,19 +111,36 @@ impl Listeners {
     }
 
     /// Lists of upstreams changed: whoever sees one of them and wants to know is told, once per list.
-    pub(crate) fn lists_changed(&self, changes: &[(UpstreamId, ListKind)], snapshot: &Snapshot) {
+    /// Who saw an upstream that is there no longer sees that it is gone.
+    pub(crate) fn lists_changed(
+        &self,
+        changes: &[(UpstreamId, ListKind)],
+        before: &Snapshot,
+        after: &Snapshot,
+    ) {
         for listener in self.all() {
+            let origin = &listener.origin;
             let concerns = |(upstream, kind): &&(UpstreamId, ListKind)| {
-                listener.filter.wants(*kind) && sees(snapshot, &listener.origin, upstream)
+                listener.filter.wants(*kind)
+                    && (sees(after, origin, upstream) || sees(before, origin, upstream))
             };
-            let mut told: Vec<Method> = Vec::new();
-            for (_, kind) in changes.iter().filter(concerns) {
-                let method = announcement(*kind);
-                if !told.contains(&method) {
-                    listener.peer.notify(Notification::new(method.clone(), None));
-                    told.push(method);
-                }
-            }
+            listener.tell_of(changes.iter().filter(concerns).map(|(_, kind)| *kind));
+        }
+    }
+
+    /// A client sees other lists of these kinds from now on.
+    pub(crate) fn switched(&self, client: &ClientKey, kinds: &[ListKind]) {
+        for listener in self.all().iter().filter(|listener| listener.origin.client == *client) {
+            listener.tell_of(kinds.iter().copied().filter(|kind| listener.filter.wants(*kind)));
+        }
+    }
+
+    /// Ends what a client watches at an upstream that it sees no longer.
+    pub(crate) fn let_go(&self, client: &ClientKey, upstream: &Upstream) {
+        for listener in self.all().iter().filter(|listener| listener.origin.client == *client) {
+            let ended: Vec<Watched> =
+                listener.watched().extract_if(.., |watched| watched.upstream.id() == upstream.id()).collect();
+            drop(ended);
         }
     }
 
@@ -143,7 +171,7 @@ impl Listeners {
         let is_log = notification.method == Method::LOG;
         for listener in self.all() {
             let origin = &listener.origin;
-            let Some(view) = snapshot.view(&origin.view) else { continue };
+            let Some(view) = snapshot.seen_by(origin) else { continue };
             let in_sight =
                 if is_log { view.upstream(upstream.id().as_str()).is_some() } else { view.alone.is_some() };
             let first = listener.filter.tools_list_changed && bridge::has_inbox(origin);
@@ -217,7 +245,7 @@ fn announcement(kind: ListKind) -> Method {
 }
 
 fn sees(snapshot: &Snapshot, origin: &Origin, upstream: &UpstreamId) -> bool {
-    snapshot.view(&origin.view).is_some_and(|view| match &view.alone {
+    snapshot.seen_by(origin).is_some_and(|view| match &view.alone {
         Some(alone) => alone.id() == upstream,
         None => view.upstream(upstream.as_str()).is_some(),
     })
@@ -241,7 +269,7 @@ fn grave_enough(origin: &Origin, notification: &Notification) -> bool {
 }
 
 fn shown_params(snapshot: &Snapshot, origin: &Origin, upstream: &UpstreamId, params: &Raw) -> Raw {
-    if snapshot.view(&origin.view).is_none_or(|view| view.alone.is_some()) {
+    if snapshot.seen_by(origin).is_none_or(|view| !view.is_namespaced()) {
         return params.clone();
     }
     let mapped = map_result(ResultKind::UpdatedParams, upstream, params.as_bytes());
@@ -298,7 +326,7 @@ async fn watch_all(
     uris: &[String],
 ) -> (Vec<(String, Watched)>, Option<CallError>) {
     let watch = async |shown: &String| -> Result<(String, Watched), CallError> {
-        let found = snapshot.view(&request.origin.view).and_then(|view| view.resource(shown));
+        let found = snapshot.seen_by(&request.origin).and_then(|view| view.resource(shown));
         let (upstream, own_uri) =
             found.ok_or_else(|| CallError::invalid_params(format!("unknown resource {shown}")))?;
         let subscription = upstream.subscribe(own_uri.clone(), &request.origin, listeners, scope).await?;

@@ -205,6 +205,21 @@ impl Upstream {
         self.woken.notify_one();
     }
 
+    /// Tries now instead of after the pause, where it is in one, and waits for the outcome.
+    pub(crate) async fn try_now(&self) {
+        let mut state = self.state.subscribe();
+        let (phase, so_far) = {
+            let now = state.borrow_and_update();
+            (now.phase, now.history.total())
+        };
+        if !matches!(phase, Phase::Retrying | Phase::Dead) {
+            return;
+        }
+        self.wake();
+        let is_decided = |state: &State| state.history.total() > so_far && !state.phase.is_under_way();
+        let _ = tokio::time::timeout(self.pace.connect, state.wait_for(is_decided)).await;
+    }
+
     /// Whether the first attempt to learn what it offers is over.
     pub(crate) fn is_settled(&self) -> bool {
         self.state.borrow().settled

@@ -15,6 +15,7 @@ use toolyard_transport::{
 
 use crate::catalog::search::search;
 use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
+use crate::hub::{self, Desk};
 use crate::listen::Listeners;
 use crate::plan::{Connect, Connected, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
@@ -72,7 +73,7 @@ fn tools() -> Vec<Raw> {
         });
         Raw::from(tool)
     };
-    vec![
+    let mut tools = vec![
         tool(
             "status",
             "Gateway status",
@@ -88,13 +89,6 @@ fn tools() -> Vec<Raw> {
             json!([]),
         ),
         tool(
-            "instances_list",
-            "Instances that were found",
-            "Every dev-server instance that was found on this machine: where it is, and the state of the connection to it. Their tools are listed under their ids.",
-            json!({}),
-            json!([]),
-        ),
-        tool(
             "search_tools",
             "Find tools by words",
             "Finds tools by what they do: give a few words, get the best matching tools with their names, descriptions and input schemas, best first. Call a found tool by its name.",
@@ -104,7 +98,9 @@ fn tools() -> Vec<Raw> {
             }),
             json!(["query"]),
         ),
-    ]
+    ];
+    tools.extend(hub::yard_tools());
+    tools
 }
 
 struct Door {
@@ -138,7 +134,7 @@ impl Link for YardLink {
 
     fn call(&self, request: LinkRequest, _: Peer) -> BoxFuture<Answer> {
         let yard = self.0.clone();
-        Box::pin(async move { yard.answer(&request) })
+        Box::pin(async move { yard.answer(&request).await })
     }
 
     fn notify(&self, _: &Arc<Origin>, _: Notification) {}
@@ -153,18 +149,18 @@ impl Yard {
         let _ = self.gateway.set((Arc::downgrade(catalog), Arc::downgrade(listeners)));
     }
 
-    fn answer(&self, request: &LinkRequest) -> Answer {
+    async fn answer(&self, request: &LinkRequest) -> Answer {
         match request.method.as_str() {
             "tools/list" => {
                 Ok(AnswerBody::ours(json!({ "tools": tools(), "resultType": "complete" }).into()))
             }
-            "tools/call" => self.call(request),
+            "tools/call" => self.call(request).await,
             "server/discover" => Ok(AnswerBody::ours(self.greeting.whole.clone())),
             _ => Err(CallError::unknown_method(request.method.as_str())),
         }
     }
 
-    fn call(&self, request: &LinkRequest) -> Answer {
+    async fn call(&self, request: &LinkRequest) -> Answer {
         let gone = || CallError::internal("the gateway is shutting down");
         let (catalog, listeners) = self.gateway.get().ok_or_else(gone)?;
         let (catalog, listeners) =
@@ -172,15 +168,15 @@ impl Yard {
         let snapshot = catalog.snapshot();
         let arguments: Value =
             request.params.member("arguments").and_then(|raw| raw.read().ok()).unwrap_or_default();
-        let structured = match request.params.member("name").and_then(|name| name.as_string()).as_deref() {
+        let name = request.params.member("name").and_then(|name| name.as_string());
+        let desk = Desk { catalog: &catalog, listeners: &listeners, origin: &request.origin };
+        if let Some(told) = desk.run(name.as_deref().unwrap_or_default(), &arguments).await {
+            return told.map(|told| AnswerBody::ours(succeeded(&told)));
+        }
+        let structured = match name.as_deref() {
             Some("status") => self.status(&catalog, &snapshot, &listeners),
             Some("upstreams") => {
                 json!({ "upstreams": catalog.rules().upstreams.iter().map(|upstream| about(upstream)).collect::<Vec<_>>() })
-            }
-            Some("instances_list") => {
-                let rules = catalog.rules();
-                let instances = rules.upstreams.iter().filter(|one| one.kind() == UpstreamKind::Instance);
-                json!({ "instances": instances.map(|one| instance(one)).collect::<Vec<_>>() })
             }
             Some("search_tools") => match find(&snapshot, &request.origin, &arguments) {
                 Ok(found) => found,
@@ -234,31 +230,6 @@ fn about(upstream: &Upstream) -> Value {
         "revision": definitions.as_ref().map(|definitions| definitions.greeting.revision.as_str()),
         "server": definitions.as_ref().and_then(|definitions| definitions.greeting.server_info.clone()),
     })
-}
-
-/// An instance with everything that is told of one.
-fn instance(upstream: &Upstream) -> Value {
-    let state = upstream.state();
-    let unix = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let age = |time: SystemTime| time.elapsed().unwrap_or_default().as_secs();
-    let counts = state.history.counts().map(|(from, to, count)| (format!("{from}->{to}"), json!(count)));
-    let mut about = upstream.described().map_or_else(|| json!({}), |about| Value::clone(&about));
-    about["upstream"] = json!(upstream.id().as_str());
-    about["state"] = json!(state.phase.as_str());
-    about["reason"] = json!(state.reason);
-    about["connected"] = json!(upstream.live_link().is_some());
-    about["connected_at"] = json!(state.connected.map(unix));
-    about["discovered_at"] = json!(unix(state.discovered));
-    about["state_changed_at"] = json!(unix(state.since));
-    about["time_in_state"] = json!(age(state.since));
-    about["total_time"] = json!(age(state.discovered));
-    about["retry_count"] = json!(state.failures);
-    about["last_activity"] = json!(upstream.last_activity().map(unix));
-    about["health"] = upstream.health().told();
-    about["state_stats"] = json!({
-        "transitions": counts.collect::<serde_json::Map<_, _>>(), "total_transitions": state.history.total(),
-    });
-    about
 }
 
 /// Only what the caller's own view shows is found.

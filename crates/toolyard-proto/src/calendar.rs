@@ -33,6 +33,19 @@ pub fn days(year: i64, month: i64, day: i64) -> i64 {
     era * ERA + of_era * 365 + of_era / 4 - of_era / 100 + (153 * from_march + 2) / 5 + day - 1 - EPOCH
 }
 
+/// A moment as RFC 3339 writes it, given as the time since 1970.
+///
+/// ```
+/// let moment = std::time::Duration::from_millis(951_786_061_250);
+/// assert_eq!(toolyard_proto::calendar::rfc3339(moment), "2000-02-29T01:01:01.250Z");
+/// ```
+pub fn rfc3339(since_1970: std::time::Duration) -> String {
+    let (seconds, millis) = (since_1970.as_secs(), since_1970.subsec_millis());
+    let (year, month, day) = date(i64::try_from(seconds / 86_400).unwrap_or_default());
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

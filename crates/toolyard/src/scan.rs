@@ -18,7 +18,8 @@ use crate::endpoints::dial;
 use crate::state_dir::Addresses;
 
 /// Listeners that no hint is needed for: our own, and those that the config names. With why.
-pub(crate) struct NotOurs(HashMap<String, String>);
+#[derive(Clone)]
+pub(crate) struct NotOurs(Arc<HashMap<String, String>>);
 
 impl NotOurs {
     pub(crate) fn new(config: &Config, apps: &AppsConfig, addresses: &Addresses) -> Self {
@@ -45,7 +46,7 @@ impl NotOurs {
                 listeners.insert(own.listener(), "that is this gateway".to_owned());
             }
         }
-        Self(listeners)
+        Self(Arc::new(listeners))
     }
 }
 
@@ -53,15 +54,15 @@ pub(crate) struct Scan {
     gateway: Gateway,
     apps: Apps,
     approach: Approach,
-    not_ours: Arc<NotOurs>,
+    not_ours: NotOurs,
     /// By listener.
     dialled: HashMap<String, (Hint, Arc<Upstream>)>,
 }
 
 impl Scan {
-    pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach, not_ours: NotOurs) -> Self {
+    pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach, not_ours: &NotOurs) -> Self {
         let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
-        Self { gateway, apps, approach, not_ours: Arc::new(not_ours), dialled: HashMap::new() }
+        Self { gateway, apps, approach, not_ours: not_ours.clone(), dialled: HashMap::new() }
     }
 
     /// Looks every so often, until it is dropped.

@@ -10,6 +10,7 @@ use toolyard_proto::name::{NameStyle, UpstreamId};
 
 use super::snapshot::{Part, Views};
 use super::{Definitions, ListKind, Snapshot};
+use crate::hub::Hub;
 use crate::listen::Listeners;
 use crate::plan::{Pace, ProfilePlan};
 use crate::upstream::Upstream;
@@ -39,8 +40,9 @@ impl Catalog {
         transparent: bool,
         profiles: Vec<ProfilePlan>,
         upstreams: Vec<Arc<Upstream>>,
+        hub: Arc<Hub>,
     ) -> Views {
-        Views { names, transparent, profiles, upstreams }
+        Views { names, transparent, profiles, upstreams, hub }
     }
 
     pub(crate) fn rules(&self) -> Arc<Views> {
@@ -90,12 +92,25 @@ impl Catalog {
         }
     }
 
+    /// Makes sure that what an upstream has said it offers is in the snapshot, without waiting.
+    pub(crate) fn show(&self, upstream: &Upstream) {
+        let snapshot = self.snapshot();
+        let known = snapshot.parts().iter().find(|part| part.upstream.id() == upstream.id());
+        let is_shown = match (known, upstream.definitions()) {
+            (Some(part), Some(latest)) => part.listed && Arc::ptr_eq(&part.definitions, &latest),
+            (_, latest) => latest.is_none(),
+        };
+        if !is_shown {
+            self.refresh();
+        }
+    }
+
     fn refresh(&self) {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let new = Arc::new(build(&self.rules()));
         let old = self.current.swap(new.clone());
         drop(making);
-        self.listeners.lists_changed(&differences(&old, &new), &new);
+        self.listeners.lists_changed(&differences(&old, &new), &old, &new);
     }
 }
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::View;
+use toolyard_transport::{Origin, View};
 
 use super::Definitions;
 use super::view::{Shape, ViewCatalog};
+use crate::hub::Hub;
 use crate::plan::{ProfilePlan, UpstreamKind};
 use crate::upstream::Upstream;
 
@@ -30,13 +31,20 @@ pub(crate) struct Views {
     pub(crate) profiles: Vec<ProfilePlan>,
     /// All upstreams, also those that have said nothing yet.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// Which instance each session of the hub view looks at; the same for as long as the gateway lives.
+    pub(crate) hub: Arc<Hub>,
 }
+
+/// A view that is made when somebody first looks.
+type Slot = (Shape, OnceLock<ViewCatalog>);
 
 /// An immutable catalog.
 #[derive(Debug)]
 pub struct Snapshot {
     parts: Vec<Part>,
-    views: HashMap<View, (Shape, OnceLock<ViewCatalog>), RandomState>,
+    views: HashMap<View, Slot, RandomState>,
+    /// The hub view of sessions that are connected, by instance.
+    hubs: HashMap<UpstreamId, Slot, RandomState>,
     rules: Arc<Views>,
     /// Whether every upstream has been heard of; until then lists are good for a moment only.
     pub(crate) settled: bool,
@@ -44,16 +52,20 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn build(rules: Arc<Views>, parts: Vec<Part>, settled: bool) -> Self {
-        let mut views = HashMap::default();
+        let (mut views, mut hubs) = (HashMap::default(), HashMap::default());
         let slot = |shape| (shape, OnceLock::new());
         views.insert(View::Everything, slot(rules.whole_shape()));
+        views.insert(View::Hub, slot(Shape::Hub(None)));
         for upstream in &rules.upstreams {
             views.insert(View::Upstream(upstream.name().clone()), slot(Shape::Alone(upstream.clone())));
+            if upstream.kind() == UpstreamKind::Instance {
+                hubs.insert(upstream.id().clone(), slot(Shape::Hub(Some(upstream.clone()))));
+            }
         }
         for (at, profile) in rules.profiles.iter().enumerate() {
             views.insert(View::Profile(profile.name.as_str().into()), slot(rules.profile_shape(at)));
         }
-        Self { parts, views, rules, settled }
+        Self { parts, views, hubs, rules, settled }
     }
 
     pub(crate) fn parts(&self) -> &[Part] {
@@ -62,8 +74,20 @@ impl Snapshot {
 
     /// What a client of this view sees; `None` where there is no such view.
     pub(crate) fn view(&self, view: &View) -> Option<&ViewCatalog> {
-        let (shape, catalog) = self.views.get(view)?;
-        Some(catalog.get_or_init(|| ViewCatalog::build(self, shape)))
+        self.views.get(view).map(|slot| self.made(slot))
+    }
+
+    /// What this client sees. A session of the hub view sees the instance that it is connected to as well.
+    pub(crate) fn seen_by(&self, origin: &Origin) -> Option<&ViewCatalog> {
+        let connected = (origin.view == View::Hub).then(|| self.rules.hub.target(&origin.client)).flatten();
+        match connected.and_then(|instance| self.hubs.get(&instance)) {
+            Some(slot) => Some(self.made(slot)),
+            None => self.view(&origin.view),
+        }
+    }
+
+    fn made<'a>(&'a self, (shape, catalog): &'a Slot) -> &'a ViewCatalog {
+        catalog.get_or_init(|| ViewCatalog::build(self, shape))
     }
 
     /// The upstream of this id, if the rules know it.
@@ -79,10 +103,9 @@ impl Snapshot {
 impl Views {
     pub(crate) fn offers(&self, view: &View) -> bool {
         match view {
-            View::Everything => true,
+            View::Everything | View::Hub => true,
             View::Upstream(id) => self.upstreams.iter().any(|upstream| upstream.name() == id),
             View::Profile(name) => self.profiles.iter().any(|profile| *profile.name == **name),
-            View::Hub => false,
         }
     }
 

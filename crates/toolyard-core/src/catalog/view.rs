@@ -14,6 +14,7 @@ use toolyard_proto::{Raw, Revision};
 use super::list::Lists;
 use super::snapshot::{Part, Snapshot};
 use super::{Entry, ListKind};
+use crate::hub;
 use crate::plan::ProfilePlan;
 use crate::upstream::Upstream;
 
@@ -26,12 +27,16 @@ pub(crate) enum Shape {
     Alone(Arc<Upstream>),
     /// The same, through a profile.
     Filtered { upstream: Arc<Upstream>, profile: usize },
+    /// The tools about instances, and beside them one instance under its own names.
+    Hub(Option<Arc<Upstream>>),
 }
 
 #[derive(Debug)]
 pub(crate) struct ViewCatalog {
     /// The upstream that this view shows as if clients spoke to it directly.
+    /// In the hub view, the one that stands beside the hub's own tools.
     pub(crate) alone: Option<Arc<Upstream>>,
+    pub(crate) is_hub: bool,
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     tools: HashMap<String, Arc<Entry>, RandomState>,
     prompts: HashMap<String, Arc<Entry>, RandomState>,
@@ -47,6 +52,7 @@ impl ViewCatalog {
         let rules = snapshot.rules();
         let mut view = Self {
             alone: None,
+            is_hub: matches!(shape, Shape::Hub(_)),
             upstreams: Vec::new(),
             tools: HashMap::default(),
             prompts: HashMap::default(),
@@ -57,14 +63,39 @@ impl ViewCatalog {
         let (only, profile) = match shape {
             Shape::Many { profile } => (None, profile.map(|at| &rules.profiles[at])),
             Shape::Alone(upstream) => (Some(upstream), None),
+            Shape::Hub(instance) => (instance.as_ref(), None),
             Shape::Filtered { upstream, profile } => (Some(upstream), Some(&rules.profiles[*profile])),
         };
         view.alone = only.cloned();
-        for part in snapshot.parts().iter().filter(|part| is_inside(part, only, profile)) {
+        let is_inside = |part: &&Part| match shape {
+            Shape::Hub(None) => part.built_in,
+            Shape::Hub(Some(instance)) => part.built_in || instance.id() == part.upstream.id(),
+            _ => is_inside(part, only, profile),
+        };
+        for part in snapshot.parts().iter().filter(is_inside) {
             view.upstreams.push(part.upstream.clone());
-            view.add(part, rules.names, profile);
+            if view.is_hub && part.built_in {
+                view.add_hub_tools(part, rules.names);
+            } else {
+                view.add(part, rules.names, profile);
+            }
         }
         view
+    }
+
+    /// Whether entries go by names that say whose they are.
+    pub(crate) fn is_namespaced(&self) -> bool {
+        self.alone.is_none() && !self.is_hub
+    }
+
+    /// They come first, so nothing that an instance offers takes their names.
+    fn add_hub_tools(&mut self, part: &Part, names: NameStyle) {
+        for raw in hub::hub_tools() {
+            self.add_entry(part, ListKind::Tools, &raw, names, None);
+        }
+        let aliases: Vec<(String, Arc<Entry>)> =
+            self.listed_tools.iter().map(|entry| (hub::with_slash(&entry.own_name), entry.clone())).collect();
+        self.tools.extend(aliases);
     }
 
     fn add(&mut self, part: &Part, names: NameStyle, profile: Option<&ProfilePlan>) {
@@ -81,7 +112,7 @@ impl ViewCatalog {
             (ListKind::Templates, ResultKind::TemplateEntry),
         ] {
             for raw in part.definitions.list(kind) {
-                let raw = if self.alone.is_some() { raw.clone() } else { with_shown_uris(part, shape, raw) };
+                let raw = if self.is_namespaced() { with_shown_uris(part, shape, raw) } else { raw.clone() };
                 self.lists.push(kind, raw);
             }
         }
@@ -103,19 +134,19 @@ impl ViewCatalog {
         if profile.is_some_and(|profile| !profile.includes(&entry.canonical)) {
             return;
         }
-        let name = if self.alone.is_some() { entry.own_name.clone() } else { entry.shown.clone() };
+        let name = if self.is_namespaced() { entry.shown.clone() } else { entry.own_name.clone() };
+        let is_namespaced = self.is_namespaced();
         let by_name = if kind == ListKind::Tools { &mut self.tools } else { &mut self.prompts };
         if let Some(first) = by_name.get(&name) {
             let reason = format!("its name `{name}` is taken by {}", first.canonical);
             return self.left_out.push((entry.canonical.clone(), reason));
         }
         by_name.insert(name, entry.clone());
-        if self.alone.is_none() {
+        if is_namespaced {
             by_name.entry(entry.canonical.clone()).or_insert_with(|| entry.clone());
         }
         if part.listed {
-            self.lists
-                .push(kind, if self.alone.is_some() { entry.own.clone() } else { entry.renamed.clone() });
+            self.lists.push(kind, if is_namespaced { entry.renamed.clone() } else { entry.own.clone() });
             if kind == ListKind::Tools {
                 self.listed_tools.push(entry);
             }

@@ -264,7 +264,13 @@ impl Connection {
     async fn modern(&mut self, message: RequestMessage, envelope: Envelope) {
         let RequestMessage { id, method, params } = message;
         let meta = match RequestMeta::judge(envelope) {
-            Ok(_) if era::is_removed(&method) || self.view == View::Hub => {
+            // The hub lives in a session: whatever is wrong with the request, clients of both eras fall back
+            // to `initialize` on this.
+            _ if self.view == View::Hub => {
+                let error = CallError::unknown_method(method.as_str());
+                return self.say(Rendered::error(Some(&id), &error.to_raw())).await;
+            }
+            Ok(_) if era::is_removed(&method) => {
                 let error = CallError::unknown_method(method.as_str());
                 return self.say(Rendered::error(Some(&id), &error.to_raw())).await;
             }

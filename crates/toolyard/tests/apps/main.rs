@@ -5,11 +5,14 @@
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
 mod support;
+#[path = "../support/testkit.rs"]
+mod testkit;
 
 mod auth;
 mod calls;
 mod coming;
 mod dialled;
+mod hub;
 mod instances;
 mod limits;
 mod listening;

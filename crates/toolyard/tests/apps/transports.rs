@@ -142,7 +142,9 @@ fn many_apps(transport: Transport) {
     let names = ["One", "Two", "Three"];
     let began = Instant::now();
     let actors = names.map(|name| stage.start(name, name, tools(name)));
-    names.iter().for_each(|name| stage.wait_for(&mut agent, &format!("{name}__echo")));
+    for name in names {
+        stage.wait_for(&mut agent, &format!("{name}__echo"));
+    }
     let listed = began.elapsed();
     let sent: Vec<(u64, u64)> = (0..999)
         .map(|number| {

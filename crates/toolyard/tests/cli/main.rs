@@ -15,11 +15,15 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 /// What comes with the program.
-const BUILT_IN: [&str; 8] = [
+const BUILT_IN: [&str; 12] = [
     "yard__status",
     "yard__upstreams",
-    "yard__instances_list",
     "yard__search_tools",
+    "yard__instances_list",
+    "yard__instances_connect",
+    "yard__instances_disconnect",
+    "yard__instances_health",
+    "yard__instances_call",
     "dev__echo",
     "dev__time_now",
     "dev__uuid",

@@ -1,7 +1,7 @@
 //! An agent that speaks lines of JSON-RPC: requests that stand alone, or a session of 2025-11-25.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
@@ -11,8 +11,25 @@ use serde_json::{Value, json};
 
 use super::{PATIENCE, Yard};
 
+/// Either kind of socket.
+trait Stream: Write + Send {
+    fn shut(&self);
+}
+
+impl Stream for TcpStream {
+    fn shut(&self) {
+        self.shutdown(Shutdown::Both).unwrap();
+    }
+}
+
+impl Stream for UnixStream {
+    fn shut(&self) {
+        self.shutdown(Shutdown::Both).unwrap();
+    }
+}
+
 pub(crate) struct Agent {
-    stream: Box<dyn Write>,
+    stream: Box<dyn Stream>,
     lines: Receiver<Value>,
     /// Answers that nobody has asked for yet.
     answers: Vec<Value>,
@@ -37,7 +54,7 @@ impl Agent {
         Self::over(stream.try_clone().unwrap(), Box::new(stream))
     }
 
-    fn over(read: impl Read + Send + 'static, stream: Box<dyn Write>) -> Self {
+    fn over(read: impl Read + Send + 'static, stream: Box<dyn Stream>) -> Self {
         let read = BufReader::new(read);
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -50,6 +67,13 @@ impl Agent {
         Self { stream, lines, answers: Vec::new(), heard: Vec::new(), last: 0, classic: false }
     }
 
+    /// A session in this view.
+    pub(crate) fn in_view(yard: &Yard, view: &str) -> Self {
+        let mut agent = Self::new(yard);
+        agent.write(&json!({ "toolyard": 1, "view": view }));
+        agent.shake_hands()
+    }
+
     /// Opens a session as older clients do, so that changes are announced.
     pub(crate) fn shake_hands(mut self) -> Self {
         let info = json!({ "name": "t", "version": "1" });
@@ -59,6 +83,11 @@ impl Agent {
         assert_eq!(greeting["result"]["protocolVersion"], "2025-11-25", "{greeting}");
         self.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         self
+    }
+
+    /// Leaves.
+    pub(crate) fn leave(self) {
+        self.stream.shut();
     }
 
     pub(crate) fn write(&mut self, message: &Value) {

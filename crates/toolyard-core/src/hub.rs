@@ -1,0 +1,123 @@
+//! Instances on demand: which session of the hub view is connected to which instance, the handles that
+//! everybody else connects with, and the tools for both.
+
+mod call;
+mod connect;
+mod handles;
+mod report;
+mod schema;
+mod tools;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use toolyard_proto::CallError;
+use toolyard_proto::name::UpstreamId;
+use toolyard_transport::{ClientKey, Origin};
+
+use crate::catalog::{Catalog, Entry};
+use crate::listen::Listeners;
+use crate::plan::UpstreamKind;
+use crate::upstream::Upstream;
+
+pub(crate) use call::{Led, lead};
+pub(crate) use tools::{hub_tools, with_slash, yard_tools};
+
+/// How to go on, for whoever is not connected.
+const HOW: &str = "`instances_list` shows the instances, and `instances_connect` with an `instance_id` connects this session to one";
+
+/// Who is connected to what. An instance is known by its id, so that one that is restarted is still it.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    sessions: Mutex<HashMap<ClientKey, UpstreamId>>,
+    handles: handles::Handles,
+}
+
+impl Hub {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<ClientKey, UpstreamId>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The instance that a session is connected to.
+    pub(crate) fn target(&self, client: &ClientKey) -> Option<UpstreamId> {
+        self.sessions().get(client).cloned()
+    }
+
+    /// The session is over.
+    pub(crate) fn forget(&self, client: &ClientKey) {
+        self.sessions().remove(client);
+    }
+
+    /// How many sessions and handles lead to it.
+    fn connections(&self, id: &UpstreamId) -> usize {
+        let sessions = self.sessions().values().filter(|target| *target == id).count();
+        sessions + self.handles.count(id)
+    }
+
+    /// Why a session cannot call what its instance would offer.
+    pub(crate) fn not_connected(&self, client: &ClientKey) -> CallError {
+        CallError::unavailable(match self.target(client) {
+            None => format!("not connected to an instance: {HOW}"),
+            Some(id) => format!("not connected to an instance: `{id}` is no longer there; {HOW}"),
+        })
+    }
+}
+
+/// Whether calls of this tool lead to an instance rather than to the gateway.
+pub(crate) fn leads_on(entry: &Entry) -> bool {
+    entry.own_name == tools::CALL && *entry.upstream.id() == UpstreamId::yard()
+}
+
+/// What the tools about instances work with.
+pub(crate) struct Desk<'a> {
+    pub(crate) catalog: &'a Arc<Catalog>,
+    pub(crate) listeners: &'a Arc<Listeners>,
+    pub(crate) origin: &'a Arc<Origin>,
+}
+
+impl Desk<'_> {
+    /// Runs one of them; `None` if it is none of them.
+    pub(crate) async fn run(&self, tool: &str, arguments: &Value) -> Option<Result<Value, CallError>> {
+        Some(match tool {
+            tools::LIST => Ok(self.list()),
+            tools::CONNECT => self.connect(arguments).await,
+            tools::DISCONNECT => self.disconnect(arguments),
+            tools::HEALTH => self.health(arguments),
+            _ => return None,
+        })
+    }
+}
+
+/// The instance that somebody means by this id: its own, or that of the upstream it is.
+fn find<'a>(upstreams: &'a [Arc<Upstream>], id: &str) -> Result<&'a Arc<Upstream>, CallError> {
+    let mut instances = upstreams.iter().filter(|upstream| upstream.kind() == UpstreamKind::Instance);
+    let is_it = |one: &&Arc<Upstream>| one.id().as_str().eq_ignore_ascii_case(id) || own_id(one) == id;
+    instances.find(is_it).ok_or_else(|| {
+        CallError::unavailable(format!("instance not found: {id}; `instances_list` shows what there is"))
+    })
+}
+
+/// The id that an instance gave itself.
+fn own_id(upstream: &Upstream) -> String {
+    let described = upstream.described();
+    let own = described.as_ref().and_then(|about| about["id"].as_str());
+    own.unwrap_or(upstream.id().as_str()).to_owned()
+}
+
+/// An argument that is a text, if it is given.
+fn text<'a>(arguments: &'a Value, key: &str) -> Result<Option<&'a str>, CallError> {
+    match &arguments[key] {
+        Value::Null => Ok(None),
+        Value::String(text) if !text.is_empty() => Ok(Some(text)),
+        other => Err(refused(format!("`{key}` must be a text that is not empty, not {other}"))),
+    }
+}
+
+fn needed<'a>(arguments: &'a Value, key: &str) -> Result<&'a str, CallError> {
+    text(arguments, key)?.ok_or_else(|| refused(format!("`{key}` is missing")))
+}
+
+fn refused(message: impl Into<String>) -> CallError {
+    CallError::turned_away(toolyard_proto::Retry::Never, message)
+}

@@ -1,0 +1,106 @@
+//! Where `instances_call` leads: the same request under the name of the instance's tool. From there on it is
+//! a call like any other, with the steps, the progress and the cancel of that tool, and its answer as it is.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::time::Instant;
+use toolyard_proto::splice::find_once;
+use toolyard_proto::{CallError, Raw};
+use toolyard_transport::{Request, View};
+
+use super::{HOW, find, needed, own_id, refused, text};
+use crate::catalog::{Entry, Snapshot, ViewCatalog};
+use crate::upstream::Upstream;
+
+/// What the request is now, and the tool it names.
+pub(crate) struct Led {
+    pub(crate) request: Request,
+    pub(crate) entry: Arc<Entry>,
+}
+
+/// The request that `request` stands for.
+pub(crate) fn lead(snapshot: &Snapshot, request: Request) -> Result<Led, CallError> {
+    let at = find_once(request.params.as_bytes(), "arguments");
+    let at = at.map_err(|_| CallError::invalid_params("`arguments` stands twice in `params`"))?;
+    let given = at.map_or_else(Raw::empty_object, |at| request.params.slice(at));
+    let arguments: Value = given.read().map_err(|error| refused(format!("`arguments`: {error}")))?;
+    let tool = needed(&arguments, "tool")?;
+    let instance = target(snapshot, &request, &arguments)?;
+    let entry = tool_of(snapshot, &request, &instance, tool)?;
+    let inner = given.member("arguments").filter(|inner| !inner.is_null());
+    let inner = inner.unwrap_or_else(Raw::empty_object);
+    if !inner.is_object() {
+        return Err(refused(format!("`arguments` must be an object with what `{tool}` takes")));
+    }
+    let params = request.params.with("name", &entry.own_name_raw).with("arguments", &inner);
+    // Its headers were those of the outer call.
+    Ok(Led { request: Request { params, headers: None, relay: false, ..request }, entry })
+}
+
+/// The instance that a request means: by handle, by id, or the one that its session is connected to.
+fn target(snapshot: &Snapshot, request: &Request, arguments: &Value) -> Result<Arc<Upstream>, CallError> {
+    let (rules, origin) = (snapshot.rules(), &request.origin);
+    let by_id = text(arguments, "instance_id")?.map(|id| find(&rules.upstreams, id)).transpose()?;
+    let by_handle = match text(arguments, "handle")? {
+        None => None,
+        Some(handle) => Some(redeemed(snapshot, request, handle)?),
+    };
+    match (by_id, by_handle) {
+        (Some(one), Some(other)) if !Arc::ptr_eq(one, &other) => {
+            Err(refused("`handle` and `instance_id` name two instances; give one of them"))
+        }
+        (_, Some(one)) => Ok(one),
+        (Some(one), None) => Ok(one.clone()),
+        (None, None) if origin.view == View::Hub => {
+            let target = rules.hub.target(&origin.client).and_then(|id| snapshot.find(&id).cloned());
+            target.ok_or_else(|| rules.hub.not_connected(&origin.client))
+        }
+        (None, None) => Err(refused(
+            "not connected to an instance: give the `handle` that `instances_connect` gave, or an `instance_id`",
+        )),
+    }
+}
+
+fn redeemed(snapshot: &Snapshot, request: &Request, handle: &str) -> Result<Arc<Upstream>, CallError> {
+    let rules = snapshot.rules();
+    let id = rules.hub.handles.redeem(handle, &request.origin.principal, Instant::now());
+    let id = id.ok_or_else(|| {
+        refused("not connected to an instance: this handle was given back, has expired or was never given to you; `instances_connect` gives one")
+    })?;
+    snapshot.find(&id).cloned().ok_or_else(|| {
+        CallError::unavailable(format!("not connected to an instance: `{id}` is no longer there; {HOW}"))
+    })
+}
+
+/// A tool of the instance, as far as the caller's own view shows it: a profile hides what it hides.
+fn tool_of(
+    snapshot: &Snapshot,
+    request: &Request,
+    instance: &Arc<Upstream>,
+    tool: &str,
+) -> Result<Arc<Entry>, CallError> {
+    let own = View::Upstream(instance.name().clone());
+    let view = match snapshot.seen_by(&request.origin) {
+        Some(view) if view.is_namespaced() => view,
+        _ => snapshot.view(&own).ok_or_else(|| CallError::internal("an instance without a view"))?,
+    };
+    let name = if view.is_namespaced() {
+        toolyard_proto::name::canonical(instance.id(), tool)
+    } else {
+        tool.to_owned()
+    };
+    view.tool(&name).cloned().ok_or_else(|| no_tool(view, instance, tool))
+}
+
+fn no_tool(view: &ViewCatalog, instance: &Upstream, tool: &str) -> CallError {
+    let id = own_id(instance);
+    let state = instance.state();
+    if instance.definitions().is_none() {
+        let reason = state.reason.unwrap_or_else(|| "it has not answered yet".to_owned());
+        return CallError::unavailable(format!("instance `{id}` is {}: {reason}", state.phase));
+    }
+    let own = view.listed_tools.iter().filter(|entry| entry.upstream.id() == instance.id());
+    let names: Vec<&str> = own.map(|entry| entry.own_name.as_str()).collect();
+    refused(format!("instance `{id}` has no tool `{tool}`; it has {}", names.join(", ")))
+}

@@ -1,0 +1,106 @@
+//! Connecting and disconnecting: a session of the hub view, or a handle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use toolyard_proto::CallError;
+use toolyard_transport::View;
+
+use super::handles::IDLE;
+use super::{Desk, find, needed, own_id, refused};
+use crate::catalog::{Definitions, ListKind};
+use crate::levels;
+use crate::upstream::Upstream;
+
+/// How long an instance that has just been reached may take to say what it offers.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+
+impl Desk<'_> {
+    pub(super) async fn connect(&self, arguments: &Value) -> Result<Value, CallError> {
+        let id = needed(arguments, "instance_id")?;
+        let upstream = find(&self.catalog.rules().upstreams, id)?.clone();
+        let own_id = own_id(&upstream);
+        reach(&upstream).await?;
+        self.catalog.show(&upstream);
+        let tools = upstream.definitions().map_or_else(Vec::new, |definitions| names(&definitions));
+        let mut result = json!({
+            "message": format!("Connected to instance {own_id}"),
+            "instance_id": own_id, "upstream": upstream.id().as_str(), "state": upstream.state().phase.as_str(),
+            "tools": tools,
+        });
+        let (hub, origin) = (&self.catalog.rules().hub, self.origin);
+        if origin.view == View::Hub {
+            let before = hub.sessions().insert(origin.client.clone(), upstream.id().clone());
+            let before = before.and_then(|id| self.catalog.snapshot().find(&id).cloned());
+            self.switch(before.as_ref(), Some(&upstream));
+        } else {
+            let handle = hub.handles.issue(&origin.principal, upstream.id(), Instant::now());
+            result["handle"] = json!(handle);
+            result["expires_after_idle_seconds"] = json!(IDLE.as_secs());
+        }
+        Ok(result)
+    }
+
+    pub(super) fn disconnect(&self, arguments: &Value) -> Result<Value, CallError> {
+        let (hub, origin) = (&self.catalog.rules().hub, self.origin);
+        let snapshot = self.catalog.snapshot();
+        if origin.view != View::Hub {
+            let handle = needed(arguments, "handle")?;
+            let id = hub.handles.retract(handle, &origin.principal, Instant::now());
+            let id = id.ok_or_else(|| {
+                refused("this handle was given back, has expired or was never given to you")
+            })?;
+            return Ok(
+                json!({ "message": format!("Disconnected from instance {id}"), "upstream": id.as_str() }),
+            );
+        }
+        let Some(id) = hub.sessions().remove(&origin.client) else {
+            return Ok(json!({ "message": "This session was not connected to an instance" }));
+        };
+        let before = snapshot.find(&id);
+        self.switch(before, None);
+        let own_id = before.map_or_else(|| id.to_string(), |before| own_id(before));
+        Ok(json!({ "message": format!("Disconnected from instance {own_id}"), "instance_id": own_id }))
+    }
+
+    /// What a session of the hub view has set up at one instance ends, and it hears what it sees differently.
+    fn switch(&self, before: Option<&Arc<Upstream>>, after: Option<&Arc<Upstream>>) {
+        let is_same = before.zip(after).is_some_and(|(before, after)| before.id() == after.id());
+        if is_same {
+            return;
+        }
+        if let Some(before) = before {
+            self.listeners.let_go(&self.origin.client, before);
+            levels::withdraw(before, self.origin);
+        }
+        if let Some(after) = after {
+            levels::catch_up(after, self.origin);
+        }
+        let listed = |one: Option<&Arc<Upstream>>| one.filter(|one| one.is_listed())?.definitions();
+        let (before, after) = (listed(before), listed(after));
+        let list = |definitions: &Option<Arc<Definitions>>, kind| {
+            definitions.as_ref().map_or_else(Vec::new, |definitions| definitions.list(kind).to_vec())
+        };
+        let changed = ListKind::ALL.into_iter().filter(|kind| list(&before, *kind) != list(&after, *kind));
+        self.listeners.switched(&self.origin.client, &changed.collect::<Vec<_>>());
+    }
+}
+
+/// Waits for a link, and for word of what there is behind it.
+async fn reach(upstream: &Upstream) -> Result<(), CallError> {
+    upstream.try_now().await;
+    if let Err(error) = upstream.link().await {
+        let message = format!("failed to connect: instance not active: {}", error.message);
+        return Err(CallError { message, ..error });
+    }
+    // What is not told by then is announced when it comes.
+    let _ = tokio::time::timeout(FIRST_WORD, upstream.settled()).await;
+    Ok(())
+}
+
+fn names(definitions: &Definitions) -> Vec<String> {
+    let tools = definitions.list(ListKind::Tools).iter();
+    tools.filter_map(|tool| tool.member("name")?.as_string()).collect()
+}

@@ -1,0 +1,145 @@
+//! What is told of instances: where they are, where in their life, and how they are.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+use toolyard_proto::CallError;
+use toolyard_proto::calendar::rfc3339;
+
+use super::{Desk, Hub, find, own_id, text};
+use crate::plan::UpstreamKind;
+use crate::upstream::Upstream;
+use crate::upstream::state::{Change, Phase};
+
+impl Desk<'_> {
+    pub(super) fn list(&self) -> Value {
+        let rules = self.catalog.rules();
+        let instances = rules.upstreams.iter().filter(|one| one.kind() == UpstreamKind::Instance);
+        let own = rules.hub.target(&self.origin.client);
+        let tell = |one: &Arc<Upstream>| {
+            let mut told = instance(one, &rules.hub);
+            told["current"] = json!(own.as_ref() == Some(one.id()));
+            told
+        };
+        json!({ "instances": instances.map(tell).collect::<Vec<_>>() })
+    }
+
+    pub(super) fn health(&self, arguments: &Value) -> Result<Value, CallError> {
+        let rules = self.catalog.rules();
+        let all = rules.upstreams.iter().filter(|one| one.kind() == UpstreamKind::Instance);
+        let wanted: Vec<Arc<Upstream>> = match text(arguments, "instance_id")? {
+            Some(id) => vec![find(&rules.upstreams, id)?.clone()],
+            None => all.cloned().collect(),
+        };
+        let told: Vec<Value> = wanted.iter().map(|one| health(one, &rules.hub)).collect();
+        let healthy = told.iter().filter(|one| one["healthy"] == true).count();
+        let times = wanted.iter().filter_map(|one| one.health().round_trip);
+        let (count, sum) = times.fold((0_u32, Duration::ZERO), |(count, sum), time| (count + 1, sum + time));
+        Ok(json!({
+            "instances": told,
+            "healthy_instances": healthy, "unhealthy_instances": wanted.len() - healthy, "total_instances": wanted.len(),
+            "average_response_time_ms": sum.checked_div(count).map(millis),
+        }))
+    }
+}
+
+/// An instance with everything that is told of one in a list.
+fn instance(upstream: &Upstream, hub: &Hub) -> Value {
+    let state = upstream.state();
+    let age = |time: SystemTime| duration(time.elapsed().unwrap_or_default());
+    let counts = state.history.counts().map(|(from, to, count)| (format!("{from}->{to}"), json!(count)));
+    let mut about = upstream.described().map_or_else(|| json!({}), |about| Value::clone(&about));
+    about["id"] = json!(own_id(upstream));
+    about["upstream"] = json!(upstream.id().as_str());
+    about["state"] = json!(state.phase.as_str());
+    about["reason"] = json!(state.reason);
+    about["connected"] = json!(upstream.live_link().is_some());
+    about["connected_at"] = json!(state.connected.map(time));
+    about["discovered_at"] = json!(time(state.discovered));
+    about["state_changed_at"] = json!(time(state.since));
+    about["time_in_state"] = json!(age(state.since));
+    about["total_time"] = json!(age(state.discovered));
+    about["retry_count"] = json!(state.failures);
+    about["last_activity"] = json!(upstream.last_activity().map(time));
+    about["response_time_ms"] = json!(upstream.health().round_trip.map(millis));
+    about["missed_pings"] = json!(upstream.health().misses);
+    about["sessions"] = json!(hub.connections(upstream.id()));
+    about["state_stats"] = json!({
+        "transitions": counts.collect::<Map<_, _>>(), "total_transitions": state.history.total(),
+    });
+    about
+}
+
+/// How one is.
+fn health(upstream: &Upstream, hub: &Hub) -> Value {
+    let state = upstream.state();
+    let (described, known) = (upstream.described(), upstream.health());
+    let step = |change: &Change| {
+        json!({
+            "from": change.from.as_str(), "to": change.to.as_str(), "at": time(change.at), "reason": change.reason,
+        })
+    };
+    json!({
+        "id": own_id(upstream),
+        "upstream": upstream.id().as_str(),
+        "name": described.as_ref().map(|about| about["name"].clone()),
+        "state": state.phase.as_str(),
+        "healthy": state.phase == Phase::Active && known.is_healthy() != Some(false),
+        "reason": state.reason,
+        "retry_count": state.failures,
+        "last_activity": upstream.last_activity().map(time),
+        "last_ping": known.last_ping.map(time),
+        "last_pong": known.last_answer.map(time),
+        "response_time_ms": known.round_trip.map(millis),
+        "missed_pings": known.misses,
+        "last_error": known.last_error,
+        "pings": { "sent": known.pings, "answered": known.answers, "missed": known.missed },
+        "calls_under_way": upstream.calls(),
+        "sessions": hub.connections(upstream.id()),
+        "history": state.history.changes().map(step).collect::<Vec<_>>(),
+    })
+}
+
+fn time(time: SystemTime) -> String {
+    rfc3339(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// To the microsecond.
+fn millis(length: Duration) -> f64 {
+    (length.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// `1h2m3.5s`, as the instances that are replaced wrote it.
+fn duration(length: Duration) -> String {
+    let (seconds, millis) = (length.as_secs(), length.subsec_millis());
+    if seconds == 0 {
+        return format!("{millis}ms");
+    }
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    let hours = if hours > 0 { format!("{hours}h") } else { String::new() };
+    let minutes = if seconds >= 60 { format!("{minutes}m") } else { String::new() };
+    let rest = format!("{}.{millis:03}", seconds % 60);
+    format!("{hours}{minutes}{}s", rest.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_26_a_length_of_time_is_told_as_it_was() {
+        for (millis, expected) in [
+            (0, "0ms"),
+            (250, "250ms"),
+            (1_000, "1s"),
+            (3_500, "3.5s"),
+            (60_000, "1m0s"),
+            (63_045, "1m3.045s"),
+            (3_600_000, "1h0m0s"),
+            (90_061_000, "25h1m1s"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(millis)), expected);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Instances: the testkit's fixture, a set of tools of the SDK, as a program that is told of in a file.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::json;
+use tokio::runtime::Runtime;
+use toolyard_tool::{Door, Server, ToolSet};
+
+use crate::support::Yard;
+use crate::testkit;
+
+pub(crate) struct Instance {
+    child: Child,
+    pub(crate) file: PathBuf,
+}
+
+impl Instance {
+    /// Starts one that speaks the eras that `era` names, and tells of it.
+    pub(crate) fn start(yard: &Yard, id: &str, era: &str) -> Self {
+        let (child, address) = fixture(&["--listen", "127.0.0.1:0", "--era", era], "http://");
+        let port: u16 = address.rsplit_once(':').unwrap().1.parse().unwrap();
+        let about = json!({ "id": id, "name": id, "directory": "/srv/shop", "port": port, "has_package_json": true,
+            "process_info": { "pid": child.id(), "executable": "fixture" } });
+        let file = yard.write_instance("toolyard", &format!("{id}.json"), &about.to_string());
+        Self { child, file }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Starts the fixture and waits until it listens; gives its address.
+pub(crate) fn fixture(arguments: &[&str], scheme: &str) -> (Child, String) {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let mut command = Command::new(PROGRAM.get_or_init(|| testkit::build("fixture")));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = loop {
+        let line = lines.next().unwrap().unwrap();
+        if let Some((_, address)) = line.split_once(&format!("listening on {scheme}")) {
+            break address.trim().to_owned();
+        }
+    };
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+    (child, address)
+}
+
+/// A set of tools of the SDK that the test itself serves, so that it can look inside.
+pub(crate) struct Hosted {
+    /// Before the runtime it lives in.
+    _server: Server,
+    _runtime: Runtime,
+}
+
+impl Hosted {
+    pub(crate) fn start<S: Send + Sync + 'static>(yard: &Yard, id: &str, set: ToolSet<S>) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let starting = Server::start(set, [Door::Http("127.0.0.1:0".into())]);
+        let server = runtime.block_on(starting).unwrap();
+        let about = json!({ "id": id, "name": id, "path": "/srv", "port": server.addresses()[0].port(),
+            "pid": std::process::id() });
+        yard.write_instance("brummer", &format!("{id}.json"), &about.to_string());
+        Self { _server: server, _runtime: runtime }
+    }
+}
