@@ -104,15 +104,18 @@ pub struct ParseError {
     pub code: i32,
     pub message: String,
     pub id: Option<Id>,
+    /// Whether it was meant as the answer to a request: there is no better one to wait for.
+    pub is_answer: bool,
 }
 
 impl ParseError {
     fn syntax(error: &serde_json::Error) -> Self {
-        Self { code: code::PARSE_ERROR, message: format!("the message is not valid JSON: {error}"), id: None }
+        let message = format!("the message is not valid JSON: {error}");
+        Self { code: code::PARSE_ERROR, message, id: None, is_answer: false }
     }
 
     fn shape(message: impl Into<String>, id: Option<Id>) -> Self {
-        Self { code: code::INVALID_REQUEST, message: message.into(), id }
+        Self { code: code::INVALID_REQUEST, message: message.into(), id, is_answer: false }
     }
 
     pub fn to_rpc(&self) -> RpcError {
@@ -191,6 +194,11 @@ impl Message {
     pub fn parse(bytes: &Bytes) -> Result<Self, ParseError> {
         let envelope: Envelope<'_> =
             serde_json::from_slice(bytes).map_err(|error| not_an_envelope(bytes, &error))?;
+        let is_answer = envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some());
+        Self::from_envelope(bytes, envelope).map_err(|error| ParseError { is_answer, ..error })
+    }
+
+    fn from_envelope(bytes: &Bytes, envelope: Envelope<'_>) -> Result<Self, ParseError> {
         let raw = |value: Option<&RawValue>| value.map(|value| Raw::part_of(bytes, value));
         let id = match raw(envelope.id).map(Id::from_raw) {
             Some(None) if envelope.error.is_some() => None,
@@ -403,5 +411,19 @@ mod tests {
         assert!(!nests_too_deep("[".repeat(MAX_NESTING).as_bytes()));
         assert!(nests_too_deep("[".repeat(MAX_NESTING + 1).as_bytes()));
         assert!(!nests_too_deep(format!("\"{}\\\"\"", "[".repeat(500)).as_bytes()));
+    }
+
+    #[test]
+    fn a_broken_answer_is_known_as_one_and_a_broken_question_is_not() {
+        let check = |text: &str, expected: (bool, bool)| {
+            let error = Incoming::parse(&Bytes::copy_from_slice(text.as_bytes())).unwrap_err();
+            assert_eq!((error.is_answer, error.id.is_some()), expected, "{text}");
+        };
+        check(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, (true, true));
+        check(r#"{"jsonrpc":"1.0","id":1,"result":{}}"#, (true, true));
+        check(r#"{"jsonrpc":"2.0","id":1.5,"result":{}}"#, (true, false));
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":5}"#, (false, true));
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"x","result":{}}"#, (false, true));
+        check(r#"{"jsonrpc":"2.0","id":1}"#, (false, true));
     }
 }

@@ -34,9 +34,10 @@ use reload::Reload;
 const LAST_CALLS: Duration = Duration::from_secs(10);
 /// How long tasks may take to end after that. Links bound their own end; this is for what nobody foresaw.
 const LAST_TASKS: Duration = Duration::from_secs(5);
-/// How long a gateway that runs only for its clients waits for the first, and for the next.
+/// How long a gateway that runs only for its clients waits for the first, and for the next. The latter is
+/// enough for a client that starts its shim anew, and leaves time to end all children within two seconds.
 const FIRST_CLIENT: Duration = Duration::from_secs(10);
-const NEXT_CLIENT: Duration = Duration::from_secs(1);
+const NEXT_CLIENT: Duration = Duration::from_millis(500);
 
 pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
     if args.while_needed {

@@ -11,6 +11,11 @@ use toolyard_transport::{Ask, AskError, Back, BoxFuture, Peer};
 
 use crate::plan::Timeouts;
 
+/// An alarm that comes this late says that the program stood still, not the upstream.
+const LATE: Duration = Duration::from_millis(250);
+/// For an answer that came meanwhile to be read.
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// One call's clock. Times are milliseconds since its start.
 #[derive(Debug)]
 pub struct Clock {
@@ -73,6 +78,7 @@ impl Clock {
 
     /// Waits until the time is up.
     pub async fn expired(&self) -> Expired {
+        let mut overslept = false;
         loop {
             while self.stands_still() {
                 let resumed = self.resumed.notified();
@@ -81,10 +87,15 @@ impl Clock {
                 }
             }
             let (due, bound) = self.due();
-            if due <= Instant::now() {
-                return bound;
+            let late = Instant::now().checked_duration_since(due);
+            match late {
+                None => tokio::time::sleep_until(due).await,
+                Some(late) if late > LATE && !overslept => {
+                    overslept = true;
+                    tokio::time::sleep(MOMENT).await;
+                }
+                Some(_) => return bound,
             }
-            tokio::time::sleep_until(due).await;
         }
     }
 
@@ -171,6 +182,23 @@ mod tests {
             () = touches => unreachable!(),
         }
         assert_eq!(clock.start.elapsed(), SHORT.hard);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_stood_still_still_hears_an_answer_that_came_in_time() {
+        let clock = Clock::start(SHORT);
+        // As if it had been stopped, and with it the alarm.
+        tokio::time::advance(SHORT.idle * 3).await;
+        let answer = async {
+            tokio::time::sleep(MOMENT / 2).await;
+            "answer"
+        };
+        tokio::select! {
+            bound = clock.expired() => panic!("{bound:?}"),
+            answer = answer => assert_eq!(answer, "answer"),
+        }
+        assert_eq!(clock.expired().await, Expired::Idle(SHORT.idle));
+        assert_eq!(clock.start.elapsed(), SHORT.idle * 3 + MOMENT / 2 + MOMENT);
     }
 
     #[tokio::test(start_paused = true)]

@@ -187,6 +187,7 @@ impl Reader<'_> {
                 Ok(Message::Notification(notification)) => {
                     self.peer.notify(plain(notification, self.listens));
                 }
+                Err(error) if error.is_answer => return Err(self.endpoint.bad_answer(&error.message)),
                 // Somebody else's answer. A modern server sends no requests; without data it is no message at all.
                 Ok(Message::Response(_) | Message::Request(_)) | Err(_) => {}
             }

@@ -37,6 +37,12 @@ fn refuse(shared: &Shared, line: &Bytes, error: &ParseError) {
     shared.count_garbage();
     let excerpt = String::from_utf8_lossy(&line[..line.len().min(EXCERPT)]);
     tracing::debug!(upstream = %shared.name, %error, %excerpt, "a line was not understood");
+    // Whoever waits for this answer gets no better one.
+    if let Some(id) = error.id.as_ref().filter(|_| error.is_answer).and_then(Id::as_u64) {
+        let name = &shared.name;
+        let why = format!("upstream `{name}` broke the protocol: {error}");
+        shared.answer(id, Err(CallError::bad_answer(why).at(name)));
+    }
 }
 
 fn take_message(shared: &Arc<Shared>, message: Message) {

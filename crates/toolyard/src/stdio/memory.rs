@@ -21,6 +21,8 @@ pub(super) struct Memory {
     /// How many gateways there were before this one.
     generation: u64,
     calls: HashMap<Id, Call>,
+    /// How many were answered.
+    answers: u64,
     handshake: Option<Handshake>,
     /// What else a session consists of, by what it is about: each a request to be made again.
     settings: BTreeMap<String, RequestMessage>,
@@ -124,7 +126,7 @@ impl Memory {
             Ok(Incoming::Batch(parts)) => {
                 for part in parts.into_iter().flatten() {
                     if let Message::Response(Response { id: Some(id), .. }) = part {
-                        self.calls.remove(&id);
+                        self.answers += u64::from(self.calls.remove(&id).is_some());
                     }
                 }
                 vec![line]
@@ -138,7 +140,7 @@ impl Memory {
         if self.repeated.remove(id) {
             return response.outcome.as_ref().map(changes).unwrap_or_default();
         }
-        self.calls.remove(id);
+        self.answers += u64::from(self.calls.remove(id).is_some());
         if let Some(handshake) = &mut self.handshake
             && handshake.request.id == *id
         {
@@ -192,6 +194,17 @@ impl Memory {
     pub(super) fn given_up(&mut self, why: &str) -> Vec<Bytes> {
         self.handshake = None;
         self.lost(why)
+    }
+
+    /// The client leaves: the answers that it will not get otherwise. Subscriptions end without a word.
+    pub(super) fn unanswered(&mut self, why: &str) -> Vec<Bytes> {
+        let calls = self.calls.drain().filter(|(_, call)| call.method != Method::LISTEN);
+        calls.map(|(id, call)| call.failed(id, why)).collect()
+    }
+
+    /// How many calls of the client have been answered by now.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// What a gateway hears before anything else.

@@ -29,10 +29,16 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long a client is listened to before it is told that nothing can be done for it.
 const LAST_QUESTIONS: Duration = Duration::from_millis(200);
-/// A connection that ends sooner was no good.
+/// A connection that ends sooner was short.
 const SHORT: Duration = Duration::from_secs(5);
-/// How many of those there may be, one after the other.
+/// How many of those there may be, one after the other, before one without an answer is the last.
 const MOST_SHORT: u32 = 8;
+/// The longest pause between two connections.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a call was not answered.
+const LOST: &str = "the gateway was lost";
+const TOO_LATE: &str = "stdin was closed and 10 seconds went by";
 
 pub(super) struct Relay {
     meeting: Meeting,
@@ -44,8 +50,8 @@ pub(super) struct Relay {
 
 /// How a connection ended.
 enum Ended {
-    /// The client has closed its end: all is done.
-    Client,
+    /// The client has closed its end: all is done, or there is a reason why it never will be.
+    Client(Option<&'static str>),
     /// The gateway is gone, and with it the calls under way.
     Gateway,
 }
@@ -71,7 +77,7 @@ impl Relay {
         loop {
             let joined = tokio::select! {
                 joined = self.meeting.join(self.opening.as_ref()) => joined,
-                () = client.ended() => return Ok(()),
+                () = client.ended() => return self.farewell(&client, &mut stdout, Some(LOST)).await,
             };
             let stream = match joined {
                 Ok(Met::Welcome(stream)) => stream,
@@ -84,19 +90,20 @@ impl Relay {
                     return Err(error);
                 }
             };
-            let since = Instant::now();
-            if let Ended::Client = self.connection(stream, &mut client, &mut stdout).await? {
-                return client.farewell(&mut stdout).await;
+            let (since, answers) = (Instant::now(), self.memory().answers());
+            if let Ended::Client(why) = self.connection(stream, &mut client, &mut stdout).await? {
+                return self.farewell(&client, &mut stdout, why).await;
             }
             short = if since.elapsed() < SHORT { short + 1 } else { 0 };
-            if short > MOST_SHORT {
+            // Whoever answers is of use, however often it ends.
+            if short > MOST_SHORT && self.memory().answers() == answers {
                 self.give_up(&mut client, &mut stdout, "the gateway ended again and again").await;
                 bail!("the gateway ended {short} times in a row within {SHORT:?}; its log says why");
             }
-            let failures = self.memory().lost("the gateway was lost");
+            let failures = self.memory().lost(LOST);
             write_lines(&mut stdout, failures).await?;
             tracing::warn!("the gateway is gone: looking for another");
-            sleep(Duration::from_millis(50) * short.saturating_sub(1)).await;
+            sleep(LONGEST_PAUSE.min(Duration::from_millis(50) * short.saturating_sub(1))).await;
         }
     }
 
@@ -108,6 +115,17 @@ impl Relay {
         let failures = self.memory().given_up(why);
         // The client may be gone as well.
         let _ = write_lines(stdout, failures).await;
+    }
+
+    /// The client has closed its end, and waits for what it has asked. One that said too much at once hears
+    /// of that.
+    async fn farewell(&self, client: &Client, stdout: &mut Stdout, why: Option<&str>) -> Result<()> {
+        let failures = why.map(|why| self.memory().unanswered(why)).unwrap_or_default();
+        write_lines(stdout, failures).await?;
+        let Some(trouble) = client.trouble.get() else { return Ok(()) };
+        let error = RpcError::new(code::INVALID_REQUEST, trouble.to_string());
+        write_lines(stdout, [render_error(None, &error.to_raw())]).await?;
+        bail!("the client sent a line that is too long");
     }
 
     /// One gateway, from the first line to the last.
@@ -129,15 +147,15 @@ impl Relay {
         let last = timeout(if is_client { LAST_ANSWERS } else { LAST_WORDS }, async {
             tokio::select! {
                 ended = &mut down => ended,
-                () = self.idle(), if is_client => Ok(Ended::Client),
+                () = self.idle(), if is_client => Ok(Ended::Client(None)),
             }
         });
         let last = last.await;
         drop(write);
         match last {
-            Ok(Err(error)) => Err(error),
-            _ if is_client => Ok(Ended::Client),
+            Ok(Ok(Ended::Gateway)) if is_client => Ok(Ended::Client(Some(LOST))),
             Ok(ended) => ended,
+            Err(_) if is_client => Ok(Ended::Client(Some(TOO_LATE))),
             Err(_) => Ok(Ended::Gateway),
         }
     }
@@ -205,14 +223,6 @@ impl Client {
         if !self.lines.is_empty() {
             std::future::pending::<()>().await;
         }
-    }
-
-    /// A client that said too much at once hears of it.
-    async fn farewell(&self, stdout: &mut Stdout) -> Result<()> {
-        let Some(trouble) = self.trouble.get() else { return Ok(()) };
-        let error = RpcError::new(code::INVALID_REQUEST, trouble.to_string());
-        write_lines(stdout, [render_error(None, &error.to_raw())]).await?;
-        bail!("the client sent a line that is too long");
     }
 }
 

@@ -9,6 +9,7 @@ mod shim;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use gateway::{Home, eventually, is_alive, process_in};
@@ -45,10 +46,12 @@ fn list(shim: &mut Shim) {
 
 /// The process of the gateway that a shim has started.
 fn gateway_of(home: &Home) -> Pid {
+    Pid::from_raw(i32::try_from(note(home)["pid"].as_i64().unwrap()).unwrap())
+}
+
+fn note(home: &Home) -> Value {
     eventually("the gateway's note", || {
-        let note: Value =
-            serde_json::from_slice(&std::fs::read(home.path("state/gateway.json")).ok()?).ok()?;
-        Some(Pid::from_raw(i32::try_from(note["pid"].as_i64()?).ok()?))
+        serde_json::from_slice(&std::fs::read(home.path("state/gateway.json")).ok()?).ok()
     })
 }
 
@@ -199,6 +202,56 @@ fn what_a_client_sends_before_it_closes_is_answered() {
     assert_eq!((&said[0]["id"], &said[1]["error"]["code"]), (&json!(1), &json!(-32601)));
 }
 
+/// A client that asks for what never comes, and closes its end.
+fn hung_up_on(home: &Home) -> Shim {
+    let mut shim = Shim::start(home, &[]);
+    shim.shake_hands();
+    list(&mut shim);
+    shim.send(&call(7, "sh__hang"));
+    eventually("the call", || home.path("called").exists().then_some(()));
+    shim.hang_up();
+    shim
+}
+
+fn assert_failed_by_name((code, said): (Option<i32>, Vec<Value>), why: &str) {
+    let answers: Vec<&Value> = said.iter().filter(|line| line.get("id").is_some()).collect();
+    assert_eq!((code, answers.len()), (Some(0), 1), "{said:?}");
+    let text = answers[0]["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(answers[0]["id"] == 7 && text.contains(why) && text.contains("`sh__hang`"), "{said:?}");
+}
+
+#[test]
+fn what_takes_too_long_after_the_client_has_closed_its_end_fails_by_name() {
+    let home = home_with_server();
+    assert_failed_by_name(hung_up_on(&home).wait(), "stdin was closed and 10 seconds went by");
+}
+
+#[test]
+fn what_is_lost_with_the_gateway_after_the_client_has_closed_its_end_fails_by_name() {
+    let home = home_with_server();
+    let shim = hung_up_on(&home);
+    kill(gateway_of(&home), Signal::SIGKILL).unwrap();
+    assert_failed_by_name(shim.wait(), "the gateway was lost");
+}
+
+#[test]
+fn a_client_that_comes_back_at_once_finds_its_gateway_and_its_server() {
+    let home = home_with_server();
+    let mut shim = Shim::start(&home, &[]);
+    shim.shake_hands();
+    list(&mut shim);
+    for _ in 0..3 {
+        shim.kill();
+        // At once, however long this machine may take to start a program.
+        let back = UnixStream::connect(note(&home)["socket"].as_str().unwrap()).unwrap();
+        shim = Shim::start(&home, &[]);
+        shim.shake_hands();
+        drop(back);
+        list(&mut shim);
+    }
+    assert_eq!(starts(&home), 1);
+}
+
 #[test]
 fn a_gateway_that_cannot_start_is_explained() {
     let home = Home::new();
@@ -233,9 +286,7 @@ fn over_tcp_lines_are_served_to_whoever_has_the_token() {
     let config = std::fs::read_to_string(home.path("config.toml")).unwrap();
     home.write("tcp.toml", &format!("{config}[listen]\ntcp = \"0.0.0.0:0\"\ntoken = \"sesame\"\n"));
     let _gateway = home.start(&["--config", "tcp.toml"]);
-    let note: Value =
-        serde_json::from_slice(&std::fs::read(home.path("state/gateway.json")).unwrap()).unwrap();
-    let address = note["tcp"].as_str().unwrap().replace("tcp://0.0.0.0", "127.0.0.1");
+    let address = note(&home)["tcp"].as_str().unwrap().replace("tcp://0.0.0.0", "127.0.0.1");
     let speak = |lines: &[Value]| {
         let stream = TcpStream::connect(&address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

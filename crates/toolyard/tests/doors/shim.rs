@@ -72,9 +72,14 @@ impl Shim {
         self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
+    /// Closes its stdin.
+    pub(crate) fn hang_up(&mut self) {
+        self.stdin = None;
+    }
+
     /// Closes its stdin: the exit code, and what it still said.
     pub(crate) fn close(mut self) -> (Option<i32>, Vec<Value>) {
-        self.stdin = None;
+        self.hang_up();
         self.wait()
     }
 

@@ -1,6 +1,8 @@
 //! A gateway in front of servers that each do wrong in one way, all over one transport and in one era, and one
 //! good server beside them.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -10,37 +12,55 @@ use serde_json::{Value, json};
 use crate::gateway::{Gateway, Home};
 use crate::http;
 use crate::testkit;
+use crate::usage::Usage;
 use crate::wire::{Era, Transport};
 
 pub(crate) struct Rogues {
     gateway: Gateway,
-    _servers: Vec<Server>,
+    servers: RefCell<HashMap<String, Server>>,
     _home: Home,
 }
 
 /// Killed when dropped.
-struct Server(Child);
+struct Server {
+    child: Child,
+    words: [String; 3],
+    /// Where it listens, with the scheme.
+    origin: String,
+}
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+impl Server {
+    fn start(words: [String; 3], place: &str) -> Self {
+        let mut child =
+            Command::new(program()).args(&words).arg(place).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let origin =
+            line.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{words:?}: {line}"));
+        Self { child, words, origin: origin.to_owned() }
+    }
+
+    /// At the place of the one before, which has ended by itself.
+    fn restart(&mut self) {
+        self.child.wait().unwrap();
+        let place = self.origin.split_once("://").unwrap().1.to_owned();
+        // A socket outlives whoever listened on it.
+        let _ = std::fs::remove_file(&place);
+        *self = Self::start(self.words.clone(), &place);
     }
 }
 
-/// What the gateway uses, which must not grow.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Usage {
-    pub(crate) files: usize,
-    pub(crate) children: usize,
-    pub(crate) tasks: u64,
-    pub(crate) kilobytes: u64,
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Rogues {
     pub(crate) fn start(faults: &[&str], transport: Transport, era: Era) -> Self {
         let home = Home::new();
-        let mut servers = Vec::new();
+        let mut servers = HashMap::new();
         let mut config = Vec::new();
         for fault in faults {
             let reach = reach(&home, fault, transport, era, &mut servers);
@@ -50,7 +70,7 @@ impl Rogues {
         config.push(format!("[upstreams.good]\n{}\nera = \"legacy\"\n", child("good", Era::Legacy)));
         home.write("config.toml", &config.concat());
         let gateway = home.start(&["--config", "config.toml"]);
-        Self { gateway, _servers: servers, _home: home }
+        Self { gateway, servers: RefCell::new(servers), _home: home }
     }
 
     pub(crate) fn gateway(&self) -> nix::unistd::Pid {
@@ -69,18 +89,13 @@ impl Rogues {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let process = format!("/proc/{}", self.gateway.id());
-        let status = std::fs::read_to_string(format!("{process}/status")).unwrap();
-        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        let children = std::fs::read_dir(format!("{process}/task")).unwrap().flatten();
-        let children = children.map(|task| std::fs::read_to_string(task.path().join("children")));
-        let call = json!({ "name": "yard__status", "arguments": {} });
-        let about = http::read(http::modern(&self.gateway.url, "tools/call", call)).message();
-        Usage {
-            files: std::fs::read_dir(format!("{process}/fd")).unwrap().count(),
-            children: children.flatten().map(|ids| ids.split_whitespace().count()).sum(),
-            tasks: about["result"]["structuredContent"]["tasks"].as_u64().unwrap(),
-            kilobytes: memory.trim().trim_end_matches(" kB").parse().unwrap(),
+        Usage::of(&self.gateway)
+    }
+
+    /// Starts a server again that has died, where it was; a child is the gateway's to start.
+    pub(crate) fn restart(&self, fault: &str) {
+        if let Some(server) = self.servers.borrow_mut().get_mut(fault) {
+            server.restart();
         }
     }
 }
@@ -117,7 +132,13 @@ fn child(fault: &str, era: Era) -> String {
 }
 
 /// How the gateway reaches a server with that fault, which is started if it is no child.
-fn reach(home: &Home, fault: &str, transport: Transport, era: Era, servers: &mut Vec<Server>) -> String {
+fn reach(
+    home: &Home,
+    fault: &str,
+    transport: Transport,
+    era: Era,
+    servers: &mut HashMap<String, Server>,
+) -> String {
     let socket = home.path(&format!("{fault}.sock"));
     let (door, place, more) = match transport {
         Transport::Stdio => return child(fault, era),
@@ -126,12 +147,8 @@ fn reach(home: &Home, fault: &str, transport: Transport, era: Era, servers: &mut
         Transport::Http => ("http", "127.0.0.1:0", "/mcp"),
         Transport::Sse => ("sse", "127.0.0.1:0", "/sse\"\ntransport = \"sse"),
     };
-    let mut command = Command::new(program());
-    command.args([fault, word(era), door, place]).stderr(Stdio::piped());
-    let mut server = Server(command.spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(server.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    servers.push(server);
-    let origin = line.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{fault}: {line}"));
-    format!("url = \"{origin}{more}\"")
+    let server = Server::start([fault, word(era), door].map(str::to_owned), place);
+    let url = format!("url = \"{}{more}\"", server.origin);
+    servers.insert(fault.to_owned(), server);
+    url
 }

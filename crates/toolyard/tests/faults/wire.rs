@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -38,9 +39,10 @@ pub(crate) enum Era {
     Modern,
 }
 
-/// A connected client. It hangs up when it is dropped.
+/// A connected client. It hangs up when it is dropped, and ends its session if it has one.
 pub(crate) struct Wire {
     ends: Ends,
+    session: Session,
     heard: Receiver<Value>,
     pub(crate) era: Era,
 }
@@ -49,14 +51,15 @@ impl Wire {
     /// Connects and, where that is the custom, shakes hands.
     pub(crate) fn connect(yard: &Yard, transport: Transport, era: Era) -> Self {
         let (sender, heard) = channel();
+        let session = Session::default();
         let ends = match transport {
             Transport::Tcp => over_tcp(TcpStream::connect(&yard.tcp).unwrap(), sender),
             Transport::Unix => over_unix(UnixStream::connect(&yard.unix).unwrap(), sender),
             Transport::Stdio => over_stdio(yard.shim(), sender),
-            Transport::Http => over_http(yard.http.clone(), era, sender),
+            Transport::Http => over_http(yard.http.clone(), era, sender, session.clone()),
             Transport::Sse => over_sse(yard.http.clone(), sender),
         };
-        let mut wire = Self { ends, heard, era };
+        let mut wire = Self { ends, session, heard, era };
         if era == Era::Legacy {
             let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
             wire.send(
@@ -92,11 +95,30 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
-    fn drop(&mut self) {
+impl Wire {
+    /// Closes its connections, whatever is under way.
+    pub(crate) fn hang_up(&mut self) {
         (self.ends.1)();
     }
 }
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.hang_up();
+        if let Some((address, headers)) = self.session.lock().unwrap().take() {
+            end_session(&address, &headers);
+        }
+    }
+}
+
+pub(crate) fn end_session(address: &str, headers: &str) {
+    let head = format!("DELETE /mcp HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n");
+    let mut stream = TcpStream::connect(address).unwrap();
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.read_to_end(&mut Vec::new()));
+}
+
+/// The address and the headers of a session, where a client has one that outlives its connections.
+type Session = Arc<Mutex<Option<(String, String)>>>;
 
 type SendLine = Box<dyn FnMut(&[u8])>;
 type HangUp = Box<dyn FnMut()>;
@@ -149,7 +171,7 @@ fn over_stdio(mut command: std::process::Command, heard: Sender<Value>) -> Ends 
 }
 
 /// A POST whose answer is still to be read.
-fn post(address: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
+pub(crate) fn post(address: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let head = format!(
@@ -163,7 +185,7 @@ fn post(address: &str, path: &str, headers: &str, body: &[u8]) -> TcpStream {
 }
 
 /// Reads the head: the status, and the value of a header.
-fn read_head(read: &mut impl BufRead, wanted: &str) -> (u16, Option<String>) {
+pub(crate) fn read_head(read: &mut impl BufRead, wanted: &str) -> (u16, Option<String>) {
     let (mut status, mut found) = (0, None);
     let mut line = String::new();
     while read.read_line(&mut line).is_ok_and(|length| length > 0) && line.trim_end() != "" {
@@ -201,9 +223,9 @@ fn read_body(read: impl BufRead, status: u16, heard: &Sender<Value>) {
     }
 }
 
-fn over_http(address: String, era: Era, heard: Sender<Value>) -> Ends {
+fn over_http(address: String, era: Era, heard: Sender<Value>, opened: Session) -> Ends {
     let mut session = String::new();
-    let streams = std::sync::Arc::new(std::sync::Mutex::new(Vec::<TcpStream>::new()));
+    let streams = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
     let open = streams.clone();
     let send = move |bytes: &[u8]| {
         let headers = match era {
@@ -217,6 +239,7 @@ fn over_http(address: String, era: Era, heard: Sender<Value>) -> Ends {
             let (status, id) = read_head(&mut read, "mcp-session-id");
             session =
                 format!("mcp-session-id: {}\r\nmcp-protocol-version: 2025-11-25\r\n", id.unwrap_or_default());
+            *opened.lock().unwrap() = Some((address.clone(), session.clone()));
             return read_body(read, status, &heard);
         }
         let heard = heard.clone();
@@ -231,7 +254,7 @@ fn over_http(address: String, era: Era, heard: Sender<Value>) -> Ends {
 }
 
 /// As a modern client derives them from the body, where it can be read.
-fn modern_headers(bytes: &[u8]) -> String {
+pub(crate) fn modern_headers(bytes: &[u8]) -> String {
     let message: Value = serde_json::from_slice(bytes).unwrap_or_default();
     let mut headers = "mcp-protocol-version: 2026-07-28\r\n".to_owned();
     for (header, value) in [("mcp-method", &message["method"]), ("mcp-name", &message["params"]["name"])] {
@@ -242,10 +265,10 @@ fn modern_headers(bytes: &[u8]) -> String {
     headers
 }
 
-fn over_sse(address: String, heard: Sender<Value>) -> Ends {
-    let mut stream = TcpStream::connect(&address).unwrap();
+/// The stream of a client of HTTP+SSE, and where it posts to.
+pub(crate) fn open_sse(address: &str) -> (BufReader<TcpStream>, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET /sse HTTP/1.1\r\nhost: {address}\r\naccept: text/event-stream\r\n\r\n").unwrap();
-    let end = stream.try_clone().unwrap();
     let mut read = BufReader::new(stream);
     let (status, _) = read_head(&mut read, "");
     assert_eq!(status, 200);
@@ -254,7 +277,12 @@ fn over_sse(address: String, heard: Sender<Value>) -> Ends {
         line.clear();
         read.read_line(&mut line).unwrap();
     }
-    let path = line.trim_end().trim_start_matches("data: ").to_owned();
+    (read, line.trim_end().trim_start_matches("data: ").to_owned())
+}
+
+fn over_sse(address: String, heard: Sender<Value>) -> Ends {
+    let (read, path) = open_sse(&address);
+    let end = read.get_ref().try_clone().unwrap();
     let events = heard.clone();
     thread::spawn(move || read_body(read, 202, &events));
     let send = move |bytes: &[u8]| {

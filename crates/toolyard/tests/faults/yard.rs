@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::gateway::{Gateway, Home};
+use crate::usage::Usage;
 
 pub(crate) struct Yard {
     pub(crate) home: Home,
@@ -41,12 +42,7 @@ impl Yard {
         heard.lines().filter(|line| line.contains(what)).count()
     }
 
-    /// Open files, and kilobytes of memory, of the gateway.
-    pub(crate) fn usage(&self) -> (usize, usize) {
-        let process = PathBuf::from(format!("/proc/{}", self.gateway.id()));
-        let files = std::fs::read_dir(process.join("fd")).unwrap().count();
-        let status = std::fs::read_to_string(process.join("status")).unwrap();
-        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        (files, memory.trim().trim_end_matches(" kB").parse().unwrap())
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of(&self.gateway)
     }
 }

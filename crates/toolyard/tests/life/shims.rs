@@ -1,4 +1,5 @@
-//! The same kills where a client runs `toolyard stdio`: shim, gateway, guard and child, in every order.
+//! The same kills where clients run `toolyard stdio`: shim, gateway, guard and child, one alone and all in
+//! every order, fifty rounds of each. The client of a shim that survives keeps working in every round.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin};
@@ -14,8 +15,6 @@ use crate::yard::{Yard, command_line, none, soon, within};
 
 /// After one kill, for everything that hung on it.
 const AFTER_ONE: Duration = Duration::from_secs(2);
-/// A gateway that was started for a client waits this much longer for another.
-const NEXT_CLIENT: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victim {
@@ -86,67 +85,88 @@ impl Drop for Client {
     }
 }
 
-/// Shim, gateway, guard, child, and the two that the child leaves behind.
-fn family(yard: &Yard) -> Vec<Process> {
-    soon("six processes", || {
+/// Shims, gateway, guard, child, and the two that the child leaves behind.
+fn family(yard: &Yard, shims: usize) -> Vec<Process> {
+    soon("the whole family", || {
         let family = yard.processes();
         let asleep = family.iter().filter(|process| command_line(process.id).starts_with("sleep")).count();
-        if family.len() == 6 && asleep == 2 { Ok(family) } else { Err(format!("{family:?}")) }
+        if family.len() == shims + 5 && asleep == 2 { Ok(family) } else { Err(format!("{family:?}")) }
     })
 }
 
-fn find(family: &[Process], victim: Victim) -> Process {
-    let word = match victim {
-        Victim::Shim => "toolyard stdio ",
-        Victim::Gateway => "toolyard serve ",
-        Victim::Guard => "toolyard guard ",
-        Victim::Child => "sh upstream.sh ",
-    };
+/// The victims are of the family of `client`, if it comes to shims.
+fn find(family: &[Process], victim: Victim, client: &Client) -> Process {
     let is = |process: &&Process| {
         let line = command_line(process.id);
-        line.contains(word) && (victim != Victim::Child || line.starts_with(word))
+        match victim {
+            Victim::Shim => process.id == i32::try_from(client.shim.id()).unwrap(),
+            Victim::Gateway => line.contains("toolyard serve "),
+            Victim::Guard => line.contains("toolyard guard "),
+            Victim::Child => line.starts_with("sh upstream.sh "),
+        }
     };
     *family.iter().find(is).unwrap()
 }
 
-/// Whoever hung on the victim is gone in time, and a client that has kept its shim keeps working.
-fn check_one(victim: Victim) {
+/// Whoever hangs on the victim, and the victim itself, is gone in two seconds. Everybody else is still there,
+/// and so is the client whose shim was left alone. A gateway starts a child that dies again and again ever more
+/// slowly, so only a few rounds are with the same gateway.
+fn check_one(victim: Victim, rounds: usize) {
     let yard = Yard::new(&["forks"]);
-    let mut client = Client::start(&yard);
-    for round in 0..3 {
-        client.works();
-        let family = family(&yard);
-        let lives_on: &[Victim] = match victim {
-            Victim::Shim => &[],
-            Victim::Gateway => &[Victim::Shim],
-            Victim::Guard | Victim::Child => &[Victim::Shim, Victim::Gateway],
+    let (mut stays, mut other) = (Client::start(&yard), Client::start(&yard));
+    for round in 0..rounds {
+        stays.works();
+        other.works();
+        let family = family(&yard, 2);
+        let goes = |process: &Process| match victim {
+            Victim::Shim => *process == find(&family, Victim::Shim, &other),
+            Victim::Gateway => !command_line(process.id).contains("toolyard stdio "),
+            Victim::Guard | Victim::Child => {
+                let line = command_line(process.id);
+                !line.contains("toolyard stdio ") && !line.contains("toolyard serve ")
+            }
         };
-        let lives_on: Vec<Process> = lives_on.iter().map(|other| find(&family, *other)).collect();
-        find(&family, victim).signal(Signal::SIGKILL);
-        let goes: Vec<Process> = family.into_iter().filter(|process| !lives_on.contains(process)).collect();
-        let limit = if victim == Victim::Shim { NEXT_CLIENT + AFTER_ONE } else { AFTER_ONE };
-        within(limit, &format!("round {round}, {victim:?}"), || none(&yard.left_of(&goes)));
+        let (goes, lives_on): (Vec<Process>, Vec<Process>) = family.iter().copied().partition(goes);
+        find(&family, victim, &other).signal(Signal::SIGKILL);
+        within(AFTER_ONE, &format!("round {round}, {victim:?}"), || none(&yard.left_of(&goes)));
+        stays.works();
+        assert_eq!(yard.left_of(&lives_on).len(), lives_on.len(), "round {round}, {victim:?}: {lives_on:?}");
         if victim == Victim::Shim {
-            client = Client::start(&yard);
+            other = Client::start(&yard);
         }
     }
-    client.works();
 }
 
 #[test]
-fn a_shim_that_is_killed_takes_its_gateway_along() {
-    check_one(Victim::Shim);
+fn a_shim_that_is_killed_takes_nothing_from_the_other_client() {
+    check_one(Victim::Shim, 10);
 }
 
 #[test]
-fn a_client_outlives_its_gateway() {
-    check_one(Victim::Gateway);
+fn clients_outlive_their_gateway() {
+    check_one(Victim::Gateway, 10);
 }
 
 #[test]
-fn a_client_outlives_guards_and_children() {
-    check_one(Victim::Guard);
-    check_one(Victim::Child);
+fn clients_outlive_a_guard() {
+    (0..5).for_each(|_| check_one(Victim::Guard, 2));
+}
+
+#[test]
+fn clients_outlive_a_child() {
+    (0..5).for_each(|_| check_one(Victim::Child, 2));
+}
+
+#[test]
+fn a_shim_that_is_killed_takes_its_gateway_along_if_nobody_else_uses_it() {
+    let yard = Yard::new(&["forks"]);
+    for round in 0..10 {
+        let mut client = Client::start(&yard);
+        client.works();
+        let family = family(&yard, 1);
+        find(&family, Victim::Shim, &client).signal(Signal::SIGKILL);
+        within(AFTER_ONE, &format!("round {round}"), || none(&yard.left_of(&family)));
+    }
 }
 
 fn orders() -> Vec<[Victim; 4]> {
@@ -160,19 +180,50 @@ fn orders() -> Vec<[Victim; 4]> {
     orders
 }
 
+/// All four are killed, with a pause after each. The surviving shim starts the next gateway: once its client
+/// works, nothing is left of those that were killed.
+fn check_all(rounds: std::ops::Range<usize>) {
+    let (yard, orders) = (Yard::new(&["forks"]), orders());
+    let mut stays = Client::start(&yard);
+    for round in rounds {
+        let mut other = Client::start(&yard);
+        other.works();
+        let order = orders[round % orders.len()];
+        let family = family(&yard, 2);
+        let pause = Duration::from_millis([0, 2, 20, 100][round / 2 % 4]);
+        for victim in order.map(|victim| find(&family, victim, &other)) {
+            victim.signal(Signal::SIGKILL);
+            thread::sleep(pause);
+        }
+        drop(other);
+        stays.works();
+        let own = find(&family, Victim::Shim, &stays);
+        let goes: Vec<Process> = family.into_iter().filter(|process| *process != own).collect();
+        assert_eq!(yard.left_of(&goes), [] as [&str; 0], "{order:?} with {pause:?} between");
+    }
+}
+
+#[test]
+fn after_kills_in_every_order_the_surviving_client_works_and_nothing_is_left() {
+    check_all(0..25);
+}
+
+#[test]
+fn after_kills_in_every_order_again_the_surviving_client_works_and_nothing_is_left() {
+    check_all(25..50);
+}
+
 #[test]
 fn the_next_client_finds_nothing_left_of_those_killed_before_it() {
     let yard = Yard::new(&["forks"]);
     let mut client = Client::start(&yard);
-    for (round, order) in orders().into_iter().enumerate() {
+    for order in orders() {
         client.works();
-        let family = family(&yard);
-        let pause = Duration::from_millis([0, 2, 20][round % 3]);
-        for victim in order.map(|victim| find(&family, victim)) {
+        let family = family(&yard, 1);
+        for victim in order.map(|victim| find(&family, victim, &client)) {
             victim.signal(Signal::SIGKILL);
-            thread::sleep(pause);
         }
         client = Client::start(&yard);
-        assert_eq!(yard.left_of(&family), [] as [&str; 0], "{order:?} with {pause:?} between");
+        assert_eq!(yard.left_of(&family), [] as [&str; 0], "{order:?}");
     }
 }

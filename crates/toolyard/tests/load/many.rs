@@ -1,4 +1,4 @@
-//! Two hundred upstreams, twenty of which say nothing any more.
+//! Two hundred upstreams, twenty of which say nothing any more, beside a hundred and eighty good ones.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -14,14 +14,41 @@ const BROKEN: usize = 20;
 /// A first list may wait so long for upstreams never seen before; the rest is for a busy machine.
 const FIRST_LIST: Duration = Duration::from_secs(5);
 const BUSY: Duration = Duration::from_secs(5);
+/// How often each is started, and how much longer the one with broken upstreams may take.
+const ROUNDS: usize = 5;
+const RATIO: f64 = 3.0;
 
-fn config(good: &str, broken: &str) -> String {
-    let section = |id: String, address: &str| {
-        format!("[upstreams.{id}]\nurl = \"tcp://{address}\"\nera = \"legacy\"\n")
-    };
-    let mut config: String = (0..GOOD).map(|at| section(format!("good{at}"), good)).collect();
-    config.extend((0..BROKEN).map(|at| section(format!("broken{at}"), broken)));
-    config
+/// Upstreams of one kind, all at one address.
+fn sections(kind: &str, count: usize, address: &str) -> String {
+    let section = |at| format!("[upstreams.{kind}{at}]\nurl = \"tcp://{address}\"\nera = \"legacy\"\n");
+    (0..count).map(section).collect()
+}
+
+/// A home whose upstreams have all been seen.
+fn home_with(config: &str, count: usize) -> Home {
+    let home = Home::new();
+    home.write("config.toml", config);
+    let gateway = home.start(&["--config", "config.toml"]);
+    eventually("all upstreams", || (list(&gateway).0 == count).then_some(()));
+    stop(gateway);
+    home
+}
+
+/// A start with stored definitions: until it listens, and until it has listed all of them.
+fn start_and_list(home: &Home, count: usize) -> [Duration; 2] {
+    let begun = Instant::now();
+    let gateway = home.start(&["--config", "config.toml"]);
+    let started = begun.elapsed();
+    let (listed, time) = list(&gateway);
+    assert_eq!(listed, count, "what they offered is known");
+    stop(gateway);
+    [started, time]
+}
+
+fn median(times: &[[Duration; 2]], which: usize) -> f64 {
+    let mut times: Vec<Duration> = times.iter().map(|times| times[which]).collect();
+    times.sort();
+    times[times.len() / 2].as_secs_f64()
 }
 
 /// How many upstreams show their tool, and how long it took to say so.
@@ -46,11 +73,8 @@ fn stop(gateway: Gateway) {
 #[test]
 fn twenty_of_two_hundred_that_say_nothing_delay_no_list() {
     let (good, broken) = (Server::start(), Server::start());
-    let home = Home::new();
-    home.write("config.toml", &config(&good.address, &broken.address));
-    let gateway = home.start(&["--config", "config.toml"]);
-    eventually("all two hundred", || (list(&gateway).0 == GOOD + BROKEN).then_some(()));
-    stop(gateway);
+    let config = sections("good", GOOD, &good.address) + &sections("broken", BROKEN, &broken.address);
+    let home = home_with(&config, GOOD + BROKEN);
     // At the same address, somebody who takes connections and says nothing.
     let address = broken.address.clone();
     drop(broken);
@@ -75,4 +99,32 @@ fn twenty_of_two_hundred_that_say_nothing_delay_no_list() {
     assert_eq!(in_state(&gateway, "active"), 0);
     eventually("the good ones", || (list(&gateway).0 == GOOD).then_some(()));
     stop(gateway);
+}
+
+#[test]
+fn twenty_broken_ones_make_a_start_no_slower_than_it_is_without_them() {
+    let (good, broken) = (Server::start(), Server::start());
+    let some_good = sections("good", GOOD, &good.address);
+    let fewer = home_with(&some_good, GOOD);
+    let more = home_with(&(some_good + &sections("broken", BROKEN, &broken.address)), GOOD + BROKEN);
+    // From now on they refuse connections, and every other round they take them and say nothing.
+    let address = broken.address.clone();
+    drop(broken);
+    let mut times = [Vec::new(), Vec::new()];
+    for round in 0..ROUNDS {
+        let silent = (round % 2 == 0).then(|| TcpListener::bind(&address).unwrap());
+        times[0].push(start_and_list(&fewer, GOOD));
+        times[1].push(start_and_list(&more, GOOD + BROKEN));
+        drop(silent);
+    }
+    for (which, what) in ["start", "first list"].into_iter().enumerate() {
+        let [fewer, more] = times.each_ref().map(|times| median(times, which));
+        let ratio = more / fewer;
+        println!(
+            "{what}: {:.1} ms with 180 good ones, {:.1} ms with 20 broken ones more, {ratio:.2} times",
+            fewer * 1e3,
+            more * 1e3
+        );
+        assert!(ratio < RATIO, "{what}: {ratio}");
+    }
 }

@@ -165,8 +165,12 @@ impl<'a> Underway<'a> {
             match events.next().await {
                 Ok(Some(event)) => {
                     place.note(&event);
-                    if let Ok(Some(outcome)) = self.take(&event.data) {
-                        return Stop::Answered(outcome);
+                    match self.take(&event.data) {
+                        Ok(Some(outcome)) => return Stop::Answered(outcome),
+                        Err(error) if error.is_answer => {
+                            return Stop::Answered(Err(self.bad_answer(&error.message)));
+                        }
+                        Ok(None) | Err(_) => {}
                     }
                 }
                 Ok(None) => return Stop::Ended,
