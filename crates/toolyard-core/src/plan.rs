@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 pub use toolyard_transport::connect::Connected;
@@ -164,6 +165,11 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// The same for one client alone: the upstream may be told who that is and what it can do.
     fn connect_for(&self, known: Option<Revision>, _: &Origin) -> BoxFuture<Result<Connected, String>> {
         self.connect(known)
+    }
+
+    /// What is known of it before it has said a word.
+    fn about(&self) -> Option<Value> {
+        None
     }
 
     /// What to do once there is no connection any more.

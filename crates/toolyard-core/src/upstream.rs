@@ -116,7 +116,7 @@ impl Upstream {
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
             successor: OnceLock::new(),
-            described: ArcSwapOption::empty(),
+            described: ArcSwapOption::from(plan.connect.about().map(Arc::new)),
             health: Mutex::default(),
             active_at: AtomicU64::new(0),
             plan,

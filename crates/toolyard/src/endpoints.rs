@@ -15,7 +15,7 @@ use crate::connect::{self, Approach};
 /// How to reach somebody who listens at an endpoint.
 pub(crate) fn dial(id: &UpstreamId, endpoint: Endpoint, source: Source, approach: &Approach) -> Dial {
     let mcp = Arc::new(connect::Upstream::at(id, &endpoint, approach));
-    Dial { endpoint, mcp, description: None, source }
+    Dial { endpoint, mcp, description: None, about: None, source }
 }
 
 pub(crate) struct Endpoints {

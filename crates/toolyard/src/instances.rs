@@ -166,7 +166,6 @@ impl Instances {
         match joined {
             Ok(upstream) => {
                 tracing::info!(target: "instances", id = %instance.own_id, port = instance.port, "found");
-                upstream.describe(instance.about());
                 Ok((instance, upstream))
             }
             Err(taken) => {
@@ -179,7 +178,9 @@ impl Instances {
     fn plan(&self, instance: &Instance) -> UpstreamPlan {
         let (id, endpoint) = (instance.id.clone(), instance.dialled_at());
         let fingerprint = endpoint.to_string();
-        let connect = self.apps.way_to(&id, dial(&id, endpoint, Source::Hint, &self.approach));
+        let mut dial = dial(&id, endpoint, Source::Hint, &self.approach);
+        dial.about = Some(instance.about());
+        let connect = self.apps.way_to(&id, dial);
         UpstreamPlan {
             id,
             kind: UpstreamKind::Instance,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -35,6 +36,8 @@ pub struct Dial {
     pub mcp: Arc<dyn Connect>,
     /// What the config says of it.
     pub description: Option<String>,
+    /// What else is known of it, as it is told.
+    pub about: Option<Value>,
     /// Who says that it is there.
     pub source: Source,
 }
@@ -183,6 +186,12 @@ impl Connect for Reach {
             Some(dial) if self.speaks_mcp() => dial.mcp.connect_for(known, client),
             _ => Box::pin(async { Err("an app has one connection for all".to_owned()) }),
         }
+    }
+
+    fn about(&self) -> Option<Value> {
+        let dial = self.dial()?;
+        let usual = || json!({ "endpoint": dial.endpoint.to_string(), "description": dial.description });
+        Some(dial.about.clone().unwrap_or_else(usual))
     }
 
     fn after_loss(&self) -> AfterLoss {

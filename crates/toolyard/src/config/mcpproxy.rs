@@ -53,6 +53,7 @@ impl McpProxy {
         let debounce = time("CatalogDebounce", Duration::from_millis(1), LONGEST_DEBOUNCE);
         apps.scan = scan.map_or(apps.scan, Scan::Every);
         self.debounce = debounce.or(self.debounce);
+        section.take("LogLevel");
         self.auth = read_auth(&mut section, reader).or(self.auth.take());
         section.finish(reader);
     }

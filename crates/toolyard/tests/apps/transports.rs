@@ -76,8 +76,9 @@ fn tools(mark: &str) -> ToolSet<Mark> {
 }
 
 impl Stage {
-    fn new(transport: Transport) -> Self {
-        let yard = Yard::start("timeout = \"1s\"\n");
+    /// With these keys in `[apps]`.
+    fn new(transport: Transport, keys: &str) -> Self {
+        let yard = Yard::start(keys);
         Self { transport, yard, runtime: Runtime::new().unwrap() }
     }
 
@@ -137,7 +138,7 @@ fn echoed(agent: &mut Agent, name: &str, number: u64) -> Value {
 
 /// Rows 3, 4, 5 and 6.
 fn many_apps(transport: Transport) {
-    let stage = Stage::new(transport);
+    let stage = Stage::new(transport, "");
     let mut agent = stage.yard.agent();
     let names = ["One", "Two", "Three"];
     let began = Instant::now();
@@ -170,7 +171,7 @@ fn many_apps(transport: Transport) {
 
 /// Rows 7 and 8.
 fn a_slow_and_a_dead_one(transport: Transport) {
-    let stage = Stage::new(transport);
+    let stage = Stage::new(transport, "timeout = \"1s\"\n");
     let mut agent = stage.yard.agent();
     let actor = stage.start("App", "app", tools("App"));
     stage.wait_for(&mut agent, "App__hang");
@@ -195,7 +196,7 @@ fn a_slow_and_a_dead_one(transport: Transport) {
 
 /// Rows 9 and 10.
 fn coming_and_going(transport: Transport) {
-    let stage = Stage::new(transport);
+    let stage = Stage::new(transport, "");
     let mut agent = stage.yard.agent();
     for round in 0..5 {
         let mark = format!("round {round}");
