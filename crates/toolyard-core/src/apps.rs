@@ -9,6 +9,7 @@ mod process;
 mod queue;
 mod reach;
 mod register;
+mod report;
 mod schema;
 
 use std::collections::HashMap;
@@ -86,7 +87,7 @@ struct Shared {
 impl Apps {
     pub fn new(gateway: Gateway, options: AppOptions, scope: &Scope) -> Self {
         let seats = Arc::new(Semaphore::new(options.connections));
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             gateway,
             options,
             scope: scope.child(),
@@ -94,8 +95,9 @@ impl Apps {
             last_id: Arc::default(),
             seats,
             refusals: Arc::new(Semaphore::new(REFUSALS)),
-        };
-        Self { shared: Arc::new(shared) }
+        });
+        report::tell(&shared);
+        Self { shared }
     }
 
     /// How long calls of apps may take, and those of whoever else is found.

@@ -22,6 +22,7 @@ use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::guard::Guards;
 use crate::instances::{self, Instances};
+use crate::logging::{self, Wish};
 use crate::plan::plan;
 use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
@@ -45,8 +46,11 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
         // where it leads a session already.
         let _ = nix::unistd::setsid();
     }
+    let settings = settings::read(common);
+    let config = settings.as_ref().map(|settings| settings.config.log).unwrap_or_default();
+    logging::start(&Wish { config, ..common.log(true) }).map_err(Failure::Usage)?;
+    let settings = settings?;
     allow_many_files();
-    let settings = settings::read(common)?;
     settings.remarks.iter().filter(|_| !common.quiet).for_each(say::line);
     if let Some(address) = args.listen
         && let Some(problem) = needs_token("--listen", address, settings.config.listen.token.is_some())
@@ -134,7 +138,7 @@ async fn run(
         config: &config,
         quiet,
     });
-    let (common, listen) = (common.clone(), config.listen);
+    let (common, listen, pings) = (common.clone(), config.listen, config.pings);
     let reload = Reload {
         common,
         gateway: gateway.clone(),
@@ -144,6 +148,7 @@ async fn run(
         apps: apps_config,
         endpoints,
         no_apps: args.no_apps,
+        pings,
     };
     let why = tokio::select! {
         signal = stop.told() => signal,

@@ -11,11 +11,23 @@ use super::apps::{
     AppsConfig, EndpointConfig, LONGEST_TIMEOUT, SELDOMEST_SCAN, Scan, read_count, read_endpoint, read_tcp,
 };
 use super::auth::{LONGEST as LONGEST_WINDOW, read_secret};
+use super::log::LogConfig;
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
+use crate::logging::Level;
 
 /// The section, as the program read it and as its successor was to read it.
 pub(super) const SECTIONS: [&str; 2] = ["Proxy", "McpProxy"];
+
+const LEVELS: [(&str, Level); 7] = [
+    ("Trace", Level::Trace),
+    ("Debug", Level::Debug),
+    ("Information", Level::Info),
+    ("Warning", Level::Warn),
+    ("Error", Level::Error),
+    ("Critical", Level::Error),
+    ("None", Level::Off),
+];
 
 /// Changes are gathered no longer than this.
 const LONGEST_DEBOUNCE: Duration = Duration::from_mins(1);
@@ -25,6 +37,7 @@ const LONGEST_DEBOUNCE: Duration = Duration::from_mins(1);
 pub(super) struct McpProxy {
     pub(super) apps: AppsConfig,
     pub(super) auth: Option<Rules>,
+    pub(super) log: Option<LogConfig>,
     pub(super) debounce: Option<Duration>,
 }
 
@@ -34,6 +47,13 @@ pub(super) fn read(mut root: Section, reader: &mut Reader<'_>) -> McpProxy {
         if let Some(section) = root.section(reader, section) {
             proxy.take(section, reader);
         }
+    }
+    if let Some(mut logging) = root.section(reader, "Logging") {
+        if let Some(mut levels) = logging.section(reader, "LogLevel") {
+            proxy.log = levels.take("Default").and_then(|field| read_level(reader, &field)).or(proxy.log);
+            levels.take_all();
+        }
+        logging.take_all();
     }
     root.finish(reader);
     proxy
@@ -53,10 +73,15 @@ impl McpProxy {
         let debounce = time("CatalogDebounce", Duration::from_millis(1), LONGEST_DEBOUNCE);
         apps.scan = scan.map_or(apps.scan, Scan::Every);
         self.debounce = debounce.or(self.debounce);
-        section.take("LogLevel");
+        self.log = section.take("LogLevel").and_then(|field| read_level(reader, &field)).or(self.log);
         self.auth = read_auth(&mut section, reader).or(self.auth.take());
         section.finish(reader);
     }
+}
+
+fn read_level(reader: &mut Reader<'_>, field: &Field) -> Option<LogConfig> {
+    let level = field.choice(reader, &LEVELS)?;
+    Some(LogConfig { level: Some(level), ..LogConfig::default() })
 }
 
 fn read_auth(section: &mut Section, reader: &mut Reader<'_>) -> Option<Rules> {

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
+use toolyard_core::plan::Pings;
 use toolyard_core::{Gateway, Reloaded};
 
 use crate::cli::Common;
@@ -32,6 +33,7 @@ pub(super) struct Reload {
     pub(super) endpoints: Endpoints,
     /// Whether apps are kept out, whatever the config says.
     pub(super) no_apps: bool,
+    pub(super) pings: Pings,
 }
 
 impl Reload {
@@ -78,6 +80,9 @@ impl Reload {
             tracing::warn!("a change of [listen] takes effect when the gateway is started again");
         }
         self.apply_apps(&config.apps);
+        if config.pings != self.pings {
+            tracing::warn!("a change of [health] takes effect when the gateway is started again");
+        }
         let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.approach));
         let Reloaded { added, changed, removed } = &done;
         tracing::info!(?added, ?changed, ?removed, "the changed config is applied");

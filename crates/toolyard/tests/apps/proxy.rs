@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::{Value, json};
 use toolyard_proto::token::Secret;
 
-use crate::support::{App, Door, Listener, Way, Yard, tool};
+use crate::support::{App, Door, Listener, Way, Yard, eventually, tool};
 
 /// With these keys, on a free port, and looking for nothing.
 fn yard(keys: &Value, way: Way) -> Yard {
@@ -96,4 +96,17 @@ fn row_14_catalog_debounce_is_how_long_changes_are_gathered() {
     agent.wait_for_tools(&["App__second"]);
     // The last change was seen a moment before, so nearly all of the time is still to wait.
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[test]
+fn row_14_log_level_says_how_much_is_logged() {
+    for (level, is_told) in [("Information", true), ("Error", false)] {
+        let yard = yard(&json!({ "LogLevel": level }), Way::Flag);
+        let _app = App::register(&yard, Door::Tcp, "App", &["go"]);
+        yard.local_agent().wait_for_tools(&["App__go"]);
+        if is_told {
+            eventually("a line of the log", || yard.said().contains("registered").then_some(()));
+        }
+        assert_eq!(yard.said().contains("registered"), is_told, "{}", yard.said());
+    }
 }

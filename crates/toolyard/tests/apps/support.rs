@@ -2,6 +2,8 @@
 
 mod agent;
 mod app;
+mod mortal;
+mod proxy;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,6 +17,8 @@ use tempfile::TempDir;
 
 pub(crate) use agent::Agent;
 pub(crate) use app::{App, Door, Listener, tool};
+pub(crate) use mortal::Mortal;
+pub(crate) use proxy::Proxy;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -101,7 +105,7 @@ impl Yard {
             Way::Flag => ([&common[..], &["--config", ".mcpproxy.json"]].concat(), vec![]),
             Way::Variable => (common.to_vec(), vec![("MCP_CONFIG", ".mcpproxy.json")]),
         };
-        let (child, said) = run(&folder, &arguments, &variables);
+        let (child, said) = run(toolyard(&folder, &arguments).envs(variables));
         let config = String::new();
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
@@ -110,7 +114,25 @@ impl Yard {
 
     /// An agent at the local socket.
     pub(crate) fn local_agent(&self) -> Agent {
-        Agent::at(self.note["socket"].as_str().unwrap().as_ref())
+        Agent::local(self.note["socket"].as_str().unwrap().as_ref())
+    }
+
+    /// The same without any network but loopback, where the system lets us, and with whoever `beside` names. Only
+    /// local sockets lead in. Tells whether it is so.
+    pub(crate) fn start_offline(apps: &str, beside: &str) -> (Self, bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("[apps]\nlisten = \"127.0.0.1:0\"\nscan = false\n{apps}\n");
+        let is_offline =
+            Command::new("unshare").args(["-rn", "true"]).status().is_ok_and(|done| done.success());
+        let alone = "ip link set lo up; test -z \"$(ip route)\" || exit 1;";
+        let script = format!("{} {beside} & exec \"$0\" \"$@\"", if is_offline { alone } else { "" });
+        let mut command = if is_offline { Command::new("unshare") } else { Command::new("env") };
+        command.args(if is_offline { &["-rn"][..] } else { &[] }).args(["sh", "-c", &script]);
+        at_home(&folder, &mut command);
+        let (child, said) = spawn_with(&folder, &config, command.arg(env!("CARGO_BIN_EXE_toolyard")));
+        let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
+        yard.wait_for_note();
+        (yard, is_offline)
     }
 
     /// Kills it and starts it again; apps find it where it was.
@@ -151,6 +173,11 @@ impl Yard {
 
     pub(crate) fn apps_tcp(&self) -> String {
         self.note["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned()
+    }
+
+    /// Where clients on this machine speak lines.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.note["socket"].as_str().unwrap().into()
     }
 
     pub(crate) fn apps_socket(&self) -> PathBuf {
@@ -201,20 +228,27 @@ impl Yard {
 
 fn toolyard(folder: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
-    command.args(arguments).current_dir(folder.path()).env_clear().env("HOME", folder.path());
-    command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    at_home(folder, command.args(arguments));
     command
 }
 
-fn spawn(folder: &TempDir, config: &str, variables: &[(&str, &str)]) -> (Child, Arc<Mutex<String>>) {
-    std::fs::write(folder.path().join("config.toml"), config).unwrap();
-    let arguments = ["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"];
-    run(folder, &arguments, variables)
+/// Nothing but the folder is known to it.
+fn at_home(folder: &TempDir, command: &mut Command) {
+    command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
+    command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
 }
 
-fn run(folder: &TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> (Child, Arc<Mutex<String>>) {
-    let mut command = toolyard(folder, arguments);
-    command.envs(variables.iter().copied());
+fn spawn(folder: &TempDir, config: &str, variables: &[(&str, &str)]) -> (Child, Arc<Mutex<String>>) {
+    let mut command = toolyard(folder, &[]);
+    spawn_with(folder, config, command.envs(variables.iter().copied()))
+}
+
+fn spawn_with(folder: &TempDir, config: &str, command: &mut Command) -> (Child, Arc<Mutex<String>>) {
+    std::fs::write(folder.path().join("config.toml"), config).unwrap();
+    run(command.args(["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"]))
+}
+
+fn run(command: &mut Command) -> (Child, Arc<Mutex<String>>) {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let (said, stderr) = (Arc::<Mutex<String>>::default(), BufReader::new(child.stderr.take().unwrap()));

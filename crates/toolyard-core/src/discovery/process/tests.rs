@@ -23,7 +23,7 @@ impl System {
     fn run(&self, pid: u32, parent: u32, started: u64, at: u64, environment: &[&str]) -> &Self {
         let folder = self.root.path().join(pid.to_string());
         fs::create_dir_all(&folder).unwrap();
-        let rest = (0..27).map(|n| format!("{n} ")).collect::<String>();
+        let rest = "7 ".repeat(27);
         let stat = format!(
             "{pid} (a) Z 1 (b)) S {parent} {} {started} {rest}{at} {} 0",
             "0 ".repeat(17).trim_end(),
