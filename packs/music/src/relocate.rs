@@ -94,7 +94,8 @@ fn copy_folder(
             Kind::Symlink | Kind::Other => {
                 return Err(ToolError::new(format!(
                     "`{from}` is neither file nor folder; nothing was moved"
-                )));
+                ))
+                .hint("only files and folders are moved to another file system"));
             }
         }
     }

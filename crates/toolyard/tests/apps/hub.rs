@@ -1,5 +1,6 @@
 //! The hub: sessions that connect to instances, by raw lines over TCP. The instances are programs of their own.
 
+mod doors;
 mod flow;
 mod handles;
 mod instance;

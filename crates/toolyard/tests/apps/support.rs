@@ -46,6 +46,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Lists tools; gives the status.
     pub(crate) fn list(&mut self) -> u16 {
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -198,10 +202,15 @@ impl Yard {
         token
     }
 
+    /// A command beside the running gateway.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let own = ["--state-dir", "state", "--config", "config.toml"];
+        toolyard(&self.folder, &[&own, arguments].concat())
+    }
+
     /// Runs a command that ends by itself: its exit code, and what it printed.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
-        let own = ["--state-dir", "state", "--config", "config.toml"];
-        let output = toolyard(&self.folder, &[&own, arguments].concat()).output().unwrap();
+        let output = self.command(arguments).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     }
 

@@ -5,5 +5,7 @@
 
 mod devices;
 mod doors;
+mod keys;
 mod kills;
 mod program;
+mod services;
