@@ -124,7 +124,7 @@ async fn run(
     let endpoints = Lookout { gateway: &gateway, apps: &apps, approach: &approach, scope: &scope };
     let endpoints = endpoints.begin(args, &NotOurs::new(&config, &apps_config, &addresses), &apps_config);
     let apps_taken = app_doors.taken();
-    app_doors.serve(&apps, &scope);
+    app_doors.serve(&gateway, &apps, &scope);
     let options = options(&config, signed, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
     let taken = doors.taken();

@@ -18,6 +18,7 @@ mod hub;
 mod instances;
 mod limits;
 mod listening;
+mod doctor;
 mod logs;
 mod processes;
 mod proxy;

@@ -88,13 +88,27 @@ impl Yard {
 
     /// The same, with more config before it, and with variables.
     pub(crate) fn start_with(apps: &str, before: &str, variables: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         // Whatever else runs on this machine is not looked for, except where that is what is tested.
         let scan = if apps.contains("scan = ") { "" } else { "scan = false\n" };
-        let config = format!(
-            "{before}[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{scan}{apps}\n"
-        );
-        let (child, said) = spawn(&folder, &config, variables);
+        let rest = format!("[apps]\nlisten = \"127.0.0.1:0\"\n{scan}{apps}");
+        Self::start_as(before, &rest, &[], variables)
+    }
+
+    /// With the door for apps at this address.
+    pub(crate) fn start_with_apps_at(address: &str) -> Self {
+        Self::start_as("", &format!("[apps]\nscan = false\nlisten = \"{address}\""), &[], &[])
+    }
+
+    /// With the usual config and these flags.
+    pub(crate) fn start_with_flags(flags: &[&str]) -> Self {
+        Self::start_as("", "", flags, &[])
+    }
+
+    fn start_as(before: &str, rest: &str, flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("{before}[listen]\ntcp = \"127.0.0.1:0\"\n\n{rest}\n");
+        let mut command = toolyard(&folder, flags);
+        let (child, said) = spawn_with(&folder, &config, command.envs(variables.iter().copied()));
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
@@ -147,7 +161,7 @@ impl Yard {
         let listen = self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap();
         let config = self.config.replacen("127.0.0.1:0", listen, 1).replacen("127.0.0.1:0", apps, 1);
         std::fs::remove_file(self.folder.path().join("state/gateway.json")).unwrap_or_default();
-        (self.child, self.said) = spawn(&self.folder, &config, &[]);
+        (self.child, self.said) = spawn_with(&self.folder, &config, &mut toolyard(&self.folder, &[]));
         self.wait_for_note();
     }
 
@@ -168,6 +182,11 @@ impl Yard {
         let path = self.folder.path().join("state/gateway.json");
         self.note =
             eventually("the gateway's note", || serde_json::from_slice(&std::fs::read(&path).ok()?).ok());
+    }
+
+    /// What its note says under this key.
+    pub(crate) fn note(&self, key: &str) -> &Value {
+        &self.note[key]
     }
 
     /// Where clients speak lines.
@@ -255,11 +274,6 @@ fn toolyard(folder: &TempDir, arguments: &[&str]) -> Command {
 fn at_home(folder: &TempDir, command: &mut Command) {
     command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
     command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
-}
-
-fn spawn(folder: &TempDir, config: &str, variables: &[(&str, &str)]) -> (Child, Arc<Mutex<String>>) {
-    let mut command = toolyard(folder, &[]);
-    spawn_with(folder, config, command.envs(variables.iter().copied()))
 }
 
 fn spawn_with(folder: &TempDir, config: &str, command: &mut Command) -> (Child, Arc<Mutex<String>>) {
