@@ -8,6 +8,7 @@ mod link;
 mod process;
 mod queue;
 mod register;
+mod report;
 mod schema;
 
 use std::collections::HashMap;
@@ -84,7 +85,7 @@ struct Shared {
 impl Apps {
     pub fn new(gateway: Gateway, options: AppOptions, scope: &Scope) -> Self {
         let seats = Arc::new(Semaphore::new(options.connections));
-        let shared = Shared {
+        let shared = Arc::new(Shared {
             gateway,
             options,
             scope: scope.child(),
@@ -92,8 +93,9 @@ impl Apps {
             last_id: Arc::default(),
             seats,
             refusals: Arc::new(Semaphore::new(REFUSALS)),
-        };
-        Self { shared: Arc::new(shared) }
+        });
+        report::tell(&shared);
+        Self { shared }
     }
 }
 

@@ -13,9 +13,10 @@ use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::dispatch::{dispatch, fails_as_result};
 use crate::greet::{NAME, server_info};
 use crate::listen::Listeners;
+use crate::pipeline::Common;
 use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::upstream::{Outlets, Upstream};
-use crate::{bridge, yard};
+use crate::{bridge, wake, yard};
 
 /// How long calls in flight of an upstream that goes may take to finish.
 pub(crate) const DRAIN: Duration = Duration::from_mins(5);
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) scope: Scope,
+    pub(crate) common: Arc<Common>,
     outlets: Outlets,
     pace: Pace,
     /// Held by whoever changes which upstreams there are.
@@ -54,23 +56,27 @@ impl Gateway {
         let origin = bridge::own_origin(NAME, env!("CARGO_PKG_VERSION"));
         let outlets = Outlets { changed, listeners: listeners.clone(), store, origin };
         let (yard_plan, yard_definitions, yard) = yard::plan();
-        let mut upstreams = vec![Upstream::new(yard_plan, plan.pace, Some(yard_definitions), scope.child())];
+        let common = Arc::new(Common::default());
+        common.rules.store(Arc::new(plan.tools));
+        let make = |upstream, stored| Upstream::new(upstream, plan.pace, &common, stored, scope.child());
+        let mut upstreams = vec![make(yard_plan, Some(yard_definitions))];
         upstreams.extend(plan.upstreams.into_iter().map(|upstream| {
             let stored = outlets.stored(&upstream);
-            Upstream::new(upstream, plan.pace, stored, scope.child())
+            make(upstream, stored)
         }));
         let hub = Arc::default();
         let rules = Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams.clone(), hub);
         let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone()));
         listeners.attach(&catalog);
-        yard.attach(&catalog, &listeners);
+        yard.attach(&catalog, &listeners, &common);
         for upstream in upstreams {
             upstream.start(outlets.clone());
         }
         scope.spawn(catalog.clone().keep(news));
+        scope.spawn(wake::watch(plan.wall, catalog.clone()));
         let pace = plan.pace;
         let changing = Mutex::new(());
-        Self { shared: Arc::new(Shared { catalog, listeners, scope, outlets, pace, changing }) }
+        Self { shared: Arc::new(Shared { catalog, listeners, scope, common, outlets, pace, changing }) }
     }
 
     /// Goes by another plan from now on, without dropping a call: what is asked for as before stays as it is,
@@ -78,6 +84,7 @@ impl Gateway {
     pub fn reload(&self, plan: Plan) -> Reloaded {
         let shared = &self.shared;
         let _one_at_a_time = self.changing();
+        shared.common.rules.store(Arc::new(plan.tools));
         let old = shared.catalog.rules();
         let mut done = Reloaded::default();
         let mut upstreams: Vec<Arc<Upstream>> = old.upstreams.iter().take(1).cloned().collect();
@@ -93,7 +100,7 @@ impl Gateway {
             names.push(wanted.id.to_string());
             // Until the new one has spoken, what the old one offered is the best guess.
             let known = shared.outlets.stored(&wanted).or_else(|| before?.definitions());
-            fresh.push(Upstream::new(wanted, shared.pace, known, shared.scope.child()));
+            fresh.push(self.make(wanted, known));
             upstreams.extend(fresh.last().cloned());
         }
         let is_free =
@@ -134,12 +141,17 @@ impl Gateway {
         self.shared.catalog.rules()
     }
 
+    pub(crate) fn common(&self) -> &Common {
+        &self.shared.common
+    }
+
     pub(crate) fn scope(&self) -> &Scope {
         &self.shared.scope
     }
 
     pub(crate) fn make(&self, plan: UpstreamPlan, known: Option<Arc<Definitions>>) -> Arc<Upstream> {
-        Upstream::new(plan, self.shared.pace, known, self.shared.scope.child())
+        let shared = &self.shared;
+        Upstream::new(plan, shared.pace, &shared.common, known, shared.scope.child())
     }
 
     pub(crate) fn start_one(&self, upstream: &Arc<Upstream>) {
@@ -181,10 +193,19 @@ impl Handler for Gateway {
         if !fails_as_result(&request.method) {
             return dispatch(&self.shared, request, peer);
         }
-        let revision = request.origin.revision;
+        let (origin, params) = (request.origin.clone(), request.params.clone());
+        let (revision, common) = (origin.revision, self.shared.common.clone());
         let call = dispatch(&self.shared, request, peer);
         Box::pin(async move {
-            match call.await {
+            let answer = call.await;
+            if let Err(error) = &answer
+                && error.upstream.is_none()
+            {
+                // Nobody was found for it, so that it has passed no step that could have noted it.
+                let name = params.member("name").and_then(|name| name.as_string()).unwrap_or_default();
+                common.ledger.turned_down(&origin, &Method::TOOLS_CALL, &name, error);
+            }
+            match answer {
                 Err(error) if reached_a_tool(&error) => {
                     let result = error.to_tool_result();
                     let result = if revision.has_result_stamps() {
@@ -209,6 +230,7 @@ impl Handler for Gateway {
     }
 
     fn ended(&self, client: &ClientKey) {
+        self.shared.common.ledger.forget(client);
         self.rules().hub.forget(client);
         for upstream in self.upstreams() {
             upstream.forget(client);

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
+use tokio::time::Instant;
 use toolyard_proto::CallError;
 use toolyard_proto::name::UpstreamId;
 use toolyard_transport::{ClientKey, Origin};
@@ -52,7 +53,7 @@ impl Hub {
     /// How many sessions and handles lead to it.
     fn connections(&self, id: &UpstreamId) -> usize {
         let sessions = self.sessions().values().filter(|target| *target == id).count();
-        sessions + self.handles.count(id)
+        sessions + self.handles.count(id, Instant::now())
     }
 
     /// Why a session cannot call what its instance would offer.

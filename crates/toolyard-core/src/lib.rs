@@ -14,14 +14,18 @@ mod hub;
 pub mod apps;
 pub mod discovery;
 pub mod guests;
+pub mod ledger;
 mod levels;
 mod listen;
+pub mod report;
 mod tasks;
+mod wake;
 mod yard;
 
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{
-    AfterLoss, Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, UpstreamKind, UpstreamPlan,
+    AfterLoss, Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, ToolRule, UpstreamKind, UpstreamPlan,
 };
 pub(crate) use toolyard_transport::Scope;
+pub use wake::WallClock;

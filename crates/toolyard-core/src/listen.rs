@@ -327,8 +327,7 @@ async fn watch_all(
 ) -> (Vec<(String, Watched)>, Option<CallError>) {
     let watch = async |shown: &String| -> Result<(String, Watched), CallError> {
         let found = snapshot.seen_by(&request.origin).and_then(|view| view.resource(shown));
-        let (upstream, own_uri) =
-            found.ok_or_else(|| CallError::invalid_params(format!("unknown resource {shown}")))?;
+        let (upstream, own_uri) = found.ok_or_else(|| unknown_resource(snapshot, &request.origin, shown))?;
         let subscription = upstream.subscribe(own_uri.clone(), &request.origin, listeners, scope).await?;
         Ok((shown.clone(), Watched { upstream, own_uri, _subscription: subscription }))
     };
@@ -341,4 +340,12 @@ async fn watch_all(
         }
     }
     (watched, failure)
+}
+
+fn unknown_resource(snapshot: &Snapshot, origin: &Origin, shown: &str) -> CallError {
+    let is_hub = snapshot.seen_by(origin).is_some_and(|view| view.is_hub);
+    if is_hub {
+        return snapshot.rules().hub.not_connected(&origin.client);
+    }
+    CallError::invalid_params(format!("unknown resource {shown}"))
 }

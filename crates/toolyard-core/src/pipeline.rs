@@ -1,5 +1,6 @@
 //! What every call passes, outermost first: the order is written in [`chain`] and nowhere else.
 
+mod audit;
 pub mod clock;
 pub mod deadline;
 mod route;
@@ -7,10 +8,13 @@ mod route;
 use std::fmt;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use toolyard_transport::{Answer, BoxFuture};
 
 pub use crate::call::{Call, Edits};
-use crate::plan::Timeouts;
+use crate::ledger::Ledger;
+use crate::plan::{Timeouts, ToolRule};
+use crate::report::Sections;
 
 /// One stage that a call passes. It may look at the call, wait, refuse, or pass it on and look at the answer.
 pub trait Step: Send + Sync + 'static {
@@ -20,9 +24,21 @@ pub trait Step: Send + Sync + 'static {
 /// The steps of an upstream, shared by all its calls.
 pub type Chain = Arc<[Arc<dyn Step>]>;
 
+/// What the steps of all upstreams share, and what is told of them.
+#[derive(Default)]
+pub(crate) struct Common {
+    pub(crate) ledger: Arc<Ledger>,
+    /// What is said of single tools; changed by a reload.
+    pub(crate) rules: ArcSwap<Vec<ToolRule>>,
+    /// What else is told of the gateway.
+    pub(crate) sections: Sections,
+}
+
 /// The order of steps. A step that is not configured is not in the chain.
-pub fn chain(timeouts: Timeouts) -> Chain {
-    Arc::new([Arc::new(deadline::Deadline::new(timeouts)) as Arc<dyn Step>])
+pub(crate) fn chain(timeouts: Timeouts, common: &Arc<Common>) -> Chain {
+    let audit: Arc<dyn Step> = Arc::new(audit::Audit::new(common.ledger.clone()));
+    let deadline: Arc<dyn Step> = Arc::new(deadline::Deadline::new(timeouts, common.clone()));
+    Arc::new([audit, deadline])
 }
 
 /// The rest of the chain, ending with the route to the upstream.

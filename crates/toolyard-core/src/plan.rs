@@ -10,6 +10,8 @@ use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 pub use toolyard_transport::connect::Connected;
 use toolyard_transport::{BoxFuture, Origin};
 
+use crate::wake::WallClock;
+
 #[derive(Debug)]
 pub struct Plan {
     pub upstreams: Vec<UpstreamPlan>,
@@ -17,9 +19,13 @@ pub struct Plan {
     /// Show the only upstream as if clients spoke to it directly.
     pub transparent: bool,
     pub names: NameStyle,
+    /// What is said of single tools, whoever offers them.
+    pub tools: Vec<ToolRule>,
     /// Where definitions are kept between runs; nowhere if not given.
     pub state_dir: Option<PathBuf>,
     pub pace: Pace,
+    /// By which sleep of the machine is noticed.
+    pub wall: WallClock,
 }
 
 /// The waits of the catalog and its upstreams.
@@ -44,6 +50,8 @@ pub struct Pace {
 /// How upstreams are asked whether they are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pings {
+    /// Whether anybody is asked by the clock. On suspicion they are asked in any case.
+    pub regular: bool,
     pub every: Duration,
     /// How long an answer may take.
     pub wait: Duration,
@@ -53,7 +61,7 @@ pub struct Pings {
 
 impl Default for Pings {
     fn default() -> Self {
-        Self { every: Duration::from_secs(10), wait: Duration::from_secs(5), misses: 3 }
+        Self { regular: true, every: Duration::from_secs(10), wait: Duration::from_secs(5), misses: 3 }
     }
 }
 
@@ -78,10 +86,12 @@ impl Default for Plan {
         Self {
             upstreams: Vec::new(),
             profiles: Vec::new(),
+            tools: Vec::new(),
             transparent: false,
             names: NameStyle::Shown { budget: DEFAULT_BUDGET },
             state_dir: None,
             pace: Pace::default(),
+            wall: WallClock::default(),
         }
     }
 }
@@ -156,6 +166,24 @@ impl Timeouts {
     pub const LOCAL: Self = Self { idle: Duration::from_secs(30), hard: Duration::from_hours(1) };
 }
 
+/// What is said of the tools whose canonical id fits a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolRule {
+    /// `files:read_*`
+    pub pattern: String,
+    /// How long a call may take without any sign of progress.
+    pub timeout: Duration,
+}
+
+impl ToolRule {
+    /// What the rule for just this tool says, or else the first whose pattern fits.
+    pub fn timeout_of(rules: &[Self], canonical: &str) -> Option<Duration> {
+        let own = rules.iter().find(|rule| rule.pattern == canonical);
+        let rule = own.or_else(|| rules.iter().find(|rule| matches(&rule.pattern, canonical)));
+        rule.map(|rule| rule.timeout)
+    }
+}
+
 /// Reaches an upstream: a real one, a built-in one, or a double in a test.
 pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// `known` is the revision it spoke the last time, to spare a probe.
@@ -222,7 +250,25 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use std::time::Duration;
+
+    use super::{ToolRule, matches};
+
+    #[test]
+    fn the_rule_of_a_tool_goes_before_patterns_and_these_in_their_order() {
+        let rule = |pattern: &str, seconds| ToolRule {
+            pattern: pattern.into(),
+            timeout: Duration::from_secs(seconds),
+        };
+        let rules = [rule("*", 1), rule("files:*", 2), rule("files:read", 3)];
+        let check = |rules: &[ToolRule], id, expected: Option<u64>| {
+            assert_eq!(ToolRule::timeout_of(rules, id), expected.map(Duration::from_secs), "{id}");
+        };
+        check(&rules, "files:read", Some(3));
+        check(&rules, "files:write", Some(1));
+        check(&rules[1..], "files:write", Some(2));
+        check(&rules[1..], "wiki:read", None);
+    }
 
     #[test]
     fn a_star_stands_for_any_run() {

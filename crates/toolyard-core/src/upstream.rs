@@ -27,7 +27,8 @@ use toolyard_proto::{CallError, Revision};
 use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
-use crate::pipeline::{Chain, chain};
+use crate::ledger::Tally;
+use crate::pipeline::{Chain, Common, chain};
 use crate::plan::{Pace, UpstreamKind, UpstreamPlan};
 use health::Health;
 use state::{Phase, State};
@@ -79,6 +80,7 @@ pub struct Upstream {
     health: Mutex<Health>,
     /// When a call last began or ended, in seconds since 1970; zero for never.
     active_at: AtomicU64,
+    tally: Tally,
 }
 
 struct Live {
@@ -89,13 +91,14 @@ impl Upstream {
     pub(crate) fn new(
         plan: UpstreamPlan,
         pace: Pace,
+        common: &Arc<Common>,
         stored: Option<Arc<Definitions>>,
         life: Scope,
     ) -> Arc<Self> {
         let (open, opened) = mpsc::channel(16);
         Arc::new(Self {
             name: plan.id.as_str().into(),
-            chain: chain(plan.timeouts),
+            chain: chain(plan.timeouts, common),
             pace,
             live: ArcSwapOption::empty(),
             listed: AtomicBool::new(stored.is_some()),
@@ -119,6 +122,7 @@ impl Upstream {
             described: ArcSwapOption::empty(),
             health: Mutex::default(),
             active_at: AtomicU64::new(0),
+            tally: Tally::default(),
             plan,
         })
     }
@@ -277,6 +281,11 @@ impl Upstream {
     pub fn last_activity(&self) -> Option<SystemTime> {
         let seconds = self.active_at.load(Ordering::Relaxed);
         (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    /// How often it was called, and how long that took.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// What asking it has shown.

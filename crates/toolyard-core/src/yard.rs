@@ -17,7 +17,9 @@ use crate::catalog::search::search;
 use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
 use crate::hub::{self, Desk};
 use crate::listen::Listeners;
+use crate::pipeline::Common;
 use crate::plan::{Connect, Connected, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use crate::report;
 use crate::upstream::Upstream;
 
 const SEARCH_LIMIT: usize = 10;
@@ -27,6 +29,7 @@ const SEARCH_MOST: usize = 50;
 pub(crate) struct Yard {
     started: Instant,
     gateway: OnceLock<(Weak<Catalog>, Weak<Listeners>)>,
+    common: OnceLock<Weak<Common>>,
     greeting: Greeting,
     /// Keeps the link's event channel open: the built-in upstream never closes.
     _events: mpsc::Sender<LinkEvent>,
@@ -45,6 +48,7 @@ pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
     let yard = Arc::new(Yard {
         started: Instant::now(),
         gateway: OnceLock::new(),
+        common: OnceLock::new(),
         greeting: greeting.clone(),
         _events: events,
     });
@@ -145,7 +149,8 @@ impl Link for YardLink {
 }
 
 impl Yard {
-    pub(crate) fn attach(&self, catalog: &Arc<Catalog>, listeners: &Arc<Listeners>) {
+    pub(crate) fn attach(&self, catalog: &Arc<Catalog>, listeners: &Arc<Listeners>, common: &Arc<Common>) {
+        let _ = self.common.set(Arc::downgrade(common));
         let _ = self.gateway.set((Arc::downgrade(catalog), Arc::downgrade(listeners)));
     }
 
@@ -155,6 +160,7 @@ impl Yard {
                 Ok(AnswerBody::ours(json!({ "tools": tools(), "resultType": "complete" }).into()))
             }
             "tools/call" => self.call(request).await,
+            report::METHOD => self.report(&request.origin),
             "server/discover" => Ok(AnswerBody::ours(self.greeting.whole.clone())),
             _ => Err(CallError::unknown_method(request.method.as_str())),
         }
@@ -185,6 +191,17 @@ impl Yard {
             other => return Err(CallError::invalid_params(format!("unknown tool {other:?}"))),
         };
         Ok(AnswerBody::ours(succeeded(&structured)))
+    }
+
+    /// What `toolyard doctor` asks for.
+    fn report(&self, asking: &Origin) -> Answer {
+        let gone = || CallError::internal("the gateway is shutting down");
+        let catalog = self.gateway.get().and_then(|(catalog, _)| catalog.upgrade()).ok_or_else(gone)?;
+        let common = self.common.get().and_then(Weak::upgrade).ok_or_else(gone)?;
+        let rules = catalog.rules();
+        let mut told = report::report(&rules.upstreams, &common.ledger, &common.sections, asking);
+        told["uptimeSeconds"] = json!(self.started.elapsed().as_secs());
+        Ok(AnswerBody::ours(json!({ "report": told, "resultType": "complete" }).into()))
     }
 
     fn status(&self, catalog: &Catalog, snapshot: &Snapshot, listeners: &Listeners) -> Value {

@@ -133,7 +133,7 @@ impl Incoming {
 
     fn parse_batch(bytes: &Bytes) -> Result<Self, ParseError> {
         let parts: Vec<&RawValue> =
-            serde_json::from_slice(bytes).map_err(|error| ParseError::syntax(&error))?;
+            serde_json::from_str(text_of(bytes)?).map_err(|error| ParseError::syntax(&error))?;
         if parts.is_empty() {
             return Err(ParseError::shape("a batch holds at least one message", None));
         }
@@ -192,8 +192,9 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 
 impl Message {
     pub fn parse(bytes: &Bytes) -> Result<Self, ParseError> {
+        let text = text_of(bytes)?;
         let envelope: Envelope<'_> =
-            serde_json::from_slice(bytes).map_err(|error| not_an_envelope(bytes, &error))?;
+            serde_json::from_str(text).map_err(|error| not_an_envelope(text, &error))?;
         let is_answer = envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some());
         Self::from_envelope(bytes, envelope).map_err(|error| ParseError { is_answer, ..error })
     }
@@ -247,8 +248,18 @@ impl Message {
     }
 }
 
-fn not_an_envelope(bytes: &Bytes, error: &serde_json::Error) -> ParseError {
-    match serde_json::from_slice::<&RawValue>(bytes) {
+/// All of it is looked at, also what stands in members that nobody reads.
+fn text_of(bytes: &Bytes) -> Result<&str, ParseError> {
+    std::str::from_utf8(bytes).map_err(|error| ParseError {
+        code: code::PARSE_ERROR,
+        message: format!("the message is not valid UTF-8: {error}"),
+        id: None,
+        is_answer: false,
+    })
+}
+
+fn not_an_envelope(text: &str, error: &serde_json::Error) -> ParseError {
+    match serde_json::from_str::<&RawValue>(text) {
         Err(syntax) => ParseError::syntax(&syntax),
         Ok(_) => ParseError::shape(format!("the message is not a JSON-RPC object: {error}"), None),
     }

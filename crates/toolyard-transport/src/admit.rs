@@ -86,8 +86,10 @@ impl Gate {
         if self.is_open() {
             return Ok(self.local.clone());
         }
-        let header = authorization.ok_or(Challenge("Bearer"))?;
-        let token = bearer(header).ok_or(Challenge("Bearer"))?;
+        let Some((header, token)) = authorization.and_then(|header| Some((header, bearer(header)?))) else {
+            tracing::warn!(target: "auth", "nobody was let in without a token");
+            return Err(Challenge("Bearer"));
+        };
         if let Some((_, admitted)) = ticket.0.get().filter(|(used, _)| used == header) {
             return Ok(admitted.clone());
         }
@@ -104,13 +106,16 @@ impl Gate {
         if let Some((principal, _)) = self.tokens.iter().find(matches) {
             return Some(Admitted { principal: principal.clone(), proven: true });
         }
-        let token = std::str::from_utf8(token).ok()?;
-        match self.signed.as_ref()?.check(Some(token)) {
+        let checked = match (&self.signed, std::str::from_utf8(token)) {
+            (Some(signed), Ok(token)) => signed.check(Some(token)).map_err(|bad| bad.to_string()),
+            _ => Err("it is not the one that is asked for".to_owned()),
+        };
+        match checked {
             Ok(client) => {
                 Some(Admitted { principal: Principal::named(&format!("client:{client}")), proven: true })
             }
-            Err(bad) => {
-                tracing::warn!(target: "auth", reason = %bad, "a token was refused");
+            Err(reason) => {
+                tracing::warn!(target: "auth", %reason, "a token was refused");
                 None
             }
         }

@@ -40,8 +40,13 @@ pub type RelayBody = Pin<Box<dyn Body<Data = Bytes, Error = RelayError> + Send>>
 
 /// Why a relayed answer broke off.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct RelayError(pub String);
+pub enum RelayError {
+    #[error("{0}")]
+    Broken(String),
+    /// It took too long.
+    #[error("{0}")]
+    Overdue(String),
+}
 
 /// An upstream's answer passing through, byte for byte.
 pub struct Relay {

@@ -7,8 +7,10 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::commands;
+use crate::config::LogConfig;
 use crate::config::{DEFAULT_ADDRESS, parse_address};
-use crate::logging::Loudness;
+use crate::logging::{Format, Level, Loudness, Wish};
+use crate::settings;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong,
@@ -43,6 +45,12 @@ pub(crate) struct Common {
     /// Say only where it listens, and errors.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+    /// Say this much on stderr; wins over `TOOLYARD_LOG`, -v and -q.
+    #[arg(long, value_name = "LEVEL", global = true, env = "TOOLYARD_LOG_LEVEL", ignore_case = true)]
+    log_level: Option<Level>,
+    /// Say it as text, or as one JSON object a line, with one for each call.
+    #[arg(long, value_name = "FORMAT", global = true, env = "TOOLYARD_LOG_FORMAT", ignore_case = true)]
+    log_format: Option<Format>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -119,8 +127,19 @@ impl Cli {
 }
 
 impl Common {
+    /// What is to be logged, by everything but the config's own word.
+    pub(crate) fn log(&self, serves: bool) -> Wish {
+        Wish {
+            level: self.log_level,
+            detail: settings::variable(crate::logging::VARIABLE),
+            loudness: self.loudness(serves),
+            format: self.log_format,
+            config: LogConfig::default(),
+        }
+    }
+
     /// A command that ends by itself answers a question; what goes on meanwhile is not part of the answer.
-    pub(crate) fn loudness(&self, serves: bool) -> Loudness {
+    fn loudness(&self, serves: bool) -> Loudness {
         match (self.quiet, self.verbose) {
             (true, _) => Loudness::Quiet,
             (false, 0) if !serves => Loudness::Brief,

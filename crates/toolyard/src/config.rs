@@ -17,10 +17,14 @@ mod profile;
 mod listen;
 mod apps;
 mod auth;
+mod log;
+mod tools;
+mod health;
 
 use std::path::Path;
 
-use toolyard_core::ProfilePlan;
+use toolyard_core::plan::Pings;
+use toolyard_core::{ProfilePlan, ToolRule};
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
@@ -28,6 +32,7 @@ pub(crate) use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, TcpDoor};
 pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
 pub(crate) use interpolate::Variables;
 pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
+pub(crate) use log::LogConfig;
 pub(crate) use packs::PackConfig;
 pub(crate) use problem::{Level, Place, Problem};
 pub(crate) use reach::{Program, Reach, Server};
@@ -50,8 +55,13 @@ pub(crate) struct Config {
     pub(crate) profiles: Vec<ProfilePlan>,
     pub(crate) listen: ListenConfig,
     pub(crate) apps: AppsConfig,
+    /// How upstreams are asked whether they are there.
+    pub(crate) pings: Pings,
     /// What tokens of apps and agents are checked by, where they are asked for.
     pub(crate) auth: Option<Rules>,
+    pub(crate) log: LogConfig,
+    /// What is said of single tools.
+    pub(crate) tools: Vec<ToolRule>,
     /// Show the only upstream as if clients spoke to it directly.
     pub(crate) transparent: bool,
     pub(crate) names: NameStyle,
@@ -104,7 +114,10 @@ struct Layer {
     profiles: Vec<ProfilePlan>,
     listen: Option<ListenConfig>,
     apps: Option<AppsConfig>,
+    pings: Option<Pings>,
     auth: Option<Rules>,
+    log: Option<LogConfig>,
+    tools: Vec<ToolRule>,
     transparent: Option<bool>,
     names: Option<NameStyle>,
 }
@@ -118,7 +131,11 @@ impl Config {
         self.profiles.extend(layer.profiles);
         self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
         self.apps = layer.apps.unwrap_or(std::mem::take(&mut self.apps));
+        self.pings = layer.pings.unwrap_or(self.pings);
         self.auth = layer.auth.or(self.auth.take());
+        self.log = layer.log.unwrap_or(self.log);
+        self.tools.retain(|old| layer.tools.iter().all(|new| new.pattern != old.pattern));
+        self.tools.extend(layer.tools);
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
     }
@@ -163,8 +180,14 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Own => root.take("auth").and_then(|field| auth::read(field, reader)),
         Role::Project => auth::refuse(&mut root, reader),
     };
+    let log = match role {
+        Role::Own => root.take("log").map(|field| log::read(field, reader)),
+        Role::Project => log::refuse(&mut root, reader),
+    };
+    let tools = tools::read(&mut root, reader);
+    let pings = root.take("health").map(|field| health::read(field, reader));
     root.finish(reader);
-    Layer { upstreams, packs, profiles, listen, apps, auth, transparent, names }
+    Layer { upstreams, packs, profiles, listen, apps, pings, auth, log, tools, transparent, names }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {

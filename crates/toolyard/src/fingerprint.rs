@@ -103,6 +103,7 @@ mod tests {
             connect_timeout: None,
             roots: Vec::new(),
             sharing: Sharing::Shared,
+            ping: false,
         }
     }
 

@@ -145,6 +145,7 @@ impl Instances {
             connect_timeout: None,
             roots: Vec::new(),
             sharing: Sharing::Shared,
+            ping: false,
         };
         Some(UpstreamPlan {
             id: instance.id.clone(),

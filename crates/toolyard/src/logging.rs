@@ -1,10 +1,22 @@
-//! Where logs go: to stderr, never to stdout. `TOOLYARD_LOG` decides in detail, flags roughly.
+//! Where logs go: to stderr, never to stdout, as text for people or as one JSON object a line for programs.
+//! `TOOLYARD_LOG` decides in detail, flags and the config roughly.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
+use crate::config::LogConfig;
+
 pub(crate) const VARIABLE: &str = "TOOLYARD_LOG";
+
+/// Whether everything that the program says on stderr is JSON.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// What programs are told beside what the level asks for: each call, who comes and goes, and what the
+/// program says itself.
+const FOR_PROGRAMS: &str = "calls=debug,clients=debug,said=info";
 
 /// How much is said beside what `TOOLYARD_LOG` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,28 +28,164 @@ pub(crate) enum Loudness {
     Everything,
 }
 
-impl Loudness {
+/// For people, or one object a line for programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+impl Format {
+    pub(crate) const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    #[value(alias = "none")]
+    Off,
+    Error,
+    #[value(alias = "warning")]
+    Warn,
+    #[value(alias = "information")]
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Level {
+    pub(crate) const ALL: [(&'static str, Self); 6] = [
+        ("off", Self::Off),
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+
     fn directives(self) -> &'static str {
         match self {
-            Self::Quiet | Self::Brief => "error",
-            Self::Normal => "info",
-            Self::Verbose => "debug,hyper=info,hyper_util=info,rustls=info",
-            Self::Everything => "trace",
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug,hyper=info,hyper_util=info,rustls=info",
+            Self::Trace => "trace",
         }
     }
 }
 
-/// Starts logging. `asked` is what `TOOLYARD_LOG` says.
-pub(crate) fn start(loudness: Loudness, asked: Option<&str>) -> Result<(), String> {
-    let directives = asked.filter(|text| !text.is_empty()).unwrap_or(loudness.directives());
-    let filter = EnvFilter::try_new(directives).map_err(|error| format!("{VARIABLE}: {error}"))?;
-    let colours =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    tracing_subscriber::fmt()
+impl Loudness {
+    fn level(self) -> Level {
+        match self {
+            Self::Quiet | Self::Brief => Level::Error,
+            Self::Normal => Level::Info,
+            Self::Verbose => Level::Debug,
+            Self::Everything => Level::Trace,
+        }
+    }
+}
+
+/// What was asked for, by whom, in the order of who is heard first.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    /// `--log-level`.
+    pub(crate) level: Option<Level>,
+    /// What `TOOLYARD_LOG` says.
+    pub(crate) detail: Option<String>,
+    /// `-v` and `-q`, or how much a command says of itself.
+    pub(crate) loudness: Loudness,
+    /// `--log-format`.
+    pub(crate) format: Option<Format>,
+    pub(crate) config: LogConfig,
+}
+
+impl Wish {
+    fn format(&self) -> Format {
+        self.format.or(self.config.format).unwrap_or_default()
+    }
+
+    fn directives(&self) -> String {
+        let detail = self.detail.as_deref().filter(|text| !text.is_empty());
+        let rough = match self.loudness {
+            Loudness::Normal => self.config.level.unwrap_or(Level::Info),
+            loudness => loudness.level(),
+        };
+        let asked = match (self.level, detail) {
+            (Some(level), _) => level.directives(),
+            (None, Some(detail)) => detail,
+            (None, None) => rough.directives(),
+        };
+        match self.format() {
+            Format::Text => asked.to_owned(),
+            // What is asked for comes last, and so can say otherwise.
+            Format::Json if is_sparing(asked) => format!("said=info,{asked}"),
+            Format::Json => format!("{FOR_PROGRAMS},{asked}"),
+        }
+    }
+}
+
+/// Whoever wants warnings alone does not want to read of every call.
+fn is_sparing(asked: &str) -> bool {
+    ["off", "error", "warn"].contains(&asked)
+}
+
+/// Starts logging.
+pub(crate) fn start(wish: &Wish) -> Result<(), String> {
+    let filter = EnvFilter::try_new(wish.directives()).map_err(|error| format!("{VARIABLE}: {error}"))?;
+    let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        .log_internal_errors(false)
-        .init();
+        .log_internal_errors(false);
+    match wish.format() {
+        Format::Text => {
+            let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            builder.with_ansi(std::io::stderr().is_terminal() && is_wanted).init();
+        }
+        Format::Json => {
+            builder.json().flatten_event(true).with_current_span(false).with_span_list(false).init();
+            JSON.store(true, Ordering::Relaxed);
+        }
+    }
     Ok(())
+}
+
+/// Whether stderr is read by a program.
+pub(crate) fn is_for_programs() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish() -> Wish {
+        Wish {
+            level: None,
+            detail: None,
+            loudness: Loudness::Normal,
+            format: None,
+            config: LogConfig::default(),
+        }
+    }
+
+    #[test]
+    fn the_flag_goes_before_the_variable_and_that_before_the_config() {
+        let check = |wish: &Wish, expected: &str| {
+            assert_eq!(wish.directives(), expected, "{wish:?}");
+            EnvFilter::try_new(wish.directives()).unwrap();
+        };
+        let config = LogConfig { level: Some(Level::Warn), format: None };
+        let configured = Wish { config, ..wish() };
+        let varied = Wish { detail: Some("upstream=trace".into()), ..configured.clone() };
+        check(&wish(), "info");
+        check(&configured, "warn");
+        check(&Wish { loudness: Loudness::Quiet, ..configured.clone() }, "error");
+        check(&varied, "upstream=trace");
+        check(&Wish { level: Some(Level::Error), ..varied.clone() }, "error");
+        let json = |wish: Wish| Wish { format: Some(Format::Json), ..wish };
+        check(&json(wish()), "calls=debug,clients=debug,said=info,info");
+        check(&json(configured), "said=info,warn");
+        check(&json(varied), "calls=debug,clients=debug,said=info,upstream=trace");
+    }
 }

@@ -45,9 +45,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli, command: Command) -> Result<(), Failure> {
-    let asked = settings::variable(logging::VARIABLE);
-    let loudness = cli.common.loudness(matches!(command, Command::Serve(_) | Command::Stdio(_)));
-    logging::start(loudness, asked.as_deref()).map_err(Failure::Usage)?;
+    // The config of a gateway says how it logs, so that is looked at first.
+    if !matches!(command, Command::Serve(_)) {
+        let wish = cli.common.log(matches!(command, Command::Stdio(_)));
+        logging::start(&wish).map_err(Failure::Usage)?;
+    }
     match command {
         Command::Serve(args) => serve::serve(&cli.common, &args),
         Command::Stdio(args) => stdio::stdio(&cli.common, &args),

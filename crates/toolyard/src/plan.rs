@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolyard_core::plan::Pace;
-use toolyard_core::{Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_core::{Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
 
 use crate::config::{Config, UpstreamConfig};
 use crate::connect::{Approach, Upstream};
@@ -17,10 +17,12 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, approach: &Appro
     Plan {
         upstreams: upstreams.chain(packs).collect(),
         profiles: config.profiles.clone(),
+        tools: config.tools.clone(),
         transparent: config.transparent,
         names: config.names,
         state_dir,
-        pace: Pace::default(),
+        pace: Pace { pings: config.pings, ..Pace::default() },
+        wall: WallClock::default(),
     }
 }
 
@@ -33,7 +35,7 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
         timeouts: Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default },
         roots: upstream.roots.clone(),
         sharing: upstream.sharing,
-        pinged: false,
+        pinged: upstream.ping,
         fingerprint: fingerprint(upstream),
     }
 }

@@ -6,8 +6,14 @@
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
+use crate::logging;
+
 /// A line on stderr.
 pub(crate) fn line(text: impl Display) {
+    if logging::is_for_programs() {
+        tracing::info!(target: "said", "{text}");
+        return;
+    }
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

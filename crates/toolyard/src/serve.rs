@@ -21,6 +21,7 @@ use crate::doors::Doors;
 use crate::failure::Failure;
 use crate::guard::Guards;
 use crate::instances::{self, Instances};
+use crate::logging::{self, Wish};
 use crate::plan::plan;
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Addresses, Announcement};
@@ -43,8 +44,11 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
         // where it leads a session already.
         let _ = nix::unistd::setsid();
     }
+    let settings = settings::read(common);
+    let config = settings.as_ref().map(|settings| settings.config.log).unwrap_or_default();
+    logging::start(&Wish { config, ..common.log(true) }).map_err(Failure::Usage)?;
+    let settings = settings?;
     allow_many_files();
-    let settings = settings::read(common)?;
     settings.remarks.iter().filter(|_| !common.quiet).for_each(say::line);
     if let Some(address) = args.listen
         && let Some(problem) = needs_token("--listen", address, settings.config.listen.token.is_some())
@@ -132,8 +136,8 @@ async fn run(
         config: &config,
         quiet,
     });
-    let (common, listen, apps) = (common.clone(), config.listen, config.apps);
-    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen, apps };
+    let (common, listen, apps, pings) = (common.clone(), config.listen, config.apps, config.pings);
+    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen, apps, pings };
     let why = tokio::select! {
         signal = stop.told() => signal,
         () = reload.watch(found) => "the config cannot be watched any more",

@@ -25,7 +25,19 @@ pub(crate) fn relocate(
     existing: Existing,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Strategy, ToolError> {
-    match jail.rename(from, to, existing) {
+    after(jail.rename(from, to, existing), jail, from, to, existing, go_on)
+}
+
+/// What is to be done after a rename was tried.
+fn after(
+    renamed: Result<(), JailError>,
+    jail: &Jail,
+    from: &Inside,
+    to: &Inside,
+    existing: Existing,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Strategy, ToolError> {
+    match renamed {
         Ok(()) => Ok(Strategy::Rename),
         Err(JailError::OtherDevice { .. }) => {
             copy_then_delete(jail, from, to, existing, go_on)?;
@@ -35,7 +47,7 @@ pub(crate) fn relocate(
     }
 }
 
-pub(crate) fn copy_then_delete(
+fn copy_then_delete(
     jail: &Jail,
     from: &Inside,
     to: &Inside,
@@ -82,7 +94,8 @@ fn copy_folder(
             Kind::Symlink | Kind::Other => {
                 return Err(ToolError::new(format!(
                     "`{from}` is neither file nor folder; nothing was moved"
-                )));
+                ))
+                .hint("only files and folders are moved to another file system"));
             }
         }
     }
@@ -91,10 +104,11 @@ fn copy_folder(
 
 fn copy_file(jail: &Jail, from: &Inside, to: &Inside, existing: Existing) -> Result<(), ToolError> {
     let mut source = jail.open(from).told()?;
-    let times = source.metadata()?.modified()?;
+    let about = source.metadata()?;
     jail.write(to, existing, |file| {
         io::copy(&mut source, file)?;
-        Ok(file.set_modified(times)?)
+        file.set_permissions(about.permissions())?;
+        Ok(file.set_modified(about.modified()?)?)
     })
     .told()
 }
@@ -102,10 +116,35 @@ fn copy_file(jail: &Jail, from: &Inside, to: &Inside, existing: Existing) -> Res
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::{Duration, SystemTime};
 
     use toolyard_jail::Symlinks;
 
     use super::*;
+
+    /// As the system says it where two folders are on different file systems; the program's tests have real ones.
+    #[test]
+    fn a_rename_that_leads_to_another_file_system_becomes_a_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let song = fs::File::create(folder.path().join("song")).unwrap();
+        song.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+        song.set_modified(long_ago).unwrap();
+        let jail = Jail::new(folder.path(), Symlinks::Forbid).unwrap();
+        let (from, to) = (jail.path("song").unwrap(), jail.path("moved").unwrap());
+        let apart = Err(JailError::OtherDevice { path: "moved".into() });
+        let strategy = after(apart, &jail, &from, &to, Existing::Keep, &mut || true).unwrap();
+        assert_eq!(strategy, Strategy::CopyThenDelete);
+        let about = fs::metadata(folder.path().join("moved")).unwrap();
+        assert_eq!((about.permissions().mode() & 0o777, about.modified().unwrap()), (0o640, long_ago));
+        assert!(!folder.path().join("song").exists());
+        let missing = Err(JailError::Missing { path: "song".into() });
+        assert!(
+            after(missing, &jail, &from, &to, Existing::Keep, &mut || true).is_err(),
+            "nothing else does"
+        );
+    }
 
     #[test]
     fn a_folder_is_copied_whole_before_it_is_deleted() {

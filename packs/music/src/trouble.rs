@@ -36,7 +36,8 @@ pub(crate) fn tell(error: JailError) -> ToolError {
                 "the user that runs this program may not do that: check owner and permissions"
             }
             std::io::ErrorKind::StorageFull => "the disk is full: nothing was changed",
-            _ => return error.into(),
+            std::io::ErrorKind::ReadOnlyFilesystem => "the file system can only be read from",
+            _ => "the system refused it: check the disk and the name",
         },
         _ => return error.into(),
     };
@@ -46,4 +47,66 @@ pub(crate) fn tell(error: JailError) -> ToolError {
 /// The call was cancelled; nobody reads this, but a function must end somehow.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("cancelled; what was done until then stays")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// Which it is, so that none is forgotten.
+    fn place(error: &JailError) -> Option<usize> {
+        Some(match error {
+            JailError::Root { .. } => 0,
+            JailError::Outside { .. } => 1,
+            JailError::Invalid { .. } => 2,
+            JailError::Symlink { .. } => 3,
+            JailError::LinkOutside { .. } => 4,
+            JailError::Missing { .. } => 5,
+            JailError::Exists { .. } => 6,
+            JailError::NotAFolder { .. } => 7,
+            JailError::NotAFile { .. } => 8,
+            JailError::NotEmpty { .. } => 9,
+            JailError::RootItself => 10,
+            JailError::OtherDevice { .. } => 11,
+            JailError::Io { .. } => 12,
+            _ => return None,
+        })
+    }
+
+    #[test]
+    fn every_error_of_the_jail_says_what_to_do() {
+        let path = || "a/b".to_owned();
+        let io = |kind: io::ErrorKind| JailError::Io { path: path(), source: kind.into() };
+        let table = [
+            (
+                JailError::Root { root: "x".into(), source: io::ErrorKind::NotFound.into() },
+                "set `root` of [packs.music]",
+            ),
+            (JailError::Outside { path: path() }, "relative to the library's root"),
+            (JailError::Invalid { path: path(), why: "it is odd" }, "relative to the library's root"),
+            (JailError::Symlink { path: path() }, "`allow_symlinks = true`"),
+            (JailError::LinkOutside { path: path() }, "only followed inside the library"),
+            (JailError::Missing { path: path() }, "`fs_list_dir` shows"),
+            (JailError::Exists { path: path() }, "`overwrite: true`"),
+            (JailError::NotAFolder { path: path() }, "the path of a folder"),
+            (JailError::NotAFile { path: path() }, "the path of a file"),
+            (JailError::NotEmpty { path: path() }, "`recursive: true`"),
+            (JailError::RootItself, "name something in the library"),
+            (JailError::OtherDevice { path: path() }, "`fs_move`"),
+            (io(io::ErrorKind::PermissionDenied), "check owner and permissions"),
+            (io(io::ErrorKind::StorageFull), "the disk is full"),
+            (io(io::ErrorKind::ReadOnlyFilesystem), "only be read from"),
+            (io(io::ErrorKind::Other), "check the disk"),
+        ];
+        let mut places: Vec<usize> = table.iter().map(|(error, _)| place(error).unwrap()).collect();
+        places.dedup();
+        assert_eq!(places, (0..13).collect::<Vec<_>>());
+        for (error, hint) in table {
+            let said = tell(error).to_string();
+            let (what, then) = said.split_once("\nHint: ").unwrap_or_else(|| panic!("no hint: {said}"));
+            assert!(!what.is_empty() && then.contains(hint), "{said}");
+        }
+    }
 }

@@ -65,7 +65,7 @@ impl Look {
         clippy::unnecessary_cast,
         reason = "the types of these fields differ from system to system"
     )]
-    fn from_stat(stat: &rustix::fs::Stat) -> Self {
+    pub(crate) fn from_stat(stat: &rustix::fs::Stat) -> Self {
         let since = Duration::new(stat.st_mtime.max(0) as u64, stat.st_mtime_nsec as u32);
         Self {
             kind: FileType::from_raw_mode(stat.st_mode).into(),

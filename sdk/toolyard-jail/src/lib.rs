@@ -33,6 +33,7 @@ mod error;
 mod folder;
 mod path;
 mod remove;
+mod sweep;
 mod walk;
 mod write;
 
@@ -46,7 +47,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 pub use error::JailError;
 pub use folder::{Entry, Folder, Kind, Look};
 pub use path::Inside;
-pub use write::{Existing, is_leftover};
+pub use sweep::is_leftover;
+pub use write::Existing;
 
 use walk::Last;
 
@@ -72,7 +74,11 @@ struct Root {
     /// As it was given, made absolute.
     given: PathBuf,
     symlinks: Symlinks,
+    swept: sweep::Swept,
 }
+
+/// What the name of a draft begins with; its writer's process and a count follow.
+const TEMPORARY: &str = ".toolyard-tmp-";
 
 /// How folders are opened on the way: to read, as a folder, without following a link.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -88,7 +94,7 @@ impl Jail {
         let path = root.canonicalize().map_err(fail)?;
         let given = std::path::absolute(root).map_err(fail)?;
         let handle = openat(CWD, &path, FOLDER, Mode::empty()).map_err(|error| fail(error.into()))?;
-        Ok(Self(Arc::new(Root { handle, path, given, symlinks })))
+        Ok(Self(Arc::new(Root { handle, path, given, symlinks, swept: sweep::Swept::default() })))
     }
 
     /// Where it is.

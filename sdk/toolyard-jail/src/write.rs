@@ -1,7 +1,7 @@
 //! Writing: a file appears whole or not at all. It is written beside its place, brought to the disk, and
 //! then takes its place in one step; whoever is killed meanwhile leaves the old file as it was.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::walk::{Last, Place};
-use crate::{FILE, Inside, Jail, JailError, folder};
+use crate::{FILE, Inside, Jail, JailError, TEMPORARY, folder, sweep};
 
 /// What happens to a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +24,10 @@ pub enum Existing {
     Replace,
 }
 
-const TEMPORARY: &str = ".toolyard-tmp-";
 const NEW: OFlags =
     OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// As the user's umask has it.
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
-
-/// Whether something of this name is what a writer left that was killed. Nobody misses it.
-pub fn is_leftover(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
-}
 
 impl Jail {
     /// Writes a file: `fill` gets an empty one, which takes its place when `fill` is done.
@@ -44,7 +38,7 @@ impl Jail {
         fill: impl FnOnce(&mut File) -> Result<T, E>,
     ) -> Result<T, E> {
         let place = self.locate(path, Last::Follow)?.not_the_folder_itself()?;
-        let mut draft = Draft::new(place, path)?;
+        let mut draft = self.draft(place, path)?;
         let filled = fill(&mut draft.file)?;
         draft.take_place(existing)?;
         Ok(filled)
@@ -60,11 +54,16 @@ impl Jail {
         let handle = openat(&place.parent, &place.name, FILE, Mode::empty())
             .map_err(|error| JailError::opening(path, error))?;
         let mut old = folder::regular(path, handle)?;
-        let mut draft = Draft::new(place, path)?;
+        let mut draft = self.draft(place, path)?;
         draft.copy(&mut old)?;
         let edited = edit(&mut draft.file)?;
         draft.take_place(Existing::Replace)?;
         Ok(edited)
+    }
+
+    fn draft<'a>(&self, place: Place, path: &'a Inside) -> Result<Draft<'a>, JailError> {
+        self.0.swept.sweep(&place.parent);
+        Draft::new(place, path)
     }
 
     /// Opens a file to write at its end, and makes it if it is not there.
@@ -103,6 +102,7 @@ impl<'a> Draft<'a> {
             let name = OsString::from(format!("{TEMPORARY}{}-{count}", std::process::id()));
             match openat(&place.parent, &name, NEW, FILE_MODE) {
                 Ok(handle) => {
+                    sweep::hold(&handle);
                     return Ok(Self { place, path, name, file: handle.into(), is_placed: false });
                 }
                 // Left by somebody with our process id.

@@ -100,6 +100,9 @@ fn no_tool(view: &ViewCatalog, instance: &Upstream, tool: &str) -> CallError {
         let reason = state.reason.unwrap_or_else(|| "it has not answered yet".to_owned());
         return CallError::unavailable(format!("instance `{id}` is {}: {reason}", state.phase));
     }
+    if view.upstream(instance.id().as_str()).is_none() {
+        return refused(format!("instance `{id}` is not in this profile"));
+    }
     let own = view.listed_tools.iter().filter(|entry| entry.upstream.id() == instance.id());
     let names: Vec<&str> = own.map(|entry| entry.own_name.as_str()).collect();
     refused(format!("instance `{id}` has no tool `{tool}`; it has {}", names.join(", ")))

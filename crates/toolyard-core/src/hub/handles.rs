@@ -26,15 +26,15 @@ struct Handle {
 }
 
 impl Handles {
-    /// Those that are still good.
-    fn good(&self, now: Instant) -> MutexGuard<'_, HashMap<String, Handle>> {
-        let mut handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.retain(|_, handle| now.saturating_duration_since(handle.used) < IDLE);
-        handles
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Handle>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn issue(&self, principal: &Principal, instance: &UpstreamId, now: Instant) -> String {
-        let mut handles = self.good(now);
+        let mut handles = self.all();
+        if handles.len() >= MOST {
+            handles.retain(|_, handle| handle.is_good(now));
+        }
         if handles.len() >= MOST {
             let oldest = handles.iter().min_by_key(|(_, handle)| handle.used).map(|(key, _)| key.clone());
             handles.retain(|key, _| Some(key) != oldest.as_ref());
@@ -47,21 +47,31 @@ impl Handles {
 
     /// The instance that it leads to. To use it keeps it.
     pub(super) fn redeem(&self, key: &str, principal: &Principal, now: Instant) -> Option<UpstreamId> {
-        let mut handles = self.good(now);
-        let handle = handles.get_mut(key).filter(|handle| handle.principal == *principal)?;
+        let mut handles = self.all();
+        let handle = handles.get_mut(key).filter(|handle| handle.is_of(principal, now))?;
         handle.used = now;
         Some(handle.instance.clone())
     }
 
     /// Gives it back.
     pub(super) fn retract(&self, key: &str, principal: &Principal, now: Instant) -> Option<UpstreamId> {
-        let mut handles = self.good(now);
-        handles.get(key).filter(|handle| handle.principal == *principal)?;
+        let mut handles = self.all();
+        handles.get(key).filter(|handle| handle.is_of(principal, now))?;
         handles.remove(key).map(|handle| handle.instance)
     }
 
-    pub(super) fn count(&self, instance: &UpstreamId) -> usize {
-        self.good(Instant::now()).values().filter(|handle| handle.instance == *instance).count()
+    pub(super) fn count(&self, instance: &UpstreamId, now: Instant) -> usize {
+        self.all().values().filter(|handle| handle.instance == *instance && handle.is_good(now)).count()
+    }
+}
+
+impl Handle {
+    fn is_good(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.used) < IDLE
+    }
+
+    fn is_of(&self, principal: &Principal, now: Instant) -> bool {
+        self.principal == *principal && self.is_good(now)
     }
 }
 
@@ -91,7 +101,7 @@ mod tests {
         assert_eq!(handles.redeem(&key, &ann, later), Some(shop()));
         // The use has kept it; the other one is over.
         assert_eq!(handles.redeem(&key, &ann, now + IDLE), Some(shop()));
-        assert_eq!(handles.good(now + IDLE).len(), 1);
+        assert_eq!(handles.count(&shop(), now + IDLE), 1);
         assert_eq!(handles.retract(&key, &bob, now + IDLE), None);
         assert_eq!(handles.retract(&key, &ann, now + IDLE), Some(shop()));
         assert_eq!(handles.redeem(&key, &ann, now + IDLE), None);
@@ -106,7 +116,10 @@ mod tests {
             handles.issue(&ann, &shop(), now + Duration::from_millis(1 + at as u64));
         }
         let end = now + Duration::from_mins(1);
-        assert_eq!(handles.good(end).len(), MOST);
+        assert_eq!(handles.all().len(), MOST);
         assert_eq!(handles.redeem(&first, &ann, end), None);
+        // Those that are over go first.
+        handles.issue(&ann, &shop(), now + 2 * IDLE);
+        assert_eq!(handles.all().len(), 1);
     }
 }

@@ -125,7 +125,41 @@ fn duration(length: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use toolyard_proto::name::UpstreamId;
+
     use super::*;
+    use crate::Scope;
+    use crate::discovery::Instance;
+    use crate::guests::Seat;
+    use crate::hub::schema;
+    use crate::plan::{Pace, Sharing, Timeouts, UpstreamPlan};
+
+    #[test]
+    fn row_26_an_instance_that_was_not_tried_yet_is_told_in_the_same_form() {
+        let plan = UpstreamPlan {
+            id: UpstreamId::parse("shop").unwrap(),
+            kind: UpstreamKind::Instance,
+            connect: Arc::new(Seat::default()),
+            timeouts: Timeouts::LOCAL,
+            roots: Vec::new(),
+            sharing: Sharing::Shared,
+            pinged: true,
+            fingerprint: String::new(),
+        };
+        let upstream = Upstream::new(plan, Pace::default(), &std::sync::Arc::default(), None, Scope::new());
+        let file = json!({ "id": "7f-shop", "name": "shop", "path": "/srv", "port": 7777, "has_package_json": true });
+        let found = Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap();
+        upstream.describe(found.about());
+        let mut told = instance(&upstream, &Hub::default());
+        told["current"] = json!(false);
+        assert_eq!((&told["state"], &told["id"]), (&json!("discovered"), &json!("7f-shop")));
+        let form = jsonschema::validator_for(&schema::list()).unwrap();
+        let wrong: Vec<String> =
+            form.iter_errors(&json!({ "instances": [told] })).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{wrong:?}");
+        let told = health(&upstream, &Hub::default());
+        assert_eq!((&told["healthy"], &told["history"]), (&json!(false), &json!([])));
+    }
 
     #[test]
     fn row_26_a_length_of_time_is_told_as_it_was() {

@@ -12,23 +12,31 @@ use toolyard_transport::answer::{RelayBody, RelayError};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture};
 
 use super::clock::{Clock, Expired};
-use super::{Call, Next, Step};
-use crate::plan::Timeouts;
+use super::{Call, Common, Next, Step};
+use crate::plan::{Timeouts, ToolRule};
 
-#[derive(Debug)]
-pub struct Deadline {
+pub(crate) struct Deadline {
     timeouts: Timeouts,
+    common: Arc<Common>,
 }
 
 impl Deadline {
-    pub fn new(timeouts: Timeouts) -> Self {
-        Self { timeouts }
+    pub(crate) fn new(timeouts: Timeouts, common: Arc<Common>) -> Self {
+        Self { timeouts, common }
+    }
+
+    /// What the config says of the tool goes before what it says of the upstream.
+    fn timeouts_of(&self, call: &Call) -> Timeouts {
+        let rules = self.common.rules.load();
+        let (false, Some(entry)) = (rules.is_empty(), &call.entry) else { return self.timeouts };
+        let idle = ToolRule::timeout_of(&rules, &entry.canonical);
+        Timeouts { idle: idle.unwrap_or(self.timeouts.idle), ..self.timeouts }
     }
 }
 
 impl Step for Deadline {
     fn run(&self, mut call: Call, next: Next) -> BoxFuture<Answer> {
-        let clock = Clock::start(self.timeouts);
+        let clock = Clock::start(self.timeouts_of(&call));
         call.peer = clock.watch(call.peer);
         let (upstream, entry) = (call.upstream.clone(), call.entry.clone());
         Box::pin(async move {
@@ -55,7 +63,7 @@ impl Step for Deadline {
 fn overdue(subject: &str, bound: Expired) -> CallError {
     CallError::timeout(match bound {
         Expired::Idle(limit) => format!(
-            "{subject} gave no sign of life for {} s and was cancelled; raise `timeout` of this upstream if it needs longer",
+            "{subject} gave no sign of life for {} s and was cancelled; raise `timeout` of this upstream or tool if it needs longer",
             limit.as_secs_f32()
         ),
         Expired::Hard(limit) => {
@@ -98,7 +106,8 @@ impl Body for Timed {
             self.clock.touch();
             return Poll::Ready(frame);
         }
-        self.poll_overdue(cx).map(|bound| Some(Err(RelayError(overdue("the answer", bound).message))))
+        self.poll_overdue(cx)
+            .map(|bound| Some(Err(RelayError::Overdue(overdue("the answer", bound).message))))
     }
 
     fn is_end_stream(&self) -> bool {

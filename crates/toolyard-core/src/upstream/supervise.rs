@@ -361,7 +361,7 @@ impl<'a> Life<'a> {
 /// not know the question, and then its silence later means nothing.
 fn vigil(upstream: &Upstream, link: &dyn Link, now: Instant) -> Vigil {
     let pings = upstream.pace.pings;
-    let regular = upstream.plan.pinged && link.answers_pings();
+    let regular = pings.regular && upstream.plan.pinged && link.answers_pings();
     let first = if upstream.kind() == UpstreamKind::Instance { now } else { now + pings.every };
     Vigil::new(pings, regular, bridge::knows_health_check(link.greeting()), first)
 }

@@ -1,16 +1,16 @@
 //! Whether upstreams answer, by the clock: when they are asked, what silence means, and how they come back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use toolyard_core::upstream::health::Health;
-use toolyard_core::{Gateway, Plan};
+use toolyard_core::{Gateway, Plan, WallClock};
 use toolyard_proto::{CallError, Method, Revision};
 use toolyard_transport::Answer;
 
-use crate::support::{Behaviour, Client, Double, echo, start};
+use crate::support::{Attempt, Behaviour, Client, Double, echo, start};
 
 const NEW: Revision = Revision::NEWEST;
 const OLD: Revision = Revision::NEWEST_LEGACY;
@@ -215,4 +215,57 @@ async fn what_pings_have_shown_is_told() {
         (&json!(2), &json!(0), &json!(true))
     );
     assert!(told["roundTripMs"].is_number() && told["lastAnswerUnix"].is_u64(), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_35_after_a_jump_of_the_clock_every_link_is_looked_at_at_once() {
+    let (active, _) = hushed(NEW);
+    let (older, _) = hushed(OLD);
+    let dead = Double::new(NEW, &["t"]);
+    dead.attempts.lock().unwrap().extend((0..5).map(|_| Attempt::Fails));
+    let jumped = Arc::new(AtomicU64::new(0));
+    let (began, jump) = (tokio::time::Instant::now(), jumped.clone());
+    let wall =
+        move || SystemTime::UNIX_EPOCH + began.elapsed() + Duration::from_secs(jump.load(Ordering::SeqCst));
+    let all = [("a", &active), ("b", &older), ("dead", &dead)];
+    let gateway = start(&all, |plan| plan.wall = WallClock::new(wall));
+    seconds(21).await;
+    let phase = |at: usize| gateway.upstreams()[at].state().phase.as_str();
+    assert_eq!((phase(1), phase(2), phase(3)), ("active", "active", "dead"));
+    assert_eq!((pings(&active), pings(&older), dead.connects.load(Ordering::SeqCst)), (0, 0, 5));
+    // Back and forth by a little, as clocks are set.
+    jumped.store(20, Ordering::SeqCst);
+    seconds(6).await;
+    jumped.store(0, Ordering::SeqCst);
+    seconds(6).await;
+    assert_eq!((pings(&active), pings(&older), phase(3)), (0, 0, "dead"));
+    jumped.store(180, Ordering::SeqCst);
+    seconds(6).await;
+    assert_eq!((pings(&active), pings(&older)), (1, 1));
+    assert_eq!(
+        (phase(1), phase(2), phase(3)),
+        ("active", "active", "active"),
+        "what was given up is tried too"
+    );
+    seconds(60).await;
+    assert_eq!((pings(&active), pings(&older)), (1, 1), "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_35_a_link_that_died_in_its_sleep_is_noticed_after_the_jump() {
+    let (double, hush) = hushed(NEW);
+    let jumped = Arc::new(AtomicU64::new(0));
+    let (began, jump) = (tokio::time::Instant::now(), jumped.clone());
+    let wall =
+        move || SystemTime::UNIX_EPOCH + began.elapsed() + Duration::from_secs(jump.load(Ordering::SeqCst));
+    let gateway = start(&[("a", &double)], |plan| plan.wall = WallClock::new(wall));
+    seconds(12).await;
+    hush.everything.store(true, Ordering::SeqCst);
+    jumped.store(180, Ordering::SeqCst);
+    // Looked at within 5 s, and asked three times.
+    seconds(31).await;
+    assert_eq!((state(&gateway).0, health(&gateway).misses), ("retrying", 3));
+    hush.everything.store(false, Ordering::SeqCst);
+    seconds(11).await;
+    assert_eq!(state(&gateway).0, "active");
 }

@@ -7,6 +7,7 @@ mod support;
 mod calls;
 mod catalog;
 mod health;
+mod hub;
 mod lifecycle;
 mod pool;
 mod questions;

@@ -39,6 +39,8 @@ pub(crate) struct Double {
     pub(crate) dropped: Arc<AtomicUsize>,
     /// Whether it has no way to announce changes.
     pub(crate) silent: AtomicBool,
+    /// Whether it says that it keeps a log level.
+    pub(crate) levels: AtomicBool,
     /// How long a link takes to close.
     pub(crate) closing: Mutex<Duration>,
     events: Mutex<Option<mpsc::Sender<LinkEvent>>>,
@@ -68,6 +70,7 @@ impl Double {
             seen: Mutex::default(),
             dropped: Arc::default(),
             silent: AtomicBool::new(false),
+            levels: AtomicBool::default(),
             closing: Mutex::default(),
             events: Mutex::default(),
         })
@@ -89,6 +92,9 @@ impl Double {
         }
         if !self.prompts.lock().unwrap().is_empty() {
             capabilities["prompts"] = json!({});
+        }
+        if self.levels.load(Ordering::SeqCst) {
+            capabilities["logging"] = json!({});
         }
         let whole =
             json!({ "capabilities": capabilities, "serverInfo": { "name": "double", "version": "1" } });

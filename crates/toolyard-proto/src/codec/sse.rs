@@ -55,12 +55,12 @@ impl EventDecoder {
     }
 
     fn next_line(&mut self) -> Result<Option<Bytes>, TooLarge> {
-        if self.after_cr && self.buffer.first() == Some(&b'\n') {
-            let _ = self.buffer.split_to(1);
-            self.seen = self.seen.saturating_sub(1);
-        }
-        if !self.buffer.is_empty() {
-            self.after_cr = false;
+        if let Some(first) = self.buffer.first() {
+            // The other half of a line end, and only if it comes next.
+            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
+                let _ = self.buffer.split_to(1);
+                self.seen = self.seen.saturating_sub(1);
+            }
         }
         let Some(step) = memchr2(b'\n', b'\r', &self.buffer[self.seen..]) else {
             self.seen = self.buffer.len();
@@ -132,6 +132,13 @@ mod tests {
             }
         }
         out
+    }
+
+    #[test]
+    fn a_line_end_is_one_however_it_is_cut() {
+        for chunks in [&["data: x\r\n", "\n"][..], &["data: x\r", "\n", "\n"], &["data: x\r", "\n\r", "\n"]] {
+            assert_eq!(events(chunks).len(), 1, "{chunks:?}");
+        }
     }
 
     #[test]

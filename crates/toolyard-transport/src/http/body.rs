@@ -76,7 +76,9 @@ impl Body for Passing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let polled = Pin::new(&mut self.0).poll_frame(cx);
-        polled.map_err(|error| RelayError(format!("the upstream's answer broke off: {}", root_cause(&error))))
+        polled.map_err(|error| {
+            RelayError::Broken(format!("the upstream's answer broke off: {}", root_cause(&error)))
+        })
     }
 
     fn is_end_stream(&self) -> bool {

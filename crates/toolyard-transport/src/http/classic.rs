@@ -9,6 +9,7 @@ mod pool;
 mod session;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolyard_proto::{CallError, Notification};
 
@@ -23,12 +24,14 @@ use call::Failed;
 pub struct ClassicLink {
     greeting: Greeting,
     pool: Arc<Pool>,
+    /// The pool ends by itself, after the calls under way.
+    let_go: AtomicBool,
 }
 
 impl ClassicLink {
     /// `pool` holds the gateway's own session already, and `greeting` is what was said at its opening.
     pub(crate) fn new(greeting: Greeting, pool: Arc<Pool>) -> Self {
-        Self { greeting, pool }
+        Self { greeting, pool, let_go: AtomicBool::new(false) }
     }
 }
 
@@ -64,6 +67,12 @@ impl Link for ClassicLink {
         self.pool.forget(client);
     }
 
+    fn let_go(&self) -> BoxFuture<()> {
+        self.let_go.store(true, Ordering::Relaxed);
+        self.pool.close_when_unused();
+        Box::pin(async {})
+    }
+
     fn close(&self) -> BoxFuture<()> {
         let pool = self.pool.clone();
         Box::pin(async move { pool.close().await })
@@ -72,7 +81,9 @@ impl Link for ClassicLink {
 
 impl Drop for ClassicLink {
     fn drop(&mut self) {
-        self.pool.abandon();
+        if !*self.let_go.get_mut() {
+            self.pool.abandon();
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! Where the client can take it, the upstream's body passes through untouched.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::header::HeaderValue;
@@ -29,11 +30,13 @@ pub struct HttpLink {
     caller: Arc<Caller>,
     events: Events,
     scope: Scope,
+    /// Calls under way go on without it.
+    let_go: AtomicBool,
 }
 
 impl HttpLink {
     pub(crate) fn new(greeting: Greeting, caller: Caller, events: Events, scope: Scope) -> Self {
-        Self { greeting, caller: Arc::new(caller), events, scope }
+        Self { greeting, caller: Arc::new(caller), events, scope, let_go: AtomicBool::new(false) }
     }
 }
 
@@ -55,6 +58,13 @@ impl Link for HttpLink {
     /// Modern upstreams take no notifications over HTTP: cancelling is closing the stream.
     fn notify(&self, _: &Arc<Origin>, _: Notification) {}
 
+    /// Each call holds what it needs; the connections end with the last of them.
+    fn let_go(&self) -> BoxFuture<()> {
+        self.let_go.store(true, Ordering::Relaxed);
+        let events = self.events.clone();
+        Box::pin(async move { events.closed_soon("it was let go by the gateway").await })
+    }
+
     fn close(&self) -> BoxFuture<()> {
         let (events, scope) = (self.events.clone(), self.scope.clone());
         Box::pin(async move {
@@ -66,7 +76,9 @@ impl Link for HttpLink {
 
 impl Drop for HttpLink {
     fn drop(&mut self) {
-        self.scope.cancel();
+        if !*self.let_go.get_mut() {
+            self.scope.cancel();
+        }
     }
 }
 

@@ -59,6 +59,7 @@ pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: S
 impl Door {
     async fn serve_connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let _open = OpenConnection::new(&self.endpoint);
+        tracing::debug!(target: "clients", from = stream.peer_addr().ok().map(tracing::field::display), "connected over HTTP");
         let ending = self.endpoint.ending.clone();
         let stream = Impatient::new(stream, self.endpoint.options.patience);
         let ticket = Ticket::default();
@@ -138,7 +139,11 @@ impl Door {
         };
         let (Place::Mcp(rest) | Place::Events(rest)) = place;
         match View::parse(rest).filter(|view| self.endpoint.handler.offers(view)) {
-            None => answered(reply::text(StatusCode::NOT_FOUND, format!("there is no view /mcp/{rest}\n"))),
+            None => {
+                let base = if matches!(place, Place::Events(_)) { "/sse" } else { "/mcp" };
+                tracing::debug!(target: "clients", path = request.uri().path(), "there is no such view");
+                answered(reply::text(StatusCode::NOT_FOUND, format!("there is no view {base}/{rest}\n")))
+            }
             Some(view) if matches!(place, Place::Events(_)) => Entered::Events(view, admitted),
             Some(view) => Entered::Mcp(view, admitted),
         }

@@ -96,6 +96,7 @@ fn admit(gate: &Gate, trust: Trust, token: Option<&str>) -> Result<Admitted, Str
             gate.admit_token(token.as_bytes()).ok_or_else(|| "the token is not accepted here".to_owned())
         }
         None if needs_token(gate, trust) => {
+            tracing::warn!(target: "auth", "nobody was let in without a token");
             Err("a token is required: send {\"toolyard\":1,\"token\":\"…\"} as the first line".to_owned())
         }
         _ => Ok(Admitted { principal: Principal::local(), proven: false }),

@@ -102,6 +102,7 @@ pub(super) async fn serve_opened(
         line: Some(Arc::new(line)),
     };
     let ending = connection.endpoint.ending.clone();
+    tracing::debug!(target: "clients", client = %connection.number(), view = %connection.view, principal = %connection.admitted.principal.name(), "connected");
     {
         let mut writing = std::pin::pin!(writing);
         let is_over = tokio::select! {
@@ -118,6 +119,7 @@ pub(super) async fn serve_opened(
             let _ = timeout(LAST_WORDS, writing).await;
         }
     }
+    tracing::debug!(target: "clients", client = %connection.number(), "left");
 }
 
 struct Connection {
@@ -137,6 +139,15 @@ struct Connection {
 }
 
 impl Connection {
+    /// As it is called in the log, there and in the records of its calls.
+    fn number(&self) -> String {
+        if let ClientKey::Connection(number) = self.client {
+            format!("connection-{number}")
+        } else {
+            String::new()
+        }
+    }
+
     async fn read(
         &mut self,
         mut read: impl AsyncRead + Unpin,

@@ -412,3 +412,16 @@ async fn a_client_that_goes_while_its_session_opens_leaves_none_behind() {
     ended.status(200);
     assert_eq!(failed(soon(waiting).await.unwrap()).kind, Kind::Unavailable);
 }
+
+#[tokio::test]
+async fn a_link_that_is_let_go_ends_its_sessions_when_their_calls_are_answered() {
+    let mut setup = setup().await;
+    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    soon(setup.connected.link.let_go()).await;
+    drop(setup.connected);
+    asked.result(json!({"ok": 1}));
+    assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
+    for _ in 0..2 {
+        setup.server.got(Http::DELETE).await.status(200);
+    }
+}

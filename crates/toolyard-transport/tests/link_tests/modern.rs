@@ -272,3 +272,20 @@ async fn what_seems_to_be_the_oldest_transport_is_named() {
     assert_eq!(error.trouble, Trouble::Incompatible);
     assert!(error.to_string().contains("HTTP+SSE"), "{error}");
 }
+
+#[tokio::test]
+async fn a_link_that_is_let_go_cuts_no_call_and_one_that_is_closed_does() {
+    for is_closed in [false, true] {
+        let Setup { mut server, connected, _scope } = setup().await;
+        let waiting = tokio::task::spawn(connected.link.call(call(false), Peer::nobody()));
+        let exchange = server.posted("tools/call").await;
+        soon(if is_closed { connected.link.close() } else { connected.link.let_go() }).await;
+        drop(connected);
+        if is_closed {
+            assert_eq!(failed(soon(waiting).await.unwrap()).label(), "lost");
+        } else {
+            exchange.result(json!({"ok": 1}));
+            assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
+        }
+    }
+}

@@ -71,6 +71,7 @@ pub(super) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
                 connect_timeout: None,
                 roots: Vec::new(),
                 sharing: Sharing::default(),
+                ping: false,
             });
         }
     }

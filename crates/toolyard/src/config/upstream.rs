@@ -26,6 +26,8 @@ pub(crate) struct UpstreamConfig {
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) roots: Vec<String>,
     pub(crate) sharing: Sharing,
+    /// Whether it is asked regularly whether it is there.
+    pub(crate) ping: bool,
 }
 
 /// Those that are on, and those that are only known to be off.
@@ -100,6 +102,7 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
     let connect_timeout = connect_timeout.and_then(|field| field.duration(reader, LONGEST_CONNECT));
     let sharing = section.take("sharing").and_then(|field| read_sharing(reader, &field)).unwrap_or_default();
     let roots = section.take("roots").map(|field| read_roots(reader, &field)).unwrap_or_default();
+    let ping = section.take("ping").and_then(|field| field.flag(reader)).unwrap_or_default();
     section.finish(reader);
     Some(UpstreamConfig {
         id: id?,
@@ -110,6 +113,7 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
         connect_timeout,
         roots,
         sharing,
+        ping,
     })
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
+use toolyard_core::plan::Pings;
 use toolyard_core::{Gateway, Reloaded};
 
 use crate::cli::Common;
@@ -28,6 +29,7 @@ pub(super) struct Reload {
     pub(super) state_dir: Option<PathBuf>,
     pub(super) listen: ListenConfig,
     pub(super) apps: AppsConfig,
+    pub(super) pings: Pings,
 }
 
 impl Reload {
@@ -75,6 +77,9 @@ impl Reload {
         }
         if config.apps != self.apps {
             tracing::warn!("a change of [apps] takes effect when the gateway is started again");
+        }
+        if config.pings != self.pings {
+            tracing::warn!("a change of [health] takes effect when the gateway is started again");
         }
         let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.approach));
         let Reloaded { added, changed, removed } = &done;

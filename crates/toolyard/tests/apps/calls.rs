@@ -43,6 +43,29 @@ fn row_04_a_thousand_calls_answered_out_of_order_by_three_apps_each_reach_their_
 }
 
 #[test]
+fn row_07_a_tool_may_have_a_time_of_its_own_while_others_of_the_app_go_on() {
+    let yard =
+        Yard::start("\n[tools.\"Slow:hang\"]\ntimeout = \"1s\"\n\n[tools.\"*:ha*\"]\ntimeout = \"20m\"\n");
+    let mut app = App::register(&yard, Door::Tcp, "Slow", &["hang", "haste", "quick"]);
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["Slow__hang", "Slow__haste", "Slow__quick"]);
+    let began = Instant::now();
+    let hanging = agent.send_call("Slow__hang", &json!({}));
+    app.invocation();
+    let others =
+        ["Slow__haste", "Slow__quick"].map(|name| (agent.send_call(name, &json!({})), app.invocation()));
+    let failed = agent.answer(hanging);
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(failed["result"]["_meta"]["dev.toolyard/error"]["kind"], "timeout", "{failed}");
+    let text = failed["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("Slow:hang gave no sign of life for 1 s"), "{text}");
+    for (id, call) in others {
+        app.answer(&call, &json!("here"));
+        assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "here");
+    }
+}
+
+#[test]
 fn row_07_a_hung_tool_ends_at_its_timeout_and_nobody_else_waits() {
     let yard = Yard::start("timeout = \"1s\"\n");
     for door in Door::ALL {

@@ -1,5 +1,8 @@
 //! The hub: sessions that connect to instances, by raw lines over TCP. The instances are programs of their own.
 
+mod doors;
+mod flow;
+mod handles;
 mod instance;
 mod same;
 mod sessions;

@@ -2,6 +2,8 @@
 
 mod agent;
 mod app;
+mod mortal;
+mod proxy;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,6 +17,8 @@ use tempfile::TempDir;
 
 pub(crate) use agent::Agent;
 pub(crate) use app::{App, Door, tool};
+pub(crate) use mortal::Mortal;
+pub(crate) use proxy::Proxy;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -35,6 +39,10 @@ pub(crate) struct Http {
 }
 
 impl Http {
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Lists tools; gives the status.
     pub(crate) fn list(&mut self) -> u16 {
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -76,6 +84,23 @@ impl Yard {
         yard
     }
 
+    /// The same without any network but loopback, where the system lets us, and with whoever `beside` names. Only
+    /// local sockets lead in. Tells whether it is so.
+    pub(crate) fn start_offline(apps: &str, beside: &str) -> (Self, bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("[apps]\nlisten = \"127.0.0.1:0\"\n{apps}\n");
+        let is_offline =
+            Command::new("unshare").args(["-rn", "true"]).status().is_ok_and(|done| done.success());
+        let alone = "ip link set lo up; test -z \"$(ip route)\" || exit 1;";
+        let script = format!("{} {beside} & exec \"$0\" \"$@\"", if is_offline { alone } else { "" });
+        let mut command = if is_offline { Command::new("unshare") } else { Command::new("env") };
+        command.args(if is_offline { &["-rn"][..] } else { &[] }).args(["sh", "-c", &script]);
+        let (child, said) = spawn_with(&folder, &config, command.arg(env!("CARGO_BIN_EXE_toolyard")));
+        let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
+        yard.wait_for_note();
+        (yard, is_offline)
+    }
+
     /// Kills it and starts it again; apps find it where it was.
     pub(crate) fn restart(&mut self) {
         self.child.kill().unwrap();
@@ -103,6 +128,11 @@ impl Yard {
         self.note["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned()
     }
 
+    /// Where clients on this machine speak lines.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.note["socket"].as_str().unwrap().into()
+    }
+
     pub(crate) fn apps_socket(&self) -> PathBuf {
         self.note["apps_socket"].as_str().unwrap().into()
     }
@@ -121,10 +151,15 @@ impl Yard {
         token
     }
 
+    /// A command beside the running gateway.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let own = ["--state-dir", "state", "--config", "config.toml"];
+        toolyard(&self.folder, &[&own, arguments].concat())
+    }
+
     /// Runs a command that ends by itself: its exit code, and what it printed.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String) {
-        let own = ["--state-dir", "state", "--config", "config.toml"];
-        let output = toolyard(&self.folder, &[&own, arguments].concat()).output().unwrap();
+        let output = self.command(arguments).output().unwrap();
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     }
 
@@ -151,15 +186,24 @@ impl Yard {
 
 fn toolyard(folder: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
-    command.args(arguments).current_dir(folder.path()).env_clear().env("HOME", folder.path());
-    command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    at_home(folder, command.args(arguments));
     command
 }
 
+/// Nothing but the folder is known to it.
+fn at_home(folder: &TempDir, command: &mut Command) {
+    command.current_dir(folder.path()).env_clear().env("HOME", folder.path());
+    command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+}
+
 fn spawn(folder: &TempDir, config: &str) -> (Child, Arc<Mutex<String>>) {
+    spawn_with(folder, config, &mut Command::new(env!("CARGO_BIN_EXE_toolyard")))
+}
+
+fn spawn_with(folder: &TempDir, config: &str, command: &mut Command) -> (Child, Arc<Mutex<String>>) {
     std::fs::write(folder.path().join("config.toml"), config).unwrap();
-    let arguments = ["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"];
-    let mut command = toolyard(folder, &arguments);
+    at_home(folder, command);
+    command.args(["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"]);
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let (said, stderr) = (Arc::<Mutex<String>>::default(), BufReader::new(child.stderr.take().unwrap()));

@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
+mod devices;
 mod doors;
+mod keys;
 mod kills;
 mod program;
+mod services;

@@ -51,7 +51,17 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn stdio(home: &Path, words: &[&str]) -> (Self, u32) {
-        let mut child = toolyard(home, words).stderr(Stdio::null()).spawn().unwrap();
+        Self::spawn(toolyard(home, words))
+    }
+
+    /// Of a command that ends up as the program.
+    pub(crate) fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::spawn(command).0
+    }
+
+    fn spawn(mut command: Command) -> (Self, u32) {
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
         let (read, write) = (child.stdout.take().unwrap(), child.stdin.take().unwrap());
         let id = child.id();
         (Self::open(read, write, Some(Program(child))), id)

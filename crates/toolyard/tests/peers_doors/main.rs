@@ -173,3 +173,39 @@ fn a_python_client_of_the_oldest_transport_is_served() {
     let (said, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!((output.status.code(), said.trim()), (Some(0), "said"), "{trouble}");
 }
+
+/// A server that is told of in a file: the pack `dev` as a program of its own.
+fn instance(home: &Home, id: &str) -> Running {
+    let mut command = home.toolyard(&["pack", "dev", "--http", "127.0.0.1:0"]);
+    let mut server = Running(command.spawn().unwrap());
+    let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let url = lines.find_map(|line| line.split_once("listening on http://").map(|(_, rest)| rest.to_owned()));
+    let url = url.expect("it says where it listens");
+    let port: u16 = url.split(['/', ':']).nth(1).unwrap().trim().parse().unwrap();
+    std::thread::spawn(move || lines.for_each(drop));
+    let about = json!({ "id": id, "name": id, "directory": "/srv", "port": port, "pid": server.0.id() });
+    home.write(&format!("toolyard/instances/{id}.json"), &about.to_string());
+    server
+}
+
+#[test]
+fn a_python_client_of_both_eras_reaches_the_hub_over_http_and_on_stdio() {
+    let Ok(python) = std::env::var("TOOLYARD_PEERS_PYTHON") else {
+        eprintln!("skipped: the Python SDK is not here; `cargo xtask peers` brings it");
+        return;
+    };
+    let (home, gateway) = started();
+    let _instance = instance(&home, "clock");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers_doors/hub_client.py");
+    let mut command = Command::new(python);
+    command
+        .arg(script)
+        .arg(home.path(""))
+        .arg(format!("{}/mcp/hub", gateway.url))
+        .args(shim(&home))
+        .arg("--hub");
+    let output = command.output().unwrap();
+    let (said, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{trouble}");
+    assert_eq!(said.trim(), "http legacy hi\nhttp auto hi\nstdio legacy hi\nstdio auto hi", "{trouble}");
+}

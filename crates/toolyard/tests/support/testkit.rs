@@ -1,4 +1,4 @@
-//! Programs of the testkit.
+//! Programs of other packages, for tests.
 //!
 //! Cargo builds programs only for the tests of their own package, so it is asked here to build one; if that has
 //! been done, it only says where it is.
@@ -8,10 +8,16 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+/// A program of the testkit.
 pub(crate) fn build(name: &str) -> PathBuf {
+    build_target("toolyard-testkit", ["--bin", name])
+}
+
+/// `--bin NAME` or `--example NAME` of a package.
+pub(crate) fn build_target(package: &str, target: [&str; 2]) -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--package", "toolyard-testkit", "--bin", name]);
+    command.args(["build", "--package", package]).args(target);
     command.args(["--message-format", "json-render-diagnostics"]);
     if !cfg!(debug_assertions) {
         command.arg("--release");
@@ -23,7 +29,7 @@ pub(crate) fn build(name: &str) -> PathBuf {
     }
     let command = command.current_dir(env!("CARGO_MANIFEST_DIR")).stderr(Stdio::inherit());
     let output = command.output().expect("run cargo");
-    assert!(output.status.success(), "cargo could not build {name}");
+    assert!(output.status.success(), "cargo could not build {}", target[1]);
     let executable = |line: &str| {
         let artifact: Value = serde_json::from_str(line).ok()?;
         Some(PathBuf::from(artifact["executable"].as_str()?))

@@ -50,7 +50,8 @@ fn value(field: &Placeholder, values: &Values, sanitise: bool) -> Result<String,
     match number.parse::<u64>() {
         Ok(number) => Ok(format!("{number:0digits$}")),
         Err(_) => {
-            Err(ToolError::new(format!("`{}` must be a number of 0 or more, not {given:?}", field.name)))
+            Err(ToolError::new(format!("`{}` must be a number of 0 or more, not {given:?}", field.name))
+                .hint("give a number, or leave out the `:02d`"))
         }
     }
 }

@@ -68,6 +68,18 @@ pub(crate) struct Stamp {
     modified: u128,
 }
 
+impl Stamp {
+    /// Whether this is what was left there. A file that was moved to another file system and back is another file with
+    /// the same content, and a folder is changed by what happens in it.
+    pub(crate) fn is_of(self, look: Look) -> bool {
+        let now = Self::from(look);
+        match look.kind {
+            Kind::Folder => now.identity == self.identity,
+            _ => (now.size, now.modified) == (self.size, self.modified),
+        }
+    }
+}
+
 impl From<Look> for Stamp {
     fn from(look: Look) -> Self {
         let modified = look.modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();

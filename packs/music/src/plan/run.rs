@@ -135,7 +135,8 @@ pub(crate) fn check_move(
         return Err(ToolError::new(format!("`{from}` is there already")).hint("leave this move out"));
     }
     if kind == Kind::Folder && to.is_within(from) {
-        return Err(ToolError::new(format!("`{from}` cannot be moved into itself")));
+        return Err(ToolError::new(format!("`{from}` cannot be moved into itself"))
+            .hint("choose a place outside of it"));
     }
     match taken {
         None => Ok(()),

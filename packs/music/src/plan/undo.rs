@@ -3,11 +3,11 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolyard_jail::{Existing, Inside, JailError};
+use toolyard_jail::{Existing, Inside, Jail, JailError};
 use toolyard_tool::ToolError;
 
 use super::OpKind;
-use super::journal::{Begun, Record, Stamp, Undo};
+use super::journal::{Begun, Record, Undo};
 use crate::library::Library;
 use crate::relocate::relocate;
 use crate::trouble::Told as _;
@@ -52,7 +52,7 @@ fn take_back(library: &Library, record: &Record, begun: &Begun, force: bool) -> 
                 identity: *identity,
                 kept: replaced.then(|| record.kept(begun.index)).transpose()?,
             };
-            let undone = moved.back(library, begun.after)?;
+            let undone = moved.back(library, begun)?;
             if undone.0 != Outcome::Conflict {
                 remove_folders(library, folders)?;
             }
@@ -65,7 +65,7 @@ fn take_back(library: &Library, record: &Record, begun: &Begun, force: bool) -> 
 fn remove_folders(library: &Library, folders: &[String]) -> Taken {
     let mut removed = 0;
     for folder in folders.iter().rev() {
-        match library.jail.remove_folder(&library.jail.path(folder).told()?) {
+        match remove_folder(&library.jail, &library.jail.path(folder).told()?) {
             Ok(()) => removed += 1,
             Err(JailError::Missing { .. } | JailError::NotEmpty { .. } | JailError::NotAFolder { .. }) => {}
             Err(error) => return Err(error).told(),
@@ -73,6 +73,17 @@ fn remove_folders(library: &Library, folders: &[String]) -> Taken {
     }
     let status = if removed > 0 { Outcome::Undone } else { Outcome::NothingToDo };
     Ok((status, format!("removed {}", crate::tools::count(removed, "folder"))))
+}
+
+/// What a writer left that was killed does not make a folder worth keeping.
+fn remove_folder(jail: &Jail, folder: &Inside) -> Result<(), JailError> {
+    match jail.remove_folder(folder) {
+        Err(JailError::NotEmpty { .. }) => {
+            jail.sweep(folder)?;
+            jail.remove_folder(folder)
+        }
+        removed => removed,
+    }
 }
 
 fn restore(library: &Library, record: &Record, begun: &Begun, path: &str, force: bool) -> Taken {
@@ -87,7 +98,7 @@ fn restore(library: &Library, record: &Record, begun: &Begun, path: &str, force:
         return Ok((Outcome::NothingToDo, format!("{path} was not written")));
     }
     let is_as_left = match (now, begun.after) {
-        (Some(now), Some(after)) => Stamp::from(now) == after,
+        (Some(now), Some(after)) => after.is_of(now),
         // Interrupted right after writing: nobody else had the time.
         (Some(_), None) => !begun.is_done,
         (None, _) => false,
@@ -109,18 +120,27 @@ struct Moved {
 }
 
 impl Moved {
-    fn back(&self, library: &Library, after: Option<Stamp>) -> Taken {
+    fn back(&self, library: &Library, begun: &Begun) -> Taken {
         let Self { from, to, .. } = self;
         let jail = &library.jail;
         let there = jail.look_if_any(from).told().unwrap_or_default();
         if there.is_some_and(|look| look.identity == self.identity) && from != to {
+            if self.is_half_copied(library, begun) {
+                return Ok((
+                    Outcome::Conflict,
+                    format!(
+                        "the copy of {from} to {to}, on another file system, was cut off: compare the two and delete one"
+                    ),
+                ));
+            }
             // Never moved, or back already.
             self.put_back_replaced(library)?;
             return Ok((Outcome::NothingToDo, format!("{from} is where it was")));
         }
         let here = jail.look_if_any(to).told().unwrap_or_default();
-        let is_it =
-            here.is_some_and(|look| look.identity == self.identity || Some(Stamp::from(look)) == after);
+        let is_it = here.is_some_and(|look| {
+            look.identity == self.identity || begun.after.is_some_and(|after| after.is_of(look))
+        });
         if !is_it {
             return Ok((Outcome::Conflict, format!("{to} is no longer what was moved there")));
         }
@@ -135,15 +155,27 @@ impl Moved {
         Ok((Outcome::Undone, format!("moved {to} back to {from}")))
     }
 
+    /// Killed while it was being copied, or while the original was being deleted after that: each end may hold what
+    /// the other lacks.
+    fn is_half_copied(&self, library: &Library, begun: &Begun) -> bool {
+        let here = library.jail.look_if_any(&self.to).told().unwrap_or_default();
+        !begun.is_done && self.kept.is_none() && here.is_some()
+    }
+
     fn put_back_replaced(&self, library: &Library) -> Result<(), ToolError> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let jail = &library.jail;
-        if jail.look_if_any(kept).told()?.is_none() {
-            return Ok(());
-        }
-        // Still there: then what is kept is its second name.
-        if jail.look_if_any(&self.to).told()?.is_some() {
-            return jail.remove_file(kept).told();
+        let Some(old) = jail.look_if_any(kept).told()? else { return Ok(()) };
+        if let Some(here) = jail.look_if_any(&self.to).told()? {
+            // Still there: then what is kept is its second name.
+            if here.identity == old.identity {
+                return jail.remove_file(kept).told();
+            }
+            return Err(ToolError::new(format!(
+                "what was at {} before is kept as {kept}, and something else is there now",
+                self.to
+            ))
+            .hint("move that away and undo again"));
         }
         relocate(jail, kept, &self.to, Existing::Keep, &mut || true).map(drop)
     }

@@ -73,7 +73,7 @@ fn refused(status: u16, said: &Value) -> ToolError {
             "check `acoustid_key` in [packs.music]: it must be the key of an application, not of a user",
         ),
         _ if status == 429 || status >= 500 => error.hint("the service is busy: try again later"),
-        _ => error,
+        _ => error.hint("the file may be damaged or too short: try another one, or `mb_match_from_tags`"),
     }
 }
 

@@ -69,7 +69,8 @@ impl Web {
                 None => return Ok(reply),
             }
         }
-        Err(ToolError::new(format!("`{url}` leads to more than {MOST_REDIRECTS} other places")))
+        Err(ToolError::new(format!("`{url}` leads to more than {MOST_REDIRECTS} other places"))
+            .hint("check the URLs in [packs.music], or try again later"))
     }
 
     pub(crate) async fn post_form(

@@ -101,7 +101,8 @@ pub(crate) fn ensure_tag(audio: &mut TaggedFile, kind: TagType) -> Result<(), To
         return Ok(());
     }
     if !matches!(audio.file_type().tag_support(kind), TagSupport::ReadWrite) {
-        return Err(ToolError::new("tags cannot be written into files of this format"));
+        return Err(ToolError::new("tags cannot be written into files of this format")
+            .hint("keep what is known of it with `manifest_write`"));
     }
     audio.insert_tag(Tag::new(kind));
     Ok(())

@@ -77,7 +77,8 @@ pub(crate) fn embed(library: &Library, path: &Inside, args: &EmbedCover) -> Resu
         let kind = if can_hold(own) { own } else { TagType::Id3v2 };
         write::ensure_tag(audio, kind)?;
         let Some(tag) = audio.tag_mut(kind) else {
-            return Err(ToolError::new("this format has no place for pictures"));
+            return Err(ToolError::new("this format has no place for pictures")
+                .hint("keep the picture as a file beside it, such as `cover.jpg`"));
         };
         let before = tag.picture_count();
         if args.replace_existing {

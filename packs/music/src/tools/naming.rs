@@ -48,10 +48,12 @@ fn values(metadata: Map<String, Value>) -> Result<Values, ToolError> {
             Value::Bool(flag) => flag.to_string(),
             Value::Null => continue,
             Value::Number(_) => {
-                return Err(ToolError::new(format!("`{name}` must not be negative")));
+                return Err(ToolError::new(format!("`{name}` must not be negative"))
+                    .hint("leave it out if it is unknown"));
             }
             Value::Array(_) | Value::Object(_) => {
-                return Err(ToolError::new(format!("`{name}` must be a text or a number")));
+                return Err(ToolError::new(format!("`{name}` must be a text or a number"))
+                    .hint("join several values into one text"));
             }
         };
         values.insert(name, text);

@@ -89,7 +89,7 @@ impl Music {
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    async fn result(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) async fn result(&mut self, tool: &str, arguments: Value) -> Value {
         let meta = json!({ "progressToken": "p" });
         self.request("tools/call", json!({ "name": tool, "arguments": arguments, "_meta": meta })).await
     }
@@ -119,12 +119,18 @@ impl Music {
     }
 
     pub(crate) async fn answer(&mut self, id: u64) -> Value {
+        let message = self.message(id).await;
+        assert!(message["error"].is_null(), "{message}");
+        message["result"].clone()
+    }
+
+    /// The result or the error.
+    pub(crate) async fn message(&mut self, id: u64) -> Value {
         self.heard.clear();
         loop {
             let message = self.next().await;
             if message["id"] == id {
-                assert!(message["error"].is_null(), "{message}");
-                return message["result"].clone();
+                return message;
             }
             self.heard.push(message);
         }

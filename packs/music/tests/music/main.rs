@@ -7,6 +7,8 @@ mod audio;
 mod batches;
 mod client;
 mod files;
+mod hints;
+mod hostile;
 mod jailed;
 mod mock;
 mod offers;

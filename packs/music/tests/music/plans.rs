@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::audio;
 use crate::client::{Music, tree};
 
-const COVER: &str =
+pub(crate) const COVER: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVQI12P4z8AAAAMBAQAY3Y2wAAAAAElFTkSuQmCC";
 
 fn tidy() -> Value {

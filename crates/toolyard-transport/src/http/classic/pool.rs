@@ -26,6 +26,10 @@ const RUNNERS: usize = 16;
 /// How long closing may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
+/// How long calls under way may take when the link is let go, and how often they are looked at.
+const LAST_CALLS: Duration = Duration::from_hours(1);
+const LOOK: Duration = Duration::from_millis(250);
+
 /// How long the gateway's own session stays lost before another is opened.
 const RELISTEN: Duration = Duration::from_secs(5);
 
@@ -182,6 +186,29 @@ impl Pool {
         let _ = timeout(GOODBYE, join_all(sessions.iter().map(|session| session.delete()))).await;
         self.parts.events.closed_soon("it was closed by the gateway").await;
         self.parts.scope.cancel();
+    }
+
+    /// The same in the background, once no call is under way.
+    pub(crate) fn close_when_unused(self: &Arc<Self>) {
+        let pool = self.clone();
+        self.parts.scope.spawn(async move {
+            let unused = async {
+                while pool.is_used() {
+                    tokio::time::sleep(LOOK).await;
+                }
+            };
+            let _ = timeout(LAST_CALLS, unused).await;
+            pool.close().await;
+        });
+    }
+
+    fn is_used(&self) -> bool {
+        let now = Instant::now();
+        let is_used = |slot: &Arc<Slot>| match slot.get() {
+            Some(session) => session.idle(now).is_none(),
+            None => !is_left_empty(slot),
+        };
+        self.lock().values().any(is_used)
     }
 
     /// Nobody holds the link any more.

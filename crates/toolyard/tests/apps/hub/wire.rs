@@ -10,17 +10,14 @@ use crate::support::PATIENCE;
 pub(crate) struct Wire {
     stream: TcpStream,
     lines: BufReader<TcpStream>,
-    /// What was said outside of answers, as it came.
-    pub(crate) said: Vec<String>,
+    /// Whether every request stands alone.
+    alone: bool,
 }
 
 impl Wire {
     /// Opens a session, in a view where one is named.
     pub(crate) fn open(address: &str, view: Option<&str>) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let lines = BufReader::new(stream.try_clone().unwrap());
-        let mut wire = Self { stream, lines, said: Vec::new() };
+        let mut wire = Self::connect(address, false);
         if let Some(view) = view {
             wire.write(&json!({ "toolyard": 1, "view": view }));
         }
@@ -31,12 +28,29 @@ impl Wire {
         wire
     }
 
+    /// A client without a session.
+    pub(crate) fn alone(address: &str) -> Self {
+        Self::connect(address, true)
+    }
+
+    fn connect(address: &str, alone: bool) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap());
+        Self { stream, lines, alone }
+    }
+
     fn write(&mut self, message: &Value) {
         self.stream.write_all(format!("{message}\n").as_bytes()).unwrap();
     }
 
     /// The whole line that answers; every request has the same id.
     pub(crate) fn ask(&mut self, method: &str, params: &Value) -> String {
+        let mut params = params.clone();
+        if self.alone {
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        }
         self.write(&json!({ "jsonrpc": "2.0", "id": "one", "method": method, "params": params }));
         loop {
             let mut line = String::new();
@@ -44,7 +58,6 @@ impl Wire {
             if serde_json::from_str::<Value>(&line).unwrap().get("method").is_none() {
                 return line;
             }
-            self.said.push(line);
         }
     }
 

@@ -1,7 +1,9 @@
 //! An agent that speaks lines of JSON-RPC: requests that stand alone, or a session of 2025-11-25.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,8 @@ use serde_json::{Value, json};
 use super::{PATIENCE, Yard};
 
 pub(crate) struct Agent {
-    stream: TcpStream,
+    stream: Box<dyn Write + Send>,
+    close: Box<dyn Fn() + Send>,
     lines: Receiver<Value>,
     /// Answers that nobody has asked for yet.
     answers: Vec<Value>,
@@ -27,7 +30,24 @@ impl Agent {
 
     pub(crate) fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        let read = BufReader::new(stream.try_clone().unwrap());
+        let other = stream.try_clone().unwrap();
+        let close = move || other.shutdown(Shutdown::Both).unwrap();
+        Self::over(stream.try_clone().unwrap(), stream, close)
+    }
+
+    pub(crate) fn local(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        let other = stream.try_clone().unwrap();
+        let close = move || other.shutdown(Shutdown::Both).unwrap();
+        Self::over(stream.try_clone().unwrap(), stream, close)
+    }
+
+    fn over(
+        read: impl Read + Send + 'static,
+        stream: impl Write + Send + 'static,
+        close: impl Fn() + Send + 'static,
+    ) -> Self {
+        let (read, stream, close) = (BufReader::new(read), Box::new(stream), Box::new(close));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in read.lines().map_while(Result::ok) {
@@ -36,7 +56,7 @@ impl Agent {
                 }
             }
         });
-        Self { stream, lines, answers: Vec::new(), heard: Vec::new(), last: 0, classic: false }
+        Self { stream, close, lines, answers: Vec::new(), heard: Vec::new(), last: 0, classic: false }
     }
 
     /// A session in this view.
@@ -59,7 +79,7 @@ impl Agent {
 
     /// Leaves.
     pub(crate) fn leave(self) {
-        self.stream.shutdown(std::net::Shutdown::Both).unwrap();
+        (self.close)();
     }
 
     pub(crate) fn write(&mut self, message: &Value) {
@@ -159,17 +179,20 @@ impl Agent {
         self.heard.iter().filter(|(_, line)| line["method"] == "notifications/tools/list_changed").count()
     }
 
-    /// Waits until lists are said to have changed.
-    fn wait_for_change(&mut self) {
-        let is_change = |line: &Value| line["method"] == "notifications/tools/list_changed";
+    /// Waits for something that is said outside of answers, and takes it out of what was heard.
+    pub(crate) fn next_heard(&mut self, method: &str) -> Value {
         loop {
-            if let Some(at) = self.heard.iter().position(|(_, line)| is_change(line)) {
-                self.heard.remove(at);
-                return;
+            if let Some(at) = self.heard.iter().position(|(_, line)| line["method"] == method) {
+                return self.heard.remove(at).1;
             }
-            let line = self.lines.recv_timeout(PATIENCE).expect("a change");
+            let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {method}"));
             self.keep(line);
         }
+    }
+
+    /// Waits until lists are said to have changed.
+    fn wait_for_change(&mut self) {
+        self.next_heard("notifications/tools/list_changed");
     }
 
     /// Waits until lists are said to have changed and this holds of the tools. Without that word, nothing is

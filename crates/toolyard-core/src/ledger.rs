@@ -1,0 +1,175 @@
+//! What was called, by whom, how long it took and how it ended. Every call is closed here exactly once, and
+//! everything that is told of calls (the log, the counts, the last ones) is written from that one record.
+//!
+//! Arguments, answers and tokens never come here.
+
+mod record;
+mod ring;
+mod tally;
+mod verdict;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+use toolyard_proto::{CallError, Method};
+use toolyard_transport::{ClientKey, Origin};
+
+pub use record::{Record, Status};
+pub use tally::{Count, Tally};
+pub(crate) use verdict::Verdict;
+
+use crate::call::Call;
+use crate::catalog::Entry;
+use crate::upstream::Upstream;
+use ring::Ring;
+
+/// How many clients are counted one by one.
+const MOST_CLIENTS: usize = 1_000;
+/// The longest part of a name that nobody knows which is kept.
+const LONGEST_NAME: usize = 128;
+
+/// The records of a gateway.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    recent: Ring,
+    /// Sessions and connections that live. Single requests over HTTP, where every call counts, are none of
+    /// them, so their way has no lock.
+    clients: Mutex<HashMap<ClientKey, Arc<ClientTally>>>,
+}
+
+struct ClientTally {
+    principal: Arc<str>,
+    tally: Tally,
+}
+
+/// What one client did.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientCount {
+    pub(crate) client: String,
+    pub(crate) principal: Arc<str>,
+    pub(crate) count: Count,
+}
+
+impl Ledger {
+    /// Opens the record of a call that is about to pass the steps.
+    pub(crate) fn open(self: &Arc<Self>, call: &Call) -> Open {
+        Open {
+            ledger: self.clone(),
+            upstream: call.upstream.clone(),
+            entry: call.entry.clone(),
+            method: call.method.clone(),
+            principal: call.origin.principal.name().clone(),
+            client: call.origin.client.clone(),
+            at: SystemTime::now(),
+            started: Instant::now(),
+            status: None,
+        }
+    }
+
+    /// A call that went nowhere: `name` is what the client asked for.
+    pub(crate) fn turned_down(&self, origin: &Origin, method: &Method, name: &str, error: &CallError) {
+        let record = Record {
+            at: SystemTime::now(),
+            duration: std::time::Duration::ZERO,
+            upstream: None,
+            kind: None,
+            name: name.chars().take(LONGEST_NAME).collect(),
+            method: method.clone(),
+            principal: origin.principal.name().clone(),
+            client: origin.client.clone(),
+            status: Status::of_error(error),
+        };
+        self.keep(record);
+    }
+
+    fn keep(&self, record: Record) {
+        record.log();
+        if let Some(client) = self.client(&record) {
+            client.tally.add(record.duration, record.status.is_failure());
+        }
+        self.recent.push(record);
+    }
+
+    fn client(&self, record: &Record) -> Option<Arc<ClientTally>> {
+        if !matches!(record.client, ClientKey::Session(_) | ClientKey::Connection(_)) {
+            return None;
+        }
+        let mut clients = self.clients();
+        if let Some(client) = clients.get(&record.client) {
+            return Some(client.clone());
+        }
+        let client = ClientTally { principal: record.principal.clone(), tally: Tally::default() };
+        (clients.len() < MOST_CLIENTS)
+            .then(|| clients.entry(record.client.clone()).or_insert(Arc::new(client)).clone())
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<ClientKey, Arc<ClientTally>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client has left.
+    pub(crate) fn forget(&self, client: &ClientKey) {
+        self.clients().remove(client);
+    }
+
+    /// The last calls, the newest first.
+    pub(crate) fn recent(&self) -> Vec<Record> {
+        self.recent.newest_first()
+    }
+
+    /// Sessions and connections that called something, in no order.
+    pub(crate) fn client_counts(&self) -> Vec<ClientCount> {
+        let clients = self.clients();
+        let count = |(key, client): (&ClientKey, &Arc<ClientTally>)| ClientCount {
+            client: record::label(key),
+            principal: client.principal.clone(),
+            count: client.tally.count(),
+        };
+        clients.iter().map(count).collect()
+    }
+}
+
+/// The record of a call under way. Dropped without a word, the call was cancelled.
+pub(crate) struct Open {
+    ledger: Arc<Ledger>,
+    upstream: Arc<Upstream>,
+    entry: Option<Arc<Entry>>,
+    method: Method,
+    principal: Arc<str>,
+    client: ClientKey,
+    at: SystemTime,
+    started: Instant,
+    status: Option<Status>,
+}
+
+impl Open {
+    pub(crate) fn close(mut self, status: Status) {
+        self.status = Some(status);
+    }
+
+    pub(crate) fn method(&self) -> &Method {
+        &self.method
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let status = self.status.unwrap_or(Status::Cancelled);
+        let duration = self.started.elapsed();
+        self.upstream.tally().add(duration, status.is_failure());
+        let name = self.entry.as_ref().map_or_else(String::new, |entry| entry.canonical.clone());
+        self.ledger.keep(Record {
+            at: self.at,
+            duration,
+            upstream: Some(self.upstream.name().clone()),
+            kind: Some(self.upstream.kind()),
+            name,
+            method: self.method.clone(),
+            principal: self.principal.clone(),
+            client: self.client.clone(),
+            status,
+        });
+    }
+}

@@ -1,0 +1,182 @@
+//! One call that has ended, and the line that the log has of it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+use toolyard_proto::{CallError, Kind, Method, Raw};
+use toolyard_transport::ClientKey;
+
+use crate::plan::UpstreamKind;
+
+/// One call, from the moment it was understood until its answer had passed.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub at: SystemTime,
+    pub duration: Duration,
+    /// Nothing where it was turned down before anybody was found for it.
+    pub upstream: Option<Arc<str>>,
+    pub kind: Option<UpstreamKind>,
+    /// The canonical name of the tool or prompt, or what the client asked for where there is none such; empty
+    /// for methods that name nothing.
+    pub name: String,
+    pub method: Method,
+    pub principal: Arc<str>,
+    pub client: ClientKey,
+    pub status: Status,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    Ok,
+    /// Relayed to its end; what it says was not read.
+    Answered,
+    /// The tool says that it failed.
+    ToolError,
+    /// The upstream answered with this code.
+    ProtocolError(i32),
+    Timeout,
+    Cancelled,
+    /// The gateway did not let it pass; the word says why.
+    Refused(&'static str),
+    /// It could not be carried out; the word says why.
+    Failed(&'static str),
+}
+
+impl Status {
+    /// Of a call that was answered with a result.
+    pub(crate) fn of_result(method: &Method, result: &Raw) -> Self {
+        let may_fail = *method == Method::TOOLS_CALL && has_is_error(result.as_bytes());
+        let failed = may_fail && result.member("isError").is_some_and(|flag| flag.as_str() == "true");
+        if failed { Self::ToolError } else { Self::Ok }
+    }
+
+    pub(crate) fn of_error(error: &CallError) -> Self {
+        match error.kind {
+            Kind::Reported(_) => Self::ProtocolError(error.code()),
+            Kind::Timeout => Self::Timeout,
+            Kind::Cancelled => Self::Cancelled,
+            Kind::UnknownMethod
+            | Kind::InvalidParams
+            | Kind::BadEnvelope
+            | Kind::HeaderMismatch
+            | Kind::MissingCapability(_)
+            | Kind::UnsupportedVersion { .. }
+            | Kind::CannotAsk
+            | Kind::Limit => Self::Refused(error.label()),
+            Kind::Lost | Kind::Unavailable | Kind::TurnedAway | Kind::BadAnswer | Kind::Internal => {
+                Self::Failed(error.label())
+            }
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Answered => "answered",
+            Self::ToolError => "tool-error",
+            Self::ProtocolError(_) => "protocol-error",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+        }
+    }
+
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Self::Ok | Self::Answered | Self::Cancelled)
+    }
+
+    /// The upstream's code, where it answered with an error.
+    pub fn code(self) -> Option<i32> {
+        if let Self::ProtocolError(code) = self { Some(code) } else { None }
+    }
+
+    /// Why it was refused or failed, in a word.
+    pub fn why(self) -> Option<&'static str> {
+        if let Self::Refused(why) | Self::Failed(why) = self { Some(why) } else { None }
+    }
+}
+
+/// Whether it is worth looking for `isError`. In a text a quote always has a backslash before it, so that
+/// what this finds is a key, of whatever depth.
+fn has_is_error(bytes: &[u8]) -> bool {
+    memchr::memmem::find(bytes, b"\"isError\"").is_some()
+}
+
+impl Record {
+    /// Whether anybody reads what calls say.
+    pub(crate) fn is_logged() -> bool {
+        tracing::enabled!(target: "calls", tracing::Level::DEBUG)
+    }
+
+    /// One line for one call. Not `info`: a person who reads along is not asked to read every call.
+    pub(super) fn log(&self) {
+        if !Self::is_logged() {
+            return;
+        }
+        tracing::debug!(
+            target: "calls",
+            upstream = self.upstream.as_deref(),
+            kind = self.kind.map(UpstreamKind::as_str),
+            method = self.method.as_str(),
+            tool = (!self.name.is_empty()).then_some(self.name.as_str()),
+            duration_ms = self.milliseconds(),
+            status = self.status.as_str(),
+            code = self.status.code(),
+            error = self.status.why(),
+            principal = &*self.principal,
+            session = label(&self.client),
+            "call"
+        );
+    }
+
+    /// How long it took, to the thousandth.
+    pub fn milliseconds(&self) -> f64 {
+        (self.duration.as_secs_f64() * 1_000_000.0).round() / 1_000.0
+    }
+
+    /// Which client it was, in a form that nobody can use.
+    pub fn client_label(&self) -> String {
+        label(&self.client)
+    }
+}
+
+/// The id of a session opens it, so it is only told by its digest.
+pub(super) fn label(client: &ClientKey) -> String {
+    match client {
+        ClientKey::Session(id) => {
+            format!("session-{}", &HEXLOWER.encode(&Sha256::digest(id.as_bytes()))[..8])
+        }
+        ClientKey::Connection(number) => format!("connection-{number}"),
+        ClientKey::Principal(_) => "http".to_owned(),
+        ClientKey::Request(_) => "request".to_owned(),
+        ClientKey::Gateway => "gateway".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_results_own_word_makes_it_a_failure() {
+        let check = |result: &str, expected: Status| {
+            let result = Raw::parse(result.to_owned()).unwrap();
+            assert_eq!(Status::of_result(&Method::TOOLS_CALL, &result), expected, "{result:?}");
+            assert_eq!(Status::of_result(&Method::RESOURCES_READ, &result), Status::Ok);
+        };
+        check(r#"{"content":[],"isError":true}"#, Status::ToolError);
+        check(r#"{"content":[],"isError": false}"#, Status::Ok);
+        check(r#"{"content":[{"text":"\"isError\":true"}]}"#, Status::Ok);
+        check(r#"{"structuredContent":{"isError":true}}"#, Status::Ok);
+    }
+
+    #[test]
+    fn the_id_of_a_session_is_not_told() {
+        let label = label(&ClientKey::Session("secret-session".into()));
+        assert!(label.starts_with("session-") && label.len() == 16 && !label.contains("secret"), "{label}");
+    }
+}

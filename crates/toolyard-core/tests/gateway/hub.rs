@@ -1,0 +1,152 @@
+//! Instances: what is told of them in every state, and sessions of the hub view while the set of them changes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use toolyard_core::discovery::Instance;
+use toolyard_core::upstream::Upstream;
+use toolyard_core::{Gateway, UpstreamKind, UpstreamPlan};
+use toolyard_proto::Revision;
+
+use crate::support::{Attempt, Client, Double, gateway, plan};
+
+const NEW: Revision = Revision::NEWEST;
+const OLD: Revision = Revision::NEWEST_LEGACY;
+
+/// As a file that was found makes one join.
+fn join(gateway: &Gateway, id: &str, double: &Arc<Double>) -> Arc<Upstream> {
+    let found = plan(&[(id, double)]).upstreams.remove(0);
+    let upstream = gateway.join(UpstreamPlan { kind: UpstreamKind::Instance, ..found }).unwrap();
+    let file = json!({ "id": id, "name": "shop", "directory": "/srv/shop", "port": 7777, "pid": 42 });
+    upstream.describe(Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap().about());
+    upstream
+}
+
+/// What a tool says its answers look like.
+async fn schema(client: &Client, tool: &str) -> jsonschema::Validator {
+    let listed = client.ask("tools/list", json!({})).await.unwrap();
+    let tool = listed["tools"].as_array().unwrap().iter().find(|one| one["name"] == tool).unwrap().clone();
+    jsonschema::validator_for(&tool["outputSchema"]).unwrap()
+}
+
+/// That it is only discovered is over before anybody could ask; a test beside the code looks at that.
+#[tokio::test(start_paused = true)]
+async fn row_26_an_instance_is_told_in_the_same_form_in_each_of_its_states() {
+    use Attempt::{Fails, Hangs};
+    let gateway = gateway(&[]);
+    let client = Client::new(&gateway, NEW, "");
+    let (list, health) =
+        (schema(&client, "yard__instances_list").await, schema(&client, "yard__instances_health").await);
+    let fails = |count| (0..count).map(|_| Fails).collect::<Vec<_>>();
+    let cases = [
+        ("connecting", vec![Hangs], 1_000),
+        ("active", Vec::new(), 1_000),
+        ("retrying", fails(1), 100),
+        ("dead", fails(5), 30_000),
+    ];
+    for (state, attempts, wait) in cases {
+        let double = Double::new(NEW, &["t"]);
+        double.attempts.lock().unwrap().extend(attempts);
+        let upstream = join(&gateway, "shop", &double);
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        let told = client.call("yard__instances_list", json!({})).await.unwrap();
+        let instance = &told["structuredContent"]["instances"][0];
+        assert_eq!(instance["state"], state, "{told}");
+        let text: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, told["structuredContent"]);
+        let wrong: Vec<String> = list.iter_errors(&text).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{state}: {wrong:?}");
+        assert_eq!(instance["connected"], state == "active", "{instance}");
+        assert_eq!(instance["connected_at"].is_string(), state == "active", "{instance}");
+        assert_eq!(instance["reason"].is_string(), ["retrying", "dead"].contains(&state), "{instance}");
+
+        let told = client.call("yard__instances_health", json!({ "instance_id": "shop" })).await.unwrap();
+        let told = &told["structuredContent"];
+        let wrong: Vec<String> = health.iter_errors(told).map(|error| error.to_string()).collect();
+        assert!(wrong.is_empty(), "{state}: {wrong:?}");
+        assert_eq!((&told["instances"][0]["state"], &told["total_instances"]), (&json!(state), &json!(1)));
+        assert_eq!(told["instances"][0]["healthy"], state == "active", "{told}");
+        let step = told["instances"][0]["history"].as_array().unwrap().last().unwrap();
+        assert_eq!(step["to"], state, "{told}");
+        gateway.remove(&upstream);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_26_a_field_that_is_missing_or_wrong_does_not_fit_the_form() {
+    let gateway = gateway(&[]);
+    let client = Client::new(&gateway, NEW, "");
+    let list = schema(&client, "yard__instances_list").await;
+    join(&gateway, "shop", &Double::new(NEW, &["t"]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let told = client.call("yard__instances_list", json!({})).await.unwrap()["structuredContent"].take();
+    assert!(list.is_valid(&told));
+    for key in told["instances"][0].as_object().unwrap().keys() {
+        let mut without = told.clone();
+        without["instances"][0].as_object_mut().unwrap().remove(key);
+        assert!(!list.is_valid(&without), "{key}");
+        let mut wrong = told.clone();
+        wrong["instances"][0][key] = json!([]);
+        assert!(!list.is_valid(&wrong), "{key}");
+    }
+}
+
+/// A session that hears of changed lists.
+async fn listening(gateway: &Gateway, view: &str) -> Client {
+    let client = Client::new(gateway, OLD, view);
+    let everything =
+        json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true });
+    tokio::spawn(client.send("subscriptions/listen", json!({ "notifications": everything })));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    client.inbox.heard.lock().unwrap().clear();
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_saw_an_instance_is_told_when_it_is_forgotten() {
+    let gateway = gateway(&[]);
+    let upstream = join(&gateway, "shop", &Double::new(NEW, &["t"]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (whole, hub, idle) =
+        (listening(&gateway, "").await, listening(&gateway, "hub").await, listening(&gateway, "hub").await);
+    hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    assert_eq!(hub.inbox.methods(), ["notifications/tools/list_changed"], "only what differs");
+    gateway.remove(&upstream);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(whole.inbox.methods(), ["notifications/tools/list_changed"]);
+    assert_eq!(hub.inbox.methods().len(), 2);
+    assert!(idle.inbox.methods().is_empty());
+    let refused = hub.call("t", json!({})).await.unwrap();
+    assert_eq!(refused["isError"], true, "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_was_given_up_is_tried_when_somebody_connects() {
+    let (gateway, double) = (gateway(&[]), Double::new(NEW, &["t"]));
+    double.attempts.lock().unwrap().extend((0..5).map(|_| Attempt::Fails));
+    let upstream = join(&gateway, "shop", &double);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(upstream.state().phase.as_str(), "dead");
+    let hub = listening(&gateway, "hub").await;
+    let began = tokio::time::Instant::now();
+    hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(hub.tools().await.contains(&"t".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_level_chosen_before_connecting_reaches_the_instance() {
+    let (gateway, double) = (gateway(&[]), Double::new(OLD, &["t"]));
+    double.levels.store(true, Ordering::SeqCst);
+    join(&gateway, "shop", &double);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let hub = listening(&gateway, "hub").await;
+    hub.set_level("warning");
+    hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let seen = double.seen.lock().unwrap();
+    let told = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
+    assert_eq!(told.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
+}

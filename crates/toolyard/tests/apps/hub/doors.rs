@@ -1,0 +1,112 @@
+//! The hub at every door: whoever speaks both eras is led to a session.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::instance::Instance;
+use super::{HUB_TOOLS, hub, wait_for};
+use crate::support::{Agent, Yard};
+
+const MODERN: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+fn discover(version: &str) -> Value {
+    let meta: Value = serde_json::from_str(&MODERN.replace("2026-07-28", version)).unwrap();
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": { "_meta": meta } })
+}
+
+fn hello() -> Value {
+    let info = json!({ "name": "t", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+    json!({ "jsonrpc": "2.0", "id": 2, "method": "initialize", "params": params })
+}
+
+/// Posts a message on a connection of its own: the status, the head and the body.
+fn post(yard: &Yard, session: Option<&str>, message: &Value) -> (u16, String, String) {
+    let body = message.to_string();
+    let version = if session.is_some() { "2025-11-25" } else { "2026-07-28" };
+    let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();
+    let method = message["method"].as_str().unwrap();
+    let head = format!(
+        "POST /mcp/hub HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: {version}\r\nMcp-Method: {method}\r\nConnection: close\r\n{session}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = yard.http(None).into_stream();
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn row_27_over_http_a_modern_request_is_answered_as_by_an_older_server_and_a_session_works() {
+    let yard = Yard::start("");
+    let _instance = Instance::start(&yard, "shop", "both");
+    wait_for(&mut hub(&yard), "shop");
+    for version in ["2026-07-28", "2099-01-01"] {
+        let (status, _, body) = post(&yard, None, &discover(version));
+        assert_eq!(status, 400, "{version}: {body}");
+        assert!(
+            serde_json::from_str::<Value>(&body).is_err(),
+            "no modern error, so that clients fall back: {body}"
+        );
+    }
+    let (status, head, body) = post(&yard, None, &hello());
+    assert_eq!(status, 200, "{body}");
+    let headers = head.lines().filter_map(|line| line.split_once(": "));
+    let session = headers.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("mcp-session-id"));
+    let session = session.unwrap_or_else(|| panic!("{head}")).1.to_owned();
+    let call = |id: u64, name: &str, arguments: Value| {
+        let params = json!({ "name": name, "arguments": arguments });
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        post(&yard, Some(&session), &message).2
+    };
+    assert!(
+        call(3, "instances/connect", json!({ "instance_id": "shop" })).contains("Connected to instance shop")
+    );
+    assert!(call(4, "test_echo", json!({ "text": "over HTTP" })).contains("over HTTP"));
+}
+
+#[test]
+fn row_27_on_lines_a_modern_request_is_an_unknown_method_and_a_session_works() {
+    let yard = Yard::start("");
+    let mut agent = Agent::new(&yard);
+    agent.write(&json!({ "toolyard": 1, "view": "hub" }));
+    for version in ["2026-07-28", "2099-01-01"] {
+        agent.write(&discover(version));
+        assert_eq!(agent.answer(1)["error"]["code"], -32601, "{version}");
+    }
+    assert_eq!(agent.shake_hands().tools(), HUB_TOOLS);
+}
+
+#[test]
+fn row_27_toolyard_stdio_joins_the_hub() {
+    let yard = Yard::start("");
+    let _instance = Instance::start(&yard, "shop", "both");
+    wait_for(&mut hub(&yard), "shop");
+    let mut child = yard.command(&["stdio", "--hub"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut ask = |message: &Value| -> Value {
+        writeln!(stdin, "{message}").unwrap();
+        loop {
+            let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            if line["id"] == message["id"] {
+                return line;
+            }
+        }
+    };
+    assert_eq!(ask(&discover("2026-07-28"))["error"]["code"], -32601);
+    let greeting = ask(&hello());
+    assert_eq!(greeting["result"]["capabilities"]["tools"]["listChanged"], true, "{greeting}");
+    assert!(greeting["result"]["instructions"].as_str().unwrap().contains("instances_connect"), "{greeting}");
+    let call = |id: u64, name: &str, arguments: Value| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": name, "arguments": arguments } });
+    ask(&call(3, "instances_connect", json!({ "instance_id": "shop" })));
+    let answer = ask(&call(4, "test_echo", json!({ "text": "on stdio" })));
+    assert_eq!(answer["result"]["content"][0]["text"], "on stdio", "{answer}");
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+}

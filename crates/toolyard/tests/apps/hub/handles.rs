@@ -1,0 +1,138 @@
+//! Instances without a session: the same tools at `/mcp`, with handles, for clients of every era.
+
+use serde_json::{Value, json};
+
+use super::error_text;
+use super::instance::{Instance, fixture};
+use super::wire::Wire;
+use crate::support::{Agent, Yard, eventually};
+
+const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+fn wait_for_shop(agent: &mut Agent) {
+    eventually("its tools", || agent.tools().iter().any(|tool| tool == "shop__test_echo").then_some(()));
+}
+
+fn handle(agent: &mut Agent) -> String {
+    let result = agent.call("yard__instances_connect", &json!({ "instance_id": "shop" }));
+    let told = &result["structuredContent"];
+    assert_eq!((&told["instance_id"], &told["expires_after_idle_seconds"]), (&json!("shop"), &json!(3600)));
+    told["handle"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+}
+
+fn echo(handle: &str) -> Value {
+    json!({ "handle": handle, "tool": "test_echo", "arguments": { "text": "hi" } })
+}
+
+#[test]
+fn row_27_a_handle_calls_an_instance_from_any_connection_and_lists_stay_as_they_are() {
+    let yard = Yard::start("");
+    let _instance = Instance::start(&yard, "shop", "both");
+    let mut agent = yard.agent();
+    wait_for_shop(&mut agent);
+    let mut session = yard.agent().shake_hands();
+    let before = agent.ask("tools/list", json!({}))["result"]["tools"].to_string();
+    let key = handle(&mut agent);
+    assert!(key.len() >= 22, "128 bits at least: {key}");
+    assert_eq!(agent.ask("tools/list", json!({}))["result"]["tools"].to_string(), before);
+    // Another connection of the same principal, and one of another era.
+    for other in [&mut yard.agent(), &mut session] {
+        let result = other.call("yard__instances_call", &echo(&key));
+        assert_eq!(result["content"][0]["text"], "hi", "{result}");
+    }
+    let listed = agent.call("yard__instances_list", &json!({}));
+    assert_eq!(listed["structuredContent"]["instances"][0]["sessions"], 1, "{listed}");
+    assert_eq!(session.changes_within(std::time::Duration::from_millis(50)), 0);
+
+    agent.call("yard__instances_disconnect", &json!({ "handle": key }));
+    for (tool, arguments, expected) in [
+        ("yard__instances_call", echo(&key), "this handle was given back"),
+        ("yard__instances_call", echo("inst_guessed"), "was never given to you"),
+        ("yard__instances_call", json!({ "tool": "test_echo" }), "not connected to an instance"),
+        ("yard__instances_disconnect", json!({ "handle": key }), "was given back"),
+        ("yard__instances_disconnect", json!({}), "`handle` is missing"),
+        (
+            "yard__instances_call",
+            json!({ "tool": "nothing", "instance_id": "shop" }),
+            "has no tool `nothing`; it has test_",
+        ),
+        (
+            "yard__instances_call",
+            json!({ "tool": "test_echo", "instance_id": "shop", "arguments": [] }),
+            "must be an object",
+        ),
+    ] {
+        let result = agent.call(tool, &arguments);
+        assert!(error_text(&result).contains(expected), "{tool} {arguments}: {result}");
+    }
+}
+
+#[test]
+fn row_27_a_handle_is_of_no_use_to_others() {
+    let yard = Yard::start(&format!("\n[auth]\nsecret = \"{SECRET}\"\n"));
+    let _instance = Instance::start(&yard, "shop", "both");
+    let agent = |name: &str| {
+        let mut agent = yard.agent();
+        agent.write(&json!({ "toolyard": 1, "token": yard.token(name) }));
+        agent
+    };
+    let (mut ann, mut bob) = (agent("ann"), agent("bob"));
+    wait_for_shop(&mut ann);
+    let key = handle(&mut ann);
+    let refused = bob.call("yard__instances_call", &echo(&key));
+    assert!(error_text(&refused).contains("never given to you"), "{refused}");
+    let refused = bob.call("yard__instances_disconnect", &json!({ "handle": key }));
+    assert!(error_text(&refused).contains("never given to you"), "{refused}");
+    assert_eq!(ann.call("yard__instances_call", &echo(&key))["content"][0]["text"], "hi");
+    // Nor does it stand in any log.
+    assert!(!yard.said().contains(&key), "{}", yard.said());
+}
+
+#[test]
+fn row_28_a_call_by_handle_or_id_is_answered_as_one_by_name() {
+    let yard = Yard::start("");
+    let _instance = Instance::start(&yard, "shop", "both");
+    let mut agent = yard.agent();
+    wait_for_shop(&mut agent);
+    let key = handle(&mut agent);
+    let (mut child, address) = fixture(&["--tcp", "127.0.0.1:0", "--era", "both"], "tcp://");
+    let (mut through, mut direct) = (Wire::alone(yard.tcp()), Wire::alone(&address));
+    let (mut compared, mut same) = (0, 0);
+    for tool in direct.list("tools/list", "tools") {
+        let name = tool["name"].as_str().unwrap();
+        // What it asks is sealed for the one request that was made.
+        let arguments = if name == "test_echo" { json!({ "text": "x" }) } else { json!({}) };
+        let own = direct.call(name, &arguments);
+        if own.contains("input_required") || own.contains("taskId") {
+            continue;
+        }
+        let by_name = through.call(&format!("shop__{name}"), &arguments);
+        for outer in [json!({ "instance_id": "shop" }), json!({ "handle": key })] {
+            let mut outer = outer;
+            outer["tool"] = json!(name);
+            outer["arguments"] = arguments.clone();
+            assert_eq!(through.call("yard__instances_call", &outer), by_name, "{name}");
+        }
+        compared += 1;
+        // Resources go by other names here, and by none in what was not about one.
+        same += usize::from(by_name == own);
+        assert!(by_name == own || own.contains("://"), "{name}: {by_name} {own}");
+    }
+    assert!(compared > 20 && same > 15, "{compared} {same}");
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[test]
+fn row_28_what_a_profile_leaves_out_cannot_be_called_by_id_either() {
+    let yard = Yard::start("\n[profiles.bare]\nupstreams = [\"yard\"]\n");
+    let _instance = Instance::start(&yard, "shop", "both");
+    wait_for_shop(&mut yard.agent());
+    let mut agent = Agent::in_view(&yard, "p/bare");
+    let call = json!({ "instance_id": "shop", "tool": "test_echo", "arguments": { "text": "hi" } });
+    let refused = agent.call("yard__instances_call", &call);
+    assert!(error_text(&refused).contains("instance `shop` is not in this profile"), "{refused}");
+    // Where only `yard` is seen, there is nothing to leave out.
+    let mut alone = Agent::in_view(&yard, "yard");
+    assert_eq!(alone.call("instances_call", &call)["content"][0]["text"], "hi");
+}

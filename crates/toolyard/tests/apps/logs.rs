@@ -1,0 +1,151 @@
+//! What the log says of calls, and what it never says.
+
+use serde_json::{Value, json};
+
+use crate::support::{App, Door, Yard, eventually};
+
+/// A server whose only tool answers with an error of the protocol.
+const BROKEN: &str = r#"
+answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$1" "$2"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) answer "$id" '"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+    *'"tools/list"'*) answer "$id" '"result":{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}' ;;
+    *'"id"'*) answer "$id" '"error":{"code":-32050,"message":"s3cret: not today"}' ;;
+  esac
+done
+"#;
+
+/// A gateway that logs as JSON, with a server that breaks the rules.
+fn yard(more: &str) -> Yard {
+    let script = serde_json::to_string(BROKEN).unwrap();
+    Yard::start(&format!(
+        "\n[log]\nformat = \"json\"\n\n[upstreams.broken]\ncommand = \"sh\"\nargs = [\"-c\", {script}]\n{more}"
+    ))
+}
+
+/// Everything that was logged so far; every line of it is an object.
+fn lines(yard: &Yard) -> Vec<Value> {
+    let said = yard.said();
+    said.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
+        .collect()
+}
+
+fn calls(yard: &Yard) -> Vec<Value> {
+    lines(yard).into_iter().filter(|line| line["target"] == "calls").collect()
+}
+
+/// Waits for the record of the next call, after so many.
+fn record(yard: &Yard, before: usize) -> Value {
+    eventually("the record of a call", || calls(yard).get(before).cloned())
+}
+
+#[test]
+fn row_15_one_call_is_one_record_with_all_fields_however_it_ends() {
+    let yard = yard("\n[tools.\"Busy:hang\"]\ntimeout = \"1s\"\n");
+    let mut app = App::register(&yard, Door::Tcp, "Busy", &["go", "hang"]);
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["Busy__go", "Busy__hang", "broken__go"]);
+    let arguments = json!({ "password": "s3cret" });
+    let mut seen = 0;
+    let mut check = |yard: &Yard, tool: &str, status: &str, more: &[(&str, Value)]| {
+        let record = record(yard, seen);
+        seen += 1;
+        assert_eq!((&record["tool"], &record["status"]), (&json!(tool), &json!(status)), "{record}");
+        assert!(record["duration_ms"].is_f64() && record["timestamp"].is_string(), "{record}");
+        assert_eq!((&record["principal"], &record["method"]), (&json!("local"), &json!("tools/call")));
+        assert!(record["session"].as_str().unwrap().starts_with("connection-"), "{record}");
+        for (key, value) in more {
+            assert_eq!(&record[key], value, "{key} of {record}");
+        }
+    };
+
+    let first = agent.send_call("Busy__go", &arguments);
+    let call = app.invocation();
+    app.answer(&call, &json!("s3cret"));
+    agent.answer(first);
+    check(&yard, "Busy:go", "ok", &[("upstream", json!("Busy")), ("kind", json!("app"))]);
+
+    let failed = agent.send_call("Busy__go", &arguments);
+    let call = app.invocation();
+    app.respond(&call, &json!({ "success": false, "data": null, "error": "s3cret" }));
+    assert_eq!(agent.answer(failed)["result"]["isError"], true);
+    check(&yard, "Busy:go", "tool-error", &[]);
+
+    let refused = agent.send_call("broken__go", &arguments);
+    assert_eq!(agent.answer(refused)["error"]["code"], -32050);
+    let server = [("upstream", json!("broken")), ("kind", json!("server")), ("code", json!(-32050))];
+    check(&yard, "broken:go", "protocol-error", &server);
+
+    agent.send_call("Busy__hang", &arguments);
+    check(&yard, "Busy:hang", "timeout", &[("upstream", json!("Busy"))]);
+    app.invocation();
+
+    let hasty = agent.send_call("Busy__go", &arguments);
+    app.invocation();
+    let cancel = json!({ "requestId": hasty });
+    agent.write(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel }));
+    check(&yard, "Busy:go", "cancelled", &[("upstream", json!("Busy"))]);
+
+    let unknown = agent.send_call("Busy__nothing", &arguments);
+    assert!(agent.answer(unknown)["error"].is_object());
+    check(
+        &yard,
+        "Busy__nothing",
+        "refused",
+        &[("error", json!("invalid-params")), ("upstream", Value::Null)],
+    );
+
+    agent.send_call("Busy__go", &arguments);
+    app.invocation();
+    drop(app);
+    check(&yard, "Busy:go", "failed", &[("error", json!("lost"))]);
+
+    assert_eq!(calls(&yard).len(), seen, "nothing is told twice");
+    assert!(!yard.said().contains("s3cret"), "{}", yard.said());
+}
+
+#[test]
+fn row_15_who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
+    let secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let yard = yard(&format!("\n[auth]\nsecret = \"{secret}\"\n"));
+    assert_eq!(yard.http(None).list(), 401);
+    assert_eq!(yard.http(Some("s3cret")).list(), 401);
+    let token = yard.token("web");
+    assert_eq!(yard.http(Some(&token)).list(), 200);
+    let mut app = App::connect(&yard, Door::Tcp);
+    app.send(&json!({ "type": "register", "appName": "Busy", "authToken": "s3cret", "tools": [] }));
+    assert_eq!(app.next()["type"], "refused");
+    let has = |target: &str, part: &str| {
+        lines(&yard).iter().any(|line| {
+            line["target"] == target
+                && line["message"].as_str().unwrap().contains(part)
+                && line["level"].is_string()
+        })
+    };
+    eventually("every word", || {
+        let all = has("said", "listening on http://")
+            && has("auth", "nobody was let in without a token")
+            && has("auth", "a token was refused")
+            && has("auth", "an app was not let in")
+            && has("clients", "connected");
+        all.then_some(())
+    });
+    let signature = token.rsplit(':').next().unwrap();
+    assert!(!yard.said().contains("s3cret") && !yard.said().contains(signature), "{}", yard.said());
+}
+
+#[test]
+fn row_15_text_stays_text_and_says_nothing_of_calls_unless_asked() {
+    let yard = Yard::start("");
+    let app = App::register(&yard, Door::Tcp, "Busy", &["go"]).echo();
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["Busy__go"]);
+    agent.call("Busy__go", &json!({}));
+    let said = yard.said();
+    assert!(said.contains("listening on http://") && !said.contains("duration_ms"), "{said}");
+    drop((agent, yard));
+    app.join().unwrap();
+}

@@ -1,0 +1,39 @@
+//! Apps and instances that are real processes, say who they are, and can be killed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::testkit;
+
+/// A process that ends with its test, if not before.
+pub(crate) struct Mortal {
+    child: Child,
+}
+
+impl Mortal {
+    /// An instance whose file nobody looks at.
+    pub(crate) fn hidden(folder: &Path, name: &str) -> Self {
+        Self::start(&["instance", folder.to_str().unwrap(), name])
+    }
+
+    /// Where the program is.
+    pub(crate) fn program() -> &'static Path {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        PROGRAM.get_or_init(|| testkit::build_target("toolyard-app", ["--example", "mortal"]))
+    }
+
+    fn start(words: &[&str]) -> Self {
+        let mut command = Command::new(Self::program());
+        let command = command.args(words).stdin(Stdio::null()).stdout(Stdio::null());
+        Self { child: command.spawn().unwrap() }
+    }
+}
+
+impl Drop for Mortal {
+    /// With -9.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
