@@ -1,6 +1,9 @@
 //! Whether an upstream answers: when it is asked, and what its silence means. Pure: the clock is somebody
 //! else's, and so is the asking.
 
+#[cfg(test)]
+mod model;
+
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};

@@ -81,6 +81,13 @@ impl Double {
         sender.try_send(event).unwrap();
     }
 
+    /// Ends the connection, if there is one.
+    pub(crate) fn hang_up(&self, reason: &str) {
+        if let Some(sender) = &*self.events.lock().unwrap() {
+            let _ = sender.try_send(LinkEvent::Closed(reason.into()));
+        }
+    }
+
     pub(crate) fn announce(&self, method: Method) {
         self.say(LinkEvent::Notification(None, Notification::new(method, None)));
     }

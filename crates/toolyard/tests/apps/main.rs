@@ -10,6 +10,7 @@ mod testkit;
 
 mod auth;
 mod calls;
+mod churn;
 mod coming;
 mod health;
 mod hub;

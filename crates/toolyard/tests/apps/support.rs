@@ -163,10 +163,20 @@ impl Yard {
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     }
 
-    /// Writes a file as an instance does.
-    pub(crate) fn write_instance(&self, program: &str, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where the instances of a program write their files.
+    pub(crate) fn instance_folder(&self, program: &str) -> PathBuf {
         let folder = self.folder.path().join(program).join("instances");
         std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// Writes a file as an instance does.
+    pub(crate) fn write_instance(&self, program: &str, name: &str, text: &str) -> PathBuf {
+        let folder = self.instance_folder(program);
         let (draft, file) = (folder.join(format!(".tmp-{name}")), folder.join(name));
         std::fs::write(&draft, text).unwrap();
         std::fs::rename(draft, &file).unwrap();
@@ -227,8 +237,12 @@ impl Drop for Yard {
 }
 
 /// Waits until something holds.
-pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    eventually_within(PATIENCE, what, look)
+}
+
+pub(crate) fn eventually_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + patience;
     loop {
         if let Some(found) = look() {
             return found;

@@ -116,6 +116,12 @@ impl Agent {
         self.lines.recv_timeout(PATIENCE).expect("some word")
     }
 
+    /// Every answer was asked for, and asked after.
+    pub(crate) fn nothing_is_left(&mut self) {
+        self.changes_within(Duration::from_millis(100));
+        assert!(self.answers.is_empty(), "answers to nothing: {:?}", self.answers);
+    }
+
     fn keep(&mut self, line: Value) {
         if line.get("method").is_some() {
             self.heard.push((Instant::now(), line));

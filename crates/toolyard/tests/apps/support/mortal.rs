@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
+use super::Yard;
 use crate::testkit;
 
 /// A process that ends with its test, if not before.
@@ -12,6 +13,19 @@ pub(crate) struct Mortal {
 }
 
 impl Mortal {
+    pub(crate) fn app(yard: &Yard, name: &str) -> Self {
+        Self::start(&["app", &yard.apps_tcp(), name])
+    }
+
+    pub(crate) fn instance(yard: &Yard, name: &str) -> Self {
+        let folder = yard.instance_folder("toolyard");
+        Self::start(&["instance", folder.to_str().unwrap(), name])
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// An instance whose file nobody looks at.
     pub(crate) fn hidden(folder: &Path, name: &str) -> Self {
         Self::start(&["instance", folder.to_str().unwrap(), name])
