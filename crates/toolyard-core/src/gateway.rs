@@ -156,6 +156,7 @@ impl Gateway {
 
     pub(crate) fn start_one(&self, upstream: &Arc<Upstream>) {
         upstream.start(self.shared.outlets.clone());
+        self.shared.listeners.came_back(upstream, &self.shared.scope);
     }
 
     /// Goes by the same rules with other upstreams.

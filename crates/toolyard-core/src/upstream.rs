@@ -183,12 +183,22 @@ impl Upstream {
     }
 
     fn not_connected(&self, state: &State) -> CallError {
-        let reason = state.reason.as_deref().unwrap_or("it is still starting");
+        let why = self.why_not(state);
         CallError::unavailable(format!(
-            "upstream `{}` is not connected: {reason}; `yard` tool `upstreams` shows its state, and it is tried again by itself",
-            self.plan.id
+            "{why}; `yard` tool `upstreams` shows its state, and it is tried again by itself"
         ))
         .at(&self.name)
+    }
+
+    /// Why it cannot be called, in a sentence that names it once.
+    pub(crate) fn why_not(&self, state: &State) -> String {
+        let reason = state.reason.as_deref().unwrap_or("it is still starting");
+        let named = format!("upstream `{}` ", self.plan.id);
+        if reason.starts_with(&named) {
+            reason.to_owned()
+        } else {
+            format!("{named}is not connected: {reason}")
+        }
     }
 
     /// Something went wrong on its link: the supervisor looks whether it is still there.

@@ -265,7 +265,7 @@ fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value
     let describe = |entry: &&Arc<Entry>| {
         json!({
             "name": if view.alone.is_some() { &entry.own_name } else { &entry.shown },
-            "id": entry.canonical,
+            "id": &*entry.canonical,
             "title": entry.own.member("title"),
             "description": entry.own.member("description"),
             "inputSchema": entry.own.member("inputSchema"),

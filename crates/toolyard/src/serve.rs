@@ -122,7 +122,7 @@ async fn run(
     let folders = if args.no_instances { Vec::new() } else { instances::folders(&settings::variable) };
     scope.spawn(Instances::new(&gateway, &approach, folders).watch());
     let apps_taken = app_doors.taken();
-    app_doors.serve(&apps, &scope);
+    app_doors.serve(&gateway, &apps, &scope);
     let options = options(&config, signed, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
     let taken = doors.taken();

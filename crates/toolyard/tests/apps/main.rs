@@ -16,6 +16,7 @@ mod health;
 mod hub;
 mod instances;
 mod limits;
+mod doctor;
 mod logs;
 mod registering;
 mod sdk;

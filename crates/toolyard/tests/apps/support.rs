@@ -76,9 +76,25 @@ impl Http {
 impl Yard {
     /// With these keys in `[apps]` and whatever follows.
     pub(crate) fn start(apps: &str) -> Self {
+        let rest = format!("[apps]\nlisten = \"127.0.0.1:0\"\n{apps}");
+        Self::start_as(&rest, &mut Command::new(env!("CARGO_BIN_EXE_toolyard")))
+    }
+
+    /// With the door for apps at this address.
+    pub(crate) fn start_with_apps_at(address: &str) -> Self {
+        let rest = format!("[apps]\nlisten = \"{address}\"");
+        Self::start_as(&rest, &mut Command::new(env!("CARGO_BIN_EXE_toolyard")))
+    }
+
+    /// With the usual config and these flags.
+    pub(crate) fn start_with_flags(flags: &[&str]) -> Self {
+        Self::start_as("", Command::new(env!("CARGO_BIN_EXE_toolyard")).args(flags))
+    }
+
+    fn start_as(rest: &str, command: &mut Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n{apps}\n");
-        let (child, said) = spawn(&folder, &config);
+        let config = format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n{rest}\n");
+        let (child, said) = spawn_with(&folder, &config, command);
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
@@ -117,6 +133,11 @@ impl Yard {
         let path = self.folder.path().join("state/gateway.json");
         self.note =
             eventually("the gateway's note", || serde_json::from_slice(&std::fs::read(&path).ok()?).ok());
+    }
+
+    /// What its note says under this key.
+    pub(crate) fn note(&self, key: &str) -> &Value {
+        &self.note[key]
     }
 
     /// Where clients speak lines.
