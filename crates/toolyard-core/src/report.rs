@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use toolyard_proto::calendar;
 use toolyard_transport::Origin;
 
+use crate::discovery::{Report as Looked, Sightings, Way};
 use crate::gateway::Gateway;
 use crate::ledger::{Count, Ledger, Record};
 use crate::upstream::Upstream;
@@ -25,6 +26,16 @@ type Section = (&'static str, Arc<dyn Fn() -> Value + Send + Sync>);
 pub(crate) struct Sections(Mutex<Vec<Section>>);
 
 impl Sections {
+    fn add(&self, name: &'static str, tell: Arc<dyn Fn() -> Value + Send + Sync>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, tell));
+    }
+
+    /// Adds what was looked for where, and what was found.
+    pub(crate) fn add_sightings(&self, sightings: Sightings) {
+        let tell = move || sightings.reports().iter().map(|(way, report)| looked(*way, report)).collect();
+        self.add("discovery", Arc::new(tell));
+    }
+
     fn told(&self) -> Vec<Section> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -34,8 +45,7 @@ impl Gateway {
     /// Adds a section to the report. `tell` is asked each time and must not wait; it holds no gateway, or
     /// neither ever ends.
     pub fn report_on(&self, name: &'static str, tell: impl Fn() -> Value + Send + Sync + 'static) {
-        let sections = &self.common().sections;
-        sections.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, Arc::new(tell)));
+        self.common().sections.add(name, Arc::new(tell));
     }
 }
 
@@ -65,6 +75,21 @@ pub(crate) fn report(
     ]);
     report.extend(sections.told().into_iter().map(|(name, tell)| (name.to_owned(), tell())));
     Value::Object(report)
+}
+
+fn looked(way: Way, report: &Looked) -> Value {
+    let found = report.found.iter();
+    let found = found.map(|one| json!({ "id": one.id, "endpoint": one.endpoint, "origin": one.origin }));
+    let skipped = report.skipped.iter().map(|one| json!({ "origin": one.origin, "why": one.why }));
+    json!({
+        "way": way.as_str(),
+        "places": report.places,
+        "everySeconds": report.every.map(|every| every.as_secs_f64()),
+        "looked": report.looked.map(at),
+        "found": found.collect::<Vec<_>>(),
+        "skipped": skipped.collect::<Vec<_>>(),
+        "moreSkipped": report.more_skipped,
+    })
 }
 
 fn about(upstream: &Upstream) -> Value {

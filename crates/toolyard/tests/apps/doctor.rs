@@ -55,6 +55,22 @@ fn row_44_doctor_prints_apps_clients_and_calls_with_what_they_took() {
 }
 
 #[test]
+fn row_44_doctor_tells_what_was_found_where_and_what_was_left_out() {
+    let yard = Yard::start("");
+    yard.write_instance("toolyard", "broken.json", "{\"id\":");
+    eventually("word of the file", || {
+        let told = report(&yard)["discovery"].take();
+        let files = told.as_array()?.iter().find(|way| way["way"] == "files")?.clone();
+        let skipped = files["skipped"].as_array()?.iter();
+        let mut origins = skipped.filter_map(|one| one["origin"].as_str());
+        (origins.any(|origin| origin.contains("broken.json")) && !files["places"].as_array()?.is_empty())
+            .then_some(())
+    });
+    let (code, text) = yard.run(&["doctor"]);
+    assert!(code == 0 && text.contains("discovery by files") && text.contains("broken.json"), "{text}");
+}
+
+#[test]
 fn row_44_apps_are_told_as_connected_reconnecting_disconnected_or_unregistered() {
     let yard = Yard::start("");
     let app = App::register(&yard, Door::Unix, "Busy", &["go"]);
