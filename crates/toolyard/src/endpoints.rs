@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde_json::{Value, json};
 use toolyard_core::apps::{Dial, Source};
-use toolyard_core::discovery::{Endpoint, Report, Sighting, Way};
+use toolyard_core::discovery::{Endpoint, Report, Sighting, Sightings, Way};
+use toolyard_core::report::at;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::{Apps, Gateway};
 use toolyard_proto::name::UpstreamId;
@@ -16,6 +18,27 @@ use crate::connect::{self, Approach};
 pub(crate) fn dial(id: &UpstreamId, endpoint: Endpoint, source: Source, approach: &Approach) -> Dial {
     let mcp = Arc::new(connect::Upstream::at(id, &endpoint, approach));
     Dial { endpoint, mcp, description: None, about: None, source }
+}
+
+/// What each way of looking has seen, as `toolyard doctor` reads it.
+pub(crate) fn told(sightings: &Sightings) -> Value {
+    let way = |(way, report): (Way, Report)| {
+        let found = report
+            .found
+            .iter()
+            .map(|one| json!({ "id": one.id, "endpoint": one.endpoint, "origin": one.origin }));
+        let skipped = report.skipped.iter().map(|one| json!({ "origin": one.origin, "why": one.why }));
+        json!({
+            "way": way.as_str(),
+            "places": report.places,
+            "every_ms": report.every.map(|every| every.as_millis()),
+            "looked": report.looked.map(at),
+            "found": found.collect::<Vec<_>>(),
+            "skipped": skipped.collect::<Vec<_>>(),
+            "more_skipped": report.more_skipped,
+        })
+    };
+    sightings.reports().into_iter().map(way).collect()
 }
 
 pub(crate) struct Endpoints {
