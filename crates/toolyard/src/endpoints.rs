@@ -46,12 +46,14 @@ pub(crate) struct Endpoints {
     apps: Apps,
     approach: Approach,
     dialled: Vec<(EndpointConfig, Arc<Upstream>)>,
+    /// Whether any was ever named.
+    is_used: bool,
 }
 
 impl Endpoints {
     pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach) -> Self {
         let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
-        Self { gateway, apps, approach, dialled: Vec::new() }
+        Self { gateway, apps, approach, dialled: Vec::new(), is_used: false }
     }
 
     /// Dials just these from now on.
@@ -67,7 +69,11 @@ impl Endpoints {
         for config in wanted {
             self.dial(config, &mut report);
         }
-        self.gateway.sightings().saw(Way::Config, report);
+        // Of what was never named there is nothing to tell.
+        self.is_used |= !wanted.is_empty();
+        if self.is_used {
+            self.gateway.sightings().saw(Way::Config, report);
+        }
     }
 
     fn dial(&mut self, config: &EndpointConfig, report: &mut Report) {
