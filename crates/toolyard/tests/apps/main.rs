@@ -12,6 +12,7 @@ mod auth;
 mod calls;
 mod churn;
 mod coming;
+mod figures;
 mod health;
 mod hub;
 mod instances;
