@@ -46,7 +46,7 @@ impl Call {
     /// The canonical name of what is called, for messages, policy and records.
     pub fn subject(&self) -> String {
         match &self.entry {
-            Some(entry) => entry.canonical.clone(),
+            Some(entry) => entry.canonical.to_string(),
             None => format!("{} {}", self.upstream.id(), self.method),
         }
     }

@@ -38,7 +38,7 @@ pub struct Entry {
     /// Its name in views of many upstreams.
     pub shown: String,
     /// `upstream:name`, in policy, records and messages.
-    pub canonical: String,
+    pub canonical: Arc<str>,
     /// As the upstream defined it.
     pub own: Raw,
     /// The same under its shown name.

@@ -161,7 +161,22 @@ fn unknown(snapshot: &Snapshot, request: &Request, view: &ViewCatalog, what: &st
     if let Some((_, reason)) = view.left_out.iter().find(|(left_out, _)| left_out == name) {
         return CallError::invalid_params(format!("{what} `{name}` is not shown: {reason}"));
     }
+    if let Some(why) = unheard(snapshot, view, name) {
+        return CallError::invalid_params(format!("{what} `{name}` is not known: {why}"));
+    }
     CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
+}
+
+/// What is known of the upstream that a name seems to speak of, where that one has never said what it offers.
+/// Only a word about what went wrong: nothing is called by it.
+fn unheard(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<String> {
+    let is_meant = |upstream: &&Arc<Upstream>| {
+        let rest = name.strip_prefix(upstream.id().as_str());
+        let is_named = rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with(':'));
+        is_named && upstream.definitions().is_none()
+    };
+    let upstream = snapshot.rules().upstreams.iter().filter(|_| view.alone.is_none()).find(is_meant)?;
+    Some(upstream.why_not(&upstream.state()))
 }
 
 /// In the hub view, whatever is not the hub's own needs an instance.

@@ -3,6 +3,7 @@
 //!
 //! Arguments, answers and tokens never come here.
 
+mod glance;
 mod record;
 mod ring;
 mod tally;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use toolyard_proto::{CallError, Method};
 use toolyard_transport::{ClientKey, Origin};
 
+pub(crate) use glance::{may_be_error, may_have_failed};
 pub use record::{Record, Status};
 pub use tally::{Count, Tally};
 pub(crate) use verdict::Verdict;
@@ -75,7 +77,7 @@ impl Ledger {
             duration: std::time::Duration::ZERO,
             upstream: None,
             kind: None,
-            name: name.chars().take(LONGEST_NAME).collect(),
+            name: (!name.is_empty()).then(|| name.chars().take(LONGEST_NAME).collect::<String>().into()),
             method: method.clone(),
             principal: origin.principal.name().clone(),
             client: origin.client.clone(),
@@ -159,7 +161,7 @@ impl Drop for Open {
         let status = self.status.unwrap_or(Status::Cancelled);
         let duration = self.started.elapsed();
         self.upstream.tally().add(duration, status.is_failure());
-        let name = self.entry.as_ref().map_or_else(String::new, |entry| entry.canonical.clone());
+        let name = self.entry.as_ref().map(|entry| entry.canonical.clone());
         self.ledger.keep(Record {
             at: self.at,
             duration,

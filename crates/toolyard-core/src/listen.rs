@@ -152,7 +152,12 @@ impl Listeners {
             let watches = |watched: &Watched| {
                 watched.upstream.id() == upstream.id() && uri.starts_with(&watched.own_uri)
             };
-            if belongs(&listener.origin, client) && listener.watched().iter().any(watches) {
+            let origin = &listener.origin;
+            // A session of the hub may have turned to another instance while it subscribed.
+            if belongs(origin, client)
+                && listener.watched().iter().any(watches)
+                && sees(&snapshot, origin, upstream.id())
+            {
                 let params = shown_params(&snapshot, &listener.origin, upstream.id(), params);
                 listener.peer.notify(Notification::new(Method::RESOURCE_UPDATED, params));
             }
@@ -209,6 +214,24 @@ impl Listeners {
                     }
                 });
             }
+        }
+    }
+
+    /// Somebody of this name is there again: what was watched at those who are gone is watched at it.
+    pub(crate) fn came_back(self: &Arc<Self>, upstream: &Arc<Upstream>, scope: &Scope) {
+        let mut gone: Vec<Arc<Upstream>> = Vec::new();
+        for listener in self.all() {
+            let watched = listener.watched();
+            let old = watched.iter().map(|watched| &watched.upstream);
+            let old = old.filter(|old| old.id() == upstream.id() && old.is_retired());
+            for old in old {
+                if !gone.iter().any(|known| Arc::ptr_eq(known, old)) {
+                    gone.push(old.clone());
+                }
+            }
+        }
+        for old in gone {
+            self.move_over(&old, upstream, scope);
         }
     }
 

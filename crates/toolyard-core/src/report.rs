@@ -98,7 +98,7 @@ fn call(record: &Record) -> Value {
     json!({
         "at": at(record.at),
         "upstream": record.upstream,
-        "tool": (!record.name.is_empty()).then_some(&record.name),
+        "tool": record.name.as_deref(),
         "method": record.method.as_str(),
         "duration_ms": record.milliseconds(),
         "status": record.status.as_str(),

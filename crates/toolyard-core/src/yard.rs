@@ -241,6 +241,7 @@ fn about(upstream: &Upstream) -> Value {
         "lastActivityUnix": upstream.last_activity().map(unix),
         "health": upstream.health().told(),
         "listed": upstream.is_listed(),
+        "about": upstream.described(),
         "tools": count(ListKind::Tools),
         "resources": count(ListKind::Resources),
         "prompts": count(ListKind::Prompts),
@@ -265,7 +266,7 @@ fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value
     let describe = |entry: &&Arc<Entry>| {
         json!({
             "name": if view.alone.is_some() { &entry.own_name } else { &entry.shown },
-            "id": entry.canonical,
+            "id": &*entry.canonical,
             "title": entry.own.member("title"),
             "description": entry.own.member("description"),
             "inputSchema": entry.own.member("inputSchema"),

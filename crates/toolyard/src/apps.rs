@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -61,8 +62,14 @@ impl AppDoors {
         }
     }
 
-    /// Lets apps in.
-    pub(crate) fn serve(self, apps: &Apps, scope: &Scope) {
+    /// Lets apps in, and tells what is asked after these doors.
+    pub(crate) fn serve(self, gateway: &Gateway, apps: &Apps, scope: &Scope) {
+        let taken = Arc::new(Mutex::new(self.taken()));
+        let told = taken.clone();
+        gateway.report_on("doors", move || {
+            let taken = *told.lock().unwrap_or_else(PoisonError::into_inner);
+            serde_json::json!({ "appsTaken": taken.map(|address| address.to_string()) })
+        });
         if let Some(tcp) = self.tcp {
             let (apps, inner) = (apps.clone(), scope.clone());
             scope.spawn(async move {
@@ -70,6 +77,7 @@ impl AppDoors {
                     Tcp::Open(listener, _) => listener,
                     Tcp::Taken(address) => wait_for(address).await,
                 };
+                *taken.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 apps.serve_tcp(listener, inner).await;
             });
         }

@@ -139,11 +139,11 @@ impl ViewCatalog {
         let by_name = if kind == ListKind::Tools { &mut self.tools } else { &mut self.prompts };
         if let Some(first) = by_name.get(&name) {
             let reason = format!("its name `{name}` is taken by {}", first.canonical);
-            return self.left_out.push((entry.canonical.clone(), reason));
+            return self.left_out.push((entry.canonical.to_string(), reason));
         }
         by_name.insert(name, entry.clone());
         if is_namespaced {
-            by_name.entry(entry.canonical.clone()).or_insert_with(|| entry.clone());
+            by_name.entry(entry.canonical.to_string()).or_insert_with(|| entry.clone());
         }
         if part.listed {
             self.lists.push(kind, if is_namespaced { entry.renamed.clone() } else { entry.own.clone() });
@@ -215,7 +215,7 @@ fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameSt
         upstream: part.upstream.clone(),
         own_name,
         shown,
-        canonical,
+        canonical: canonical.into(),
         own: raw.clone(),
         renamed,
         headers: OnceLock::new(),

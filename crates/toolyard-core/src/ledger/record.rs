@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use toolyard_proto::{CallError, Kind, Method, Raw};
 use toolyard_transport::ClientKey;
 
+use super::glance;
 use crate::plan::UpstreamKind;
 
 /// One call, from the moment it was understood until its answer had passed.
@@ -18,9 +19,9 @@ pub struct Record {
     /// Nothing where it was turned down before anybody was found for it.
     pub upstream: Option<Arc<str>>,
     pub kind: Option<UpstreamKind>,
-    /// The canonical name of the tool or prompt, or what the client asked for where there is none such; empty
+    /// The canonical name of the tool or prompt, or what the client asked for where there is none such; nothing
     /// for methods that name nothing.
-    pub name: String,
+    pub name: Option<Arc<str>>,
     pub method: Method,
     pub principal: Arc<str>,
     pub client: ClientKey,
@@ -48,7 +49,7 @@ pub enum Status {
 impl Status {
     /// Of a call that was answered with a result.
     pub(crate) fn of_result(method: &Method, result: &Raw) -> Self {
-        let may_fail = *method == Method::TOOLS_CALL && has_is_error(result.as_bytes());
+        let may_fail = *method == Method::TOOLS_CALL && glance::may_have_failed(result.as_bytes());
         let failed = may_fail && result.member("isError").is_some_and(|flag| flag.as_str() == "true");
         if failed { Self::ToolError } else { Self::Ok }
     }
@@ -100,12 +101,6 @@ impl Status {
     }
 }
 
-/// Whether it is worth looking for `isError`. In a text a quote always has a backslash before it, so that
-/// what this finds is a key, of whatever depth.
-fn has_is_error(bytes: &[u8]) -> bool {
-    memchr::memmem::find(bytes, b"\"isError\"").is_some()
-}
-
 impl Record {
     /// Whether anybody reads what calls say.
     pub(crate) fn is_logged() -> bool {
@@ -122,7 +117,7 @@ impl Record {
             upstream = self.upstream.as_deref(),
             kind = self.kind.map(UpstreamKind::as_str),
             method = self.method.as_str(),
-            tool = (!self.name.is_empty()).then_some(self.name.as_str()),
+            tool = self.name.as_deref(),
             duration_ms = self.milliseconds(),
             status = self.status.as_str(),
             code = self.status.code(),

@@ -11,7 +11,7 @@ use toolyard_transport::answer::{RelayBody, RelayError, RelayKind};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture};
 
 use super::{Call, Next, Step};
-use crate::ledger::{Ledger, Open, Record, Status, Verdict};
+use crate::ledger::{Ledger, Open, Record, Status, Verdict, may_be_error, may_have_failed};
 
 pub(super) struct Audit {
     ledger: Arc<Ledger>,
@@ -84,10 +84,9 @@ impl Watched {
     }
 }
 
-/// Of a whole answer in one piece. Most hold neither word, and are not looked at any closer.
+/// Of a whole answer in one piece. Most say nothing of errors, and are not looked at any closer.
 fn glance(kind: RelayKind, piece: &[u8]) -> Option<Status> {
-    let has = |word: &[u8]| memchr::memmem::find(piece, word).is_some();
-    if kind == RelayKind::Json && !has(b"\"isError\"") && !has(b"\"error\"") {
+    if kind == RelayKind::Json && !may_have_failed(piece) && !may_be_error(piece) {
         return Some(Status::Ok);
     }
     let mut verdict = Verdict::new(kind);

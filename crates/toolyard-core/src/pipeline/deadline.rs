@@ -45,7 +45,7 @@ impl Step for Deadline {
                 answer = next.run(call) => answer,
                 bound = clock.expired() => {
                     upstream.left_unanswered();
-                    let subject = entry.map_or_else(|| upstream.id().to_string(), |entry| entry.canonical.clone());
+                    let subject = entry.map_or_else(|| upstream.id().to_string(), |entry| entry.canonical.to_string());
                     Err(overdue(&subject, bound).at(upstream.name()))
                 }
             };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolyard_proto::error::code;
 use toolyard_proto::splice::elements;
-use toolyard_proto::{CallError, Id, Raw};
+use toolyard_proto::{CallError, Id, Kind, Raw};
 use toolyard_transport::{AnswerBody, Link, LinkRequest, Origin, Peer};
 
 use crate::bridge;
@@ -60,10 +60,19 @@ async fn ask(
             PAGE_WAIT.as_secs()
         )));
     };
-    match answer? {
+    match answer.map_err(own_words)? {
         AnswerBody::Whole(result, _) => Ok(result),
         AnswerBody::Stream(_) => Err(CallError::internal("a whole answer was asked for")),
     }
+}
+
+/// No call of a client was under way, so what is said about one is left out.
+fn own_words(error: CallError) -> CallError {
+    if error.kind != Kind::Lost {
+        return error;
+    }
+    let message = error.message.replace(" while the call was under way", "");
+    CallError { message: message.replace("; whether it was carried out is not known", ""), ..error }
 }
 
 /// A request of the gateway itself.

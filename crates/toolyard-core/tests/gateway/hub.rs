@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use toolyard_core::discovery::Instance;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::{Gateway, UpstreamKind, UpstreamPlan};
-use toolyard_proto::Revision;
+use toolyard_proto::{Method, Notification, Raw, Revision};
+use toolyard_transport::LinkEvent;
 
 use crate::support::{Attempt, Client, Double, gateway, plan};
 
@@ -149,4 +150,36 @@ async fn a_level_chosen_before_connecting_reaches_the_instance() {
     let seen = double.seen.lock().unwrap();
     let told = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
     assert_eq!(told.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_watched_at_an_instance_is_watched_again_when_it_comes_back() {
+    let gateway = gateway(&[]);
+    let shop = || {
+        let double = Double::new(OLD, &["t"]);
+        double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+        double
+    };
+    let upstream = join(&gateway, "shop", &shop());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let hub = listening(&gateway, "hub").await;
+    hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    let watch = json!({ "notifications": { "resourceSubscriptions": ["test://r"] } });
+    tokio::spawn(hub.send("subscriptions/listen", watch));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    gateway.remove(&upstream);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let again = shop();
+    join(&gateway, "shop", &again);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let seen: Vec<String> =
+        again.seen.lock().unwrap().iter().map(|(method, _)| method.as_str().to_owned()).collect();
+    assert!(seen.contains(&"resources/subscribe".to_owned()), "{seen:?}");
+    hub.inbox.heard.lock().unwrap().clear();
+    again.say(LinkEvent::Notification(
+        None,
+        Notification::new(Method::RESOURCE_UPDATED, Raw::from(json!({ "uri": "test://r" }))),
+    ));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(hub.inbox.methods(), ["notifications/resources/updated"]);
 }

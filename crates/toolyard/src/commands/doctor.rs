@@ -1,10 +1,12 @@
 //! `toolyard doctor`: looks at everything that can be wrong, and says what to do about it.
 
 mod place;
+mod report;
 mod servers;
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::cli::Common;
 use crate::config::{Found, Level, Loaded, Problem, unused_hint};
@@ -15,7 +17,8 @@ use crate::settings;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Servers are tried for real: through the gateway that runs with this config or, if none does, by starting
-them for a moment. The exit code is 1 if anything is wrong.")]
+them for a moment. A gateway that runs is also asked what it has seen: apps, what was found where, clients,
+and the last calls. The exit code is 1 if anything is wrong.")]
 pub(crate) struct DoctorArgs {
     /// Do not start or ask any server.
     #[arg(long)]
@@ -46,9 +49,12 @@ enum State {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Report<'a> {
+struct Outcome<'a> {
     ok: bool,
     findings: &'a [Finding],
+    /// What the running gateway has seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<&'a Value>,
 }
 
 pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> {
@@ -59,14 +65,20 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> 
     if let Some(config) = loaded.config.as_ref().filter(|_| running.is_none()) {
         findings.extend(place::doors(common, &found, config));
     }
+    let mut report = None;
     if loaded.config.is_some() && !args.offline {
-        findings.extend(servers::servers(common)?);
+        let asked = servers::servers(common)?;
+        findings.extend(asked.findings);
+        report = asked.report;
     }
     let ok = findings.iter().all(|finding| finding.state != State::Wrong);
     if args.json {
-        say::json(&Report { ok, findings: &findings })?;
+        say::json(&Outcome { ok, findings: &findings, report: report.as_ref() })?;
     } else {
         print(&findings);
+        if let Some(report) = &report {
+            report::print(report);
+        }
     }
     if ok { Ok(()) } else { Err(Failure::Said(1)) }
 }

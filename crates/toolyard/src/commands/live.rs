@@ -26,7 +26,7 @@ use toolyard_transport::{
 };
 
 use crate::cli::Common;
-use crate::config::{Config, Found};
+use crate::config::{Config, Found, UpstreamConfig};
 use crate::connect::Approach;
 use crate::guard::Guards;
 use crate::plan::plan;
@@ -41,6 +41,8 @@ const UNDER_WAY: [&str; 2] = ["discovered", "connecting"];
 /// For upstreams to be connected: their own bounds, all of them in a row, and a little more.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
+/// For a gateway that runs to apply a config that was just changed; it looks every second.
+const CATCH_UP: Duration = Duration::from_secs(3);
 /// For what was started to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 
@@ -66,6 +68,8 @@ pub(super) struct State {
     pub(super) id: String,
     #[serde(rename = "state")]
     pub(super) phase: String,
+    #[serde(default, skip_serializing)]
+    pub(super) kind: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     #[serde(default)]
@@ -232,6 +236,30 @@ impl Client {
             .context("the gateway says something else than was asked")?;
         states.retain(|state| state.id != "yard");
         Ok(states)
+    }
+
+    /// Waits until a gateway that runs knows every upstream of the config, which may just have been changed.
+    pub(super) async fn caught_up(&self, config: &Config) -> Result<()> {
+        let deadline = Instant::now() + CATCH_UP;
+        loop {
+            let states = self.states().await?;
+            let is_known =
+                |upstream: &UpstreamConfig| states.iter().any(|state| state.id == upstream.id.as_str());
+            if config.upstreams.on.iter().all(is_known) || Instant::now() >= deadline {
+                return Ok(());
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// What the gateway has seen.
+    pub(super) async fn report(&self) -> Result<Value> {
+        let view = View::Upstream("yard".into());
+        let method = Method::new(toolyard_core::report::METHOD);
+        let asked = self.request(&view, method, &Raw::empty_object(), None, Peer::nobody()).await;
+        let mut result: Value =
+            asked.map_err(|error| anyhow!("the gateway tells nothing: {error}"))?.read()?;
+        Ok(result["report"].take())
     }
 
     /// The same, once none of them is only just being connected.

@@ -2,11 +2,13 @@
 //! `[packs.NAME]` is a flag, too, and a flag wins over the file.
 
 use anyhow::Context as _;
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde_json::{Map, Value};
 use toolyard_tool::{Door, Key, Pack};
 
 use crate::cli::Common;
+use crate::config::nearest;
 use crate::failure::Failure;
 use crate::{packs, settings};
 
@@ -60,6 +62,8 @@ impl Args for PackArgs {
             .subcommand_value_name("NAME")
             .subcommand_help_heading("Packs")
             .disable_help_subcommand(true)
+            // So that a name that is none can be told what there is.
+            .allow_external_subcommands(true)
             .subcommands(packs::all().iter().map(command_of))
     }
 
@@ -91,7 +95,10 @@ impl FromArgMatches for PackArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let chosen = matches.subcommand().and_then(|(name, inner)| Some((packs::find(name)?, inner)));
         let Some((pack, matches)) = chosen else {
-            return Err(clap::Error::new(clap::error::ErrorKind::MissingSubcommand));
+            return Err(matches.subcommand_name().map_or_else(
+                || clap::Error::new(ErrorKind::MissingSubcommand),
+                |name| clap::Error::raw(ErrorKind::InvalidSubcommand, no_pack(name)),
+            ));
         };
         let texts = |name: &str| -> Vec<String> {
             matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
@@ -118,6 +125,13 @@ impl FromArgMatches for PackArgs {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+fn no_pack(name: &str) -> String {
+    let names: Vec<&str> = packs::all().iter().map(Pack::name).collect();
+    let near = nearest(name, names.iter().copied());
+    let near = near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+    format!("there is no pack '{name}'{near}\n\nPacks: {}\n", names.join(", "))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::fixture::fixture;
 const WITH_GATEWAY: &str = r#"
 #!/bin/sh
 rm -f gateway.log
-toolyard serve --listen 127.0.0.1:0 2>gateway.log & gateway=$!
+toolyard serve --no-apps --listen 127.0.0.1:0 2>gateway.log & gateway=$!
 until grep -qs 'listening on' gateway.log; do kill -0 $gateway || exit 9; sleep 0.02; done
 sh -c "$1"; code=$?
 kill $gateway 2>/dev/null; wait $gateway 2>/dev/null

@@ -1,4 +1,6 @@
-//! Every server, tried for real.
+//! Every server, tried for real, and what the gateway that runs has seen of them.
+
+use serde_json::Value;
 
 use super::{Finding, State};
 use crate::cli::Common;
@@ -6,22 +8,71 @@ use crate::commands::live::State as Live;
 use crate::commands::tools::with_client;
 use crate::failure::Failure;
 
-pub(super) fn servers(common: &Common) -> Result<Vec<Finding>, Failure> {
+/// With these words begins what somebody can do about it.
+const ADVICE: [&str; 10] =
+    ["check ", "install ", "raise ", "set ", "start ", "choose ", "look ", "give ", "write ", "remove "];
+
+pub(super) struct Asked {
+    pub(super) findings: Vec<Finding>,
+    /// Nothing where no gateway runs.
+    pub(super) report: Option<Value>,
+}
+
+pub(super) fn servers(common: &Common) -> Result<Asked, Failure> {
     with_client(common, None, async |client, _| match client.settled().await {
-        Ok(states) => Ok(states.iter().map(finding).collect()),
+        Ok(states) => {
+            let mut findings: Vec<Finding> = states.iter().map(finding).collect();
+            let report = if client.is_own() { None } else { client.report().await.ok() };
+            findings.extend(report.iter().filter_map(taken));
+            Ok(Asked { findings, report })
+        }
         Err(error) => {
             let help = "another program may have the address: stop it, then start the gateway again";
-            Ok(vec![Finding::new(State::Wrong, "gateway", format!("{error:#}"), help)])
+            let finding = Finding::new(State::Wrong, "gateway", format!("{error:#}"), help);
+            Ok(Asked { findings: vec![finding], report: None })
         }
     })
 }
 
 fn finding(state: &Live) -> Finding {
     if state.phase == "active" {
-        return Finding::good(&state.id, format!("ready, {} tools", state.tools));
+        return Finding::good(&state.id, format!("active, {} tools", state.tools));
     }
     let reason = state.reason.as_deref().unwrap_or("does not answer");
-    // What happened, then what to do.
-    let (message, help) = reason.split_once("; ").unwrap_or((reason, ""));
-    Finding::new(State::Wrong, &state.id, message, help)
+    let (message, help) = advice(reason);
+    // Apps come and go, and nobody has to mend that.
+    let is_guest = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
+    let state_of = if is_guest { State::Note } else { State::Wrong };
+    Finding::new(state_of, &state.id, message, help)
+}
+
+/// What happened, and what to do, where the reason ends with that.
+fn advice(reason: &str) -> (&str, &str) {
+    match reason.rsplit_once("; ") {
+        Some((message, help)) if ADVICE.iter().any(|word| help.starts_with(word)) => (message, help),
+        _ => (reason, ""),
+    }
+}
+
+/// The door for apps, where somebody else has it.
+fn taken(report: &Value) -> Option<Finding> {
+    let taken = report["doors"]["appsTaken"].as_str()?;
+    let message = format!("{taken} is taken by another program, so apps cannot register there");
+    let help =
+        "end that program (it is tried again every 5 s), or choose another address as `listen` in [apps]";
+    Some(Finding::new(State::Wrong, "apps", message, help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advice;
+
+    #[test]
+    fn only_what_can_be_done_is_help() {
+        let check = |reason, expected: (&str, &str)| assert_eq!(advice(reason), expected);
+        check("it is away; check that it runs", ("it is away", "check that it runs"));
+        check("it said: a; b; c", ("it said: a; b; c", ""));
+        check("it said: a; b; install it", ("it said: a; b", "install it"));
+        check("it is away", ("it is away", ""));
+    }
 }

@@ -51,6 +51,7 @@ impl Tools {
         settings: &Settings,
         only: Option<&str>,
     ) -> Result<Self, Failure> {
+        client.caught_up(&settings.config).await?;
         let (mut all, mut missing) = (Vec::new(), Vec::new());
         let ids: Vec<String> = client.known().await?.into_iter().map(|state| state.id).collect();
         for id in ids.into_iter().chain([YARD.to_owned()]) {

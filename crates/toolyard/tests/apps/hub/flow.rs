@@ -199,3 +199,39 @@ fn row_29_a_watched_resource_is_told_of_until_it_is_watched_no_more() {
         );
     }
 }
+
+#[test]
+fn row_31_an_instance_asks_the_client_in_the_middle_of_a_call_through_the_hub() {
+    for era in ["legacy", "both"] {
+        let yard = Yard::start("");
+        let _instance = Instance::start(&yard, "shop", era);
+        let mut agent = Agent::new(&yard);
+        agent.write(&json!({ "toolyard": 1, "view": "hub" }));
+        let mut agent = agent.shake_hands_with(&json!({ "elicitation": {}, "sampling": {} }));
+        wait_for(&mut agent, "shop");
+        connect(&mut agent, "shop");
+        for (tool, arguments, question, reply, expected) in [
+            (
+                "test_elicitation",
+                json!({ "message": "who?" }),
+                "elicitation/create",
+                json!({ "action": "accept", "content": { "username": "ada", "email": "a@b.c" } }),
+                "ada",
+            ),
+            (
+                "test_sampling",
+                json!({ "prompt": "say" }),
+                "sampling/createMessage",
+                json!({ "role": "assistant", "content": { "type": "text", "text": "said" }, "model": "m" }),
+                "LLM response: said",
+            ),
+        ] {
+            let id = agent.send_call("instances/call", &json!({ "tool": tool, "arguments": arguments }));
+            let asked = agent.next_heard(question);
+            agent.write(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": reply }));
+            let answer = agent.answer(id);
+            let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+            assert!(text.contains(expected), "{era} {tool}: {answer}");
+        }
+    }
+}

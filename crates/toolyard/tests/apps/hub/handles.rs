@@ -1,5 +1,7 @@
 //! Instances without a session: the same tools at `/mcp`, with handles, for clients of every era.
 
+use std::io::{Read, Write};
+
 use serde_json::{Value, json};
 
 use super::error_text;
@@ -135,4 +137,52 @@ fn row_28_what_a_profile_leaves_out_cannot_be_called_by_id_either() {
     // Where only `yard` is seen, there is nothing to leave out.
     let mut alone = Agent::in_view(&yard, "yard");
     assert_eq!(alone.call("instances_call", &call)["content"][0]["text"], "hi");
+}
+
+/// Posts a call that stands alone to `/mcp`: the result.
+fn post(yard: &Yard, name: &str, arguments: &Value) -> Value {
+    let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}, "progressToken": "p" });
+    let params = json!({ "name": name, "arguments": arguments, "_meta": meta });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = yard.http(None).into_stream();
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // The answer is the last thing that is said, in a stream or as a body.
+    let last =
+        answer.lines().rev().find(|line| line.contains("\"result\"") || line.contains("\"error\"")).unwrap();
+    let start = last.find('{').unwrap();
+    serde_json::from_str::<Value>(&last[start..]).unwrap_or_else(|_| panic!("{answer}"))["result"].take()
+}
+
+#[test]
+fn row_28_over_http_a_call_that_stands_alone_reaches_an_instance_with_the_headers_of_its_tool() {
+    let yard = Yard::start("");
+    let _instance = Instance::start(&yard, "shop", "both");
+    wait_for_shop(&mut yard.agent());
+    let key = post(&yard, "yard__instances_connect", &json!({ "instance_id": "shop" }));
+    let key = key["structuredContent"]["handle"].clone();
+    for (tool, arguments, expected) in [
+        ("test_echo", json!({ "text": "alone" }), "alone"),
+        // Its argument travels in a header as well, which the instance insists on.
+        ("test_x_mcp_header", json!({ "region": "eu-1" }), "eu-1"),
+        ("test_tool_with_progress", json!({}), "Progress was reported"),
+    ] {
+        let result = post(
+            &yard,
+            "yard__instances_call",
+            &json!({ "handle": key, "tool": tool, "arguments": arguments }),
+        );
+        assert!(result["content"][0]["text"].as_str().unwrap().contains(expected), "{tool}: {result}");
+        assert_eq!(result["isError"], Value::Null, "{tool}: {result}");
+    }
+    let refused = post(&yard, "yard__instances_call", &json!({ "tool": "test_echo" }));
+    assert!(error_text(&refused).contains("not connected to an instance"), "{refused}");
+    assert_eq!(refused["resultType"], "complete", "{refused}");
 }

@@ -67,9 +67,15 @@ impl Agent {
     }
 
     /// Opens a session as older clients do, so that changes are announced.
-    pub(crate) fn shake_hands(mut self) -> Self {
+    pub(crate) fn shake_hands(self) -> Self {
+        self.shake_hands_with(&json!({}))
+    }
+
+    /// The same, as a client that can do this.
+    pub(crate) fn shake_hands_with(mut self, capabilities: &Value) -> Self {
         let info = json!({ "name": "t", "version": "1" });
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+        let params =
+            json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info });
         self.classic = true;
         let greeting = self.ask("initialize", params);
         assert_eq!(greeting["result"]["protocolVersion"], "2025-11-25", "{greeting}");

@@ -1,0 +1,135 @@
+//! What the running gateway has seen: apps, what was looked for where, who was called and by whom, and the last
+//! calls with what they took.
+
+use serde_json::Value;
+
+use crate::say;
+
+/// How many of the last calls people are shown; programs get all that are remembered.
+const LAST_CALLS: usize = 10;
+const NOTHING: &[Value] = &[];
+
+pub(super) fn print(report: &Value) {
+    apps(items(report, "apps"));
+    discovery(items(report, "discovery"));
+    upstreams(items(report, "upstreams"));
+    clients(items(report, "clients"));
+    calls(items(report, "calls"));
+}
+
+fn items<'a>(report: &'a Value, key: &str) -> &'a [Value] {
+    report[key].as_array().map_or(NOTHING, Vec::as_slice)
+}
+
+/// A text, or a number, or a dash.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn section<const N: usize>(title: &str, head: [&str; N], rows: Vec<[String; N]>) {
+    if rows.is_empty() {
+        return;
+    }
+    say::result(format_args!("\n{title}"));
+    let table: Vec<[String; N]> = [head.map(str::to_owned)].into_iter().chain(rows).collect();
+    say::table(&table);
+}
+
+fn apps(apps: &[Value]) {
+    let row = |app: &Value| {
+        let calls = format!("{} under way, {} waiting", app["underWay"], app["waiting"]);
+        [
+            cell(&app["id"]),
+            cell(&app["status"]),
+            cell(&app["connectedAt"]),
+            cell(&app["lastActivity"]),
+            calls,
+            cell(&app["pid"]),
+            cell(&app["endpoint"]),
+        ]
+    };
+    let head = ["APP", "STATUS", "CONNECTED", "LAST ACTIVITY", "CALLS", "PROCESS", "ENDPOINT"];
+    section("apps", head, apps.iter().map(row).collect());
+}
+
+fn discovery(ways: &[Value]) {
+    for way in ways {
+        let places: Vec<String> = items(way, "places").iter().map(cell).collect();
+        let (found, skipped) = (items(way, "found"), items(way, "skipped"));
+        say::result(format_args!(
+            "\ndiscovery by {}: {} found, looked at {}",
+            cell(&way["way"]),
+            found.len(),
+            places.join(", ")
+        ));
+        for one in found {
+            let (id, endpoint, origin) = (cell(&one["id"]), cell(&one["endpoint"]), cell(&one["origin"]));
+            say::result(format_args!("  {id} at {endpoint} ({origin})"));
+        }
+        for one in skipped {
+            say::result(format_args!("  left out: {}: {}", cell(&one["origin"]), cell(&one["why"])));
+        }
+    }
+}
+
+/// Those that were called, and those that are not well.
+fn upstreams(upstreams: &[Value]) {
+    let row = |upstream: &Value| {
+        let calls = &upstream["calls"];
+        [
+            cell(&upstream["id"]),
+            cell(&upstream["kind"]),
+            cell(&upstream["state"]),
+            cell(&upstream["since"]),
+            cell(&calls["total"]),
+            cell(&calls["failed"]),
+            milliseconds(&calls["mean_ms"]),
+            milliseconds(&calls["slowest_ms"]),
+        ]
+    };
+    let head = ["UPSTREAM", "KIND", "STATE", "SINCE", "CALLS", "FAILED", "MEAN", "SLOWEST"];
+    section("upstreams", head, upstreams.iter().map(row).collect());
+}
+
+fn clients(clients: &[Value]) {
+    let row = |client: &Value| {
+        let calls = &client["calls"];
+        [
+            cell(&client["client"]),
+            cell(&client["principal"]),
+            cell(&calls["total"]),
+            cell(&calls["failed"]),
+            milliseconds(&calls["mean_ms"]),
+            milliseconds(&calls["slowest_ms"]),
+        ]
+    };
+    let head = ["CLIENT", "PRINCIPAL", "CALLS", "FAILED", "MEAN", "SLOWEST"];
+    section("clients", head, clients.iter().map(row).collect());
+}
+
+fn calls(calls: &[Value]) {
+    let row = |call: &Value| {
+        let more = [&call["code"], &call["error"]].into_iter().find(|value| !value.is_null());
+        let status = cell(&call["status"]);
+        let status = more.map_or(status.clone(), |more| format!("{status} ({})", cell(more)));
+        let what = if call["tool"].is_null() { &call["method"] } else { &call["tool"] };
+        [
+            cell(&call["at"]),
+            cell(what),
+            milliseconds(&call["duration_ms"]),
+            status,
+            cell(&call["principal"]),
+            cell(&call["session"]),
+        ]
+    };
+    let head = ["CALL", "WHAT", "TOOK", "STATUS", "PRINCIPAL", "CLIENT"];
+    section("the last calls", head, calls.iter().take(LAST_CALLS).map(row).collect());
+}
+
+fn milliseconds(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".to_owned(), |number| format!("{number} ms"))
+}
