@@ -1,5 +1,7 @@
 //! Who wants to hear of changes: every open `subscriptions/listen`, and what reaches it.
 
+mod succession;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -174,7 +176,14 @@ impl Listeners {
     ) {
         let Some(snapshot) = self.snapshot() else { return };
         let is_log = notification.method == Method::LOG;
-        for listener in self.all() {
+        let listeners = self.all();
+        if client.is_none()
+            && !have_one_principal(&listeners, |origin| sees(&snapshot, origin, upstream.id()))
+        {
+            tracing::debug!(upstream = %upstream.id(), method = %notification.method, "nobody can tell whom a message is for");
+            return;
+        }
+        for listener in listeners {
             let origin = &listener.origin;
             let Some(view) = snapshot.seen_by(origin) else { continue };
             let in_sight =
@@ -187,32 +196,6 @@ impl Listeners {
                 && grave_enough(origin, notification)
             {
                 listener.peer.notify(notification.clone());
-            }
-        }
-    }
-
-    /// What was watched at `old` is watched at its successor from now on.
-    pub(crate) fn move_over(self: &Arc<Self>, old: &Arc<Upstream>, new: &Arc<Upstream>, scope: &Scope) {
-        for listener in self.all() {
-            let uris: Vec<String> = {
-                let watched = listener.watched();
-                let own = watched.iter().filter(|watched| Arc::ptr_eq(&watched.upstream, old));
-                own.map(|watched| watched.own_uri.clone()).collect()
-            };
-            for own_uri in uris {
-                let (listeners, old, new, scope) = (self.clone(), old.clone(), new.clone(), scope.clone());
-                let listener = listener.clone();
-                scope.clone().spawn(async move {
-                    let subscribed =
-                        new.subscribe(own_uri.clone(), &listener.origin, &listeners, &scope).await;
-                    let mut watched = listener.watched();
-                    watched.retain(|watched| {
-                        !(Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri)
-                    });
-                    if let Ok(subscription) = subscribed {
-                        watched.push(Watched { upstream: new, own_uri, _subscription: subscription });
-                    }
-                });
             }
         }
     }
@@ -265,6 +248,15 @@ fn announcement(kind: ListKind) -> Method {
         ListKind::Prompts => Method::PROMPTS_CHANGED,
         ListKind::Resources | ListKind::Templates => Method::RESOURCES_CHANGED,
     }
+}
+
+/// Whether all who see it are one and the same. What a shared upstream says outside of any call may be about
+/// the call of any of them, and must reach nobody else.
+fn have_one_principal(listeners: &[Arc<Listener>], sees: impl Fn(&Origin) -> bool) -> bool {
+    let mut principals =
+        listeners.iter().filter(|listener| sees(&listener.origin)).map(|l| &l.origin.principal);
+    let first = principals.next();
+    principals.all(|other| Some(other) == first)
 }
 
 fn sees(snapshot: &Snapshot, origin: &Origin, upstream: &UpstreamId) -> bool {
