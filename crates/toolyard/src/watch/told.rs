@@ -1,0 +1,57 @@
+//! What Linux tells of changes in folders.
+
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// What changes the set of files in a folder, or one of them.
+const CHANGES: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+pub(super) struct Told {
+    queue: AsyncFd<OwnedFd>,
+    places: Vec<PathBuf>,
+}
+
+impl Told {
+    pub(super) fn begin(places: Vec<PathBuf>) -> Option<Self> {
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        Some(Self { queue: AsyncFd::with_interest(queue, Interest::READABLE).ok()?, places })
+    }
+
+    pub(super) fn places(&self) -> &[PathBuf] {
+        &self.places
+    }
+
+    /// Whether all places can be told about.
+    pub(super) fn ask(&self) -> bool {
+        self.places.iter().all(|place| inotify::add_watch(self.queue.get_ref(), place, CHANGES).is_ok())
+    }
+
+    pub(super) async fn heard(&self) {
+        // It fails only when the runtime ends, and then nothing is waited for.
+        let _ = self.queue.readable().await;
+    }
+
+    /// What has changed does not matter: all of it is looked at.
+    pub(super) fn drain(&self) {
+        let mut buffer = [0; 4096];
+        loop {
+            let read = self.queue.try_io(Interest::READABLE, |queue| Ok(rustix::io::read(queue, &mut buffer)?));
+            match read {
+                Ok(1..) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => return,
+            }
+        }
+    }
+}
