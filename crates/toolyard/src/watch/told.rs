@@ -1,12 +1,9 @@
 //! What Linux tells of changes in folders.
 
-use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
 
 /// What changes the set of files in a folder, or one of them.
 const CHANGES: WatchFlags = WatchFlags::CREATE
@@ -18,14 +15,15 @@ const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ONLYDIR);
 
 pub(super) struct Told {
-    queue: AsyncFd<OwnedFd>,
+    /// Not a pipe, but read and waited for like one.
+    queue: pipe::Receiver,
     places: Vec<PathBuf>,
 }
 
 impl Told {
     pub(super) fn begin(places: Vec<PathBuf>) -> Option<Self> {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        Some(Self { queue: AsyncFd::with_interest(queue, Interest::READABLE).ok()?, places })
+        Some(Self { queue: pipe::Receiver::from_owned_fd_unchecked(queue).ok()?, places })
     }
 
     pub(super) fn places(&self) -> &[PathBuf] {
@@ -34,7 +32,7 @@ impl Told {
 
     /// Whether all places can be told about.
     pub(super) fn ask(&self) -> bool {
-        self.places.iter().all(|place| inotify::add_watch(self.queue.get_ref(), place, CHANGES).is_ok())
+        self.places.iter().all(|place| inotify::add_watch(&self.queue, place, CHANGES).is_ok())
     }
 
     pub(super) async fn heard(&self) {
@@ -45,13 +43,6 @@ impl Told {
     /// What has changed does not matter: all of it is looked at.
     pub(super) fn drain(&self) {
         let mut buffer = [0; 4096];
-        loop {
-            let read = self.queue.try_io(Interest::READABLE, |queue| Ok(rustix::io::read(queue, &mut buffer)?));
-            match read {
-                Ok(1..) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                _ => return,
-            }
-        }
+        while self.queue.try_read(&mut buffer).is_ok_and(|read| read > 0) {}
     }
 }
