@@ -55,7 +55,7 @@ impl Watch {
         let places: Vec<PathBuf> = self.folders.iter().map(|folder| nearest(folder).to_owned()).collect();
         let told = self.told.take().filter(|told| told.places() == places);
         let told = told.or_else(|| Told::begin(places));
-        self.told = told.filter(|told| told.ask());
+        self.told = told.filter(Told::ask);
     }
 }
 
