@@ -31,7 +31,7 @@ pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
-    let done = runtime.block_on(Relay::new(meeting, opening(args)).run());
+    let done = runtime.block_on(Relay::new(meeting, opening(args), args.hub).run());
     // A thread may still wait for stdin, and nobody waits for it.
     runtime.shutdown_background();
     Ok(done?)
