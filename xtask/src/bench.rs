@@ -11,8 +11,11 @@ mod crossing;
 mod load;
 mod report;
 mod rounds;
+mod scan;
 mod startup;
 mod usage;
+
+use std::path::Path;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -47,6 +50,9 @@ pub(crate) struct Options {
     /// Calls to count the instructions of.
     #[arg(long, default_value_t = 1000, requires = "callgrind")]
     calls: u64,
+    /// Measure how fast the music pack looks through a library of so many files instead.
+    #[arg(long, value_name = "FILES", num_args = 0..=1, default_missing_value = "20000", conflicts_with = "callgrind")]
+    scan: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -65,9 +71,12 @@ impl Era {
 }
 
 pub(crate) fn bench(options: &Options) -> Result<()> {
-    let programs = step("build", build)?;
     let logs = workspace::target_directory()?.join("bench");
     std::fs::create_dir_all(&logs)?;
+    if let Some(files) = options.scan {
+        return scan(options, files, &logs);
+    }
+    let programs = step("build", build)?;
     let load = Load::new(&programs, options.era.name());
     if options.callgrind {
         return step("count instructions", || {
@@ -88,6 +97,14 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
         Report { rounds: &rounds, idle, peak: contestants.memory(), starts, missing: &contestants.missing };
     report.print(options.json);
     rounds.check()
+}
+
+fn scan(options: &Options, files: usize, logs: &Path) -> Result<()> {
+    let folder = step("build", || workspace::build("toolyard", Profile::Release))?;
+    let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 7 });
+    let report = step("scans", || scan::measure(&Programs { folder }, files, rounds, logs))?;
+    report.print(options.json);
+    Ok(())
 }
 
 fn build() -> Result<Programs> {

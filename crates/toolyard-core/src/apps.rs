@@ -7,6 +7,7 @@ mod door;
 mod link;
 mod process;
 mod queue;
+mod reach;
 mod register;
 mod report;
 mod schema;
@@ -22,6 +23,7 @@ use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_transport::admit::Signed;
 
 pub use process::Process;
+pub use reach::{Dial, Source};
 pub use register::{AppRecord, AppStatus};
 pub use schema::check as check_schema;
 
@@ -96,6 +98,11 @@ impl Apps {
         });
         report::tell(&shared);
         Self { shared }
+    }
+
+    /// How long calls of apps may take, and those of whoever else is found.
+    pub fn timeouts(&self) -> Timeouts {
+        self.shared.options.timeouts
     }
 }
 

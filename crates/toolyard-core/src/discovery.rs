@@ -1,7 +1,15 @@
 //! Instances that are found. A file is a hint that somebody listens; whether that is so, the connection shows.
 
+mod endpoint;
 mod file;
+#[cfg(unix)]
+mod process;
+mod sightings;
 
+pub use endpoint::{BadEndpoint, Endpoint};
 pub use file::{Instance, NotAnInstance};
+#[cfg(unix)]
+pub use process::{Hint, Look, Processes, VARIABLES};
+pub use sightings::{Report, Sighting, Sightings, Skipped, Way};
 
 pub use crate::apps::Process;

@@ -10,6 +10,7 @@ use toolyard_transport::{
 };
 
 use crate::catalog::{Catalog, Definitions, Store, Views};
+use crate::discovery::Sightings;
 use crate::dispatch::{dispatch, fails_as_result};
 use crate::greet::{NAME, server_info};
 use crate::listen::Listeners;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) common: Arc<Common>,
     outlets: Outlets,
     pace: Pace,
+    sightings: Sightings,
     /// Held by whoever changes which upstreams there are.
     changing: Mutex<()>,
 }
@@ -75,8 +77,9 @@ impl Gateway {
         scope.spawn(catalog.clone().keep(news));
         scope.spawn(wake::watch(plan.wall, catalog.clone()));
         let pace = plan.pace;
-        let changing = Mutex::new(());
-        Self { shared: Arc::new(Shared { catalog, listeners, scope, common, outlets, pace, changing }) }
+        let (sightings, changing) = (Sightings::default(), Mutex::new(()));
+        let shared = Shared { catalog, listeners, scope, common, outlets, pace, sightings, changing };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Goes by another plan from now on, without dropping a call: what is asked for as before stays as it is,
@@ -131,6 +134,11 @@ impl Gateway {
             shared.scope.spawn(upstream.retire(DRAIN));
         }
         done
+    }
+
+    /// What was seen while looking for upstreams.
+    pub fn sightings(&self) -> &Sightings {
+        &self.shared.sightings
     }
 
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {

@@ -101,7 +101,8 @@ fn contains(all: &[Arc<Upstream>], one: &Arc<Upstream>) -> bool {
 fn to_forget(upstreams: &[Arc<Upstream>], now: SystemTime) -> Vec<Arc<Upstream>> {
     let gone_since = |upstream: &Arc<Upstream>| {
         let state = upstream.state();
-        let is_gone = upstream.kind() == UpstreamKind::App && state.phase == Phase::Dead;
+        let is_gone =
+            upstream.kind() == UpstreamKind::App && state.phase == Phase::Dead && !upstream.is_reached_for();
         is_gone.then(|| (state.since, upstream.clone()))
     };
     let mut gone: Vec<(SystemTime, Arc<Upstream>)> = upstreams.iter().filter_map(gone_since).collect();

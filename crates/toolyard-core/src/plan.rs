@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 pub use toolyard_transport::connect::Connected;
@@ -194,6 +195,11 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         self.connect(known)
     }
 
+    /// What is known of it before it has said a word.
+    fn about(&self) -> Option<Value> {
+        None
+    }
+
     /// What to do once there is no connection any more.
     fn after_loss(&self) -> AfterLoss {
         AfterLoss::TryAgain
@@ -209,6 +215,8 @@ pub enum AfterLoss {
     Await,
     /// It has said goodbye: what it offered goes at once.
     Gone,
+    /// The same, but somebody may be there again, so it is tried.
+    Left,
 }
 
 /// A named slice of the catalog.

@@ -29,7 +29,7 @@ use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 use crate::catalog::Definitions;
 use crate::ledger::Tally;
 use crate::pipeline::{Chain, Common, chain};
-use crate::plan::{Pace, UpstreamKind, UpstreamPlan};
+use crate::plan::{AfterLoss, Pace, UpstreamKind, UpstreamPlan};
 use health::Health;
 use state::{Phase, State};
 
@@ -119,7 +119,7 @@ impl Upstream {
             in_flight: AtomicUsize::new(0),
             drained: Notify::new(),
             successor: OnceLock::new(),
-            described: ArcSwapOption::empty(),
+            described: ArcSwapOption::from(plan.connect.about().map(Arc::new)),
             health: Mutex::default(),
             active_at: AtomicU64::new(0),
             tally: Tally::default(),
@@ -364,6 +364,11 @@ impl Upstream {
             && own.roots == plan.roots
             && own.sharing == plan.sharing
             && own.pinged == plan.pinged
+    }
+
+    /// Whether it is tried again by itself when it is lost.
+    pub(crate) fn is_reached_for(&self) -> bool {
+        matches!(self.plan.connect.after_loss(), AfterLoss::TryAgain | AfterLoss::Left)
     }
 
     /// Waits until no call is in flight.

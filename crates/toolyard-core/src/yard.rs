@@ -241,6 +241,7 @@ fn about(upstream: &Upstream) -> Value {
         "lastActivityUnix": upstream.last_activity().map(unix),
         "health": upstream.health().told(),
         "listed": upstream.is_listed(),
+        "about": upstream.described(),
         "tools": count(ListKind::Tools),
         "resources": count(ListKind::Resources),
         "prompts": count(ListKind::Prompts),

@@ -56,6 +56,12 @@ impl Scope {
         self.tracker.wait().await;
     }
 
+    /// Waits until all tasks have come to their own end. On the root only, too.
+    pub async fn finished(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
     /// How many tasks are alive.
     pub fn tasks(&self) -> usize {
         self.tracker.len()

@@ -12,6 +12,7 @@ mod duration;
 mod reach;
 mod upstream;
 mod mcp_servers;
+mod mcpproxy;
 mod packs;
 mod profile;
 mod listen;
@@ -22,14 +23,15 @@ mod tools;
 mod health;
 
 use std::path::Path;
+use std::time::Duration;
 
 use toolyard_core::plan::Pings;
 use toolyard_core::{ProfilePlan, ToolRule};
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
-pub(crate) use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, TcpDoor};
-pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, project, unused_hint};
+pub(crate) use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, EndpointConfig, Scan, TcpDoor};
+pub(crate) use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
 pub(crate) use interpolate::Variables;
 pub(crate) use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub(crate) use log::LogConfig;
@@ -42,6 +44,7 @@ pub(crate) use upstream::{UpstreamConfig, Upstreams};
 pub(crate) use suggest::nearest;
 pub(crate) use tree::{Entry, File, Format, Value};
 
+use mcpproxy::McpProxy;
 use reader::{Reader, Section};
 
 /// Models accept no longer names than this.
@@ -65,6 +68,8 @@ pub(crate) struct Config {
     /// Show the only upstream as if clients spoke to it directly.
     pub(crate) transparent: bool,
     pub(crate) names: NameStyle,
+    /// How long changes are gathered before lists change, if not as usual.
+    pub(crate) debounce: Option<Duration>,
 }
 
 /// A config, if there is nothing wrong with it, and what there is to say about it.
@@ -120,6 +125,7 @@ struct Layer {
     tools: Vec<ToolRule>,
     transparent: Option<bool>,
     names: Option<NameStyle>,
+    debounce: Option<Duration>,
 }
 
 impl Config {
@@ -138,6 +144,7 @@ impl Config {
         self.tools.extend(layer.tools);
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
+        self.debounce = layer.debounce.or(self.debounce);
     }
 }
 
@@ -151,6 +158,10 @@ fn read(file: &File, role: Role, below: &Config, variables: &Variables<'_>) -> (
     let root = Section::root(entries);
     let layer = match file.format() {
         Format::Toml => read_toml(root, role, below, &mut reader),
+        Format::Json if mcpproxy::SECTIONS.iter().any(|section| root.has(section)) => {
+            let McpProxy { apps, auth, log, debounce } = mcpproxy::read(root, &mut reader);
+            Layer { apps: Some(apps), auth, log, debounce, ..Layer::default() }
+        }
         Format::Json => Layer { upstreams: mcp_servers::read(root, &mut reader), ..Layer::default() },
     };
     let problems = reader.finish();
@@ -173,7 +184,12 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let transparent = read_transparent(&mut root, reader, on);
     let names = read_names(&mut root, reader);
     let apps = match role {
-        Role::Own => root.take("apps").map(|field| apps::read(field, reader)),
+        Role::Own => root.take("apps").map(|field| {
+            let at = field.at;
+            let apps = apps::read(field, reader);
+            apps::check_ids(reader, at, &apps.endpoints, &ids);
+            apps
+        }),
         Role::Project => apps::refuse(&mut root, reader),
     };
     let auth = match role {
@@ -187,7 +203,8 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let tools = tools::read(&mut root, reader);
     let pings = root.take("health").map(|field| health::read(field, reader));
     root.finish(reader);
-    Layer { upstreams, packs, profiles, listen, apps, pings, auth, log, tools, transparent, names }
+    let debounce = None;
+    Layer { upstreams, packs, profiles, listen, apps, pings, auth, log, tools, transparent, names, debounce }
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {

@@ -3,12 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use http::HeaderMap;
 use serde_json::json;
+use toolyard_core::discovery::Endpoint;
 use toolyard_core::{Connect, Connected};
 use toolyard_proto::Revision;
+use toolyard_proto::name::UpstreamId;
 use toolyard_transport::child::{ChildSpec, Guard};
 use toolyard_transport::http::HttpSpec;
-use toolyard_transport::{BoxFuture, Offer, Origin, Scope, Target, Timeouts, UpstreamTarget, connect};
+use toolyard_transport::{
+    BoxFuture, EraPin, Offer, Origin, Scope, Target, Timeouts, UpstreamTarget, connect,
+};
 
 use crate::config::{Program, Reach, Server, UpstreamConfig};
 
@@ -51,6 +56,25 @@ impl Upstream {
             target: target(&upstream.reach, approach),
             era: upstream.era,
             timeouts,
+        };
+        Self { target: Arc::new(target), approach: approach.clone() }
+    }
+}
+
+impl Upstream {
+    /// An MCP server at an endpoint that nobody has said more about.
+    pub(crate) fn at(id: &UpstreamId, endpoint: &Endpoint, approach: &Approach) -> Self {
+        let target = match endpoint.socket() {
+            Some(socket) => Target::Socket(socket),
+            None => {
+                Target::Http(HttpSpec { url: endpoint.url().unwrap_or_default(), headers: HeaderMap::new() })
+            }
+        };
+        let target = UpstreamTarget {
+            name: id.as_str().into(),
+            target,
+            era: EraPin::Auto,
+            timeouts: Timeouts::default(),
         };
         Self { target: Arc::new(target), approach: approach.clone() }
     }

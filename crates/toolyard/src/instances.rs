@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::HeaderMap;
 use nix::unistd::Uid;
-use toolyard_core::discovery::{Instance, Process};
+use toolyard_core::apps::Source;
+use toolyard_core::discovery::{Instance, Process, Report, Sighting, Way};
+use toolyard_core::guests::Taken;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::upstream::state::Phase;
-use toolyard_core::{Gateway, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
-use toolyard_transport::EraPin;
+use toolyard_core::{Apps, Gateway, Sharing, UpstreamKind, UpstreamPlan};
 
-use crate::config::{Reach, Server, UpstreamConfig, Variables};
-use crate::connect::{self, Approach};
+use crate::config::Variables;
+use crate::connect::Approach;
+use crate::endpoints::dial;
 
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often it is looked whether the processes behind files are still there.
@@ -30,6 +31,7 @@ const LARGEST: u64 = 64 * 1024;
 
 pub(crate) struct Instances {
     gateway: Gateway,
+    apps: Apps,
     approach: Approach,
     folders: Vec<PathBuf>,
     seen: HashMap<PathBuf, Seen>,
@@ -40,6 +42,8 @@ pub(crate) struct Instances {
 struct Seen {
     stamp: (SystemTime, u64),
     found: Option<(Instance, Arc<Upstream>)>,
+    /// Why it is not used, where it is not.
+    why_not: Option<String>,
 }
 
 /// Where instances write their files.
@@ -51,28 +55,41 @@ pub(crate) fn folders(variables: &Variables<'_>) -> Vec<PathBuf> {
 }
 
 impl Instances {
-    pub(crate) fn new(gateway: &Gateway, approach: &Approach, folders: Vec<PathBuf>) -> Self {
-        let (gateway, approach) = (gateway.clone(), approach.clone());
-        Self { gateway, approach, folders, seen: HashMap::new(), looked: Instant::now() }
+    pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach, folders: Vec<PathBuf>) -> Self {
+        let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
+        Self { gateway, apps, approach, folders, seen: HashMap::new(), looked: Instant::now() }
     }
 
     /// Looks after the folders until it is dropped.
     pub(crate) async fn watch(mut self) {
-        while !self.folders.is_empty() {
-            self.scan();
+        if self.folders.is_empty() {
+            return;
+        }
+        self.report();
+        loop {
+            if self.scan() {
+                self.report();
+            }
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
                 self.clear_stale();
+                self.report();
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    fn scan(&mut self) {
+    /// Whether anything has changed.
+    fn scan(&mut self) -> bool {
         let files: Vec<(PathBuf, (SystemTime, u64))> =
             self.folders.iter().flat_map(|folder| files_in(folder)).collect();
         let gone: Vec<PathBuf> =
             self.seen.keys().filter(|path| files.iter().all(|(file, _)| file != *path)).cloned().collect();
+        let mut is_news = !gone.is_empty();
+        if is_news {
+            // An id may be free now.
+            self.seen.retain(|path, seen| seen.found.is_some() || gone.contains(path));
+        }
         for path in gone {
             if let Some((instance, upstream)) = self.seen.remove(&path).and_then(|seen| seen.found) {
                 tracing::info!(target: "instances", id = %instance.own_id, "its file is gone");
@@ -82,8 +99,30 @@ impl Instances {
         for (path, stamp) in files {
             if self.seen.get(&path).is_none_or(|seen| seen.stamp != stamp) {
                 self.look_at(path, stamp);
+                is_news = true;
             }
         }
+        is_news
+    }
+
+    fn report(&self) {
+        let mut report = Report {
+            places: self.folders.iter().map(|folder| folder.display().to_string()).collect(),
+            every: Some(PAUSE),
+            looked: Some(SystemTime::now()),
+            ..Report::default()
+        };
+        for (path, seen) in &self.seen {
+            let origin = path.display().to_string();
+            if let Some((instance, _)) = &seen.found {
+                let (id, endpoint) = (instance.own_id.clone(), instance.dialled_at().to_string());
+                report.found.push(Sighting { id, endpoint, origin: origin.clone() });
+            }
+            if let Some(why) = &seen.why_not {
+                report.skip(origin, why);
+            }
+        }
+        self.gateway.sightings().saw(Way::Files, report);
     }
 
     fn look_at(&mut self, path: PathBuf, stamp: (SystemTime, u64)) {
@@ -91,32 +130,35 @@ impl Instances {
         let read = std::fs::read(&path).map_err(|error| error.to_string());
         let read = read
             .and_then(|bytes| Instance::parse(&bytes, SystemTime::now()).map_err(|error| error.to_string()));
-        let found = match (read, before) {
-            (Ok(instance), before) => self.found(instance, before),
-            (Err(reason), before) => {
+        let seen = match read {
+            Ok(instance) => match self.found(instance, before) {
+                Ok(found) => Seen { stamp, found: Some(found), why_not: None },
+                Err(taken) => Seen { stamp, found: None, why_not: Some(taken.to_string()) },
+            },
+            Err(reason) => {
                 tracing::debug!(target: "instances", file = %path.display(), %reason, "not used");
-                before
+                Seen { stamp, found: before, why_not: Some(reason) }
             }
         };
-        self.seen.insert(path, Seen { stamp, found });
+        self.seen.insert(path, seen);
     }
 
     fn found(
         &self,
         instance: Instance,
         before: Option<(Instance, Arc<Upstream>)>,
-    ) -> Option<(Instance, Arc<Upstream>)> {
+    ) -> Result<(Instance, Arc<Upstream>), Taken> {
         if let Some((old, upstream)) = &before
-            && (&old.id, old.port) == (&instance.id, instance.port)
+            && (&old.id, old.dialled_at()) == (&instance.id, instance.dialled_at())
         {
             upstream.describe(instance.about());
             // A file that is written again is a sign of life.
             if upstream.state().phase == Phase::Dead {
                 upstream.wake();
             }
-            return Some((instance, upstream.clone()));
+            return Ok((instance, upstream.clone()));
         }
-        let plan = self.plan(&instance)?;
+        let plan = self.plan(&instance);
         let joined = match before {
             Some((_, old)) => self.gateway.succeed(&old, plan),
             None => self.gateway.join(plan),
@@ -124,39 +166,31 @@ impl Instances {
         match joined {
             Ok(upstream) => {
                 tracing::info!(target: "instances", id = %instance.own_id, port = instance.port, "found");
-                upstream.describe(instance.about());
-                Some((instance, upstream))
+                Ok((instance, upstream))
             }
             Err(taken) => {
                 tracing::warn!(target: "instances", id = %instance.own_id, "not used: {taken}");
-                None
+                Err(taken)
             }
         }
     }
 
-    fn plan(&self, instance: &Instance) -> Option<UpstreamPlan> {
-        let server = Server { url: instance.url().parse().ok()?, headers: HeaderMap::new(), sse: false };
-        let config = UpstreamConfig {
-            id: instance.id.clone(),
-            renamed_from: None,
-            reach: Reach::Server(server),
-            era: EraPin::Auto,
-            timeout: None,
-            connect_timeout: None,
-            roots: Vec::new(),
-            sharing: Sharing::Shared,
-            ping: false,
-        };
-        Some(UpstreamPlan {
-            id: instance.id.clone(),
+    fn plan(&self, instance: &Instance) -> UpstreamPlan {
+        let (id, endpoint) = (instance.id.clone(), instance.dialled_at());
+        let fingerprint = endpoint.to_string();
+        let mut dial = dial(&id, endpoint, Source::Hint, &self.approach);
+        dial.about = Some(instance.about());
+        let connect = self.apps.way_to(&id, dial);
+        UpstreamPlan {
+            id,
             kind: UpstreamKind::Instance,
-            connect: Arc::new(connect::Upstream::new(&config, &self.approach)),
-            timeouts: Timeouts::LOCAL,
+            connect,
+            timeouts: self.apps.timeouts(),
             roots: Vec::new(),
             sharing: Sharing::Shared,
             pinged: true,
-            fingerprint: instance.url(),
-        })
+            fingerprint,
+        }
     }
 
     /// Files whose process has certainly ended are removed; the next look takes the upstream out.

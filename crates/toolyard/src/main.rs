@@ -16,6 +16,8 @@ mod guard;
 mod fingerprint;
 mod doors;
 mod apps;
+mod endpoints;
+mod scan;
 mod instances;
 mod bind;
 mod socket;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         return code;
     }
     let mut cli = Cli::parse();
+    cli.common.config = cli.common.config.take().or_else(config::of_the_proxy);
     let command = cli.command().unwrap_or_else(|error| error.exit());
     match run(&cli, command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,9 +21,14 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, approach: &Appro
         transparent: config.transparent,
         names: config.names,
         state_dir,
-        pace: Pace { pings: config.pings, ..Pace::default() },
+        pace: pace(config),
         wall: WallClock::default(),
     }
+}
+
+fn pace(config: &Config) -> Pace {
+    let usual = Pace::default();
+    Pace { debounce: config.debounce.unwrap_or(usual.debounce), pings: config.pings, ..usual }
 }
 
 fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan {

@@ -8,21 +8,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use toolyard_core::Gateway;
+use toolyard_core::{Apps, Gateway};
 use toolyard_transport::admit::{Gate, Signed};
 use toolyard_transport::serve::{Endpoint, Options};
 use toolyard_transport::{Principal, Scope};
 
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
-use crate::config::{AppsConfig, Config, LocalDoor, needs_token};
+use crate::config::{AppsConfig, Config, LocalDoor, Scan, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
+use crate::endpoints::Endpoints;
 use crate::failure::Failure;
 use crate::guard::Guards;
 use crate::instances::{self, Instances};
 use crate::logging::{self, Wish};
 use crate::plan::plan;
+use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Addresses, Announcement};
 use crate::stop::Stop;
@@ -119,8 +121,8 @@ async fn run(
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
     let signed = config.auth.clone().map(Signed::new);
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
-    let folders = if args.no_instances { Vec::new() } else { instances::folders(&settings::variable) };
-    scope.spawn(Instances::new(&gateway, &approach, folders).watch());
+    let endpoints = Lookout { gateway: &gateway, apps: &apps, approach: &approach, scope: &scope };
+    let endpoints = endpoints.begin(args, &NotOurs::new(&config, &apps_config, &addresses), &apps_config);
     let apps_taken = app_doors.taken();
     app_doors.serve(&gateway, &apps, &scope);
     let options = options(&config, signed, state_dir.as_deref());
@@ -136,8 +138,18 @@ async fn run(
         config: &config,
         quiet,
     });
-    let (common, listen, apps, pings) = (common.clone(), config.listen, config.apps, config.pings);
-    let reload = Reload { common, gateway: gateway.clone(), approach, state_dir, listen, apps, pings };
+    let (common, listen, pings) = (common.clone(), config.listen, config.pings);
+    let reload = Reload {
+        common,
+        gateway: gateway.clone(),
+        approach,
+        state_dir,
+        listen,
+        apps: apps_config,
+        endpoints,
+        no_apps: args.no_apps,
+        pings,
+    };
     let why = tokio::select! {
         signal = stop.told() => signal,
         () = reload.watch(found) => "the config cannot be watched any more",
@@ -149,6 +161,29 @@ async fn run(
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);
     Ok(())
+}
+
+/// Where upstreams are found that are not in the config.
+struct Lookout<'a> {
+    gateway: &'a Gateway,
+    apps: &'a Apps,
+    approach: &'a Approach,
+    scope: &'a Scope,
+}
+
+impl Lookout<'_> {
+    /// Looks for files and processes, and dials whom the config names.
+    fn begin(&self, args: &ServeArgs, not_ours: &NotOurs, config: &AppsConfig) -> Endpoints {
+        let Self { gateway, apps, approach, scope } = self;
+        let folders = if args.no_instances { Vec::new() } else { instances::folders(&settings::variable) };
+        scope.spawn(Instances::new(gateway, apps, approach, folders).watch());
+        let mut endpoints = Endpoints::new(gateway, apps, approach);
+        endpoints.set(&config.endpoints);
+        if let Scan::Every(pause) = config.scan {
+            scope.spawn(scan::Scan::new(gateway, apps, approach, not_ours).watch(pause));
+        }
+        endpoints
+    }
 }
 
 /// As many connections as the system allows, not as many as it gives a program by default.

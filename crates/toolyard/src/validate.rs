@@ -32,6 +32,8 @@ fn summary(found: &Found, config: &Config) -> String {
     };
     let mut parts = vec![part("upstreams", &on)];
     parts.extend((!off.is_empty()).then(|| part("switched off", &off)));
+    let apps: Vec<&str> = config.apps.endpoints.iter().map(|app| app.id.as_str()).collect();
+    parts.extend((!apps.is_empty()).then(|| part("apps to dial", &apps)));
     parts.extend((!profiles.is_empty()).then(|| part("profiles", &profiles)));
     parts.extend(packs_off(config).map(|off| format!("packs off: {off}")));
     let are = if found.sources.len() == 1 { "is" } else { "are" };

@@ -1,5 +1,6 @@
 //! An app with two tools: `cargo run -p clock-app`, and any agent behind Toolyard can ask it for the time.
-//! `cargo run -p clock-app -- ADDRESS` if Toolyard lets apps in elsewhere.
+//! `cargo run -p clock-app -- ADDRESS` if Toolyard lets apps in elsewhere; `-- --listen [ADDRESS]` waits to be
+//! found and dialled instead.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,8 +20,19 @@ async fn ring() -> Result<String, std::io::Error> {
 }
 
 #[tokio::main]
-async fn main() {
-    let door = std::env::args().nth(1).and_then(|address| address.parse().ok()).map(Door::Tcp);
+async fn main() -> std::io::Result<()> {
     let tools = ToolSet::new("clock", "1.0.0").with::<now>().with::<ring>();
-    App::new("RustClock", tools).at(door.unwrap_or_default()).run().await;
+    let app = App::new("RustClock", tools);
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("--listen") => {
+            let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".into());
+            let listening = app.listen(address).await?;
+            tokio::signal::ctrl_c().await?;
+            listening.end().await;
+        }
+        Some(address) => app.at(Door::Tcp(address.parse().map_err(std::io::Error::other)?)).run().await,
+        None => app.run().await,
+    }
+    Ok(())
 }

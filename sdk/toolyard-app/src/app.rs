@@ -1,6 +1,7 @@
 //! An app: its name, its tools, and the connection that is kept up for them.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,13 +28,18 @@ pub enum Standing {
     Registered,
 }
 
+/// Makes a token for a connection.
+pub(crate) type Token = Arc<dyn Fn() -> String + Send + Sync>;
+
 /// A running app that offers tools.
 pub struct App {
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     door: Door,
-    token: Option<Arc<dyn Fn() -> String + Send + Sync>>,
-    link: Arc<dyn Link>,
+    pub(crate) token: Option<Token>,
+    pub(crate) link: Arc<dyn Link>,
     first_wait: Duration,
+    /// Where an instance file goes, if it is another place than the usual one.
+    pub(crate) instances: Option<PathBuf>,
 }
 
 impl App {
@@ -45,7 +51,8 @@ impl App {
     /// The same, with tools that are used elsewhere too.
     pub fn sharing<S: Send + Sync + 'static>(name: &str, tools: &Arc<ToolSet<S>>) -> Self {
         let link = tools.connect().link;
-        Self { name: name.into(), door: Door::default(), token: None, link, first_wait: FIRST_WAIT }
+        let (door, first_wait) = (Door::default(), FIRST_WAIT);
+        Self { name: name.into(), door, token: None, link, first_wait, instances: None }
     }
 
     /// Where Toolyard is; `127.0.0.1:5100` unless it is said.

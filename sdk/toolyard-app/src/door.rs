@@ -26,15 +26,17 @@ impl Default for Door {
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
+/// Both directions of a connection.
+pub(crate) fn halves(stream: TcpStream) -> io::Result<(Reader, Writer)> {
+    stream.set_nodelay(true)?;
+    let (read, write) = stream.into_split();
+    Ok((Box::new(read), Box::new(write)))
+}
+
 impl Door {
     pub(crate) async fn open(&self) -> io::Result<(Reader, Writer)> {
         match self {
-            Self::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
-                let (read, write) = stream.into_split();
-                Ok((Box::new(read), Box::new(write)))
-            }
+            Self::Tcp(address) => halves(TcpStream::connect(address).await?),
             Self::Local(path) => {
                 let (read, write) = tokio::io::split(toolyard_transport::local::connect(path).await?);
                 Ok((Box::new(read), Box::new(write)))

@@ -19,13 +19,20 @@
 //! }
 //! ```
 //!
+//! Instead of dialling, an app can wait to be dialled: [`App::listen`] says in a file where it is, and Toolyard
+//! finds it.
+//!
 //! Tools are added and removed while the app runs with [`ToolSet::live`](toolyard_tool::ToolSet::live).
 #![warn(missing_docs)]
 
 mod app;
+mod listen;
+mod session;
 mod back;
 mod door;
-mod session;
+mod instance;
+mod peer;
 
 pub use app::{App, Running, Standing};
 pub use door::Door;
+pub use listen::Listening;

@@ -83,11 +83,22 @@ impl Session {
             opened = tokio::time::timeout(PATIENCE, door.open()) => opened,
             _ = stopped.wait_for(|stopped| *stopped) => return Ended::Stopped,
         };
-        let (reader, writer) = match opened {
-            Ok(Ok(streams)) => streams,
-            Ok(Err(error)) => return Ended::Lost(format!("Toolyard cannot be reached: {error}")),
-            Err(_) => return Ended::Lost("Toolyard cannot be reached in time".into()),
-        };
+        match opened {
+            Ok(Ok(streams)) => self.speak(streams, session_id, token, standing, stopped).await,
+            Ok(Err(error)) => Ended::Lost(format!("Toolyard cannot be reached: {error}")),
+            Err(_) => Ended::Lost("Toolyard cannot be reached in time".into()),
+        }
+    }
+
+    /// Registers over a connection, and answers until it ends.
+    pub(crate) async fn speak(
+        &mut self,
+        (reader, writer): (Reader, Writer),
+        session_id: &mut Option<String>,
+        token: Option<String>,
+        standing: &watch::Sender<Standing>,
+        stopped: &mut watch::Receiver<bool>,
+    ) -> Ended {
         let tools = match self.tools().await {
             Ok(tools) => tools,
             Err(error) => return Ended::Lost(format!("the tools cannot be listed: {}", error.message)),

@@ -11,11 +11,12 @@ use toolyard_proto::codec::line::{LineDecoder, one_line};
 use toolyard_proto::name::UpstreamId;
 use toolyard_transport::Connected;
 
-use super::channel::{self, Channel};
-use super::link::{AppLink, Shared as Linked};
+use super::channel::{self, Channel, Outgoing};
+use super::link::{AppLink, Says, Shared as Linked};
 use super::process::Process;
 use super::queue::Queue;
-use super::register::{Applicant, Arrival, Refused, read_id};
+use super::reach::Dialled;
+use super::register::{Applicant, Arrival, Refused, new_session, read_id};
 use super::{Apps, schema};
 use crate::guests::Seat;
 
@@ -53,6 +54,51 @@ where
         Err(Some(refused)) => lines.refuse(write, &refused).await,
         Err(None) => {}
     }
+}
+
+/// Listens to somebody whom we dialled. Whoever does not register within `patience` may speak something else:
+/// then there is nothing. A link lives on in the scope of the apps.
+pub(super) async fn meet<S>(
+    apps: &Apps,
+    stream: S,
+    (id, dialled): (UpstreamId, &Dialled),
+    patience: Duration,
+) -> Result<Option<Arrival>, String>
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (read, write) = tokio::io::split(stream);
+    let mut lines = Lines { read, decoder: LineDecoder::new(apps.shared.options.line_limit) };
+    let register = match timeout(patience, lines.register()).await {
+        Ok(Ok(register)) => register,
+        Ok(Err(None)) => return Err("it closed the connection without a word".into()),
+        Ok(Err(Some(_))) | Err(_) => return Ok(None),
+    };
+    let Ok(room) = apps.shared.seats.clone().try_acquire_owned() else {
+        let refused = no_room(apps.shared.options.connections);
+        lines.refuse(write, &refused).await;
+        return Err(refused.reason);
+    };
+    let caller = Caller { endpoint: dialled.endpoint.clone(), process: None, find: None };
+    let visit = Visit { apps: apps.clone(), lines, caller };
+    if let Err(refused) = visit.prove(&register) {
+        visit.lines.refuse(write, &refused).await;
+        return Err(refused.reason);
+    }
+    let (linked, connected, greeted) = visit.link(&id, &register, dialled.description.as_deref());
+    linked.channel.say(registered(&id, &new_session(), &greeted));
+    let conversation = visit.open(id, linked.clone(), dialled.seat.clone(), (write, greeted.outgoing));
+    apps.shared.scope.spawn(async move {
+        conversation.run().await;
+        drop(room);
+    });
+    Ok(Some(Arrival { connected, linked }))
+}
+
+/// What somebody is told who finds no room.
+pub(super) fn no_room(most: usize) -> Refused {
+    let reason = format!("{most} apps are connected, and there is room for no more");
+    Refused::new(reason, "try again later, or raise `max_connections` in [apps]")
 }
 
 struct Lines<S> {
@@ -128,25 +174,47 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
             Err(refused) => return self.lines.refuse(write, &refused).await,
         };
         let id = applicant.id.clone();
-        let (offered, refusals) = check_tools(&id, &register.tools, schema::check);
+        let (linked, connected, greeted) = self.link(&id, &register, None);
+        let arrival = Arrival { connected, linked: linked.clone() };
+        let welcome = |session: &str| linked.channel.say(registered(&id, session, &greeted));
+        let seat = match self.apps.seat(&applicant, arrival, welcome).await {
+            Ok(seat) => seat,
+            Err(refused) => return self.lines.refuse(write, &refused).await,
+        };
+        self.look_for_process(&id, &linked);
+        self.open(id, linked, seat, (write, greeted.outgoing)).run().await;
+    }
+
+    /// What it registered becomes a link.
+    fn link(
+        &self,
+        id: &UpstreamId,
+        register: &Register,
+        description: Option<&str>,
+    ) -> (Arc<Linked>, Connected, Greeted) {
+        let (offered, refusals) = check_tools((id, &register.app), &register.tools, schema::check);
         let options = &self.apps.shared.options;
         let queue = Queue::new(options.calls, options.queue);
         let (channel, outgoing) = Channel::new(id.as_str().into(), self.apps.shared.last_id.clone());
-        let (link, events) = AppLink::new(channel.clone(), &offered, queue, register.version);
+        let says = Says { own_name: register.app.as_str().into(), version: register.version, description };
+        let (link, events) = AppLink::new(channel, &offered, queue, says);
         let linked = link.shared();
-        let arrival =
-            Arrival { connected: Connected { link: Arc::new(link), events }, linked: linked.clone() };
-        let welcome = |session: &str| channel.say(registered(&id, session, &offered, &refusals));
-        let seated = match self.apps.seat(&applicant, arrival, welcome).await {
-            Ok(seated) => seated,
-            Err(refused) => return self.lines.refuse(write, &refused).await,
-        };
-        tracing::info!(target: "apps", app = %id, tools = offered.len(), refused = refusals.len(), endpoint = %applicant.endpoint, "registered");
-        self.apps.shared.scope.spawn(channel::write(channel.clone(), write, outgoing));
-        self.look_for_process(&id, &linked);
-        let _ended = Ended(linked.clone());
-        let why = Session { id, linked, seat: seated.seat }.run(&mut self.lines).await;
-        channel.end(&why);
+        (linked, Connected { link: Arc::new(link), events }, Greeted { offered, refusals, outgoing })
+    }
+
+    /// From here on it is spoken with.
+    fn open(
+        self,
+        id: UpstreamId,
+        linked: Arc<Linked>,
+        seat: Arc<Seat>,
+        (write, outgoing): (WriteHalf<S>, Outgoing),
+    ) -> Conversation<S> {
+        let endpoint = &self.caller.endpoint;
+        tracing::info!(target: "apps", app = %id, tools = linked.tools(), %endpoint, "registered");
+        self.apps.shared.scope.spawn(channel::write(linked.channel.clone(), write, outgoing));
+        let ended = Ended(linked.clone());
+        Conversation { session: Session { id, linked, seat }, lines: self.lines, _ended: ended }
     }
 
     fn applicant(&self, register: &Register) -> Result<Applicant, Refused> {
@@ -182,9 +250,30 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
     }
 }
 
-fn registered(id: &UpstreamId, session: &str, offered: &[Offered], refusals: &[Refusal]) -> Bytes {
-    let tools = offered.iter().map(|tool| tool.canonical(id)).collect();
-    one_line(Registered::new(id.as_str(), session, tools, refusals.to_vec()).render())
+/// What became of a registration.
+struct Greeted {
+    offered: Vec<Offered>,
+    refusals: Vec<Refusal>,
+    outgoing: Outgoing,
+}
+
+fn registered(id: &UpstreamId, session: &str, greeted: &Greeted) -> Bytes {
+    let tools = greeted.offered.iter().map(|tool| tool.canonical(id)).collect();
+    one_line(Registered::new(id.as_str(), session, tools, greeted.refusals.clone()).render())
+}
+
+/// A connection whose app is registered.
+struct Conversation<S> {
+    session: Session,
+    lines: Lines<S>,
+    _ended: Ended,
+}
+
+impl<S: AsyncRead + AsyncWrite> Conversation<S> {
+    async fn run(mut self) {
+        let why = self.session.run(&mut self.lines).await;
+        self.session.linked.channel.end(&why);
+    }
 }
 
 /// Ends the link with the conversation, however that ends.
@@ -247,7 +336,8 @@ impl Session {
     }
 
     fn change(&self, tools: &[toolyard_proto::Raw]) {
-        let (offered, refusals) = check_tools(&self.id, tools, schema::check);
+        let names = (&self.id, &*self.linked.own_name);
+        let (offered, refusals) = check_tools(names, tools, schema::check);
         self.linked.change(&offered);
         if !refusals.is_empty() {
             let tools = offered.iter().map(|tool| tool.canonical(&self.id)).collect();
@@ -258,8 +348,9 @@ impl Session {
 
     /// The same app says anew what it offers.
     fn register_again(&self, register: &Register) {
+        let same = |name: &str| register.app.eq_ignore_ascii_case(name);
         match read_id(register) {
-            Ok(id) if id.fold() == self.id.fold() => self.change(&register.tools),
+            Ok(_) if same(self.id.as_str()) || same(&self.linked.own_name) => self.change(&register.tools),
             _ => self.linked.channel.aside(app::refused(
                 &format!("this connection belongs to `{}`", self.id),
                 "open another connection for another app",

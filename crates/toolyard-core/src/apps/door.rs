@@ -11,7 +11,7 @@ use toolyard_transport::Scope;
 use toolyard_transport::local::LocalListener;
 
 use super::Apps;
-use super::conversation::{Caller, converse};
+use super::conversation::{Caller, converse, no_room};
 use super::process::Process;
 
 /// How long somebody who finds no room has to read so.
@@ -86,16 +86,16 @@ impl Apps {
             let most = self.shared.options.connections;
             tracing::warn!(target: "apps", most, "an app found no room");
             scope.spawn(async move {
-                no_room(stream, most).await;
+                turn_away(stream, most).await;
                 drop(told);
             });
         }
     }
 }
 
-async fn no_room<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: usize) {
-    let reason = format!("{most} apps are connected, and there is room for no more");
-    let line = app::refused(&reason, "try again later, or raise `max_connections` in [apps]");
+async fn turn_away<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, most: usize) {
+    let refused = no_room(most);
+    let line = app::refused(&refused.reason, &refused.guidance);
     let say = async {
         stream.write_all(&[&line, &b"\n"[..]].concat()).await?;
         stream.shutdown().await?;

@@ -27,6 +27,8 @@ pub(super) struct Shared {
     pub(super) channel: Arc<Channel>,
     tools: Mutex<Tools>,
     pub(super) queue: Queue,
+    /// What it calls itself; where we dialled it, it may be listed under another name.
+    pub(super) own_name: Box<str>,
     events: mpsc::Sender<LinkEvent>,
     /// Whether it knows our additions, as its registration said.
     speaks_additions: bool,
@@ -55,13 +57,14 @@ impl AppLink {
         channel: Arc<Channel>,
         offered: &[Offered],
         queue: Queue,
-        version: Option<u32>,
+        says: Says<'_>,
     ) -> (Self, mpsc::Receiver<LinkEvent>) {
         // Every event says the same until the last: one waiting is as good as many, and the last has its own place.
         let (events, receiver) = mpsc::channel(2);
-        let greeting = greeting(&channel.name, version);
+        let greeting = greeting(&channel.name, &says);
         let tools = Mutex::new(Tools::new(offered));
-        let shared = Shared { channel, tools, queue, events, speaks_additions: version.is_some() };
+        let Says { own_name, version, .. } = says;
+        let shared = Shared { channel, tools, queue, own_name, events, speaks_additions: version.is_some() };
         (Self { greeting, shared: Arc::new(shared) }, receiver)
     }
 
@@ -70,16 +73,27 @@ impl AppLink {
     }
 }
 
-fn greeting(name: &str, version: Option<u32>) -> Greeting {
+/// What is known of an app besides its tools.
+pub(super) struct Says<'a> {
+    pub(super) own_name: Box<str>,
+    pub(super) version: Option<u32>,
+    /// What the config says of it; agents read it.
+    pub(super) description: Option<&'a str>,
+}
+
+fn greeting(name: &str, says: &Says<'_>) -> Greeting {
     let title = format!("App {name}");
-    let info =
-        json!({ "name": name, "title": title, "version": format!("app protocol {}", version.unwrap_or(0)) });
-    let whole = json!({
+    let version = format!("app protocol {}", says.version.unwrap_or(0));
+    let info = json!({ "name": name, "title": title, "version": version });
+    let mut whole = json!({
         "supportedVersions": [Revision::NEWEST.as_str()],
         "capabilities": { "tools": { "listChanged": true } },
         "resultType": "complete",
         "_meta": { "io.modelcontextprotocol/serverInfo": info },
     });
+    if let Some(description) = says.description {
+        whole["instructions"] = description.into();
+    }
     Greeting::read(Revision::NEWEST, whole.into())
 }
 
@@ -103,6 +117,11 @@ impl Shared {
         Raw::empty_object()
             .with("tools", &Raw::array(&tools.list))
             .with("resultType", &Raw::from_serialize(&"complete"))
+    }
+
+    /// How many tools it offers.
+    pub(super) fn tools(&self) -> usize {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner).list.len()
     }
 
     fn wire(&self, name: &str) -> Option<Raw> {

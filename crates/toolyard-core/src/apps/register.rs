@@ -13,8 +13,9 @@ use super::Apps;
 use super::channel::Channel;
 use super::link::Shared as Linked;
 use super::process::Process;
+use super::reach::{Dial, Reach};
 use crate::guests::{Seat, Taken};
-use crate::plan::{Sharing, UpstreamKind, UpstreamPlan};
+use crate::plan::{Connect, Sharing, UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
 
@@ -24,13 +25,12 @@ const OLD_ENDS_WITHIN: Duration = Duration::from_millis(500);
 /// One app.
 pub(super) struct Entry {
     upstream: Arc<Upstream>,
-    seat: Arc<Seat>,
+    reach: Arc<Reach>,
     session: Arc<str>,
     /// Who it proved to be.
     client: Option<Arc<str>>,
     process: Option<Process>,
     endpoint: Arc<str>,
-    linked: Arc<Linked>,
 }
 
 /// Who wants in.
@@ -59,11 +59,6 @@ impl Refused {
 pub(super) struct Arrival {
     pub(super) connected: Connected,
     pub(super) linked: Arc<Linked>,
-}
-
-/// Somebody is in.
-pub(super) struct Seated {
-    pub(super) seat: Arc<Seat>,
 }
 
 /// How an app stands, as its maker would say it: a view of its upstream's state.
@@ -113,7 +108,7 @@ pub struct AppRecord {
 }
 
 enum Outcome {
-    Seated(Seated),
+    Seated(Arc<Seat>),
     /// The id is in use on this connection.
     InUse(Arc<Channel>, Arrival),
 }
@@ -129,16 +124,16 @@ impl Apps {
         applicant: &Applicant,
         arrival: Arrival,
         welcome: impl Fn(&str),
-    ) -> Result<Seated, Refused> {
+    ) -> Result<Arc<Seat>, Refused> {
         let arrival = match self.try_seat(applicant, arrival, &welcome)? {
-            Outcome::Seated(seated) => return Ok(seated),
+            Outcome::Seated(seat) => return Ok(seat),
             Outcome::InUse(old, arrival) => {
                 let _ = tokio::time::timeout(OLD_ENDS_WITHIN, old.closing.cancelled()).await;
                 arrival
             }
         };
         match self.try_seat(applicant, arrival, &welcome)? {
-            Outcome::Seated(seated) => Ok(seated),
+            Outcome::Seated(seat) => Ok(seat),
             Outcome::InUse(..) => Err(in_use(&applicant.id)),
         }
     }
@@ -153,18 +148,22 @@ impl Apps {
         entries.retain(|_, entry| !entry.upstream.is_retired());
         let Some(entry) = entries.get_mut(&applicant.id.fold()) else {
             let entry = self.first(applicant, arrival, welcome)?;
-            let seated = Seated { seat: entry.seat.clone() };
+            let seat = entry.reach.seat().clone();
             entries.insert(applicant.id.fold(), entry);
-            return Ok(Outcome::Seated(seated));
+            return Ok(Outcome::Seated(seat));
         };
-        let old = &entry.linked.channel;
-        if !old.is_over() && !entry.is_same(applicant) {
-            return Ok(Outcome::InUse(old.clone(), arrival));
+        if entry.reach.speaks_mcp() && entry.upstream.live_link().is_some() {
+            return Err(in_use(&applicant.id));
         }
-        old.end("the app has connected again");
+        if let Some(old) = entry.reach.linked() {
+            if !old.channel.is_over() && !entry.is_same(applicant) {
+                return Ok(Outcome::InUse(old.channel.clone(), arrival));
+            }
+            old.channel.end("the app has connected again");
+        }
         welcome(&entry.session);
         entry.come_back(applicant, arrival);
-        Ok(Outcome::Seated(Seated { seat: entry.seat.clone() }))
+        Ok(Outcome::Seated(entry.reach.seat().clone()))
     }
 
     fn first(
@@ -173,25 +172,74 @@ impl Apps {
         arrival: Arrival,
         welcome: &impl Fn(&str),
     ) -> Result<Entry, Refused> {
+        let reach = Arc::new(Reach::new(self, applicant.id.clone(), None));
         let session: Arc<str> = new_session().into();
-        let seat = Arc::new(Seat::default());
-        let Arrival { connected, linked } = arrival;
         welcome(&session);
-        seat.take(connected);
-        let plan = UpstreamPlan {
-            id: applicant.id.clone(),
+        reach.arrive(arrival.connected, arrival.linked);
+        let upstream = self.join(reach.clone(), &applicant.id).map_err(|taken| not_free(&taken))?;
+        let Applicant { client, process, endpoint, .. } = applicant;
+        let (client, process, endpoint) = (client.clone(), *process, endpoint.clone());
+        Ok(Entry { upstream, reach, session, client, process, endpoint })
+    }
+
+    fn join(&self, connect: Arc<Reach>, id: &UpstreamId) -> Result<Arc<Upstream>, Taken> {
+        self.shared.gateway.join(UpstreamPlan {
+            id: id.clone(),
             kind: UpstreamKind::App,
-            connect: seat.clone(),
+            connect,
             timeouts: self.shared.options.timeouts,
             roots: Vec::new(),
             sharing: Sharing::Shared,
             pinged: true,
             fingerprint: String::new(),
-        };
-        let upstream = self.shared.gateway.join(plan).map_err(|taken| not_free(&taken))?;
-        let Applicant { client, process, endpoint, .. } = applicant;
-        let (client, process, endpoint) = (client.clone(), *process, endpoint.clone());
-        Ok(Entry { upstream, seat, session, client, process, endpoint, linked })
+        })
+    }
+
+    /// Dials an app wherever it listens, for as long as this is not taken back. An app that comes by itself
+    /// under the same id is the same app. Whoever has the id otherwise keeps it.
+    pub fn expect(&self, id: &UpstreamId, dial: Dial) -> Result<Arc<Upstream>, Taken> {
+        let mut entries = self.entries();
+        entries.retain(|_, entry| !entry.upstream.is_retired());
+        if let Some(entry) = entries.get_mut(&id.fold()) {
+            let is_beaten = |old: Dial| {
+                old.source < dial.source || (old.source == dial.source && old.endpoint != dial.endpoint)
+            };
+            if entry.reach.dial().is_some_and(is_beaten) {
+                return Err(Taken(entry.upstream.clone()));
+            }
+            entry.reach.set_dial(Some(dial));
+            entry.upstream.wake();
+            return Ok(entry.upstream.clone());
+        }
+        let endpoint = dial.endpoint.to_string().into();
+        let reach = Arc::new(Reach::new(self, id.clone(), Some(dial)));
+        let upstream = self.join(reach.clone(), id)?;
+        let (session, client, process) = (new_session().into(), None, None);
+        entries.insert(
+            id.fold(),
+            Entry { upstream: upstream.clone(), reach, session, client, process, endpoint },
+        );
+        Ok(upstream)
+    }
+
+    /// Does not dial it any more. One that is connected stays so.
+    pub fn expect_no_more(&self, upstream: &Arc<Upstream>) {
+        if let Some(entry) = self.entries().get_mut(&upstream.id().fold()) {
+            entry.reach.set_dial(None);
+            entry.upstream.wake();
+        }
+    }
+
+    /// The same for good: it is no upstream any more.
+    pub fn forget(&self, upstream: &Arc<Upstream>) {
+        let mut entries = self.entries();
+        entries.retain(|_, entry| !Arc::ptr_eq(&entry.upstream, upstream));
+        self.shared.gateway.remove(upstream);
+    }
+
+    /// The way to somebody who listens and may register, but is no app among others.
+    pub fn way_to(&self, id: &UpstreamId, dial: Dial) -> Arc<dyn Connect> {
+        Arc::new(Reach::new(self, id.clone(), Some(dial)))
     }
 
     /// Every app that is known, in no order.
@@ -202,7 +250,7 @@ impl Apps {
     /// The process behind a connection became known.
     pub(super) fn found_process(&self, id: &UpstreamId, linked: &Arc<Linked>, process: Process) {
         if let Some(entry) = self.entries().get_mut(&id.fold())
-            && Arc::ptr_eq(&entry.linked, linked)
+            && entry.reach.linked().is_some_and(|own| Arc::ptr_eq(&own, linked))
         {
             entry.process.get_or_insert(process);
         }
@@ -222,30 +270,30 @@ impl Entry {
         self.client.clone_from(&applicant.client);
         self.process = applicant.process;
         self.endpoint = applicant.endpoint.clone();
-        self.linked = arrival.linked;
-        self.seat.take(arrival.connected);
+        self.reach.arrive(arrival.connected, arrival.linked);
         self.upstream.wake();
     }
 
     fn record(&self) -> AppRecord {
         let state = self.upstream.state();
-        let channel = &self.linked.channel;
+        let linked = self.reach.linked();
+        let channel = linked.as_ref().map(|linked| &linked.channel);
         AppRecord {
             id: self.upstream.id().clone(),
             endpoint: self.endpoint.clone(),
-            status: AppStatus::of(state.phase, self.seat.said_goodbye()),
+            status: AppStatus::of(state.phase, self.reach.seat().said_goodbye()),
             connected_at: state.connected,
             last_activity: self.upstream.last_activity(),
-            calls: channel.pending(),
-            waiting: self.linked.queue.waiting(),
-            strays: channel.strays(),
-            garbage: channel.garbage(),
+            calls: channel.map_or(0, |channel| channel.pending()),
+            waiting: linked.as_ref().map_or(0, |linked| linked.queue.waiting()),
+            strays: channel.map_or(0, |channel| channel.strays()),
+            garbage: channel.map_or(0, |channel| channel.garbage()),
             pid: self.process.map(|process| process.pid),
         }
     }
 }
 
-fn new_session() -> String {
+pub(super) fn new_session() -> String {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system gives random numbers");
     HEXLOWER.encode(&bytes)

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use toolyard_proto::calendar::days;
 use toolyard_proto::name::{UpstreamId, sanitize_upstream_id};
 
+use super::Endpoint;
+
 /// A clock may be a little ahead, but not more.
 const AHEAD: Duration = Duration::from_mins(1);
 
@@ -19,6 +21,8 @@ pub struct Instance {
     pub name: String,
     pub directory: String,
     pub port: u16,
+    /// Where it listens, where that is not MCP over HTTP at the port.
+    pub endpoint: Option<Endpoint>,
     pub pid: Option<u32>,
     pub has_package_json: Option<bool>,
     /// As it was written, an RFC 3339 time.
@@ -34,6 +38,8 @@ pub enum NotAnInstance {
     Missing(&'static str),
     #[error("`port` must be from 1 to 65535")]
     Port,
+    #[error("`endpoint` must be on this machine: {0}")]
+    Endpoint(String),
     #[error("`{0}` lies in the future")]
     Future(&'static str),
 }
@@ -45,6 +51,7 @@ struct Written {
     #[serde(alias = "path")]
     directory: Option<String>,
     port: Option<i64>,
+    endpoint: Option<String>,
     #[serde(alias = "started")]
     started_at: Option<String>,
     pid: Option<u32>,
@@ -79,15 +86,17 @@ impl Instance {
             name: text(written.name, "name")?,
             directory: text(written.directory, "directory")?,
             port: port.ok_or(NotAnInstance::Port)?,
+            endpoint: written.endpoint.map(|text| own_endpoint(&text)).transpose()?,
             pid: written.process_info.and_then(|info| info.pid).or(written.pid),
             has_package_json: written.has_package_json,
             started: written.started_at,
         })
     }
 
-    /// Where it serves MCP, if it does.
-    pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/mcp", self.port)
+    /// Where it is dialled: what it says, or MCP over HTTP at its port.
+    pub fn dialled_at(&self) -> Endpoint {
+        let usual = || Endpoint::at_port(self.port);
+        self.endpoint.clone().unwrap_or_else(usual)
     }
 
     /// When it says that it started, in seconds since 1970.
@@ -100,9 +109,16 @@ impl Instance {
         json!({
             "id": self.own_id, "name": self.name, "directory": self.directory, "path": self.directory,
             "port": self.port, "pid": self.pid, "process_pid": self.pid,
-            "has_package_json": self.has_package_json,
+            "has_package_json": self.has_package_json, "endpoint": self.dialled_at().to_string(),
         })
     }
+}
+
+/// A file is a hint, and hints lead nowhere else.
+fn own_endpoint(text: &str) -> Result<Endpoint, NotAnInstance> {
+    let endpoint = Endpoint::parse(text).map_err(|error| NotAnInstance::Endpoint(error.to_string()))?;
+    let is_local = endpoint.is_local();
+    is_local.then_some(endpoint).ok_or_else(|| NotAnInstance::Endpoint(format!("{text} is not")))
 }
 
 fn unix(time: SystemTime) -> u64 {
@@ -149,7 +165,10 @@ mod tests {
             "name": "x", "has_package_json": true, "last_seen": "2026-11-15T05:00:00Z" });
         let read = parse(&design).unwrap();
         assert_eq!((read.id.as_str(), read.pid, read.has_package_json), ("s-7f3d", Some(7), Some(true)));
-        assert_eq!(read.url(), "http://127.0.0.1:1/mcp");
+        assert_eq!(read.dialled_at().to_string(), "http://127.0.0.1:1/mcp");
+        let ours =
+            json!({ "id": "a", "name": "a", "directory": "/a", "port": 9, "endpoint": "tcp://127.0.0.1:9" });
+        assert_eq!(parse(&ours).unwrap().dialled_at().to_string(), "tcp://127.0.0.1:9");
     }
 
     #[test]
@@ -165,6 +184,9 @@ mod tests {
         assert_eq!(with("name", json!(null)), NotAnInstance::Missing("name"));
         assert_eq!(with("port", json!(0)), NotAnInstance::Port);
         assert_eq!(with("port", json!(65_536)), NotAnInstance::Port);
+        for elsewhere in ["tcp://10.0.0.1:9", "127.0.0.1:9"] {
+            assert!(matches!(with("endpoint", json!(elsewhere)), NotAnInstance::Endpoint(_)), "{elsewhere}");
+        }
         assert_eq!(with("last_ping", json!("2026-11-15T07:20:00Z")), NotAnInstance::Future("last_ping"));
         for garbage in ["", "{", "[]", "\"x\"", "{\"id\":", "\u{0}"] {
             let read = Instance::parse(garbage.as_bytes(), SystemTime::UNIX_EPOCH);

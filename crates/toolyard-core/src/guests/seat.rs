@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
 use toolyard_proto::Revision;
 use toolyard_transport::BoxFuture;
 
@@ -11,6 +12,7 @@ use crate::plan::{AfterLoss, Connect, Connected};
 #[derive(Default)]
 pub struct Seat {
     state: Mutex<State>,
+    taken: Notify,
 }
 
 #[derive(Default)]
@@ -31,6 +33,24 @@ impl Seat {
         let old = state.arrived.replace(connected);
         drop(state);
         drop(old);
+        self.taken.notify_waiters();
+    }
+
+    /// Waits until a link is handed over. Safe to drop while it waits.
+    pub(crate) async fn arrival(&self) -> Connected {
+        loop {
+            let taken = self.taken.notified();
+            let arrived = self.state().arrived.take();
+            match arrived {
+                Some(arrived) => return arrived,
+                None => taken.await,
+            }
+        }
+    }
+
+    /// It was reached, so its goodbye is over.
+    pub(crate) fn is_back(&self) {
+        self.state().said_goodbye = false;
     }
 
     /// It goes for good, and says so: what it offered leaves the lists as soon as its link has ended.

@@ -32,16 +32,19 @@ impl Past {
         self.lost_at.get_or_insert_with(Instant::now);
         upstream.lost(reason, self.failures);
         outlets.announce();
-        let (first, after) = match upstream.plan.connect.after_loss() {
-            AfterLoss::TryAgain => match retry::after(&upstream.pace, self.failures, retry::chance()) {
-                Verdict::Again(wait) => (wait, None),
-                Verdict::Open(wait) => (Duration::ZERO, Some(wait)),
-            },
-            AfterLoss::Await => (upstream.pace.grace, Some(NEVER)),
-            AfterLoss::Gone => {
-                upstream.unlist(outlets);
-                (Duration::ZERO, Some(NEVER))
+        let loss = upstream.plan.connect.after_loss();
+        if matches!(loss, AfterLoss::Gone | AfterLoss::Left) {
+            upstream.unlist(outlets);
+        }
+        let (first, after) = match loss {
+            AfterLoss::TryAgain | AfterLoss::Left => {
+                match retry::after(&upstream.pace, self.failures, retry::chance()) {
+                    Verdict::Again(wait) => (wait, None),
+                    Verdict::Open(wait) => (Duration::ZERO, Some(wait)),
+                }
             }
+            AfterLoss::Await => (upstream.pace.grace, Some(NEVER)),
+            AfterLoss::Gone => (Duration::ZERO, Some(NEVER)),
         };
         let mut woken = self.within_grace(upstream, outlets, upstream.woken_within(first)).await;
         if let Some(after) = after.filter(|_| !woken) {

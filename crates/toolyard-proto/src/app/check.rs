@@ -39,9 +39,11 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// Sorts the tools of `app` into good ones and bad ones. `schema` checks an input schema, and may stamp it.
+/// Sorts the tools of an app into good ones and bad ones. It is listed under its id, and may call itself by
+/// another name; either may stand in front of the name of a tool. `schema` checks an input schema, and may
+/// stamp it.
 pub fn check_tools(
-    app: &UpstreamId,
+    app: (&UpstreamId, &str),
     tools: &[Raw],
     schema: impl Fn(&Raw) -> Result<Raw, String>,
 ) -> (Vec<Offered>, Vec<Refusal>) {
@@ -69,7 +71,7 @@ pub fn check_tools(
 }
 
 fn check_tool(
-    app: &UpstreamId,
+    app: (&UpstreamId, &str),
     told: &str,
     tool: &Raw,
     schema: impl Fn(&Raw) -> Result<Raw, String>,
@@ -92,10 +94,11 @@ fn check_tool(
 }
 
 /// The name without the app's own id in front of it. Names under other ids are other apps' to give.
-fn own_name<'a>(app: &UpstreamId, told: &'a str) -> Result<&'a str, String> {
+fn own_name<'a>((app, own): (&UpstreamId, &str), told: &'a str) -> Result<&'a str, String> {
+    let is_own = |id: &str| id.eq_ignore_ascii_case(app.as_str()) || id.eq_ignore_ascii_case(own);
     let name = match told.split_once(':') {
         None => told,
-        Some((id, name)) if id.eq_ignore_ascii_case(app.as_str()) => name,
+        Some((id, name)) if is_own(id) => name,
         Some((id, _)) => {
             return Err(format!(
                 "an app can only offer tools under its own id: write `{app}:…` or no prefix, not `{id}:…`"

@@ -85,7 +85,7 @@ fn what_is_said_to_an_app_is_one_line_of_json() {
 fn check(tools: &Value, good: &[&str], bad: &[(&str, &str)]) {
     let app = UpstreamId::parse("WatchTower").unwrap();
     let tools: Vec<Raw> = tools.as_array().unwrap().iter().cloned().map(Raw::from).collect();
-    let (offered, refused) = check_tools(&app, &tools, |schema| Ok(schema.clone()));
+    let (offered, refused) = check_tools((&app, app.as_str()), &tools, |schema| Ok(schema.clone()));
     assert_eq!(offered.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), good);
     assert_eq!(refused.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), bad_names(bad));
     for (refusal, (_, reason)) in refused.iter().zip(bad) {
@@ -153,7 +153,7 @@ fn a_bad_tool_is_refused_by_name_and_the_good_ones_stay() {
 fn a_definition_keeps_what_the_app_said() {
     let app = UpstreamId::parse("a").unwrap();
     let tool = raw(json!({ "name": "a:x", "description": "d", "annotations": { "readOnlyHint": true } }));
-    let (offered, _) = check_tools(&app, &[tool], |schema| Ok(schema.clone()));
+    let (offered, _) = check_tools((&app, app.as_str()), &[tool], |schema| Ok(schema.clone()));
     let definition: Value = offered[0].definition.read().unwrap();
     assert_eq!(definition["annotations"]["readOnlyHint"], true);
     assert_eq!((&definition["name"], &definition["inputSchema"]["type"]), (&json!("x"), &json!("object")));

@@ -3,6 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use toolyard_core::discovery::Endpoint;
+use toolyard_proto::name::UpstreamId;
+
 use super::listen::{self, LocalDoor, read_address};
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
@@ -11,8 +14,10 @@ use super::tree::Value;
 pub(crate) const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5100);
 
 /// No call may take longer than this.
-const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
+pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 const MOST: i64 = 100_000;
+/// Longer means never, and that is written otherwise.
+pub(super) const SELDOMEST_SCAN: Duration = Duration::from_hours(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AppsConfig {
@@ -23,6 +28,31 @@ pub(crate) struct AppsConfig {
     pub(crate) calls: Option<usize>,
     pub(crate) queue: Option<usize>,
     pub(crate) timeout: Option<Duration>,
+    /// Apps that listen, and are dialled.
+    pub(crate) endpoints: Vec<EndpointConfig>,
+    pub(crate) scan: Scan,
+}
+
+/// An app that listens somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndpointConfig {
+    pub(crate) id: UpstreamId,
+    pub(crate) endpoint: Endpoint,
+    /// Told to agents.
+    pub(crate) description: Option<String>,
+}
+
+/// How often the environments of processes are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scan {
+    Off,
+    Every(Duration),
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        Self::Every(Duration::from_secs(5))
+    }
 }
 
 /// Where apps dial.
@@ -35,9 +65,9 @@ pub(crate) enum TcpDoor {
 }
 
 impl AppsConfig {
-    /// No door at all.
+    /// No door at all, and nobody is dialled.
     pub(crate) fn closed() -> Self {
-        Self { tcp: TcpDoor::Off, local: LocalDoor::Off, ..Self::default() }
+        Self { tcp: TcpDoor::Off, local: LocalDoor::Off, scan: Scan::Off, ..Self::default() }
     }
 }
 
@@ -57,12 +87,93 @@ pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> AppsConfig {
     let mut number = |key| section.take(key).and_then(|field| read_count(reader, &field));
     let (max_connections, calls, queue) = (number("max_connections"), number("calls"), number("queue"));
     let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
+    let endpoints = section.take("endpoints").map(|field| read_endpoints(reader, field)).unwrap_or_default();
+    let scan = section.take("scan").and_then(|field| read_scan(reader, &field)).unwrap_or_default();
     section.finish(reader);
-    AppsConfig { tcp, local, max_connections, calls, queue, timeout }
+    AppsConfig { tcp, local, max_connections, calls, queue, timeout, endpoints, scan }
+}
+
+/// `NAME = "tcp://…"`, or a table with `url` and `description`.
+fn read_endpoints(reader: &mut Reader<'_>, field: Field) -> Vec<EndpointConfig> {
+    let fields = field.section(reader).map(Section::take_all).unwrap_or_default();
+    let mut endpoints: Vec<EndpointConfig> = Vec::new();
+    for field in fields {
+        let Some(id) = read_app_id(reader, &field, &field.key, &endpoints) else { continue };
+        let (url, description) = if let Value::Table(_) = field.value() {
+            let place = field.clone();
+            let Some(mut section) = field.section(reader) else { continue };
+            let (url, description) = (section.take("url"), section.take("description"));
+            section.finish(reader);
+            if url.is_none() {
+                place.error(reader, "`url` is missing", "write url = \"tcp://127.0.0.1:5001\"");
+            }
+            (url, description.and_then(|field| field.text(reader)))
+        } else {
+            (Some(field), None)
+        };
+        let endpoint = url.and_then(|url| read_endpoint(reader, &url));
+        endpoints.extend(endpoint.map(|endpoint| EndpointConfig { id, endpoint, description }));
+    }
+    endpoints
+}
+
+/// The id of an app, which no other endpoint has.
+pub(super) fn read_app_id(
+    reader: &mut Reader<'_>,
+    field: &Field,
+    name: &str,
+    others: &[EndpointConfig],
+) -> Option<UpstreamId> {
+    let id = match UpstreamId::parse(name) {
+        Ok(id) => id,
+        Err(error) => {
+            let help = "use a letter, then letters, digits, `_` and `-`, such as `MyApp-Development`";
+            field.error(reader, error.to_string(), help);
+            return None;
+        }
+    };
+    if others.iter().any(|other| other.id.fold() == id.fold()) {
+        let help = "choose another name; case does not count";
+        field.error(reader, format!("there is another endpoint of the name `{name}`"), help);
+        return None;
+    }
+    Some(id)
+}
+
+pub(super) fn read_endpoint(reader: &mut Reader<'_>, field: &Field) -> Option<Endpoint> {
+    let text = field.expanded(reader)?;
+    match Endpoint::parse(&text) {
+        Ok(endpoint) => Some(endpoint),
+        Err(error) => {
+            let help = "write where the app listens, such as \"tcp://127.0.0.1:5001\"";
+            field.error(reader, error.to_string(), help);
+            None
+        }
+    }
+}
+
+/// A time, or `false` for never.
+fn read_scan(reader: &mut Reader<'_>, field: &Field) -> Option<Scan> {
+    if let Value::Flag(flag) = field.value() {
+        return Some(if *flag { Scan::default() } else { Scan::Off });
+    }
+    field.duration(reader, SELDOMEST_SCAN).map(Scan::Every)
+}
+
+/// An endpoint may not have the id of an upstream.
+pub(super) fn check_ids(reader: &mut Reader<'_>, at: usize, endpoints: &[EndpointConfig], ids: &[String]) {
+    for endpoint in endpoints {
+        let name = endpoint.id.as_str();
+        if ids.iter().any(|id| id.eq_ignore_ascii_case(name)) {
+            let message = format!("`{name}` is an upstream already");
+            let help = "choose another name, or keep the server in [upstreams] only";
+            reader.error(at, &format!("apps.endpoints.{name}"), message, help);
+        }
+    }
 }
 
 /// An address, or `false` for none.
-fn read_tcp(reader: &mut Reader<'_>, field: &Field) -> Option<TcpDoor> {
+pub(super) fn read_tcp(reader: &mut Reader<'_>, field: &Field) -> Option<TcpDoor> {
     if let Value::Flag(flag) = field.value() {
         return Some(if *flag { TcpDoor::Usual } else { TcpDoor::Off });
     }
@@ -75,7 +186,7 @@ fn read_tcp(reader: &mut Reader<'_>, field: &Field) -> Option<TcpDoor> {
     Some(TcpDoor::At(address))
 }
 
-fn read_count(reader: &mut Reader<'_>, field: &Field) -> Option<usize> {
+pub(super) fn read_count(reader: &mut Reader<'_>, field: &Field) -> Option<usize> {
     let number = field.integer(reader)?;
     let count = usize::try_from(number).ok().filter(|_| (1..=MOST).contains(&number));
     if count.is_none() {

@@ -7,7 +7,7 @@ use toolyard_proto::token::{Rules, SHORTEST_SECRET, Secret};
 use super::reader::{Field, Reader, Section};
 
 /// Longer is no safer than a bearer that never ends.
-const LONGEST: Duration = Duration::from_hours(24);
+pub(super) const LONGEST: Duration = Duration::from_hours(24);
 
 /// A project file may not say who comes in.
 pub(super) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<Rules> {
@@ -36,7 +36,7 @@ pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> Option<Rules> {
     Some(Rules { secrets, window, skew })
 }
 
-fn read_secret(reader: &mut Reader<'_>, field: &Field) -> Option<Secret> {
+pub(super) fn read_secret(reader: &mut Reader<'_>, field: &Field) -> Option<Secret> {
     let text = field.expanded(reader)?;
     let secret = Secret::parse(&text);
     if secret.is_none() {

@@ -86,6 +86,11 @@ pub(crate) fn find(asked: Option<&Path>, folder: &Path, variables: &Variables<'_
     Found { sources, user_file, unused }
 }
 
+/// Where the app proxy that Toolyard replaces was told its config is.
+pub(crate) fn of_the_proxy() -> Option<PathBuf> {
+    std::env::var_os("MCP_CONFIG").filter(|file| !file.is_empty()).map(PathBuf::from)
+}
+
 /// `$XDG_CONFIG_HOME`, which must be absolute to count, or its default.
 fn user_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -109,6 +109,11 @@ impl Section {
         entries.into_iter().map(|entry| self.field(entry)).collect()
     }
 
+    /// Whether a key is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+
     /// Whether a key is left that somebody may have meant as `key`.
     pub(crate) fn has_slip_of(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| nearest(&entry.key, [key]).is_some())

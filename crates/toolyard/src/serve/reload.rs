@@ -16,6 +16,7 @@ use toolyard_core::{Gateway, Reloaded};
 use crate::cli::Common;
 use crate::config::{AppsConfig, Found, ListenConfig, Trusted, unused_hint};
 use crate::connect::Approach;
+use crate::endpoints::Endpoints;
 use crate::plan::plan;
 use crate::settings;
 
@@ -29,12 +30,15 @@ pub(super) struct Reload {
     pub(super) state_dir: Option<PathBuf>,
     pub(super) listen: ListenConfig,
     pub(super) apps: AppsConfig,
+    pub(super) endpoints: Endpoints,
+    /// Whether apps are kept out, whatever the config says.
+    pub(super) no_apps: bool,
     pub(super) pings: Pings,
 }
 
 impl Reload {
     /// Looks after the files until it is dropped.
-    pub(super) async fn watch(self, found: Found) {
+    pub(super) async fn watch(mut self, found: Found) {
         let (mut watched, set) = (files_of(&found), found.set());
         let mut applied = stamps(&watched);
         let Ok(mut told) = signal(SignalKind::user_defined1()) else { return };
@@ -56,7 +60,7 @@ impl Reload {
     }
 
     /// `set` is what the gateway was started with: with other files it would be another gateway.
-    fn apply(&self, set: &[PathBuf]) -> Found {
+    fn apply(&mut self, set: &[PathBuf]) -> Found {
         let (found, loaded) = settings::look(&self.common);
         if found.set() != set {
             if let Some((file, standing)) = &found.unused {
@@ -75,9 +79,7 @@ impl Reload {
         if config.listen != self.listen {
             tracing::warn!("a change of [listen] takes effect when the gateway is started again");
         }
-        if config.apps != self.apps {
-            tracing::warn!("a change of [apps] takes effect when the gateway is started again");
-        }
+        self.apply_apps(&config.apps);
         if config.pings != self.pings {
             tracing::warn!("a change of [health] takes effect when the gateway is started again");
         }
@@ -85,6 +87,20 @@ impl Reload {
         let Reloaded { added, changed, removed } = &done;
         tracing::info!(?added, ?changed, ?removed, "the changed config is applied");
         found
+    }
+}
+
+impl Reload {
+    /// Who is dialled can change; doors and limits stay as they were opened.
+    fn apply_apps(&mut self, new: &AppsConfig) {
+        if self.no_apps {
+            return;
+        }
+        self.endpoints.set(&new.endpoints);
+        let old = AppsConfig { endpoints: new.endpoints.clone(), ..self.apps.clone() };
+        if *new != old {
+            tracing::warn!("a change of [apps] takes effect when the gateway is started again");
+        }
     }
 }
 

@@ -6,23 +6,31 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Yard, eventually};
+use crate::support::{Agent, Yard, eventually};
 
 /// A real MCP server on a free port.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
+        Self::over("http")
+    }
+
+    /// Over `http` or `tcp`.
+    pub(crate) fn over(transport: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
-        command.args(["pack", "dev", "--http", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(["pack", "dev", &format!("--{transport}"), "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let port = loop {
             let line = lines.next().unwrap().unwrap();
-            if let Some((_, address)) = line.split_once("listening on http://127.0.0.1:") {
+            if let Some((_, address)) = line.split_once("://127.0.0.1:") {
                 break address.split('/').next().unwrap().trim().parse().unwrap();
             }
         };
@@ -49,15 +57,9 @@ fn row_23_an_instance_file_is_enough_to_be_found_and_garbage_disturbs_nobody() {
     for (program, id) in [("toolyard", "shop-0a1b"), ("brummer", "brum-2c3d")] {
         let server = Server::start();
         yard.write_instance(program, "broken.json", "{\"id\":");
-        let began = Instant::now();
-        let file = yard.write_instance(program, &format!("{id}.json"), &server.file(id).to_string());
         let mut agent = yard.agent();
-        let listed = eventually("the instance", || {
-            let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
-            listed["instances"].as_array()?.iter().find(|instance| instance["id"] == id).cloned()
-        });
-        // A tenth of a second is the aim; a busy machine may take longer.
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        let file = yard.write_instance(program, &format!("{id}.json"), &server.file(id).to_string());
+        let listed = eventually("the instance", || find(&mut agent, id));
         assert_eq!((&listed["port"], &listed["directory"]), (&json!(server.port), &json!("/srv/shop")));
         eventually("its tools", || {
             agent.tools().iter().any(|tool| tool.starts_with(&format!("{id}__"))).then_some(())
@@ -67,6 +69,33 @@ fn row_23_an_instance_file_is_enough_to_be_found_and_garbage_disturbs_nobody() {
             (!agent.tools().iter().any(|tool| tool.starts_with(id))).then_some(())
         });
     }
+}
+
+fn find(agent: &mut Agent, id: &str) -> Option<Value> {
+    let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
+    listed["instances"].as_array()?.iter().find(|instance| instance["id"] == id).cloned()
+}
+
+#[test]
+fn row_23_a_file_is_listed_soon_after_it_was_written() {
+    let (yard, server) = (Yard::start(""), Server::start());
+    let mut agent = yard.agent();
+    let mut took: Vec<Duration> = (0..21)
+        .map(|round| {
+            let id = format!("shop-{round}");
+            let began = Instant::now();
+            let file = yard.write_instance("toolyard", &format!("{id}.json"), &server.file(&id).to_string());
+            eventually("the instance", || find(&mut agent, &id));
+            let took = began.elapsed();
+            std::fs::remove_file(file).unwrap();
+            took
+        })
+        .collect();
+    took.sort();
+    eprintln!("from file to list: median {:?}, slowest {:?}", took[10], took[20]);
+    // A tenth of a second is the aim. The gateway looks twenty times a second; that it is no longer in all is
+    // for a quiet machine to show, so only what no busy one explains is a failure.
+    assert!(took[10] < Duration::from_secs(2), "{took:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) use agent::Agent;
-pub(crate) use app::{App, Door, tool};
+pub(crate) use app::{App, Door, Listener, tool};
 pub(crate) use mortal::Mortal;
 pub(crate) use proxy::Proxy;
 
@@ -30,6 +30,13 @@ pub(crate) struct Yard {
     note: Value,
     config: String,
     tokens: Mutex<Vec<String>>,
+}
+
+/// How a program is told where its config is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Flag,
+    Variable,
 }
 
 /// A connection that speaks HTTP.
@@ -76,41 +83,70 @@ impl Http {
 impl Yard {
     /// With these keys in `[apps]` and whatever follows.
     pub(crate) fn start(apps: &str) -> Self {
-        let rest = format!("[apps]\nlisten = \"127.0.0.1:0\"\n{apps}");
-        Self::start_as(&rest, &mut Command::new(env!("CARGO_BIN_EXE_toolyard")))
+        Self::start_with(apps, "", &[])
+    }
+
+    /// The same, with more config before it, and with variables.
+    pub(crate) fn start_with(apps: &str, before: &str, variables: &[(&str, &str)]) -> Self {
+        // Whatever else runs on this machine is not looked for, except where that is what is tested.
+        let scan = if apps.contains("scan = ") { "" } else { "scan = false\n" };
+        let rest = format!("[apps]\nlisten = \"127.0.0.1:0\"\n{scan}{apps}");
+        Self::start_as(before, &rest, &[], variables)
     }
 
     /// With the door for apps at this address.
     pub(crate) fn start_with_apps_at(address: &str) -> Self {
-        let rest = format!("[apps]\nlisten = \"{address}\"");
-        Self::start_as(&rest, &mut Command::new(env!("CARGO_BIN_EXE_toolyard")))
+        Self::start_as("", &format!("[apps]\nscan = false\nlisten = \"{address}\""), &[], &[])
     }
 
     /// With the usual config and these flags.
     pub(crate) fn start_with_flags(flags: &[&str]) -> Self {
-        Self::start_as("", Command::new(env!("CARGO_BIN_EXE_toolyard")).args(flags))
+        Self::start_as("", "", flags, &[])
     }
 
-    fn start_as(rest: &str, command: &mut Command) -> Self {
+    fn start_as(before: &str, rest: &str, flags: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = format!("[listen]\ntcp = \"127.0.0.1:0\"\n\n{rest}\n");
-        let (child, said) = spawn_with(&folder, &config, command);
+        let config = format!("{before}[listen]\ntcp = \"127.0.0.1:0\"\n\n{rest}\n");
+        let mut command = toolyard(&folder, flags);
+        let (child, said) = spawn_with(&folder, &config, command.envs(variables.iter().copied()));
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
+    }
+
+    /// With the config of the proxy that Toolyard replaces, which has no keys for clients.
+    pub(crate) fn of_proxy(proxy: &Value, way: Way) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(".mcpproxy.json"), proxy.to_string()).unwrap();
+        let common = ["--listen", "127.0.0.1:0", "--state-dir", "state"];
+        let (arguments, variables) = match way {
+            Way::Flag => ([&common[..], &["--config", ".mcpproxy.json"]].concat(), vec![]),
+            Way::Variable => (common.to_vec(), vec![("MCP_CONFIG", ".mcpproxy.json")]),
+        };
+        let (child, said) = run(toolyard(&folder, &arguments).envs(variables));
+        let config = String::new();
+        let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
+        yard.wait_for_note();
+        yard
+    }
+
+    /// An agent at the local socket.
+    pub(crate) fn local_agent(&self) -> Agent {
+        Agent::local(self.note["socket"].as_str().unwrap().as_ref())
     }
 
     /// The same without any network but loopback, where the system lets us, and with whoever `beside` names. Only
     /// local sockets lead in. Tells whether it is so.
     pub(crate) fn start_offline(apps: &str, beside: &str) -> (Self, bool) {
         let folder = tempfile::tempdir().unwrap();
-        let config = format!("[apps]\nlisten = \"127.0.0.1:0\"\n{apps}\n");
+        let config = format!("[apps]\nlisten = \"127.0.0.1:0\"\nscan = false\n{apps}\n");
         let is_offline =
             Command::new("unshare").args(["-rn", "true"]).status().is_ok_and(|done| done.success());
         let alone = "ip link set lo up; test -z \"$(ip route)\" || exit 1;";
         let script = format!("{} {beside} & exec \"$0\" \"$@\"", if is_offline { alone } else { "" });
         let mut command = if is_offline { Command::new("unshare") } else { Command::new("env") };
         command.args(if is_offline { &["-rn"][..] } else { &[] }).args(["sh", "-c", &script]);
+        at_home(&folder, &mut command);
         let (child, said) = spawn_with(&folder, &config, command.arg(env!("CARGO_BIN_EXE_toolyard")));
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
@@ -130,8 +166,21 @@ impl Yard {
         let listen = self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap();
         let config = self.config.replacen("127.0.0.1:0", listen, 1).replacen("127.0.0.1:0", apps, 1);
         std::fs::remove_file(self.folder.path().join("state/gateway.json")).unwrap_or_default();
-        (self.child, self.said) = spawn(&self.folder, &config);
+        (self.child, self.said) = spawn_with(&self.folder, &config, &mut toolyard(&self.folder, &[]));
         self.wait_for_note();
+    }
+
+    /// Another config, which is applied at once.
+    pub(crate) fn reconfigure(&self, apps: &str) {
+        let own = self.config.split("[apps.endpoints]").next().unwrap_or_default();
+        std::fs::write(self.folder.path().join("config.toml"), format!("{own}{apps}\n")).unwrap();
+        let pid = nix::unistd::Pid::from_raw(self.child.id().try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR1).unwrap();
+    }
+
+    /// A place for files.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     fn wait_for_note(&mut self) {
@@ -232,14 +281,12 @@ fn at_home(folder: &TempDir, command: &mut Command) {
     command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
 }
 
-fn spawn(folder: &TempDir, config: &str) -> (Child, Arc<Mutex<String>>) {
-    spawn_with(folder, config, &mut Command::new(env!("CARGO_BIN_EXE_toolyard")))
-}
-
 fn spawn_with(folder: &TempDir, config: &str, command: &mut Command) -> (Child, Arc<Mutex<String>>) {
     std::fs::write(folder.path().join("config.toml"), config).unwrap();
-    at_home(folder, command);
-    command.args(["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"]);
+    run(command.args(["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"]))
+}
+
+fn run(command: &mut Command) -> (Child, Arc<Mutex<String>>) {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let (said, stderr) = (Arc::<Mutex<String>>::default(), BufReader::new(child.stderr.take().unwrap()));

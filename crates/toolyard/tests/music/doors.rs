@@ -123,7 +123,7 @@ fn unstamped(mut result: Value) -> Value {
 }
 
 /// Names of plans and moments are masked, digit by digit.
-fn masked(text: &str) -> String {
+pub(crate) fn masked(text: &str) -> String {
     let mut masked = text.to_owned();
     for (shape, mask) in [("plan-00000000000000-xxxxxx", "PLAN"), ("0000-00-00T00:00:00Z", "MOMENT")] {
         let fits = |at: usize| {

@@ -5,6 +5,7 @@
 
 mod devices;
 mod doors;
+mod guide;
 mod keys;
 mod kills;
 mod program;

@@ -1,8 +1,9 @@
 //! An app as it exists in the field: newline JSON over a socket, camelCase, numbers to match answers by.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -19,6 +20,38 @@ pub(crate) enum Door {
 
 impl Door {
     pub(crate) const ALL: [Self; 2] = [Self::Tcp, Self::Unix];
+}
+
+/// Where an app waits to be dialled.
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    /// Removed with the test.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub(crate) fn tcp() -> Self {
+        Self::Tcp(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    pub(crate) fn unix(path: PathBuf) -> Self {
+        Self::Unix(UnixListener::bind(&path).unwrap(), path)
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        match self {
+            Self::Tcp(listener) => format!("tcp://{}", listener.local_addr().unwrap()),
+            Self::Unix(_, path) => format!("unix://{}", path.display()),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// The other end of a connection to the gateway.
@@ -70,16 +103,42 @@ impl App {
         Self { write: Box::new(write), lines, close: Box::new(close), session: String::new() }
     }
 
+    /// An app that listens: takes whoever dials and registers.
+    pub(crate) fn accept(listener: &Listener, name: &str, tools: &[&str]) -> Self {
+        let mut app = match listener {
+            Listener::Tcp(listener) => {
+                let stream = listener.accept().unwrap().0;
+                let other = stream.try_clone().unwrap();
+                Self::over(stream.try_clone().unwrap(), stream, move || {
+                    let _ = other.shutdown(std::net::Shutdown::Both);
+                })
+            }
+            Listener::Unix(listener, _) => {
+                let stream = listener.accept().unwrap().0;
+                let other = stream.try_clone().unwrap();
+                Self::over(stream.try_clone().unwrap(), stream, move || {
+                    let _ = other.shutdown(std::net::Shutdown::Both);
+                })
+            }
+        };
+        app.greet(name, tools);
+        app
+    }
+
     /// Connects and registers these tools.
     pub(crate) fn register(yard: &Yard, door: Door, name: &str, tools: &[&str]) -> Self {
         let mut app = Self::connect(yard, door);
+        app.greet(name, tools);
+        app
+    }
+
+    fn greet(&mut self, name: &str, tools: &[&str]) {
         let tools: Vec<Value> = tools.iter().map(|name| tool(name)).collect();
-        app.send(&json!({ "type": "register", "appName": name, "tools": tools }));
-        let answer = app.next();
+        self.send(&json!({ "type": "register", "appName": name, "tools": tools }));
+        let answer = self.next();
         assert_eq!(answer["type"], "registered", "{answer}");
         assert_eq!(answer["refused"], json!([]), "{answer}");
-        answer["sessionId"].as_str().unwrap().clone_into(&mut app.session);
-        app
+        answer["sessionId"].as_str().unwrap().clone_into(&mut self.session);
     }
 
     pub(crate) fn send(&mut self, message: &Value) {

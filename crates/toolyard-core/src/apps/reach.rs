@@ -1,0 +1,246 @@
+//! How an app comes to its seat: by itself, or because it listens somewhere and is dialled there. Who is dialled
+//! has two seconds to register; whoever stays silent or speaks otherwise is asked whether it speaks MCP.
+//! Whichever connection is there first counts.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use toolyard_proto::Revision;
+use toolyard_proto::name::UpstreamId;
+use toolyard_transport::{BoxFuture, Origin, SocketSpec, local};
+
+use super::conversation::meet;
+use super::link::Shared as Linked;
+use super::{Apps, Shared};
+use crate::discovery::Endpoint;
+use crate::guests::Seat;
+use crate::plan::{AfterLoss, Connect, Connected};
+
+/// How long somebody who was dialled has to register.
+const FIRST_WORD: Duration = Duration::from_secs(2);
+/// How long it may take to be connected.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where an upstream listens.
+#[derive(Clone, Debug)]
+pub struct Dial {
+    pub endpoint: Endpoint,
+    /// Reaches the same endpoint as an MCP server.
+    pub mcp: Arc<dyn Connect>,
+    /// What the config says of it.
+    pub description: Option<String>,
+    /// What else is known of it, as it is told.
+    pub about: Option<Value>,
+    /// Who says that it is there.
+    pub source: Source,
+}
+
+/// Whose word it is that somebody listens at an endpoint. A later one never beats an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    Config,
+    /// A file, or the environment of a process: only whoever runs as we do is let in by it.
+    Hint,
+}
+
+/// Who is dialled, as its conversation needs to know it.
+pub(super) struct Dialled {
+    pub(super) endpoint: Arc<str>,
+    pub(super) description: Option<String>,
+    pub(super) seat: Arc<Seat>,
+}
+
+/// The way to one upstream.
+pub(super) struct Reach(Arc<Inner>);
+
+struct Inner {
+    id: UpstreamId,
+    /// Weak, because the apps know their upstreams, which know this.
+    apps: Weak<Shared>,
+    seat: Arc<Seat>,
+    state: Mutex<State>,
+    /// What was dialled spoke MCP the last time.
+    speaks_mcp: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    dial: Option<Dial>,
+    /// Its last connection that registered.
+    linked: Option<Arc<Linked>>,
+}
+
+impl Reach {
+    pub(super) fn new(apps: &Apps, id: UpstreamId, dial: Option<Dial>) -> Self {
+        let (apps, state) = (Arc::downgrade(&apps.shared), Mutex::new(State { dial, linked: None }));
+        Self(Arc::new(Inner { id, apps, seat: Arc::default(), state, speaks_mcp: AtomicBool::new(false) }))
+    }
+
+    pub(super) fn seat(&self) -> &Arc<Seat> {
+        &self.0.seat
+    }
+
+    pub(super) fn linked(&self) -> Option<Arc<Linked>> {
+        self.0.state().linked.clone()
+    }
+
+    /// Hands over a connection that came by itself.
+    pub(super) fn arrive(&self, connected: Connected, linked: Arc<Linked>) {
+        self.0.state().linked = Some(linked);
+        self.0.seat.take(connected);
+    }
+
+    pub(super) fn dial(&self) -> Option<Dial> {
+        self.0.state().dial.clone()
+    }
+
+    pub(super) fn set_dial(&self, dial: Option<Dial>) {
+        self.0.state().dial = dial;
+        self.0.speaks_mcp.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether what was dialled speaks MCP, so that there is no registration to go by.
+    pub(super) fn speaks_mcp(&self) -> bool {
+        self.0.speaks_mcp.load(Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn reach(&self, dial: Dial, known: Option<Revision>) -> Result<Connected, String> {
+        let Some(socket) = dial.endpoint.socket() else {
+            let connected = dial.mcp.connect(known).await?;
+            self.speaks_mcp.store(true, Ordering::Relaxed);
+            return Ok(connected);
+        };
+        if self.speaks_mcp.swap(false, Ordering::Relaxed)
+            && let Ok(connected) = dial.mcp.connect(known).await
+        {
+            self.speaks_mcp.store(true, Ordering::Relaxed);
+            return Ok(connected);
+        }
+        if let Some(connected) = self.listen(&dial, &socket).await? {
+            return Ok(connected);
+        }
+        let connected = dial.mcp.connect(None).await.map_err(|why| {
+            let wait = FIRST_WORD.as_secs();
+            format!(
+                "no `register` came from {} within {wait} s, and it does not speak MCP: {why}",
+                dial.endpoint
+            )
+        })?;
+        self.speaks_mcp.store(true, Ordering::Relaxed);
+        Ok(connected)
+    }
+
+    /// Nothing where nobody registers.
+    async fn listen(&self, dial: &Dial, socket: &SocketSpec) -> Result<Option<Connected>, String> {
+        let unreachable = |why: String| {
+            format!("nobody can be reached at {}: {why}; check that it is running", dial.endpoint)
+        };
+        let own_only = dial.source == Source::Hint || dial.endpoint.is_in_the_open();
+        let opened = timeout(PATIENCE, open(socket, own_only)).await;
+        let stream = opened.map_err(|_| unreachable(format!("no answer within {} s", PATIENCE.as_secs())))?;
+        let stream = stream.map_err(|error| unreachable(error.to_string()))?;
+        let apps = Apps { shared: self.apps.upgrade().ok_or("the gateway is stopping")? };
+        let dialled = Dialled {
+            endpoint: dial.endpoint.to_string().into(),
+            description: dial.description.clone(),
+            seat: self.seat.clone(),
+        };
+        let met = meet(&apps, stream, (self.id.clone(), &dialled), FIRST_WORD).await;
+        let met = met.map_err(|why| format!("{}: {why}", dial.endpoint))?;
+        Ok(met.map(|arrival| {
+            self.seat.is_back();
+            self.state().linked = Some(arrival.linked);
+            arrival.connected
+        }))
+    }
+}
+
+impl Connect for Reach {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+        let inner = self.0.clone();
+        let Some(dial) = self.dial() else { return inner.seat.connect(known) };
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                arrived = inner.seat.arrival() => Ok(arrived),
+                reached = inner.reach(dial, known) => reached,
+            }
+        })
+    }
+
+    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, String>> {
+        match self.dial() {
+            Some(dial) if self.speaks_mcp() => dial.mcp.connect_for(known, client),
+            _ => Box::pin(async { Err("an app has one connection for all".to_owned()) }),
+        }
+    }
+
+    fn about(&self) -> Option<Value> {
+        let dial = self.dial()?;
+        let usual = || json!({ "endpoint": dial.endpoint.to_string(), "description": dial.description });
+        Some(dial.about.clone().unwrap_or_else(usual))
+    }
+
+    fn after_loss(&self) -> AfterLoss {
+        match (self.0.seat.after_loss(), self.dial()) {
+            (lost, None) => lost,
+            (AfterLoss::Gone, Some(_)) => AfterLoss::Left,
+            (_, Some(_)) => AfterLoss::TryAgain,
+        }
+    }
+}
+
+impl fmt::Debug for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reach({})", self.0.id)
+    }
+}
+
+/// Either kind of socket.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+async fn open(socket: &SocketSpec, own_only: bool) -> io::Result<Box<dyn Stream>> {
+    match socket {
+        SocketSpec::Tcp(address) => {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream))
+        }
+        SocketSpec::Local(path) => {
+            let stream = local::connect(path).await?;
+            if own_only {
+                refuse_strangers(&stream)?;
+            }
+            Ok(Box::new(stream))
+        }
+    }
+}
+
+/// Whoever could put a socket there is not by that somebody of ours.
+#[cfg(unix)]
+fn refuse_strangers(stream: &tokio::net::UnixStream) -> io::Result<()> {
+    let (us, _) = tokio::net::UnixStream::pair()?;
+    if stream.peer_cred()?.uid() == us.peer_cred()?.uid() {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there"))
+}
+
+#[cfg(not(unix))]
+fn refuse_strangers<S>(_: &S) -> io::Result<()> {
+    Ok(())
+}

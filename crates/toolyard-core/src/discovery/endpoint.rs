@@ -1,0 +1,205 @@
+//! Where somebody listens: `tcp://HOST:PORT`, `unix:///PATH`, `pipe://NAME`, or an `http` URL.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use http::Uri;
+use http::uri::Authority;
+use toolyard_transport::SocketSpec;
+use toolyard_transport::local::LONGEST_PATH;
+
+/// What .NET puts in front of a pipe's name to make a socket in the temp directory of it.
+const PIPE: &str = "CoreFxPipe_";
+
+/// An address that was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// Lines over TCP: host and port.
+    Tcp(String),
+    /// Lines over a Unix socket.
+    Local(PathBuf),
+    /// Lines over a named pipe, which is a Unix socket in the temp directory here.
+    Pipe(String),
+    /// MCP over HTTP.
+    Http(Uri),
+}
+
+/// Why a text is no endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadEndpoint {
+    #[error("expected tcp://HOST:PORT, unix:///PATH, pipe://NAME or http://HOST:PORT/PATH")]
+    Scheme,
+    #[error("expected tcp://HOST:PORT")]
+    Tcp,
+    #[error("expected unix:// and an absolute path of at most {LONGEST_PATH} bytes")]
+    Local,
+    #[error("expected pipe:// and a name without `/`, of at most 64 bytes")]
+    Pipe,
+    #[error("expected an http URL with a host and without a user name")]
+    Http,
+}
+
+impl Endpoint {
+    pub fn parse(text: &str) -> Result<Self, BadEndpoint> {
+        let (scheme, rest) = text.trim().split_once("://").ok_or(BadEndpoint::Scheme)?;
+        match scheme {
+            "tcp" => parse_tcp(rest).ok_or(BadEndpoint::Tcp),
+            "unix" => {
+                let is_good = rest.starts_with('/') && rest.len() <= LONGEST_PATH && !rest.contains('\0');
+                if is_good { Ok(Self::Local(rest.into())) } else { Err(BadEndpoint::Local) }
+            }
+            "pipe" => {
+                let is_good = !rest.is_empty() && rest.len() <= 64 && !rest.contains(['/', '\\', '\0']);
+                if is_good { Ok(Self::Pipe(rest.to_owned())) } else { Err(BadEndpoint::Pipe) }
+            }
+            "http" | "https" => parse_http(text.trim()).ok_or(BadEndpoint::Http),
+            _ => Err(BadEndpoint::Scheme),
+        }
+    }
+
+    /// MCP over HTTP at a port of this machine.
+    pub(super) fn at_port(port: u16) -> Self {
+        let authority = format!("127.0.0.1:{port}");
+        let url = Uri::builder().scheme("http").authority(authority).path_and_query("/mcp").build();
+        Self::Http(url.expect("a number is a port"))
+    }
+
+    /// Whether nobody but this machine can be behind it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => {
+                address.parse::<Authority>().is_ok_and(|address| is_loopback(address.host()))
+            }
+            Self::Http(url) => url.host().is_some_and(is_loopback),
+            Self::Local(_) | Self::Pipe(_) => true,
+        }
+    }
+
+    /// The same for two endpoints that lead to the same listener, whatever is spoken there.
+    pub fn listener(&self) -> String {
+        match self {
+            Self::Tcp(address) => {
+                address.parse::<Authority>().map_or_else(|_| address.clone(), |a| port_of(&a, 0))
+            }
+            Self::Http(url) => {
+                let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
+                url.authority().map_or_else(|| url.to_string(), |authority| port_of(authority, usual))
+            }
+            Self::Local(path) => path.display().to_string(),
+            Self::Pipe(name) => pipe(name).display().to_string(),
+        }
+    }
+
+    /// The socket to open, where it is one.
+    pub fn socket(&self) -> Option<SocketSpec> {
+        match self {
+            Self::Tcp(address) => Some(SocketSpec::Tcp(address.clone())),
+            Self::Local(path) => Some(SocketSpec::Local(path.clone())),
+            Self::Pipe(name) => Some(SocketSpec::Local(pipe(name))),
+            Self::Http(_) => None,
+        }
+    }
+
+    /// The URL, where it is one.
+    pub fn url(&self) -> Option<Uri> {
+        if let Self::Http(url) = self { Some(url.clone()) } else { None }
+    }
+
+    /// Whether it lies where others could have put it first, so that whoever answers must be of our own user.
+    pub(crate) fn is_in_the_open(&self) -> bool {
+        matches!(self, Self::Pipe(_))
+    }
+}
+
+fn pipe(name: &str) -> PathBuf {
+    Path::new(&std::env::temp_dir()).join(format!("{PIPE}{name}"))
+}
+
+fn parse_tcp(rest: &str) -> Option<Endpoint> {
+    let address = rest.trim_end_matches('/');
+    let authority = address.parse::<Authority>().ok()?;
+    let is_good = !authority.host().is_empty()
+        && authority.port_u16().is_some_and(|port| port > 0)
+        && !address.contains('@');
+    is_good.then(|| Endpoint::Tcp(address.to_owned()))
+}
+
+/// Without a path it is `/mcp`, where everybody serves it.
+fn parse_http(text: &str) -> Option<Endpoint> {
+    let url = text.parse::<Uri>().ok()?;
+    let authority = url.authority()?;
+    if authority.host().is_empty() || authority.as_str().contains('@') {
+        return None;
+    }
+    if url.path() != "/" || url.query().is_some() {
+        return Some(Endpoint::Http(url));
+    }
+    format!("{}://{authority}/mcp", url.scheme_str()?).parse().ok().map(Endpoint::Http)
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// All names of this machine are one: nobody has a port on one of them alone.
+fn port_of(authority: &Authority, usual: u16) -> String {
+    let host = if is_loopback(authority.host()) { "localhost" } else { authority.host() };
+    format!("{host}:{}", authority.port_u16().unwrap_or(usual))
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Local(path) => write!(f, "unix://{}", path.display()),
+            Self::Pipe(name) => write!(f, "pipe://{name}"),
+            Self::Http(url) => write!(f, "{url}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<(&str, bool), BadEndpoint>) {
+        let got = Endpoint::parse(text).map(|endpoint| (endpoint.to_string(), endpoint.is_local()));
+        assert_eq!(got, expected.map(|(shown, local)| (shown.to_owned(), local)), "{text}");
+    }
+
+    #[test]
+    fn every_way_to_write_an_endpoint_is_read_and_nothing_else() {
+        check("tcp://localhost:5001", Ok(("tcp://localhost:5001", true)));
+        check("tcp://[::1]:5001/", Ok(("tcp://[::1]:5001", true)));
+        check("tcp://10.0.0.7:5001", Ok(("tcp://10.0.0.7:5001", false)));
+        check("tcp://localhost.evil.example:1", Ok(("tcp://localhost.evil.example:1", false)));
+        check("unix:///run/a.sock", Ok(("unix:///run/a.sock", true)));
+        check("pipe://MyApp.Mcp", Ok(("pipe://MyApp.Mcp", true)));
+        check(" http://127.0.0.1:80 ", Ok(("http://127.0.0.1:80/mcp", true)));
+        check("http://127.0.0.1:80/x?y", Ok(("http://127.0.0.1:80/x?y", true)));
+        check("https://app.example/", Ok(("https://app.example/mcp", false)));
+        for text in ["", "localhost:1", "ftp://x:1", "TCP"] {
+            check(text, Err(BadEndpoint::Scheme));
+        }
+        for text in ["tcp://", "tcp://localhost", "tcp://:1", "tcp://a@b:1", "tcp://a:0", "tcp://a:1/b"] {
+            check(text, Err(BadEndpoint::Tcp));
+        }
+        check("unix://a.sock", Err(BadEndpoint::Local));
+        check("pipe://../x", Err(BadEndpoint::Pipe));
+        check("http://user@localhost/", Err(BadEndpoint::Http));
+        check("http://", Err(BadEndpoint::Http));
+    }
+
+    #[test]
+    fn endpoints_of_one_listener_are_known_to_be_so() {
+        let listener = |text: &str| Endpoint::parse(text).unwrap().listener();
+        assert_eq!(listener("tcp://localhost:5001"), listener("http://127.0.0.1:5001/mcp"));
+        assert_eq!(listener("http://[::1]"), listener("tcp://127.0.0.1:80"));
+        assert_ne!(listener("tcp://127.0.0.1:1"), listener("tcp://127.0.0.1:2"));
+        assert_ne!(listener("tcp://127.0.0.1:1"), listener("tcp://10.0.0.1:1"));
+        let pipe = listener("pipe://a");
+        assert_eq!(pipe, listener(&format!("unix://{pipe}")));
+    }
+}

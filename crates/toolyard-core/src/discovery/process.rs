@@ -1,0 +1,240 @@
+//! Processes whose environment says where they listen. A variable is a hint that anybody can inherit: it counts
+//! only in processes of our own user, never in our own children, and leads nowhere but to this machine.
+//!
+//! Environments are read once per process and program: what the system tells of a process at a glance shows
+//! whether it is still the same one.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use toolyard_proto::name::{UpstreamId, sanitize_upstream_id};
+
+use super::Endpoint;
+
+/// The variables, as pairs of where and who; an earlier pair wins.
+pub const VARIABLES: [(&str, &str); 2] =
+    [("TOOLYARD_ENDPOINT", "TOOLYARD_APP_ID"), ("AVALONIA_MCP_ENDPOINT", "AVALONIA_MCP_APP_ID")];
+/// No more of an environment is looked at.
+const LONGEST: u64 = 1024 * 1024;
+
+/// Looks at processes, and remembers those that it has looked at.
+#[derive(Debug)]
+pub struct Processes {
+    root: PathBuf,
+    uid: u32,
+    own_pid: u32,
+    known: HashMap<u32, Known>,
+}
+
+/// A process that says where it listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hint {
+    pub id: UpstreamId,
+    pub endpoint: Endpoint,
+    pub pid: u32,
+    /// Since when, in ticks of the system: with the number it is a process and no later one.
+    pub started: u64,
+}
+
+/// What one look showed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// One for each endpoint and each id, of the process that is the oldest.
+    pub hints: Vec<Hint>,
+    /// What says where it listens and is not used, with the reason.
+    pub skipped: Vec<(u32, String)>,
+    /// Processes whose environment cannot be read; nothing is said of them.
+    pub unreadable: usize,
+    /// How many environments were read this time.
+    pub read: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    stat: Stat,
+    said: Said,
+}
+
+/// What an environment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Unreadable,
+    Endpoint { endpoint: String, app_id: Option<String> },
+}
+
+/// What the system tells of a process at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    started: u64,
+    /// Where its environment lies: elsewhere after it has become another program.
+    environment: (u64, u64),
+}
+
+impl Processes {
+    /// Those of this user, except this one and its children.
+    pub fn new(uid: u32, own_pid: u32) -> Self {
+        Self::at(Path::new("/proc"), uid, own_pid)
+    }
+
+    fn at(root: &Path, uid: u32, own_pid: u32) -> Self {
+        Self { root: root.to_owned(), uid, own_pid, known: HashMap::new() }
+    }
+
+    /// Whether this system shows environments at all.
+    pub fn can_look(&self) -> bool {
+        self.root.join("self/stat").exists()
+    }
+
+    /// `refuse` says why a listener is not for us, where it is not.
+    pub fn look(&mut self, refuse: impl Fn(&Endpoint) -> Option<String>) -> Look {
+        let read = self.refresh();
+        let mut look = Look { read, ..Look::default() };
+        let mut found: Vec<(u64, u32, Said)> =
+            self.known.iter().map(|(pid, known)| (known.stat.started, *pid, known.said.clone())).collect();
+        found.sort_by_key(|(started, pid, _)| (*started, *pid));
+        let (mut listeners, mut ids) = (HashMap::new(), HashSet::new());
+        for (started, pid, said) in found {
+            let (endpoint, app_id) = match said {
+                Said::Nothing => continue,
+                Said::Unreadable => {
+                    look.unreadable += 1;
+                    continue;
+                }
+                Said::Endpoint { endpoint, app_id } => (endpoint, app_id),
+            };
+            let hint = judge(&endpoint, app_id.as_deref(), &refuse);
+            let hint = hint.and_then(|(id, endpoint)| match listeners.get(&endpoint.listener()) {
+                Some(first) if *first == id.fold() => Ok(None),
+                Some(first) => Err(format!("{endpoint} is known as `{first}`, from an older process")),
+                None if ids.contains(&id.fold()) => {
+                    Err(format!("the id `{id}` is that of an older process, which listens elsewhere"))
+                }
+                None => Ok(Some(Hint { id, endpoint, pid, started })),
+            });
+            match hint {
+                Ok(Some(hint)) => {
+                    listeners.insert(hint.endpoint.listener(), hint.id.fold());
+                    ids.insert(hint.id.fold());
+                    look.hints.push(hint);
+                }
+                // A child that inherited it.
+                Ok(None) => {}
+                Err(why) => look.skipped.push((pid, why)),
+            }
+        }
+        look
+    }
+
+    /// Brings what is known up to date; gives how many environments were read.
+    fn refresh(&mut self) -> usize {
+        let stats = self.stats();
+        self.known.retain(|pid, known| stats.get(pid) == Some(&known.stat));
+        let mut read = 0;
+        for (pid, stat) in &stats {
+            if self.known.contains_key(pid) || self.is_ours(*pid, &stats) {
+                continue;
+            }
+            read += 1;
+            let said = read_environment(&self.root.join(pid.to_string()).join("environ"));
+            self.known.insert(*pid, Known { stat: *stat, said });
+        }
+        read
+    }
+
+    /// Every process of our user.
+    fn stats(&self) -> HashMap<u32, Stat> {
+        let Ok(entries) = fs::read_dir(&self.root) else { return HashMap::new() };
+        let stat = |entry: fs::DirEntry| {
+            let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
+            let is_own = entry.metadata().ok()?.uid() == self.uid;
+            let text = is_own.then(|| fs::read_to_string(entry.path().join("stat")).ok()).flatten()?;
+            Some((pid, Stat::parse(&text)?))
+        };
+        entries.flatten().filter_map(stat).collect()
+    }
+
+    /// Whether it is this process or one that it has started, however indirectly.
+    fn is_ours(&self, pid: u32, stats: &HashMap<u32, Stat>) -> bool {
+        let mut at = pid;
+        for _ in 0..=stats.len() {
+            if at == self.own_pid {
+                return true;
+            }
+            let Some(stat) = stats.get(&at) else { return false };
+            at = stat.parent;
+        }
+        false
+    }
+}
+
+impl Stat {
+    /// The second field is a name in parentheses that may hold anything. A zombie has ended.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, after) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = after.split_whitespace().collect();
+        if matches!(fields.first(), Some(&("Z" | "X"))) {
+            return None;
+        }
+        let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        let environment = (number(47).unwrap_or(0), number(48).unwrap_or(0));
+        Some(Self { parent: u32::try_from(number(1)?).ok()?, started: number(19)?, environment })
+    }
+}
+
+fn read_environment(path: &Path) -> Said {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+    if read.is_err() {
+        return Said::Unreadable;
+    }
+    let find = |name: &str| {
+        let text = bytes.split(|byte| *byte == 0).find_map(|entry| {
+            entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(String::from_utf8_lossy)
+        })?;
+        (!text.trim().is_empty()).then(|| text.into_owned())
+    };
+    let said = VARIABLES.iter().find_map(|(endpoint, app_id)| Some((find(endpoint)?, find(app_id))));
+    said.map_or(Said::Nothing, |(endpoint, app_id)| Said::Endpoint { endpoint, app_id })
+}
+
+fn judge(
+    endpoint: &str,
+    app_id: Option<&str>,
+    refuse: impl Fn(&Endpoint) -> Option<String>,
+) -> Result<(UpstreamId, Endpoint), String> {
+    let endpoint = Endpoint::parse(endpoint).map_err(|error| format!("its endpoint is not used: {error}"))?;
+    if !endpoint.is_local() {
+        return Err(format!("{endpoint} is not on this machine"));
+    }
+    let id = match app_id {
+        Some(app_id) => {
+            UpstreamId::parse(app_id).map_err(|error| format!("its app id is not used: {error}"))?
+        }
+        None => id_of(&endpoint),
+    };
+    match refuse(&endpoint) {
+        Some(why) => Err(why),
+        None => Ok((id, endpoint)),
+    }
+}
+
+/// A name for somebody who gave none, the same for everybody who inherited the variable.
+fn id_of(endpoint: &Endpoint) -> UpstreamId {
+    let name = match endpoint {
+        Endpoint::Local(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        Endpoint::Pipe(name) => name.clone(),
+        Endpoint::Tcp(_) | Endpoint::Http(_) => {
+            let listener = endpoint.listener();
+            format!("app-{}", listener.rsplit(':').next().unwrap_or_default())
+        }
+    };
+    sanitize_upstream_id(&name, |_| false)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! What was seen by each way of looking for upstreams, for whoever wonders why something is not there.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// How many things that were left out are told; the rest are counted.
+const MOST: usize = 100;
+
+/// The last report of each way. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Sightings(Arc<Mutex<BTreeMap<Way, Report>>>);
+
+/// A way of looking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// Endpoints of the config.
+    Config,
+    /// Files that instances write.
+    Files,
+    /// Environments of processes.
+    Processes,
+}
+
+impl Way {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Files => "files",
+            Self::Processes => "processes",
+        }
+    }
+}
+
+/// What one way saw when it last looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Where it looks: folders, names of variables, keys.
+    pub places: Vec<String>,
+    /// How often; never again where it is not said.
+    pub every: Option<Duration>,
+    pub looked: Option<SystemTime>,
+    pub found: Vec<Sighting>,
+    pub skipped: Vec<Skipped>,
+    /// How many more were left out than are told.
+    pub more_skipped: usize,
+}
+
+/// Somebody who was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    pub id: String,
+    pub endpoint: String,
+    /// The file, the process or the key that says so.
+    pub origin: String,
+}
+
+/// Something that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    pub origin: String,
+    pub why: String,
+}
+
+impl Report {
+    pub fn skip(&mut self, origin: impl Into<String>, why: impl Into<String>) {
+        if self.skipped.len() < MOST {
+            self.skipped.push(Skipped { origin: origin.into(), why: why.into() });
+        } else {
+            self.more_skipped += 1;
+        }
+    }
+}
+
+impl Sightings {
+    pub fn saw(&self, way: Way, report: Report) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(way, report);
+    }
+
+    /// Of every way that is looked by.
+    pub fn reports(&self) -> Vec<(Way, Report)> {
+        let reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.iter().map(|(way, report)| (*way, report.clone())).collect()
+    }
+}

@@ -1,0 +1,140 @@
+//! Apps that were found because the environment of their process says where they listen. Looking costs a few
+//! system calls for each process of ours, off the threads that carry calls.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use nix::unistd::Uid;
+use toolyard_core::apps::Source;
+use toolyard_core::discovery::{Endpoint, Hint, Look, Processes, Report, Sighting, VARIABLES, Way};
+use toolyard_core::upstream::Upstream;
+use toolyard_core::upstream::state::Phase;
+use toolyard_core::{Apps, Gateway};
+
+use crate::config::{AppsConfig, Config, EndpointConfig, Reach};
+use crate::connect::Approach;
+use crate::endpoints::dial;
+use crate::state_dir::Addresses;
+
+/// Listeners that no hint is needed for: our own, and those that the config names. With why.
+#[derive(Clone)]
+pub(crate) struct NotOurs(Arc<HashMap<String, String>>);
+
+impl NotOurs {
+    pub(crate) fn new(config: &Config, apps: &AppsConfig, addresses: &Addresses) -> Self {
+        let mut listeners = HashMap::new();
+        for upstream in &config.upstreams.on {
+            let endpoint = match &upstream.reach {
+                Reach::Program(_) => continue,
+                Reach::Server(server) => Endpoint::Http(server.url.clone()),
+                Reach::Socket(socket) => match Endpoint::parse(&socket.to_string()) {
+                    Ok(endpoint) => endpoint,
+                    Err(_) => continue,
+                },
+            };
+            listeners.insert(endpoint.listener(), format!("the config names it, as `{}`", upstream.id));
+        }
+        for EndpointConfig { id, endpoint, .. } in &apps.endpoints {
+            listeners.insert(endpoint.listener(), format!("the config names it, as `{id}`"));
+        }
+        let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
+        let sockets = sockets.map(|path| format!("unix://{}", path.display()));
+        let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
+        for own in doors.into_iter().flatten().cloned().chain(sockets) {
+            if let Ok(own) = Endpoint::parse(&own) {
+                listeners.insert(own.listener(), "that is this gateway".to_owned());
+            }
+        }
+        Self(Arc::new(listeners))
+    }
+}
+
+pub(crate) struct Scan {
+    gateway: Gateway,
+    apps: Apps,
+    approach: Approach,
+    not_ours: NotOurs,
+    /// By listener.
+    dialled: HashMap<String, (Hint, Arc<Upstream>)>,
+}
+
+impl Scan {
+    pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach, not_ours: &NotOurs) -> Self {
+        let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
+        Self { gateway, apps, approach, not_ours: not_ours.clone(), dialled: HashMap::new() }
+    }
+
+    /// Looks every so often, until it is dropped.
+    pub(crate) async fn watch(mut self, pause: Duration) {
+        let mut processes = Processes::new(Uid::current().as_raw(), std::process::id());
+        if !processes.can_look() {
+            let mut report = Report::default();
+            report.skip("processes", "this system does not show their environments");
+            return self.gateway.sightings().saw(Way::Processes, report);
+        }
+        loop {
+            let not_ours = self.not_ours.clone();
+            let looked = tokio::task::spawn_blocking(move || {
+                let look = processes.look(|endpoint| not_ours.0.get(&endpoint.listener()).cloned());
+                (processes, look)
+            });
+            let Ok((same, look)) = looked.await else { return };
+            processes = same;
+            self.apply(look, pause);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn apply(&mut self, look: Look, pause: Duration) {
+        let mut report = Report {
+            places: VARIABLES.iter().map(|(endpoint, _)| (*endpoint).to_owned()).collect(),
+            every: Some(pause),
+            looked: Some(SystemTime::now()),
+            ..Report::default()
+        };
+        let still =
+            |old: &Hint| look.hints.iter().any(|new| (&new.id, &new.endpoint) == (&old.id, &old.endpoint));
+        let gone: Vec<String> =
+            self.dialled.iter().filter(|(_, (old, _))| !still(old)).map(|(key, _)| key.clone()).collect();
+        for listener in gone {
+            if let Some((hint, upstream)) = self.dialled.remove(&listener) {
+                tracing::info!(target: "apps", id = %hint.id, pid = hint.pid, "its process is gone");
+                self.apps.expect_no_more(&upstream);
+            }
+        }
+        for (pid, why) in look.skipped {
+            report.skip(format!("process {pid}"), why);
+        }
+        for hint in look.hints {
+            self.found(hint, &mut report);
+        }
+        self.gateway.sightings().saw(Way::Processes, report);
+    }
+
+    fn found(&mut self, hint: Hint, report: &mut Report) {
+        let origin = format!("process {}", hint.pid);
+        let sighting =
+            Sighting { id: hint.id.to_string(), endpoint: hint.endpoint.to_string(), origin: origin.clone() };
+        if let Some((old, upstream)) = self.dialled.get_mut(&hint.endpoint.listener()) {
+            // Another process that says the same is a sign of life.
+            if old.pid != hint.pid && upstream.state().phase != Phase::Active {
+                upstream.wake();
+            }
+            *old = hint;
+            return report.found.push(sighting);
+        }
+        let dial = dial(&hint.id, hint.endpoint.clone(), Source::Hint, &self.approach);
+        match self.apps.expect(&hint.id, dial) {
+            Ok(upstream) => {
+                tracing::info!(target: "apps", id = %hint.id, endpoint = %hint.endpoint, pid = hint.pid, "found");
+                self.dialled.insert(hint.endpoint.listener(), (hint, upstream));
+                report.found.push(sighting);
+            }
+            Err(taken) => {
+                tracing::debug!(target: "apps", id = %hint.id, "not dialled: {taken}");
+                report.skip(origin, taken.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Apps that are found because the environment of their process says where they listen. Every gateway of this
+//! user would find them, so with nextest these tests run alone.
+
+use std::process::{Child, Command};
+
+use serde_json::json;
+
+use crate::support::{Agent, App, Door, Listener, Yard, eventually};
+
+/// A process with these variables, and nothing else to do.
+struct Process(Child);
+
+impl Process {
+    fn start(variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new("sleep");
+        command.arg("600").env_clear().envs(variables.iter().copied());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A gateway that looks every second.
+fn yard(more: &str) -> Yard {
+    Yard::start(&format!("scan = \"1s\"\n{more}"))
+}
+
+fn upstreams(agent: &mut Agent) -> Vec<String> {
+    let result = agent.call("yard__upstreams", &json!({}));
+    let upstreams = result["structuredContent"]["upstreams"].as_array().unwrap().iter();
+    let apps = upstreams.filter(|upstream| upstream["kind"] == "app");
+    apps.map(|upstream| upstream["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_variable_of_a_process_is_enough_to_be_found_and_children_that_inherit_it_are_no_second_app() {
+    let yard = yard("");
+    let mut agent = yard.agent();
+    for (endpoint, id) in
+        [("TOOLYARD_ENDPOINT", "TOOLYARD_APP_ID"), ("AVALONIA_MCP_ENDPOINT", "AVALONIA_MCP_APP_ID")]
+    {
+        let listener = Listener::tcp();
+        let name = id.replace("_APP_ID", "");
+        let at = listener.endpoint();
+        let variables = [(endpoint, at.as_str()), (id, name.as_str())];
+        let processes = [Process::start(&variables), Process::start(&variables)];
+        let mut app = App::accept(&listener, &name, &["draw"]);
+        let shown = format!("{name}__draw");
+        eventually("its tool", || agent.tools().contains(&shown).then_some(()));
+        let call = agent.send_call(&shown, &json!({}));
+        let invocation = app.invocation();
+        app.answer(&invocation, &json!("drawn"));
+        assert_eq!(agent.answer(call)["result"]["content"][0]["text"], "drawn");
+        assert_eq!(upstreams(&mut agent).iter().filter(|id| **id == name).count(), 1);
+        // A hint that is gone takes nothing away: the connection is the truth.
+        drop(processes);
+        eventually("the end of the hint", || yard.said().contains("its process is gone").then_some(()));
+        assert!(agent.tools().contains(&shown));
+        drop(app);
+        eventually("the end of the app", || (!agent.tools().contains(&shown)).then_some(()));
+    }
+}
+
+#[test]
+fn neither_the_gateway_nor_what_it_starts_is_mistaken_for_an_app() {
+    let listener = Listener::tcp();
+    let at = listener.endpoint();
+    let child = "\n[upstreams.child]\ncommand = \"sleep\"\nargs = [\"600\"]\n";
+    let yard =
+        Yard::start_with("scan = \"1s\"", child, &[("TOOLYARD_ENDPOINT", &at), ("TOOLYARD_APP_ID", "Self")]);
+    let mut agent = yard.agent();
+    // Whoever is found now was looked for after both had started.
+    let other = Listener::tcp();
+    let _process = Process::start(&[("TOOLYARD_ENDPOINT", &other.endpoint()), ("TOOLYARD_APP_ID", "Other")]);
+    let _app = App::accept(&other, "Other", &["draw"]);
+    agent.wait_for_tools(&["Other__draw"]);
+    assert_eq!(upstreams(&mut agent), ["Other"]);
+}
+
+#[test]
+fn hints_never_beat_what_the_config_names_and_lead_nowhere_else() {
+    let (ours, theirs) = (Listener::tcp(), Listener::tcp());
+    let yard = yard(&format!("[apps.endpoints]\nPaint = \"{}\"\n", ours.endpoint()));
+    let _app = App::accept(&ours, "Paint", &["draw"]);
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["Paint__draw"]);
+    let hint = |endpoint: &str, id: &str| {
+        Process::start(&[("TOOLYARD_ENDPOINT", endpoint), ("TOOLYARD_APP_ID", id)])
+    };
+    let _processes = [
+        hint(&theirs.endpoint(), "Paint"),
+        hint(&theirs.endpoint(), "yard"),
+        hint(&ours.endpoint(), "Second"),
+        hint(&format!("tcp://{}", yard.tcp()), "Loop"),
+        hint("tcp://192.0.2.1:1", "Elsewhere"),
+        hint("nonsense", "Nonsense"),
+    ];
+    let good = Listener::tcp();
+    let _process = hint(&good.endpoint(), "Good");
+    let _good = App::accept(&good, "Good", &["a"]);
+    agent.wait_for_tools(&["Good__a", "Paint__draw"]);
+    assert_eq!(upstreams(&mut agent), ["Paint", "Good"]);
+}
+
+#[test]
+fn an_app_that_restarts_elsewhere_is_found_again() {
+    let yard = yard("");
+    let mut agent = yard.agent();
+    for round in 0..3 {
+        let listener = Listener::tcp();
+        let _process =
+            Process::start(&[("TOOLYARD_ENDPOINT", &listener.endpoint()), ("TOOLYARD_APP_ID", "Paint")]);
+        let tool = format!("draw{round}");
+        let _app = App::accept(&listener, "Paint", &[&tool]);
+        agent.wait_for_tools(&[&format!("Paint__{tool}")]);
+    }
+    // And whoever comes by itself under that name is the same app.
+    let _app = App::register(&yard, Door::Tcp, "Paint", &["by_itself"]);
+    agent.wait_for_tools(&["Paint__by_itself"]);
+}
