@@ -174,7 +174,14 @@ impl Listeners {
     ) {
         let Some(snapshot) = self.snapshot() else { return };
         let is_log = notification.method == Method::LOG;
-        for listener in self.all() {
+        let listeners = self.all();
+        if client.is_none()
+            && !have_one_principal(&listeners, |origin| sees(&snapshot, origin, upstream.id()))
+        {
+            tracing::debug!(upstream = %upstream.id(), method = %notification.method, "nobody can tell whom a message is for");
+            return;
+        }
+        for listener in listeners {
             let origin = &listener.origin;
             let Some(view) = snapshot.seen_by(origin) else { continue };
             let in_sight =
@@ -265,6 +272,15 @@ fn announcement(kind: ListKind) -> Method {
         ListKind::Prompts => Method::PROMPTS_CHANGED,
         ListKind::Resources | ListKind::Templates => Method::RESOURCES_CHANGED,
     }
+}
+
+/// Whether all who see it are one and the same. What a shared upstream says outside of any call may be about
+/// the call of any of them, and must reach nobody else.
+fn have_one_principal(listeners: &[Arc<Listener>], sees: impl Fn(&Origin) -> bool) -> bool {
+    let mut principals =
+        listeners.iter().filter(|listener| sees(&listener.origin)).map(|l| &l.origin.principal);
+    let first = principals.next();
+    principals.all(|other| Some(other) == first)
 }
 
 fn sees(snapshot: &Snapshot, origin: &Origin, upstream: &UpstreamId) -> bool {

@@ -1,6 +1,9 @@
 //! Who has to prove who they are, and how.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use serde_json::{Value, json};
+use toolyard_proto::token::Secret;
 
 use crate::support::{Agent, App, Door, Yard, tool};
 
@@ -90,4 +93,100 @@ fn row_12_over_http_a_token_is_good_for_the_connection_that_it_opened() {
     // Commands of the program know the secret.
     let (code, said) = yard.run(&["tools", "list"]);
     assert_eq!(code, 0, "{said}");
+}
+
+/// A token as any maker makes it, so many seconds from now.
+fn minted(secret: &str, client: &str, ahead: i64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    Secret::parse(secret).unwrap().mint(client, now.checked_add_signed(ahead).unwrap())
+}
+
+#[test]
+fn row_12_both_secrets_count_clocks_may_differ_and_makers_use_the_last_timestamp_plus_one() {
+    let yard = yard();
+    for (number, (token, expected)) in [
+        (minted(SECRET, "New", 0), "registered"),
+        (minted(OLD_SECRET, "Old", 0), "registered"),
+        (minted(SECRET, "New", 1), "registered"),
+        (minted(SECRET, "Ahead", 60), "registered"),
+        (minted(SECRET, "Behind", -29 * 60), "registered"),
+        (minted(SECRET, "Ahead", 10 * 60), "refused"),
+        (minted(SECRET, "Behind", -40 * 60), "refused"),
+        (minted("YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=", "Else", 0), "refused"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (_app, answer) = try_register(&yard, &format!("App{number}"), Some(&token));
+        assert_eq!(answer["type"], expected, "{number}: {answer}");
+        assert!(
+            expected != "refused" || answer["guidance"].as_str().unwrap().contains("authToken"),
+            "{answer}"
+        );
+    }
+    assert_eq!(yard.http(Some(&minted(OLD_SECRET, "web", 0))).list(), 200);
+    assert_eq!(yard.http(Some(&minted(OLD_SECRET, "web", -40 * 60))).list(), 401);
+}
+
+#[test]
+fn row_12_stdio_brings_the_token_of_its_environment() {
+    let yard = yard();
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "yard__status",
+        "arguments": {}, "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {} } } });
+    let principal = || {
+        let (_, told) = yard.run(&["doctor", "--json"]);
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let calls = told["report"]["calls"].as_array().unwrap().iter();
+        calls.into_iter().find(|call| call["tool"] == "yard:status").map(|call| call["principal"].clone())
+    };
+    let (stdout, _) = yard.stdio(None, &call);
+    assert!(stdout.contains("uptimeSeconds"), "the socket is its owner's: {stdout}");
+    assert_eq!(principal(), Some(json!("local")));
+    let (stdout, _) = yard.stdio(Some(&minted(SECRET, "shim", 0)), &call);
+    assert!(stdout.contains("uptimeSeconds"), "{stdout}");
+    assert_eq!(principal(), Some(json!("client:shim")));
+    let bad = minted(SECRET, "shim", -40 * 60);
+    let (stdout, stderr) = yard.stdio(Some(&bad), &call);
+    assert!(stdout.contains("the token is not accepted here"), "{stdout} {stderr}");
+    assert!(!stderr.contains(&bad) && !yard.said().contains(bad.rsplit(':').next().unwrap()), "{stderr}");
+}
+
+/// A server that says something after its answer, when no call is under way any more.
+const TALKER: &str = r#"
+say() { printf '{"jsonrpc":"2.0",%s}\n' "$1"; }
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
+  case "$line" in
+    *'"initialize"'*) say '"id":'"$id"',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+    *'"tools/list"'*) say '"id":'"$id"',"result":{"tools":[{"name":"go","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*) say '"id":'"$id"',"result":{"content":[]}'; sleep 0.2; say '"method":"notifications/message","params":{"level":"error","data":"about your call"}' ;;
+    *'"id"'*) say '"id":'"$id"',"result":{}' ;;
+  esac
+done
+"#;
+
+#[test]
+fn what_a_shared_server_says_outside_of_calls_reaches_no_other_principal() {
+    let script = serde_json::to_string(TALKER).unwrap();
+    let yard = Yard::start(&format!(
+        "\n[auth]\nsecret = \"{SECRET}\"\n\n[upstreams.talker]\ncommand = \"sh\"\nargs = [\"-c\", {script}]\n"
+    ));
+    let open = |client: &str, ahead| {
+        let mut agent = Agent::connect(yard.tcp());
+        agent.write(&json!({ "toolyard": 1, "token": minted(SECRET, client, ahead) }));
+        agent.shake_hands()
+    };
+    let heard = |agent: &mut Agent| {
+        agent.changes_within(Duration::from_secs(1));
+        agent.heard.iter().filter(|(_, line)| line["method"] == "notifications/message").count()
+    };
+    let (mut one, mut same) = (open("one", 0), open("one", 1));
+    one.wait_for_tools(&["talker__go"]);
+    one.call("talker__go", &json!({}));
+    assert_eq!((heard(&mut one), heard(&mut same)), (1, 1), "those of one principal hear it");
+    let mut other = open("other", 0);
+    other.tools();
+    one.call("talker__go", &json!({}));
+    assert_eq!(heard(&mut other), 0, "it had no call there");
 }

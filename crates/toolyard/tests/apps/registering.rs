@@ -152,3 +152,40 @@ fn whoever_speaks_something_else_is_told_where_to_go() {
     app.answer(&invocation, &json!(1));
     assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "1");
 }
+
+/// A program that registers, leaves its connection to a child, and waits to be killed.
+const PARENT: &str = r#"
+exec 3<>/dev/tcp/${1%:*}/${1##*:}
+printf '{"type":"register","appName":"App","pid":%s,"tools":[]}\n' $$ >&3
+read -r line <&3; echo "$line"
+sleep 600 & wait
+"#;
+
+#[test]
+fn an_app_whose_old_process_is_gone_takes_its_seat_back_though_a_child_holds_the_connection() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    let yard = Yard::start("");
+    let mut old = Command::new("bash");
+    let old = old.args(["-c", PARENT, "parent", &yard.apps_tcp()]).process_group(0).stdout(Stdio::piped());
+    let mut old = old.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(old.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("registered"), "{line}");
+    let register = || {
+        let mut app = App::connect(&yard, Door::Tcp);
+        app.send(&json!({ "type": "register", "appName": "App", "tools": [tool("go")] }));
+        let answer = app.next();
+        (app, answer)
+    };
+    assert_eq!(register().1["type"], "refused", "the first lives");
+    old.kill().unwrap();
+    old.wait().unwrap();
+    let (_app, answer) = register();
+    let group = format!("-{}", old.id());
+    Command::new("kill").args(["-9", "--", &group]).status().unwrap();
+    assert_eq!(answer["type"], "registered", "{answer}");
+    yard.agent().wait_for_tools(&["App__go"]);
+}

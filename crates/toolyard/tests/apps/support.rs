@@ -249,6 +249,19 @@ impl Yard {
         folder
     }
 
+    /// What `toolyard stdio` says on stdout and stderr to one line, with this token in its environment.
+    pub(crate) fn stdio(&self, token: Option<&str>, line: &Value) -> (String, String) {
+        let own = ["--state-dir", "state", "--config", "config.toml", "stdio"];
+        let mut command = toolyard(&self.folder, &own);
+        command.envs(token.map(|token| ("MCP_AUTH_TOKEN", token)));
+        let pipe = Stdio::piped;
+        let mut child = command.stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    }
+
     /// Writes a file as an instance does.
     pub(crate) fn write_instance(&self, program: &str, name: &str, text: &str) -> PathBuf {
         let folder = self.instance_folder(program);
