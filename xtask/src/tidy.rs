@@ -6,6 +6,7 @@ mod heads;
 mod places;
 mod sizes;
 mod source;
+mod words;
 
 use std::path::Path;
 
@@ -62,6 +63,7 @@ fn look() -> Result<Findings> {
     heads::check(&sources, &mut findings);
     sizes::check(&sources, &mut findings);
     eras::check(&sources, &mut findings);
+    words::check(&files, &sources, &mut findings);
     Ok(findings)
 }
 

@@ -162,7 +162,7 @@ fn unknown(snapshot: &Snapshot, request: &Request, view: &ViewCatalog, what: &st
         return CallError::invalid_params(format!("{what} `{name}` is not shown: {reason}"));
     }
     if let Some(why) = unheard(snapshot, view, name) {
-        return CallError::invalid_params(format!("{what} `{name}` is not known: {why}"));
+        return CallError::invalid_params(format!("unknown {what} `{name}`: {why}"));
     }
     CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
 }

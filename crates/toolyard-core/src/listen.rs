@@ -1,5 +1,7 @@
 //! Who wants to hear of changes: every open `subscriptions/listen`, and what reaches it.
 
+mod succession;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -194,32 +196,6 @@ impl Listeners {
                 && grave_enough(origin, notification)
             {
                 listener.peer.notify(notification.clone());
-            }
-        }
-    }
-
-    /// What was watched at `old` is watched at its successor from now on.
-    pub(crate) fn move_over(self: &Arc<Self>, old: &Arc<Upstream>, new: &Arc<Upstream>, scope: &Scope) {
-        for listener in self.all() {
-            let uris: Vec<String> = {
-                let watched = listener.watched();
-                let own = watched.iter().filter(|watched| Arc::ptr_eq(&watched.upstream, old));
-                own.map(|watched| watched.own_uri.clone()).collect()
-            };
-            for own_uri in uris {
-                let (listeners, old, new, scope) = (self.clone(), old.clone(), new.clone(), scope.clone());
-                let listener = listener.clone();
-                scope.clone().spawn(async move {
-                    let subscribed =
-                        new.subscribe(own_uri.clone(), &listener.origin, &listeners, &scope).await;
-                    let mut watched = listener.watched();
-                    watched.retain(|watched| {
-                        !(Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri)
-                    });
-                    if let Ok(subscription) = subscribed {
-                        watched.push(Watched { upstream: new, own_uri, _subscription: subscription });
-                    }
-                });
             }
         }
     }

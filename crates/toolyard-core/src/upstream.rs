@@ -254,6 +254,12 @@ impl Upstream {
         self.suspect();
     }
 
+    /// Waits until its life has come to a phase.
+    pub(crate) async fn reaches(&self, is_it: impl Fn(Phase) -> bool) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|state| is_it(state.phase)).await;
+    }
+
     /// Waits until there are definitions or the first attempt to get them has failed.
     pub(crate) async fn settled(&self) {
         let mut state = self.state.subscribe();

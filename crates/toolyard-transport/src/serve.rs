@@ -8,6 +8,7 @@ pub mod lines;
 pub mod stream;
 
 mod accept;
+mod careful;
 pub(crate) mod at_once;
 pub(crate) mod body;
 pub(crate) mod calls;

@@ -103,7 +103,7 @@ pub(crate) fn apps(gateway: &Gateway, config: &AppsConfig, signed: Option<Signed
 fn open_tcp(address: SocketAddr) -> Result<Tcp> {
     match listen(address) {
         Ok(listener) => {
-            let address = listener.local_addr().context("ask where the door for apps is")?;
+            let address = listener.local_addr()?;
             Ok(Tcp::Open(listener, address))
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

@@ -27,7 +27,7 @@ pub(crate) fn bind(asked: Option<SocketAddr>) -> Result<Bound> {
         Some(address) => (listen_soon(address).with_context(|| explain(address))?, None),
         None => near(DEFAULT_ADDRESS)?,
     };
-    let address = listener.local_addr().context("ask where the listener is")?;
+    let address = listener.local_addr()?;
     Ok(Bound { listener, address, taken })
 }
 

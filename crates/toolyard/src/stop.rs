@@ -1,6 +1,6 @@
 //! Being told to stop: from the keyboard, by the system, or because the terminal is gone.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Listens for all of them from the moment it is made.
@@ -12,11 +12,10 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(crate) fn new() -> Result<Self> {
-        let listen = |kind| signal(kind).context("listen for signals");
         Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hang_up: listen(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
         })
     }
 

@@ -10,7 +10,7 @@ use toolyard_core::Reloaded;
 use toolyard_proto::Revision;
 use toolyard_transport::AnswerBody;
 
-use crate::support::{Behaviour, Client, Double, gateway, plan, raw};
+use crate::support::{Attempt, Behaviour, Client, Double, gateway, plan, raw};
 
 const NEW: Revision = Revision::NEWEST;
 
@@ -105,10 +105,21 @@ async fn five_hundred_reloads_under_load_lose_no_call() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_client_watches_is_watched_at_the_successor() {
+    check_watch(0, Duration::from_secs(2)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_outlasts_a_successor_that_is_slow_to_come() {
+    check_watch(4, Duration::from_mins(1)).await;
+}
+
+/// Watches a resource while its server is changed for one that fails so often, and looks after this time.
+async fn check_watch(failures: usize, wait: Duration) {
     let doubles: Vec<Arc<Double>> = (0..2).map(|_| Double::new(Revision::NEWEST_LEGACY, &[])).collect();
     for double in &doubles {
         double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
     }
+    doubles[1].attempts.lock().unwrap().extend((0..failures).map(|_| Attempt::Fails));
     let gateway = gateway(&[("a", &doubles[0])]);
     let client = Client::new(&gateway, NEW, "a");
     client.names("resources/list", "resources", "uri").await;
@@ -116,7 +127,7 @@ async fn what_a_client_watches_is_watched_at_the_successor() {
     let listening = tokio::spawn(client.send("subscriptions/listen", filter));
     tokio::time::sleep(Duration::from_secs(1)).await;
     gateway.reload(plan(&[("a", &doubles[1])]));
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(wait).await;
     let params = raw(json!({ "uri": "test://r" }));
     doubles[1].say(toolyard_transport::LinkEvent::Notification(
         None,

@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use tokio::sync::watch;
 
 use super::body::ServeBody;
+use super::careful::Careful;
 use super::classic::sessions::Sessions;
 use super::classic::sse::EventClients;
 use super::park::Park;
@@ -133,7 +134,7 @@ impl Endpoint {
         let (event_clients, scope) = (EventClients::default(), scope.clone());
         let (fallback, storms) = (None, Storms::default());
         Self {
-            handler,
+            handler: Arc::new(Careful(handler)),
             options,
             fallback,
             sessions,

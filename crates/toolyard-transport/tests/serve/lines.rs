@@ -161,3 +161,32 @@ async fn when_the_endpoint_ends_connections_close_and_the_socket_goes() {
     doors.scope.end().await;
     assert!(!doors.local.exists());
 }
+
+#[tokio::test]
+async fn a_handler_that_panics_gives_each_request_its_one_answer() {
+    let (doors, world) = (doors(Options::default()).await, crate::support::world().await);
+    let mut client = doors.tcp().await;
+    let requests = [("tools/call", json!({ "name": "panic" })), ("panics/at-once", json!({}))];
+    for (method, params) in &requests {
+        let reply = world.modern(method, params.clone()).await.json();
+        assert_eq!(reply["error"]["code"], -32603, "{reply}");
+        assert!(!reply.to_string().contains("on purpose"), "{reply}");
+        client.send(&modern(method, params.clone())).await;
+        let answer = client.next().await;
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32603), &json!(1)), "{answer}");
+    }
+    // The same connection goes on, and so does a session of the older kind.
+    client.send(&modern("tools/list", json!({}))).await;
+    assert!(client.next().await["result"]["tools"].is_array());
+    let session = world.initialize("2025-11-25").await;
+    for (method, params) in requests {
+        let reply = world.classic(&session, method, params).await;
+        let answers = if reply.header("content-type").starts_with("application/json") {
+            vec![reply.json()]
+        } else {
+            reply.events()
+        };
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        assert_eq!(answers[0]["error"]["code"], -32603, "{answers:?}");
+    }
+}

@@ -123,6 +123,7 @@ impl Double {
                 }),
                 "after_late" => late.notified().await,
                 "hang" => std::future::pending().await,
+                "panic" => panic!("on purpose"),
                 "ask" => {
                     let params: Raw = json!({ "message": "?" }).into();
                     let reply = peer.ask(Ask { method: Method::ELICIT, params: Some(params) }).await;
@@ -222,6 +223,7 @@ impl Handler for Double {
                 json!({ "tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "public" })
             }
             "logging/setLevel" => json!({}),
+            "panics/at-once" => panic!("on purpose"),
             "resources/read" => {
                 return Box::pin(async { Err(CallError::invalid_params("no such resource")) });
             }

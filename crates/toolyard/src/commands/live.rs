@@ -55,9 +55,11 @@ pub(super) struct Client {
     _guards: Option<Guards>,
 }
 
+type Links = Mutex<HashMap<View, Arc<dyn Link>>>;
+
 enum Way {
     /// A gateway that runs already, at this address; a link for each view that was looked at.
-    Running { http: String, headers: HeaderMap, links: Mutex<HashMap<View, Arc<dyn Link>>> },
+    Running { http: String, headers: HeaderMap, links: Links },
     /// One of our own.
     Own(Gateway),
 }
@@ -175,8 +177,8 @@ impl Client {
                 let request = Request { origin, id, method, params, headers, relay: false };
                 gateway.handle(request, peer).await?
             }
-            Way::Running { .. } => {
-                let link = self.link(view).await?;
+            Way::Running { http, headers: own, links } => {
+                let link = self.link(view, http, own, links).await?;
                 link.call(LinkRequest { origin, id, method, params, headers, name: None, relay: false }, peer)
                     .await?
             }
@@ -201,16 +203,19 @@ impl Client {
         })
     }
 
-    async fn link(&self, view: &View) -> Result<Arc<dyn Link>, CallError> {
-        let Way::Running { http, headers, links } = &self.way else {
-            return Err(CallError::internal("there is no gateway to connect to"));
-        };
+    /// The link to a gateway that runs, for one view.
+    async fn link(
+        &self,
+        view: &View,
+        http: &str,
+        headers: &HeaderMap,
+        links: &Links,
+    ) -> Result<Arc<dyn Link>, CallError> {
         let mut links = links.lock().await;
         if let Some(link) = links.get(view) {
             return Ok(link.clone());
         }
-        let broken =
-            |error: http::uri::InvalidUri| CallError::unavailable(format!("{http} is no address: {error}"));
+        let broken = |error: http::uri::InvalidUri| CallError::unavailable(format!("{http}: {error}"));
         let url = format!("{http}/mcp{}", path(view)).parse().map_err(broken)?;
         let target = UpstreamTarget {
             name: "gateway".into(),
@@ -230,10 +235,10 @@ impl Client {
         let params = json!({ "name": "upstreams", "arguments": {} }).into();
         let view = View::Upstream("yard".into());
         let asked = self.request(&view, Method::new("tools/call"), &params, None, Peer::nobody()).await;
-        let result: Value =
-            asked.map_err(|error| anyhow!("the gateway does not say how it is: {error}"))?.read()?;
-        let mut states: Vec<State> = serde_json::from_value(result["structuredContent"]["upstreams"].clone())
-            .context("the gateway says something else than was asked")?;
+        let silent = |error: &dyn std::fmt::Display| anyhow!("the gateway does not say how it is: {error}");
+        let result: Value = asked.map_err(|error| silent(&error))?.read()?;
+        let states = serde_json::from_value(result["structuredContent"]["upstreams"].clone());
+        let mut states: Vec<State> = states.map_err(|error| silent(&error))?;
         states.retain(|state| state.id != "yard");
         Ok(states)
     }

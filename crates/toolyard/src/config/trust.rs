@@ -87,8 +87,7 @@ impl Trusted {
 
     fn write(&self) -> Result<()> {
         let path = self.path.as_ref().context("neither XDG_STATE_HOME nor HOME says where to keep it")?;
-        let folder = path.parent().context("it has no folder")?;
-        state_dir::create(folder)?;
+        path.parent().map(state_dir::create).transpose()?;
         state_dir::replace(path, &serde_json::to_vec_pretty(&self.files)?)
             .with_context(|| format!("write {}", path.display()))
     }

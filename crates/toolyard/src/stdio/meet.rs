@@ -127,7 +127,7 @@ impl Meeting {
             if let Some(met) = self.knock(opening).await {
                 return Ok(met);
             }
-            if let Some(status) = gateway.try_wait().context("look after the gateway")? {
+            if let Some(status) = gateway.try_wait()? {
                 bail!("the gateway could not be started ({status}){}", log.last_words());
             }
             if Instant::now() > deadline {

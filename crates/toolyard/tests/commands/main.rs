@@ -2,7 +2,7 @@
 //!
 //! Each `.md` file here is played in a home of its own: a block after a line `NAME:` is a file there, a block
 //! `console` holds commands and what they say. `UPDATE=1 cargo test -p toolyard --test commands` writes what
-//! they say anew; look at the difference before you keep it.
+//! they say anew; look at the difference before you keep it. `TRANSCRIPT=tools` plays only `tools.md`.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 #![expect(
@@ -23,27 +23,42 @@ mod program;
 mod transcript;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use transcript::play;
 
+/// How many are played at once.
+const AT_ONCE: usize = 3;
+
 #[test]
 fn every_transcript_is_played_as_it_is_written() {
-    let mut wrong = Vec::new();
     let transcripts = transcripts();
-    assert!(transcripts.len() > 10, "the transcripts are not where they should be");
-    for path in transcripts {
-        let written = std::fs::read_to_string(&path).unwrap();
-        let played = play(&written);
-        if played == written {
-            continue;
-        }
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&path, &played).unwrap();
-        }
-        wrong.push(format!("{}:\n{}", path.display(), first_difference(&written, &played)));
-    }
+    assert!(!transcripts.is_empty(), "the transcripts are not where they should be");
+    let next = AtomicUsize::new(0);
+    let players = || {
+        let mine = std::iter::from_fn(|| transcripts.get(next.fetch_add(1, Ordering::Relaxed)));
+        mine.filter_map(|path| difference(path)).collect::<Vec<String>>()
+    };
+    // Some wait most of the time, so several are played at once.
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let players: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(players)).collect();
+        players.into_iter().flat_map(|player| player.join().unwrap()).collect()
+    });
     let is_update = std::env::var_os("UPDATE").is_some();
     assert!(wrong.is_empty() || is_update, "{}", wrong.join("\n"));
+}
+
+/// What is said otherwise than it is written.
+fn difference(path: &Path) -> Option<String> {
+    let written = std::fs::read_to_string(path).unwrap();
+    let played = play(&written);
+    if played == written {
+        return None;
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, &played).unwrap();
+    }
+    Some(format!("{}:\n{}", path.display(), first_difference(&written, &played)))
 }
 
 fn transcripts() -> Vec<PathBuf> {
@@ -51,6 +66,10 @@ fn transcripts() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    // One alone, while it is being written.
+    let only = std::env::var("TRANSCRIPT").ok();
+    found
+        .retain(|path| only.as_ref().is_none_or(|only| path.file_stem().is_some_and(|stem| stem == &**only)));
     found.sort();
     found
 }

@@ -73,8 +73,9 @@ fn run(home: &TempDir, command: &str) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_toolyard")).parent().unwrap().display();
     let path =
         format!("{}/bin:{programs}:{}", home.path().display(), std::env::var("PATH").unwrap_or_default());
-    let output = Command::new("sh")
-        .args(["-c", &format!("exec 2>&1; {}", expanded(home, command))])
+    // None takes longer than this, unless it hangs.
+    let output = Command::new("timeout")
+        .args(["90", "sh", "-c", &format!("exec 2>&1; {}", expanded(home, command))])
         .current_dir(home.path())
         .env_clear()
         .env("HOME", home.path())

@@ -46,7 +46,7 @@ fn node(text: &[u8], start: usize, offset: usize) -> Node {
         Some(b't') => Value::Flag(true),
         Some(b'f') => Value::Flag(false),
         Some(b'n') => Value::Other("null"),
-        Some(b'"') => first(rest).map_or(Value::Other("a broken string"), Value::Text),
+        Some(b'"') => Value::Text(first(rest).unwrap_or_default()),
         _ => first(rest).map_or(Value::Other("a number with a fraction"), Value::Integer),
     };
     Node { at, value }

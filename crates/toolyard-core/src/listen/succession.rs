@@ -1,0 +1,72 @@
+//! What was watched at an upstream that goes is watched at whoever comes after it, also where that takes its
+//! time to be there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolyard_proto::Kind;
+
+use super::{Listener, Listeners, Watched};
+use crate::Scope;
+use crate::upstream::state::Phase;
+use crate::upstream::{Subscribed, Upstream};
+
+/// How often it is looked whether anybody still wants to know.
+const LOOK: Duration = Duration::from_secs(30);
+/// The least time between two attempts.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Listeners {
+    /// What was watched at `old` is watched at its successor from now on.
+    pub(crate) fn move_over(self: &Arc<Self>, old: &Arc<Upstream>, new: &Arc<Upstream>, scope: &Scope) {
+        for listener in self.all() {
+            let uris: Vec<String> = {
+                let watched = listener.watched();
+                let own = watched.iter().filter(|watched| Arc::ptr_eq(&watched.upstream, old));
+                own.map(|watched| watched.own_uri.clone()).collect()
+            };
+            for own_uri in uris {
+                let (listeners, old, new, inner) = (self.clone(), old.clone(), new.clone(), scope.clone());
+                let listener = listener.clone();
+                scope.spawn(async move {
+                    let subscribed = listeners.subscribe_once_there(&listener, new, &own_uri, &inner).await;
+                    let mut watched = listener.watched();
+                    watched.retain(|watched| {
+                        !(Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri)
+                    });
+                    if let Some((upstream, subscription)) = subscribed {
+                        watched.push(Watched { upstream, own_uri, _subscription: subscription });
+                    }
+                });
+            }
+        }
+    }
+
+    /// Subscribes at `upstream`, or at whoever has its name by then, for as long as somebody listens.
+    async fn subscribe_once_there(
+        self: &Arc<Self>,
+        listener: &Arc<Listener>,
+        mut upstream: Arc<Upstream>,
+        own_uri: &str,
+        scope: &Scope,
+    ) -> Option<(Arc<Upstream>, Subscribed)> {
+        loop {
+            let error = match upstream.subscribe(own_uri.to_owned(), &listener.origin, self, scope).await {
+                Ok(subscription) => return Some((upstream, subscription)),
+                Err(error) => error,
+            };
+            if !self.all().iter().any(|open| Arc::ptr_eq(open, listener)) {
+                return None;
+            }
+            if upstream.is_retired() {
+                upstream = upstream.successor()?;
+            } else if matches!(error.kind, Kind::Unavailable | Kind::Lost | Kind::Timeout) {
+                let there = upstream.reaches(|phase| matches!(phase, Phase::Active | Phase::Ended));
+                let _ = tokio::time::timeout(LOOK, there).await;
+            } else {
+                return None;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
