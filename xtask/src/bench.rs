@@ -20,6 +20,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
+use crate::process;
 use crate::step::step;
 use crate::workspace::{self, Profile};
 use contestant::{Contestants, Programs};
@@ -28,6 +29,7 @@ use load::Load;
 use report::Report;
 
 #[derive(Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line are yes or no")]
 pub(crate) struct Options {
     /// Fewer and shorter rounds.
     #[arg(long)]
@@ -44,6 +46,9 @@ pub(crate) struct Options {
     /// The era that the load client speaks.
     #[arg(long, value_enum, default_value_t = Era::Modern)]
     era: Era,
+    /// What apps and instances cost instead: latency against an app alone, memory and tasks of many.
+    #[arg(long)]
+    apps: bool,
     /// Count instructions per call under valgrind instead of measuring time.
     #[arg(long)]
     callgrind: bool,
@@ -71,6 +76,9 @@ impl Era {
 }
 
 pub(crate) fn bench(options: &Options) -> Result<()> {
+    if options.apps {
+        return step("apps and instances", apps);
+    }
     let logs = workspace::target_directory()?.join("bench");
     std::fs::create_dir_all(&logs)?;
     if let Some(files) = options.scan {
@@ -97,6 +105,14 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
         Report { rounds: &rounds, idle, peak: contestants.memory(), starts, missing: &contestants.missing };
     report.print(options.json);
     rounds.check()
+}
+
+/// The tests that report figures, of a release build.
+fn apps() -> Result<()> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["test", "--release", "--package", "toolyard", "--test", "apps", "figures::"]);
+    cargo.args(["--", "--nocapture", "--test-threads", "1"]);
+    process::run(&mut cargo)
 }
 
 fn scan(options: &Options, files: usize, logs: &Path) -> Result<()> {

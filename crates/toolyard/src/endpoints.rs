@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde_json::{Value, json};
 use toolyard_core::apps::{Dial, Source};
-use toolyard_core::discovery::{Endpoint, Report, Sighting, Way};
+use toolyard_core::discovery::{Endpoint, Report, Sighting, Sightings, Way};
+use toolyard_core::report::at;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::{Apps, Gateway};
 use toolyard_proto::name::UpstreamId;
@@ -18,17 +20,40 @@ pub(crate) fn dial(id: &UpstreamId, endpoint: Endpoint, source: Source, approach
     Dial { endpoint, mcp, description: None, about: None, source }
 }
 
+/// What each way of looking has seen, as `toolyard doctor` reads it.
+pub(crate) fn told(sightings: &Sightings) -> Value {
+    let way = |(way, report): (Way, Report)| {
+        let found = report
+            .found
+            .iter()
+            .map(|one| json!({ "id": one.id, "endpoint": one.endpoint, "origin": one.origin }));
+        let skipped = report.skipped.iter().map(|one| json!({ "origin": one.origin, "why": one.why }));
+        json!({
+            "way": way.as_str(),
+            "places": report.places,
+            "every_ms": report.every.map(|every| every.as_millis()),
+            "looked": report.looked.map(at),
+            "found": found.collect::<Vec<_>>(),
+            "skipped": skipped.collect::<Vec<_>>(),
+            "more_skipped": report.more_skipped,
+        })
+    };
+    sightings.reports().into_iter().map(way).collect()
+}
+
 pub(crate) struct Endpoints {
     gateway: Gateway,
     apps: Apps,
     approach: Approach,
     dialled: Vec<(EndpointConfig, Arc<Upstream>)>,
+    /// Whether any was ever named.
+    is_used: bool,
 }
 
 impl Endpoints {
     pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach) -> Self {
         let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
-        Self { gateway, apps, approach, dialled: Vec::new() }
+        Self { gateway, apps, approach, dialled: Vec::new(), is_used: false }
     }
 
     /// Dials just these from now on.
@@ -44,7 +69,11 @@ impl Endpoints {
         for config in wanted {
             self.dial(config, &mut report);
         }
-        self.gateway.sightings().saw(Way::Config, report);
+        // Of what was never named there is nothing to tell.
+        self.is_used |= !wanted.is_empty();
+        if self.is_used {
+            self.gateway.sightings().saw(Way::Config, report);
+        }
     }
 
     fn dial(&mut self, config: &EndpointConfig, report: &mut Report) {

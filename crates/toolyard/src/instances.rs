@@ -1,7 +1,7 @@
 //! Instances that write files about themselves: each is dialled, and is an upstream as long as it is there.
 //!
-//! The folders are looked at twenty times a second, which costs a few system calls; so nothing depends on
-//! whether the system tells of changes, and a new file is seen within a twentieth of a second.
+//! The folders are looked at when the system tells of a change in them, and from time to time; where it does
+//! not tell, twenty times a second.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -20,8 +20,8 @@ use toolyard_core::{Apps, Gateway, Sharing, UpstreamKind, UpstreamPlan};
 use crate::config::Variables;
 use crate::connect::Approach;
 use crate::endpoints::dial;
+use crate::watch::Watch;
 
-const PAUSE: Duration = Duration::from_millis(50);
 /// How often it is looked whether the processes behind files are still there.
 const LOOK: Duration = Duration::from_secs(5);
 /// A process that started this much later than its file says is another one.
@@ -36,6 +36,7 @@ pub(crate) struct Instances {
     folders: Vec<PathBuf>,
     seen: HashMap<PathBuf, Seen>,
     looked: Instant,
+    watch: Watch,
 }
 
 /// A file, and what became of it.
@@ -57,7 +58,8 @@ pub(crate) fn folders(variables: &Variables<'_>) -> Vec<PathBuf> {
 impl Instances {
     pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach, folders: Vec<PathBuf>) -> Self {
         let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
-        Self { gateway, apps, approach, folders, seen: HashMap::new(), looked: Instant::now() }
+        let watch = Watch::over(&folders);
+        Self { gateway, apps, approach, folders, seen: HashMap::new(), looked: Instant::now(), watch }
     }
 
     /// Looks after the folders until it is dropped.
@@ -75,7 +77,7 @@ impl Instances {
                 self.clear_stale();
                 self.report();
             }
-            tokio::time::sleep(PAUSE).await;
+            self.watch.change().await;
         }
     }
 
@@ -108,7 +110,7 @@ impl Instances {
     fn report(&self) {
         let mut report = Report {
             places: self.folders.iter().map(|folder| folder.display().to_string()).collect(),
-            every: Some(PAUSE),
+            every: Some(self.watch.pause()),
             looked: Some(SystemTime::now()),
             ..Report::default()
         };

@@ -19,6 +19,7 @@ mod apps;
 mod endpoints;
 mod scan;
 mod instances;
+mod watch;
 mod bind;
 mod socket;
 mod stop;

@@ -18,7 +18,7 @@ use crate::cli::{Common, ServeArgs};
 use crate::config::{AppsConfig, Config, LocalDoor, Scan, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
-use crate::endpoints::Endpoints;
+use crate::endpoints::{self, Endpoints};
 use crate::failure::Failure;
 use crate::guard::Guards;
 use crate::instances::{self, Instances};
@@ -175,6 +175,8 @@ impl Lookout<'_> {
     /// Looks for files and processes, and dials whom the config names.
     fn begin(&self, args: &ServeArgs, not_ours: &NotOurs, config: &AppsConfig) -> Endpoints {
         let Self { gateway, apps, approach, scope } = self;
+        let sightings = gateway.sightings().clone();
+        gateway.report_on("discovery", move || endpoints::told(&sightings));
         let folders = if args.no_instances { Vec::new() } else { instances::folders(&settings::variable) };
         scope.spawn(Instances::new(gateway, apps, approach, folders).watch());
         let mut endpoints = Endpoints::new(gateway, apps, approach);

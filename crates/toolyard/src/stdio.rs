@@ -35,7 +35,8 @@ pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
     let token = settings::variable(TOKEN).filter(|token| !token.is_empty());
-    let done = runtime.block_on(Relay::new(meeting, opening(args, token.as_deref())).run());
+    let opening = opening(args, token.as_deref());
+    let done = runtime.block_on(Relay::new(meeting, opening, args.hub).run());
     // A thread may still wait for stdin, and nobody waits for it.
     runtime.shutdown_background();
     Ok(done?)

@@ -135,6 +135,7 @@ impl Shared {
             let message = format!("app `{}` offers no tool `{name}` any more", self.channel.name);
             CallError::invalid_params(message).at(&self.channel.name)
         })?;
+        let _room = self.queue.room(&self.channel.name, params.len())?;
         let token = params.at(&["_meta", "progressToken"]);
         let arguments = params.member("arguments");
         let _turn = self.queue.turn(&self.channel.name, &peer, token.as_ref()).await?;

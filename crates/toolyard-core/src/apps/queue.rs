@@ -10,6 +10,8 @@ use tokio::time::Instant;
 use toolyard_proto::{CallError, Method, Notification, Raw};
 use toolyard_transport::Peer;
 
+/// How many bytes the calls of one app may hold that it has not answered yet.
+const ROOM: usize = 64 * 1024 * 1024;
 /// How often whoever waits is told.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// Progress must grow, and whatever the app says later must be more.
@@ -20,16 +22,29 @@ pub(super) struct Queue {
     at_once: usize,
     most: usize,
     waiting: AtomicUsize,
+    room: Arc<Semaphore>,
 }
 
 impl Queue {
     pub(super) fn new(at_once: usize, most: usize) -> Self {
-        Self { turns: Arc::new(Semaphore::new(at_once)), at_once, most, waiting: AtomicUsize::new(0) }
+        let (turns, room) = (Arc::new(Semaphore::new(at_once)), Arc::new(Semaphore::new(ROOM)));
+        Self { turns, at_once, most, waiting: AtomicUsize::new(0), room }
     }
 
     /// Calls that wait.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Room for the bytes of a call, held until it has ended. One that is larger than all of it may be alone.
+    pub(super) fn room(&self, app: &str, bytes: usize) -> Result<OwnedSemaphorePermit, CallError> {
+        let wanted = u32::try_from(bytes.min(ROOM)).unwrap_or(u32::MAX);
+        self.room.clone().try_acquire_many_owned(wanted).map_err(|_| {
+            CallError::limit(format!(
+                "app `{app}` has calls of {} MiB that it has not answered yet; try again in a moment",
+                ROOM / 1024 / 1024
+            ))
+        })
     }
 
     /// A turn, held until the call has ended.
@@ -114,5 +129,18 @@ mod tests {
         assert_eq!(queue.waiting(), 0);
         drop(second);
         assert!(queue.turn("a", &peer, None).await.is_ok());
+    }
+
+    #[test]
+    fn row_11_calls_hold_only_so_many_bytes_and_a_large_one_may_be_alone() {
+        let queue = Queue::new(1, 1);
+        let large = queue.room("a", 2 * ROOM).unwrap();
+        let refused = queue.room("a", 1).unwrap_err();
+        assert_eq!((refused.label(), refused.retry), ("limit", toolyard_proto::Retry::Always));
+        drop(large);
+        let halves = [queue.room("a", ROOM / 2).unwrap(), queue.room("a", ROOM / 2).unwrap()];
+        assert!(queue.room("a", 1).is_err());
+        drop(halves);
+        assert!(queue.room("a", 1).is_ok());
     }
 }

@@ -59,6 +59,11 @@ impl Catalog {
         self.current.load_full()
     }
 
+    /// Whether the gateway has only just begun.
+    pub(crate) fn is_new(&self) -> bool {
+        Instant::now() < self.first_list
+    }
+
     /// Waits, once and for all of them together, for upstreams that have never said what they offer.
     pub(crate) async fn first_list(&self) {
         if self.current.load().settled || Instant::now() >= self.first_list {

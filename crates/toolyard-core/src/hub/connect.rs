@@ -17,10 +17,12 @@ use crate::upstream::Upstream;
 /// How long an instance that has just been reached may take to say what it offers.
 const FIRST_WORD: Duration = Duration::from_secs(5);
 
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 impl Desk<'_> {
     pub(super) async fn connect(&self, arguments: &Value) -> Result<Value, CallError> {
         let id = needed(arguments, "instance_id")?;
-        let upstream = find(&self.catalog.rules().upstreams, id)?.clone();
+        let upstream = self.found(id).await?;
         let own_id = own_id(&upstream);
         reach(&upstream).await?;
         self.catalog.show(&upstream);
@@ -41,6 +43,17 @@ impl Desk<'_> {
             result["expires_after_idle_seconds"] = json!(IDLE.as_secs());
         }
         Ok(result)
+    }
+
+    /// Right after the start an instance may not have been found yet.
+    async fn found(&self, id: &str) -> Result<Arc<Upstream>, CallError> {
+        loop {
+            let found = find(&self.catalog.rules().upstreams, id).cloned();
+            if found.is_ok() || !self.catalog.is_new() {
+                return found;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     pub(super) fn disconnect(&self, arguments: &Value) -> Result<Value, CallError> {

@@ -28,6 +28,14 @@ pub(super) struct Memory {
     settings: BTreeMap<String, RequestMessage>,
     /// Requests that were made again, and whose answers the client has had already.
     repeated: HashSet<Id>,
+    /// How many there were.
+    repeats: u64,
+    /// Whether this is a session of the hub.
+    is_hub: bool,
+    /// Requests that turn such a session to an instance, or away from it (none), until they are answered.
+    turning: HashMap<Id, Option<RequestMessage>>,
+    /// The request that turns it to its instance again, until it is answered.
+    returning: Option<Id>,
     /// Questions that are open with the client: their ids as it knows them, and as the gateway does.
     asked: HashMap<Id, Id>,
 }
@@ -49,7 +57,14 @@ struct Handshake {
     is_confirmed: bool,
 }
 
+/// What a session of the hub is connected to, among its settings.
+const INSTANCE: &str = "instance";
+
 impl Memory {
+    pub(super) fn of_hub(is_hub: bool) -> Self {
+        Self { is_hub, ..Self::default() }
+    }
+
     /// A line from the client; what to pass on of it.
     pub(super) fn client_says(&mut self, line: Bytes) -> Option<Bytes> {
         match Incoming::parse(&line) {
@@ -84,8 +99,32 @@ impl Memory {
             ("logging/setLevel", _) => drop(self.settings.insert("level".into(), request)),
             ("resources/subscribe", Some(uri)) => drop(self.settings.insert(format!("uri {uri}"), request)),
             ("resources/unsubscribe", Some(uri)) => drop(self.settings.remove(&format!("uri {uri}"))),
+            ("tools/call", _) if self.is_hub => self.note_turn(request),
             _ => {}
         }
+    }
+
+    fn note_turn(&mut self, request: RequestMessage) {
+        let name = request.params.as_ref().and_then(|params| params.member("name")?.as_string());
+        match name.as_deref() {
+            Some("instances_connect" | "instances/connect") => {
+                self.turning.insert(request.id.clone(), Some(request));
+            }
+            Some("instances_disconnect" | "instances/disconnect") => {
+                self.turning.insert(request.id.clone(), None);
+            }
+            _ => {}
+        }
+    }
+
+    /// It has turned: what it watched where it was before is watched no longer.
+    fn turned(&mut self, to: Option<RequestMessage>) {
+        let instance = |request: &RequestMessage| request.params.as_ref()?.at(&["arguments", "instance_id"]);
+        let before = self.settings.remove(INSTANCE);
+        if before.as_ref().and_then(instance) != to.as_ref().and_then(instance) {
+            self.settings.retain(|about, _| !about.starts_with("uri "));
+        }
+        self.settings.extend(to.map(|request| (INSTANCE.to_owned(), request)));
     }
 
     fn note_notification(&mut self, notification: &Notification) {
@@ -137,6 +176,17 @@ impl Memory {
 
     fn answered(&mut self, response: &Response, line: Bytes) -> Vec<Bytes> {
         let Some(id) = &response.id else { return vec![line] };
+        if self.returning.as_ref() == Some(id) {
+            self.returning = None;
+        }
+        if let Some(to) = self.turning.remove(id)
+            && response
+                .outcome
+                .as_ref()
+                .is_ok_and(|result| result.member("isError").is_none_or(|failed| failed.as_str() != "true"))
+        {
+            self.turned(to);
+        }
         if self.repeated.remove(id) {
             return response.outcome.as_ref().map(changes).unwrap_or_default();
         }
@@ -179,6 +229,8 @@ impl Memory {
     pub(super) fn lost(&mut self, why: &str) -> Vec<Bytes> {
         self.generation += 1;
         self.repeated.clear();
+        self.turning.clear();
+        self.returning = None;
         let first = self.handshake.as_ref().filter(|handshake| !handshake.is_answered);
         let kept = first.map(|handshake| handshake.request.id.clone());
         let failed = self.calls.extract_if(|id, _| Some(id) != kept.as_ref());
@@ -207,24 +259,46 @@ impl Memory {
         self.answers
     }
 
-    /// What a gateway hears before anything else.
+    /// What a gateway hears before anything else. A session of the hub returns to its instance with it.
     pub(super) fn introduction(&mut self) -> Vec<Bytes> {
         let Some(handshake) = &self.handshake else { return Vec::new() };
+        let (request, is_confirmed) = (handshake.request.clone(), handshake.is_confirmed);
         if !handshake.is_answered {
-            return vec![Message::Request(handshake.request.clone()).render()];
+            return vec![Message::Request(request).render()];
         }
-        let mut lines = Vec::new();
-        let again = std::iter::once(&handshake.request).chain(self.settings.values());
-        for (count, request) in again.enumerate() {
-            let id = Id::string(&format!("yard-again-{}-{count}", self.generation));
-            self.repeated.insert(id.clone());
-            lines.push(Message::Request(RequestMessage { id, ..request.clone() }).render());
-            if count == 0 && handshake.is_confirmed {
-                let confirmed = Notification::new(Method::INITIALIZED, None);
-                lines.push(Message::Notification(confirmed).render());
-            }
+        let mut lines = vec![self.again(request).1];
+        if is_confirmed {
+            lines.push(Message::Notification(Notification::new(Method::INITIALIZED, None)).render());
+        }
+        if let Some(request) = self.settings.get(INSTANCE).cloned() {
+            let (id, line) = self.again(request);
+            self.returning = Some(id);
+            lines.push(line);
         }
         lines
+    }
+
+    /// Whether the session is back at its instance, or never will be.
+    pub(super) fn has_returned(&self) -> bool {
+        self.returning.is_none()
+    }
+
+    /// What it hears after that.
+    pub(super) fn settings(&mut self) -> Vec<Bytes> {
+        if self.handshake.as_ref().is_none_or(|handshake| !handshake.is_answered) {
+            return Vec::new();
+        }
+        let settings = self.settings.iter().filter(|(about, _)| *about != INSTANCE);
+        let settings: Vec<RequestMessage> = settings.map(|(_, request)| request.clone()).collect();
+        settings.into_iter().map(|request| self.again(request).1).collect()
+    }
+
+    /// The same request as one of our own.
+    fn again(&mut self, request: RequestMessage) -> (Id, Bytes) {
+        self.repeats += 1;
+        let id = Id::string(&format!("yard-again-{}-{}", self.generation, self.repeats));
+        self.repeated.insert(id.clone());
+        (id.clone(), Message::Request(RequestMessage { id, ..request }).render())
     }
 
     /// Whether the client waits for nothing that has an end of its own; a subscription has none.

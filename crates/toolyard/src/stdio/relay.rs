@@ -27,6 +27,8 @@ const ROOM: usize = 64;
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// How long a gateway that takes nothing more may still say something.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a session of the hub may take to be back at its instance, which the new gateway has to find first.
+const RETURN: Duration = Duration::from_secs(15);
 /// How long a client is listened to before it is told that nothing can be done for it.
 const LAST_QUESTIONS: Duration = Duration::from_millis(200);
 /// A connection that ends sooner was short.
@@ -57,11 +59,11 @@ enum Ended {
 }
 
 impl Relay {
-    pub(super) fn new(meeting: Meeting, opening: Option<String>) -> Self {
+    pub(super) fn new(meeting: Meeting, opening: Option<String>, is_hub: bool) -> Self {
         Self {
             meeting,
             opening: opening.map(Bytes::from),
-            memory: Mutex::default(),
+            memory: Mutex::new(Memory::of_hub(is_hub)),
             is_telling: AtomicBool::new(false),
         }
     }
@@ -167,11 +169,24 @@ impl Relay {
         }
     }
 
+    /// Waits until a session of the hub is back at its instance.
+    async fn returned(&self) {
+        while !self.memory().has_returned() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// From the client to the gateway, until either ends. The writing end is given back, since closing it
     /// tells the gateway that we are gone.
     async fn up(&self, mut write: WriteHalf<LocalStream>, client: &mut Client) -> WriteHalf<LocalStream> {
         let introduction = self.memory().introduction();
         if write_lines(&mut write, introduction).await.is_err() {
+            return write;
+        }
+        // What the client says next may be for its instance.
+        let _ = timeout(RETURN, self.returned()).await;
+        let settings = self.memory().settings();
+        if write_lines(&mut write, settings).await.is_err() {
             return write;
         }
         while let Some(line) = client.lines.recv().await {

@@ -99,6 +99,36 @@ fn row_23_a_file_is_listed_soon_after_it_was_written() {
 }
 
 #[test]
+fn row_44_doctor_tells_where_was_looked_what_was_found_and_what_was_left_out() {
+    let gone = crate::support::Listener::tcp().endpoint();
+    let yard = Yard::start(&format!("[apps.endpoints]\nPaint = \"{gone}\"\n"));
+    let server = Server::start();
+    let broken = yard.write_instance("toolyard", "broken.json", "{\"id\":");
+    let good = yard.write_instance("brummer", "shop.json", &server.file("shop").to_string());
+    let told = eventually("both files", || {
+        let (_, told) = yard.run(&["doctor", "--json"]);
+        let mut told: Value = serde_json::from_str(&told).unwrap();
+        let ways = told["report"]["discovery"].take();
+        (ways[1]["found"][0]["id"] == "shop" && !ways[1]["skipped"][0].is_null()).then_some(ways)
+    });
+    assert_eq!(
+        (&told[0]["way"], &told[0]["found"][0]["endpoint"]),
+        (&json!("config"), &json!(gone)),
+        "{told}"
+    );
+    assert_eq!(
+        (&told[1]["way"], &told[1]["places"].as_array().unwrap().len()),
+        (&json!("files"), &2),
+        "{told}"
+    );
+    assert_eq!(told[1]["found"][0]["origin"], good.display().to_string(), "{told}");
+    assert_eq!(told[1]["skipped"][0]["origin"], broken.display().to_string(), "{told}");
+    assert!(told[1]["looked"].is_string() && told[1]["every_ms"] == 50, "{told}");
+    let (_, text) = yard.run(&["doctor"]);
+    assert!(text.contains("discovery by files: 1 found") && text.contains("left out: "), "{text}");
+}
+
+#[test]
 fn row_25_the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
     let yard = Yard::start("");
     let (mut mortal, live) = (Server::start(), Server::start());

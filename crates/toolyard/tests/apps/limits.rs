@@ -52,3 +52,37 @@ fn row_11_calls_wait_for_their_turn_and_see_that_they_do_and_beyond_that_may_try
     app.answer(&call, &json!(2));
     assert_eq!(agent.answer(second)["result"]["content"][0]["text"], "2");
 }
+
+/// Resident memory of the gateway, in megabytes.
+fn memory(yard: &Yard) -> u64 {
+    let about = std::fs::read_to_string(format!("/proc/{}/status", yard.pid())).unwrap();
+    let line = about.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn row_11_an_app_that_does_not_read_fills_no_memory() {
+    let yard = Yard::start("timeout = \"300s\"\n");
+    let silent = std::net::TcpStream::connect(yard.apps_tcp()).unwrap();
+    let register = json!({ "type": "register", "appName": "Deaf", "tools": [crate::support::tool("go")] });
+    std::io::Write::write_all(&mut &silent, format!("{register}\n").as_bytes()).unwrap();
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["Deaf__go"]);
+    let before = memory(&yard);
+    let text = "x".repeat(1024 * 1024);
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let params = format!(r#"{{"name":"Deaf__go","_meta":{meta},"arguments":{{"text":"{text}"}}}}"#);
+    for id in 1000..1300 {
+        let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+        agent.write_text(&format!("{call}\n"));
+    }
+    let refused = agent.answer(1299);
+    assert_eq!(refused["result"]["_meta"]["dev.toolyard/error"]["kind"], "limit", "{refused}");
+    assert_eq!(refused["result"]["_meta"]["dev.toolyard/error"]["retry"], "always", "{refused}");
+    let grown = memory(&yard).saturating_sub(before);
+    assert!(grown < 400, "{grown} MB for 300 MB of calls");
+    drop(silent);
+    for id in 1000..1299 {
+        assert_eq!(agent.answer(id)["result"]["isError"], true, "each has its one answer");
+    }
+}

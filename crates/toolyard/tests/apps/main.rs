@@ -13,6 +13,7 @@ mod calls;
 mod churn;
 mod coming;
 mod dialled;
+mod figures;
 mod health;
 mod hub;
 mod instances;

@@ -153,10 +153,15 @@ impl Yard {
         (yard, is_offline)
     }
 
-    /// Kills it and starts it again; apps find it where it was.
-    pub(crate) fn restart(&mut self) {
+    /// Kills it.
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Kills it and starts it again; apps find it where it was.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
         let apps = self.note["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap();
         let listen = self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap();
         let config = self.config.replacen("127.0.0.1:0", listen, 1).replacen("127.0.0.1:0", apps, 1);

@@ -14,6 +14,8 @@ mod mock;
 mod offers;
 mod pages;
 mod plans;
+mod progress;
 mod services;
 mod sounds;
 mod tags;
+mod wrong;

@@ -42,7 +42,7 @@ fn a_new_gateway_hears_what_makes_up_the_session_and_the_client_does_not_hear_it
         memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": id, "result": {} })));
     }
     assert!(memory.is_idle() && memory.lost("lost").is_empty());
-    let said: Vec<_> = memory.introduction().iter().map(read).collect();
+    let said: Vec<_> = [memory.introduction(), memory.settings()].concat().iter().map(read).collect();
     let methods: Vec<_> = said.iter().map(|line| line["method"].as_str().unwrap()).collect();
     let expected = ["initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe"];
     assert_eq!(methods, expected);
@@ -98,4 +98,45 @@ fn a_call_that_was_cancelled_is_not_failed() {
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
     ));
     assert!(memory.lost("lost").is_empty());
+}
+
+#[test]
+fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
+    let check = |is_hub: bool, steps: &[(&str, &str, serde_json::Value)], expected: &[&str]| {
+        let mut memory = Memory { is_hub, ..initialized() };
+        for (id, (name, about, result)) in (10..).zip(steps) {
+            let asked = match *name {
+                "watch" => request(id, "resources/subscribe", json!({ "uri": about })),
+                name => {
+                    request(id, "tools/call", json!({ "name": name, "arguments": { "instance_id": about } }))
+                }
+            };
+            memory.client_says(asked);
+            memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": id, "result": result })));
+        }
+        memory.lost("lost");
+        let first: Vec<_> = memory.introduction().iter().map(read).collect();
+        let mut said: Vec<_> = first.iter().skip(2).map(|line| line["params"]["arguments"].clone()).collect();
+        assert_eq!(memory.has_returned(), said.is_empty());
+        if let Some(last) = first.last().filter(|_| !said.is_empty()) {
+            let failed = json!({ "jsonrpc": "2.0", "id": last["id"], "result": { "isError": true } });
+            assert!(memory.gateway_says(line(failed)).is_empty(), "the client has had its answer");
+            assert!(memory.has_returned());
+        }
+        said.extend(memory.settings().iter().map(read).map(|line| line["params"]["uri"].clone()));
+        let said: Vec<String> =
+            said.iter().map(|one| one["instance_id"].as_str().or(one.as_str()).unwrap().to_owned()).collect();
+        assert_eq!(said, expected, "{steps:?}");
+    };
+    let (good, bad) = (json!({}), json!({ "isError": true }));
+    let connect = |to: &'static str, result: &serde_json::Value| ("instances_connect", to, result.clone());
+    let watch = ("watch", "a:", good.clone());
+    check(true, &[connect("one", &good), watch.clone()], &["one", "a:"]);
+    check(true, &[connect("one", &good), watch.clone(), connect("one", &good)], &["one", "a:"]);
+    check(true, &[connect("one", &good), watch.clone(), connect("two", &good)], &["two"]);
+    check(true, &[connect("one", &good), watch.clone(), connect("two", &bad)], &["one", "a:"]);
+    let away = ("instances/disconnect", "", good.clone());
+    check(true, &[connect("one", &good), watch.clone(), away], &[]);
+    // Elsewhere a tool of that name is somebody's own.
+    check(false, &[connect("one", &good), watch], &["a:"]);
 }

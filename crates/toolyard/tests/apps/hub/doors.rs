@@ -110,3 +110,42 @@ fn row_27_toolyard_stdio_joins_the_hub() {
     drop(stdin);
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn row_27_a_session_on_stdio_is_back_at_its_instance_when_its_gateway_was_killed() {
+    let mut yard = Yard::start("");
+    let _instance = Instance::start(&yard, "shop", "legacy");
+    wait_for(&mut hub(&yard), "shop");
+    let mut child = yard.command(&["stdio", "--hub"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let mut stdin = child.stdin.take().unwrap();
+    let mut ask = |message: &Value| -> Value {
+        writeln!(stdin, "{message}").unwrap();
+        lines.find(|line| line["id"] == message["id"]).expect("it is still there")
+    };
+    let request = |id: u64, method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    ask(&hello());
+    let connect = json!({ "name": "instances/connect", "arguments": { "instance_id": "shop" } });
+    ask(&request(3, "tools/call", connect));
+    ask(&request(4, "resources/subscribe", json!({ "uri": "test://watched-resource" })));
+    yard.kill();
+    // Another gateway is started, the session finds its instance, and what it says next waits for that.
+    // A call that was on its way to the one that was killed is lost, and says so.
+    let echo = json!({ "name": "test_echo", "arguments": { "text": "still here" } });
+    let answers = (100..).map(|id| ask(&request(id, "tools/call", echo.clone())));
+    let mut texts = answers.map(|answer| answer["result"]["content"][0]["text"].to_string());
+    let text = texts.find(|text| !text.contains("the gateway was lost")).unwrap();
+    assert_eq!(text, "\"still here\"");
+    writeln!(
+        stdin,
+        "{}",
+        request(6, "tools/call", json!({ "name": "test_update_resource", "arguments": {} }))
+    )
+    .unwrap();
+    let updated = lines.find(|line| line["method"] == "notifications/resources/updated").unwrap();
+    assert_eq!(updated["params"]["uri"], "test://watched-resource", "{updated}");
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+}

@@ -89,7 +89,12 @@ impl Agent {
     }
 
     pub(crate) fn write(&mut self, message: &Value) {
-        self.stream.write_all(format!("{message}\n").as_bytes()).unwrap();
+        self.write_text(&format!("{message}\n"));
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn write_text(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).unwrap();
     }
 
     /// Sends a request; gives its id.

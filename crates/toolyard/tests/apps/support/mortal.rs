@@ -14,7 +14,11 @@ pub(crate) struct Mortal {
 
 impl Mortal {
     pub(crate) fn app(yard: &Yard, name: &str) -> Self {
-        Self::start(&["app", &yard.apps_tcp(), name])
+        Self::app_at(&yard.apps_tcp(), name)
+    }
+
+    pub(crate) fn app_at(address: &str, name: &str) -> Self {
+        Self::start(&["app", address, name])
     }
 
     pub(crate) fn instance(yard: &Yard, name: &str) -> Self {

@@ -19,6 +19,8 @@ struct State {
     ended: AtomicBool,
     held: AtomicBool,
     refuses: AtomicBool,
+    /// All that was asked.
+    asked: Mutex<String>,
     /// Each connection, and whether its last bytes were a request.
     pairs: Mutex<Vec<(TcpStream, TcpStream, Arc<AtomicBool>)>>,
 }
@@ -45,9 +47,9 @@ impl Proxy {
         self.state.held.store(held, Ordering::SeqCst);
     }
 
-    /// Whether a request is under way.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.state.pairs.lock().unwrap().iter().any(|(.., is_asked)| is_asked.load(Ordering::SeqCst))
+    /// Whether a request with this word has gone through.
+    pub(crate) fn has_passed(&self, word: &str) -> bool {
+        self.state.asked.lock().unwrap().contains(word)
     }
 
     /// Cuts every connection that no request is under way on, and closes new ones at once.
@@ -105,6 +107,9 @@ impl State {
                     is_asked.store(asks, Ordering::SeqCst);
                     if to.write_all(&buffer[..count]).is_err() {
                         break;
+                    }
+                    if asks {
+                        self.asked.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
                     }
                 }
             }

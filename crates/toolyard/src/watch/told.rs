@@ -1,0 +1,48 @@
+//! What Linux tells of changes in folders.
+
+use std::path::PathBuf;
+
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use tokio::net::unix::pipe;
+
+/// What changes the set of files in a folder, or one of them.
+const CHANGES: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+pub(super) struct Told {
+    /// Not a pipe, but read and waited for like one.
+    queue: pipe::Receiver,
+    places: Vec<PathBuf>,
+}
+
+impl Told {
+    pub(super) fn begin(places: Vec<PathBuf>) -> Option<Self> {
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        Some(Self { queue: pipe::Receiver::from_owned_fd_unchecked(queue).ok()?, places })
+    }
+
+    pub(super) fn places(&self) -> &[PathBuf] {
+        &self.places
+    }
+
+    /// Whether all places can be told about.
+    pub(super) fn ask(&self) -> bool {
+        self.places.iter().all(|place| inotify::add_watch(&self.queue, place, CHANGES).is_ok())
+    }
+
+    pub(super) async fn heard(&self) {
+        // It fails only when the runtime ends, and then nothing is waited for.
+        let _ = self.queue.readable().await;
+    }
+
+    /// What has changed does not matter: all of it is looked at.
+    pub(super) fn drain(&self) {
+        let mut buffer = [0; 4096];
+        while self.queue.try_read(&mut buffer).is_ok_and(|read| read > 0) {}
+    }
+}

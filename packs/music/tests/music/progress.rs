@@ -1,0 +1,88 @@
+//! Everything that takes long tells how far it is, and stops when it is cancelled.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::audio;
+use crate::client::Music;
+
+const FILES: usize = 400;
+
+fn paths() -> Vec<String> {
+    (0..FILES).map(|index| format!("{:02}/{index}.wav", index / 20)).collect()
+}
+
+/// Every tool that goes through many files.
+fn calls() -> Vec<(&'static str, Value)> {
+    let writes: Vec<Value> = paths().into_iter().map(|path| json!({ "path": path, "title": "T" })).collect();
+    let operations: Vec<Value> = paths()
+        .into_iter()
+        .map(|path| json!({ "op": "move", "from": path, "to": format!("new/{path}"), "mkdir_parents": true }))
+        .collect();
+    vec![
+        ("fs_scan_audio", json!({ "root": "." })),
+        ("find_duplicates", json!({ "root": "." })),
+        ("find_duplicates", json!({ "root": ".", "acoustic": true })),
+        ("inventory_divergences", json!({ "root": ".", "path_template": "{artist}/{title}" })),
+        ("read_metadata_batch", json!({ "paths": paths() })),
+        ("write_metadata_batch", json!({ "writes": writes })),
+        ("apply_plan", json!({ "operations": operations, "dry_run": true })),
+        ("apply_plan", json!({ "operations": operations })),
+        ("undo_plan", json!({})),
+    ]
+}
+
+async fn library(content: &[u8]) -> Music {
+    let music = Music::with(json!({ "fpcalc": "" })).await;
+    for path in paths() {
+        let path = music.root().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    music
+}
+
+/// The beginning of a tone, so that listening to all files takes no time.
+fn short() -> Vec<u8> {
+    let mut bytes = audio::tone("wav")[..44 + 4000].to_vec();
+    bytes[4..8].copy_from_slice(&4036_u32.to_le_bytes());
+    bytes[40..44].copy_from_slice(&4000_u32.to_le_bytes());
+    bytes
+}
+
+#[tokio::test]
+async fn whatever_goes_through_many_files_tells_how_far_it_is() {
+    let mut music = library(&short()).await;
+    for (tool, arguments) in calls() {
+        music.call(tool, arguments).await;
+        let steps: Vec<f64> =
+            music.heard.iter().filter_map(|heard| heard["params"]["progress"].as_f64()).collect();
+        assert!(steps.len() > 1 && steps.is_sorted(), "{tool}: {steps:?}");
+    }
+}
+
+/// The next change needs what the cancelled call held, and must have it within a second.
+#[tokio::test]
+async fn whatever_goes_through_many_files_stops_when_it_is_cancelled() {
+    for (tool, arguments) in calls() {
+        let mut music = library(&audio::tone("wav")).await;
+        if tool == "undo_plan" {
+            let (_, plan) = calls().swap_remove(7);
+            music.call("apply_plan", plan).await;
+        }
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": "p" } });
+        let id = music.send("tools/call", params).await;
+        assert_eq!(music.next().await["method"], "notifications/progress", "{tool}");
+        music.notify("notifications/cancelled", json!({ "requestId": id })).await;
+        let next =
+            music.send("tools/call", json!({ "name": "fs_mkdir", "arguments": { "path": "after" } })).await;
+        let answered = tokio::time::timeout(Duration::from_secs(1), music.answer(next)).await;
+        assert!(answered.is_ok(), "{tool} went on after it was cancelled");
+        // What only reads may have been over before the cancel arrived.
+        let last = music.heard.iter().filter_map(|heard| heard["params"]["progress"].as_f64()).next_back();
+        let is_slow = ["write_metadata_batch", "undo_plan"].contains(&tool);
+        assert!(!is_slow || last.unwrap_or(0.0) < 390.0, "{tool} went on to {last:?}");
+    }
+}
