@@ -1,5 +1,5 @@
 //! `cargo xtask bench --scan`: how fast the music pack looks through a library, against `find` and against `ffprobe`
-//! started for each file. All take turns, and what counts is the median over rounds of the ratio within a round.
+//! started for each file. The pack and `find` take turns, and what counts is the median over rounds of the ratio within a round.
 
 mod client;
 mod library;
@@ -25,12 +25,13 @@ struct Round {
     scan: f64,
     inventory: f64,
     find: f64,
-    ffprobe: f64,
 }
 
 pub(super) struct Report {
     files: usize,
     rounds: Vec<Round>,
+    /// Seconds for one file.
+    ffprobe: f64,
     memory: Memory,
 }
 
@@ -42,18 +43,17 @@ pub(super) fn measure(programs: &Programs, files: usize, rounds: usize, logs: &P
     let (pack, address) = Background::serve("toolyard pack music", &mut command, &logs.join("scan.log"))?;
     let mut client = Client::connect(address.trim_start_matches("tcp://"))?;
     // One round for nothing: all contestants find the same files in the cache of the system.
-    round(&mut client, folder.path(), &paths)?;
-    let rounds = (0..rounds).map(|_| round(&mut client, folder.path(), &paths)).collect::<Result<_>>()?;
-    Ok(Report { files, rounds, memory: usage::memory(pack.id()) })
+    round(&mut client, folder.path(), files)?;
+    let rounds = (0..rounds).map(|_| round(&mut client, folder.path(), files)).collect::<Result<_>>()?;
+    let ffprobe = ffprobe(folder.path(), &paths)?;
+    Ok(Report { files, rounds, ffprobe, memory: usage::memory(pack.id()) })
 }
 
-fn round(client: &mut Client, root: &Path, paths: &[String]) -> Result<Round> {
-    let files = paths.len();
+fn round(client: &mut Client, root: &Path, files: usize) -> Result<Round> {
     Ok(Round {
         find: timed(|| find(root, files))?,
         scan: timed(|| client.pages("fs_scan_audio", json!({ "root": "." }), files))?,
         inventory: timed(|| client.pages("inventory_divergences", inventory(), files))?,
-        ffprobe: timed(|| ffprobe(root, paths))?,
     })
 }
 
@@ -70,41 +70,45 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
 /// The same question: which audio files there are, and how large.
 fn find(root: &Path, files: usize) -> Result<()> {
     let mut find = Command::new("find");
-    find.arg(root).args(["-type", "f", "-not", "-path", "*/.*", "-iname", "*.wav", "-printf", "%P %s\n"]);
+    find.arg(root).args(["-type", "f", "-not", "-name", ".*", "-iname", "*.wav", "-printf", "%P %s\n"]);
     let found = process::output(&mut find)?.lines().count();
     ensure!(found == files, "find has found {found} files of {files}");
     Ok(())
 }
 
-fn ffprobe(root: &Path, paths: &[String]) -> Result<()> {
+/// Seconds for one file.
+fn ffprobe(root: &Path, paths: &[String]) -> Result<f64> {
+    let begin = Instant::now();
+    let mut probed = 0.0;
     let step = (paths.len() / PROBED).max(1);
     for path in paths.iter().step_by(step).take(PROBED) {
         let mut ffprobe = Command::new("ffprobe");
         ffprobe.args(["-v", "error", "-of", "json", "-show_format"]).arg(root.join(path));
         let said = process::output(&mut ffprobe)?;
         ensure!(said.contains("\"title\""), "ffprobe does not see the tags of `{path}`: {said}");
+        probed += 1.0;
     }
-    Ok(())
+    Ok(begin.elapsed().as_secs_f64() / probed)
 }
 
 impl Report {
     pub(super) fn print(&self, as_json: bool) {
         #[expect(clippy::cast_precision_loss, reason = "some thousand files")]
-        let (files, probed) = (self.files as f64, self.files.min(PROBED) as f64);
+        let files = self.files as f64;
         let of = |value: fn(&Round) -> f64| {
             median(&self.rounds.iter().map(value).collect::<Vec<_>>()).unwrap_or_default()
         };
         let rate = |seconds: f64| files / seconds;
         let (scan, inventory) = (of(|round| round.scan), of(|round| round.inventory));
-        let per_probe = of(|round| round.ffprobe) / probed;
+        let per_probe = self.ffprobe;
         let to_find = of(|round| round.scan / round.find);
-        let to_ffprobe = of(|round| round.ffprobe / round.inventory) * files / probed;
+        let to_ffprobe = per_probe * files / inventory;
         let peak = self.memory.peak / (1024 * 1024);
         if as_json {
             let report = json!({ "files": self.files, "rounds": self.rounds.len(), "peak_memory_mib": peak,
                 "scan": { "seconds": scan, "files_per_second": rate(scan), "times_as_long_as_find": to_find },
                 "inventory": { "seconds": inventory, "files_per_second": rate(inventory), "times_as_fast_as_ffprobe": to_ffprobe },
-                "ffprobe": { "sampled": probed, "milliseconds_per_file": per_probe * 1000.0 } });
+                "ffprobe": { "sampled": PROBED, "milliseconds_per_file": per_probe * 1000.0 } });
             return println!("{report}");
         }
         println!("{} files, median of {} rounds, peak memory {peak} MiB", self.files, self.rounds.len());
@@ -117,7 +121,7 @@ impl Report {
             rate(inventory)
         );
         println!(
-            "ffprobe, one by one    {:7.1} s {:8.0} files/s, reckoned from {probed:.0} files: {to_ffprobe:.0} times as long as inventory_divergences",
+            "ffprobe, one by one    {:7.1} s {:8.0} files/s, reckoned from {PROBED} files: {to_ffprobe:.0} times as long as inventory_divergences",
             per_probe * files,
             1.0 / per_probe
         );
