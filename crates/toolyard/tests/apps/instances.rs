@@ -93,7 +93,7 @@ fn row_23_a_file_is_listed_soon_after_it_was_written() {
         .collect();
     took.sort();
     eprintln!("from file to list: median {:?}, slowest {:?}", took[10], took[20]);
-    // A tenth of a second is the aim. The gateway looks twenty times a second; that it is no longer in all is
+    // A tenth of a second is the aim; that it is no longer in all is
     // for a quiet machine to show, so only what no busy one explains is a failure.
     assert!(took[10] < Duration::from_secs(2), "{took:?}");
 }
@@ -123,7 +123,7 @@ fn row_44_doctor_tells_where_was_looked_what_was_found_and_what_was_left_out() {
     );
     assert_eq!(told[1]["found"][0]["origin"], good.display().to_string(), "{told}");
     assert_eq!(told[1]["skipped"][0]["origin"], broken.display().to_string(), "{told}");
-    assert!(told[1]["looked"].is_string() && told[1]["every_ms"] == 50, "{told}");
+    assert!(told[1]["looked"].is_string() && told[1]["every_ms"].is_u64(), "{told}");
     let (_, text) = yard.run(&["doctor"]);
     assert!(text.contains("discovery by files: 1 found") && text.contains("left out: "), "{text}");
 }
