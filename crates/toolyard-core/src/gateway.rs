@@ -78,7 +78,6 @@ impl Gateway {
         scope.spawn(wake::watch(plan.wall, catalog.clone()));
         let pace = plan.pace;
         let (sightings, changing) = (Sightings::default(), Mutex::new(()));
-        common.sections.add_sightings(sightings.clone());
         let shared = Shared { catalog, listeners, scope, common, outlets, pace, sightings, changing };
         Self { shared: Arc::new(shared) }
     }

@@ -64,6 +64,7 @@ impl Ledger {
             method: call.method.clone(),
             principal: call.origin.principal.name().clone(),
             client: call.origin.client.clone(),
+            tally: self.client(&call.origin),
             at: SystemTime::now(),
             started: Instant::now(),
             status: None,
@@ -83,28 +84,30 @@ impl Ledger {
             client: origin.client.clone(),
             status: Status::of_error(error),
         };
+        if let Some(client) = self.client(origin) {
+            client.tally.add(record.duration, record.status.is_failure());
+        }
         self.keep(record);
     }
 
     fn keep(&self, record: Record) {
         record.log();
-        if let Some(client) = self.client(&record) {
-            client.tally.add(record.duration, record.status.is_failure());
-        }
         self.recent.push(record);
     }
 
-    fn client(&self, record: &Record) -> Option<Arc<ClientTally>> {
-        if !matches!(record.client, ClientKey::Session(_) | ClientKey::Connection(_)) {
+    /// Where the calls of a client are counted. Looked up while it is there: what ends after it has left must
+    /// not bring it back.
+    fn client(&self, origin: &Origin) -> Option<Arc<ClientTally>> {
+        if !matches!(origin.client, ClientKey::Session(_) | ClientKey::Connection(_)) {
             return None;
         }
         let mut clients = self.clients();
-        if let Some(client) = clients.get(&record.client) {
+        if let Some(client) = clients.get(&origin.client) {
             return Some(client.clone());
         }
-        let client = ClientTally { principal: record.principal.clone(), tally: Tally::default() };
+        let client = ClientTally { principal: origin.principal.name().clone(), tally: Tally::default() };
         (clients.len() < MOST_CLIENTS)
-            .then(|| clients.entry(record.client.clone()).or_insert(Arc::new(client)).clone())
+            .then(|| clients.entry(origin.client.clone()).or_insert(Arc::new(client)).clone())
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<ClientKey, Arc<ClientTally>>> {
@@ -141,6 +144,7 @@ pub(crate) struct Open {
     method: Method,
     principal: Arc<str>,
     client: ClientKey,
+    tally: Option<Arc<ClientTally>>,
     at: SystemTime,
     started: Instant,
     status: Option<Status>,
@@ -161,6 +165,9 @@ impl Drop for Open {
         let status = self.status.unwrap_or(Status::Cancelled);
         let duration = self.started.elapsed();
         self.upstream.tally().add(duration, status.is_failure());
+        if let Some(client) = &self.tally {
+            client.tally.add(duration, status.is_failure());
+        }
         let name = self.entry.as_ref().map(|entry| entry.canonical.clone());
         self.ledger.keep(Record {
             at: self.at,

@@ -8,7 +8,6 @@ use serde_json::{Map, Value, json};
 use toolyard_proto::calendar;
 use toolyard_transport::Origin;
 
-use crate::discovery::{Report as Looked, Sightings, Way};
 use crate::gateway::Gateway;
 use crate::ledger::{Count, Ledger, Record};
 use crate::upstream::Upstream;
@@ -28,12 +27,6 @@ pub(crate) struct Sections(Mutex<Vec<Section>>);
 impl Sections {
     fn add(&self, name: &'static str, tell: Arc<dyn Fn() -> Value + Send + Sync>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, tell));
-    }
-
-    /// Adds what was looked for where, and what was found.
-    pub(crate) fn add_sightings(&self, sightings: Sightings) {
-        let tell = move || sightings.reports().iter().map(|(way, report)| looked(*way, report)).collect();
-        self.add("discovery", Arc::new(tell));
     }
 
     fn told(&self) -> Vec<Section> {
@@ -75,21 +68,6 @@ pub(crate) fn report(
     ]);
     report.extend(sections.told().into_iter().map(|(name, tell)| (name.to_owned(), tell())));
     Value::Object(report)
-}
-
-fn looked(way: Way, report: &Looked) -> Value {
-    let found = report.found.iter();
-    let found = found.map(|one| json!({ "id": one.id, "endpoint": one.endpoint, "origin": one.origin }));
-    let skipped = report.skipped.iter().map(|one| json!({ "origin": one.origin, "why": one.why }));
-    json!({
-        "way": way.as_str(),
-        "places": report.places,
-        "everySeconds": report.every.map(|every| every.as_secs_f64()),
-        "looked": report.looked.map(at),
-        "found": found.collect::<Vec<_>>(),
-        "skipped": skipped.collect::<Vec<_>>(),
-        "moreSkipped": report.more_skipped,
-    })
 }
 
 fn about(upstream: &Upstream) -> Value {

@@ -229,7 +229,7 @@ impl Upstream {
         if !matches!(phase, Phase::Retrying | Phase::Dead) {
             return;
         }
-        self.wake();
+        self.revalidate();
         let is_decided = |state: &State| state.history.total() > so_far && !state.phase.is_under_way();
         let _ = tokio::time::timeout(self.pace.connect, state.wait_for(is_decided)).await;
     }

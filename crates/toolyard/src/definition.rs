@@ -78,6 +78,28 @@ pub(crate) fn in_file(file: &File) -> Vec<Written> {
     found
 }
 
+/// The apps that a file says are to be dialled.
+pub(crate) fn apps_in_file(file: &File) -> Vec<Written> {
+    let table = |entries: Vec<Entry>, key: &str| match entries
+        .into_iter()
+        .find(|entry| entry.key == key)
+        .map(|entry| entry.node.value)
+    {
+        Some(Value::Table(inner)) => inner,
+        _ => Vec::new(),
+    };
+    let endpoints = table(table(file.entries().unwrap_or_default(), "apps"), "endpoints");
+    let app = |entry: &Entry| {
+        let definition = match &entry.node.value {
+            Value::Table(keys) => Definition::read(keys),
+            value => Definition { url: as_text(value), ..Definition::default() },
+        };
+        let place = Place::find(&file.path, &file.text, entry.at);
+        Written { id: entry.key.clone(), name: None, file: file.path.clone(), place, definition }
+    };
+    endpoints.iter().map(app).collect()
+}
+
 impl Definition {
     /// What can be made of it; mistakes are for whoever checks the file.
     pub(crate) fn read(keys: &[Entry]) -> Self {

@@ -8,6 +8,7 @@ use toolyard_core::apps::{Dial, Source};
 use toolyard_core::discovery::{Endpoint, Report, Sighting, Sightings, Way};
 use toolyard_core::report::at;
 use toolyard_core::upstream::Upstream;
+use toolyard_core::upstream::state::Phase;
 use toolyard_core::{Apps, Gateway};
 use toolyard_proto::name::UpstreamId;
 
@@ -58,8 +59,9 @@ impl Endpoints {
 
     /// Dials just these from now on.
     pub(crate) fn set(&mut self, wanted: &[EndpointConfig]) {
-        let (kept, gone) =
-            std::mem::take(&mut self.dialled).into_iter().partition(|(old, _)| wanted.contains(old));
+        let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.dialled)
+            .into_iter()
+            .partition(|(old, upstream)| wanted.contains(old) && upstream.state().phase != Phase::Ended);
         self.dialled = kept;
         for (_, upstream) in gone {
             self.apps.forget(&upstream);

@@ -4,11 +4,14 @@
 //! not tell, twenty times a second.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::fcntl::OFlag;
 use nix::unistd::Uid;
 use toolyard_core::apps::Source;
 use toolyard_core::discovery::{Instance, Process, Report, Sighting, Way};
@@ -41,7 +44,7 @@ pub(crate) struct Instances {
 
 /// A file, and what became of it.
 struct Seen {
-    stamp: (SystemTime, u64),
+    stamp: Stamp,
     found: Option<(Instance, Arc<Upstream>)>,
     /// Why it is not used, where it is not.
     why_not: Option<String>,
@@ -83,8 +86,7 @@ impl Instances {
 
     /// Whether anything has changed.
     fn scan(&mut self) -> bool {
-        let files: Vec<(PathBuf, (SystemTime, u64))> =
-            self.folders.iter().flat_map(|folder| files_in(folder)).collect();
+        let files: Vec<(PathBuf, Stamp)> = self.folders.iter().flat_map(|folder| files_in(folder)).collect();
         let gone: Vec<PathBuf> =
             self.seen.keys().filter(|path| files.iter().all(|(file, _)| file != *path)).cloned().collect();
         let mut is_news = !gone.is_empty();
@@ -99,7 +101,7 @@ impl Instances {
             }
         }
         for (path, stamp) in files {
-            if self.seen.get(&path).is_none_or(|seen| seen.stamp != stamp) {
+            if self.seen.get(&path).is_none_or(|seen| seen.stamp != stamp || seen.has_ended()) {
                 self.look_at(path, stamp);
                 is_news = true;
             }
@@ -127,9 +129,9 @@ impl Instances {
         self.gateway.sightings().saw(Way::Files, report);
     }
 
-    fn look_at(&mut self, path: PathBuf, stamp: (SystemTime, u64)) {
-        let before = self.seen.remove(&path).and_then(|seen| seen.found);
-        let read = std::fs::read(&path).map_err(|error| error.to_string());
+    fn look_at(&mut self, path: PathBuf, stamp: Stamp) {
+        let before = self.seen.remove(&path).filter(|seen| !seen.has_ended()).and_then(|seen| seen.found);
+        let read = read(&path).map_err(|error| error.to_string());
         let read = read
             .and_then(|bytes| Instance::parse(&bytes, SystemTime::now()).map_err(|error| error.to_string()));
         let seen = match read {
@@ -198,7 +200,12 @@ impl Instances {
     /// Files whose process has certainly ended are removed; the next look takes the upstream out.
     fn clear_stale(&self) {
         for (path, seen) in &self.seen {
-            let Some((instance, _)) = &seen.found else { continue };
+            let Some((instance, upstream)) = &seen.found else { continue };
+            // Somebody is just writing it anew, or answers there.
+            let is_new = seen.why_not.is_some() || stamp(path) != Some(seen.stamp);
+            if is_new || upstream.state().phase == Phase::Active {
+                continue;
+            }
             if instance.pid.is_some_and(|pid| Process::is_other(pid, instance.started_unix(), CLOCKS)) {
                 tracing::info!(target: "instances", id = %instance.own_id, "its process has ended");
                 let _ = std::fs::remove_file(path);
@@ -207,23 +214,52 @@ impl Instances {
     }
 }
 
+impl Seen {
+    /// A server of the config has taken its name meanwhile.
+    fn has_ended(&self) -> bool {
+        self.found.as_ref().is_some_and(|(_, upstream)| upstream.state().phase == Phase::Ended)
+    }
+}
+
+type Stamp = (SystemTime, u64);
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let about = path.symlink_metadata().ok().filter(|about| about.is_file() && about.len() <= LARGEST)?;
+    Some((about.modified().ok()?, about.len()))
+}
+
+/// What others may write, or put another folder in the place of, is no word of ours.
+fn is_ours(folder: &Path) -> bool {
+    folder.symlink_metadata().is_ok_and(|about| {
+        about.is_dir() && about.uid() == Uid::current().as_raw() && about.mode() & 0o022 == 0
+    })
+}
+
+/// Only a plain file, whatever has come to stand in its place.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is not a file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Instance files, with when and how long they were written. Drafts begin with a dot.
-fn files_in(folder: &Path) -> Vec<(PathBuf, (SystemTime, u64))> {
-    // What others may write is no word of ours.
-    let is_ours =
-        |about: std::fs::Metadata| about.uid() == Uid::current().as_raw() && about.mode() & 0o022 == 0;
-    let Some(entries) =
-        folder.metadata().ok().filter(|about| is_ours(about.clone())).and_then(|_| folder.read_dir().ok())
-    else {
+fn files_in(folder: &Path) -> Vec<(PathBuf, Stamp)> {
+    if !folder.parent().is_some_and(is_ours) || !is_ours(folder) {
         return Vec::new();
-    };
+    }
+    let Ok(entries) = folder.read_dir() else { return Vec::new() };
     let file = |entry: std::fs::DirEntry| {
         let path = entry.path();
         let is_draft = entry.file_name().as_encoded_bytes().starts_with(b".");
         let is_json = path.extension().is_some_and(|extension| extension == "json");
-        let about = entry.metadata().ok().filter(|about| about.is_file() && about.len() <= LARGEST)?;
         (is_json && !is_draft).then_some(())?;
-        Some((path, (about.modified().ok()?, about.len())))
+        let stamp = stamp(&path)?;
+        Some((path, stamp))
     };
     entries.flatten().filter_map(file).collect()
 }

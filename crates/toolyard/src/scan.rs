@@ -116,7 +116,9 @@ impl Scan {
         let origin = format!("process {}", hint.pid);
         let sighting =
             Sighting { id: hint.id.to_string(), endpoint: hint.endpoint.to_string(), origin: origin.clone() };
-        if let Some((old, upstream)) = self.dialled.get_mut(&hint.endpoint.listener()) {
+        if let Some((old, upstream)) = self.dialled.get_mut(&hint.endpoint.listener())
+            && upstream.state().phase != Phase::Ended
+        {
             // Another process that says the same is a sign of life.
             if old.pid != hint.pid && upstream.state().phase != Phase::Active {
                 upstream.wake();

@@ -15,7 +15,7 @@ use toolyard_transport::{Principal, Scope};
 
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
-use crate::config::{AppsConfig, Config, LocalDoor, Scan, needs_token};
+use crate::config::{AppsConfig, Config, Found, LocalDoor, Scan, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
 use crate::endpoints::{self, Endpoints};
@@ -35,6 +35,8 @@ use reload::Reload;
 const LAST_CALLS: Duration = Duration::from_secs(10);
 /// How long tasks may take to end after that. Links bound their own end; this is for what nobody foresaw.
 const LAST_TASKS: Duration = Duration::from_secs(5);
+/// How long threads may take that read files.
+const LAST_THREADS: Duration = Duration::from_secs(1);
 /// How long a gateway that runs only for its clients waits for the first, and for the next. The latter is
 /// enough for a client that starts its shim anew, and leaves time to end all children within two seconds.
 const FIRST_CLIENT: Duration = Duration::from_secs(10);
@@ -60,8 +62,10 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
     let state_dir = open_state_dir(common, &settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
-    runtime.block_on(run(common, args, settings, state_dir))?;
-    Ok(())
+    let ended = runtime.block_on(run(common, args, settings, state_dir));
+    // A file system that hangs must not keep us.
+    runtime.shutdown_timeout(LAST_THREADS);
+    Ok(ended?)
 }
 
 /// A folder that was asked for must be there; without the usual one the gateway only remembers less.
@@ -92,6 +96,34 @@ fn announce(
     }
 }
 
+/// Everything that listens.
+struct Entrance {
+    doors: Doors,
+    app_doors: AppDoors,
+    apps_config: AppsConfig,
+    addresses: Addresses,
+}
+
+impl Entrance {
+    /// Comes first: nothing has been started yet that a failure would leave.
+    fn open(common: &Common, args: &ServeArgs, found: &Found, config: &Config) -> Result<Self> {
+        let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
+        let local = socket::path(&config.listen.local, &set, &settings::variable);
+        let doors = Doors::open(args.listen, &config.listen, local.as_deref())?;
+        if args.while_needed && !doors.has_local() {
+            anyhow::bail!("nobody could find a gateway without its socket");
+        }
+        let apps_config = if args.no_apps { AppsConfig::closed() } else { config.apps.clone() };
+        let beside = socket::path(&LocalDoor::Usual, &set, &settings::variable);
+        let beside = local.as_deref().or(beside.as_deref()).unwrap_or(Path::new(""));
+        let apps_socket = apps::path(&apps_config.local, beside);
+        let app_doors = AppDoors::open(&apps_config, apps_socket.as_deref())?;
+        let mut addresses = doors.addresses();
+        (addresses.apps, addresses.apps_socket) = app_doors.addresses();
+        Ok(Self { doors, app_doors, apps_config, addresses })
+    }
+}
+
 async fn run(
     common: &Common,
     args: &ServeArgs,
@@ -100,19 +132,8 @@ async fn run(
 ) -> Result<()> {
     let mut stop = Stop::new()?;
     let Settings { found, config, .. } = settings;
-    let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
-    let local = socket::path(&config.listen.local, &set, &settings::variable);
-    let doors = Doors::open(args.listen, &config.listen, local.as_deref())?;
-    if args.while_needed && !doors.has_local() {
-        anyhow::bail!("nobody could find a gateway without its socket");
-    }
-    let mut addresses = doors.addresses();
-    let apps_config = if args.no_apps { AppsConfig::closed() } else { config.apps.clone() };
-    let beside = socket::path(&LocalDoor::Usual, &set, &settings::variable);
-    let apps_socket =
-        apps::path(&apps_config.local, local.as_deref().or(beside.as_deref()).unwrap_or(Path::new("")));
-    let app_doors = AppDoors::open(&apps_config, apps_socket.as_deref())?;
-    (addresses.apps, addresses.apps_socket) = app_doors.addresses();
+    let Entrance { doors, app_doors, apps_config, addresses } =
+        Entrance::open(common, args, &found, &config)?;
     let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
     let announcement = announce(common, state_dir.as_deref(), &addresses)?;

@@ -42,11 +42,27 @@ pub struct Dial {
     pub source: Source,
 }
 
+impl Dial {
+    /// Whether whoever listens at a socket of the file system must run as we do.
+    fn own_only(&self) -> bool {
+        self.source == Source::Hint || self.endpoint.is_in_the_open()
+    }
+
+    /// Looks who listens there now, before anything is said to them.
+    async fn is_let_in(&self, socket: &SocketSpec) -> bool {
+        if !self.own_only() || matches!(socket, SocketSpec::Tcp(_)) {
+            return true;
+        }
+        timeout(PATIENCE, open(socket, true)).await.is_ok_and(|opened| opened.is_ok())
+    }
+}
+
 /// Whose word it is that somebody listens at an endpoint. A later one never beats an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     Config,
-    /// A file, or the environment of a process: only whoever runs as we do is let in by it.
+    /// A file, or the environment of a process: at a socket of the file system only whoever runs as we do is
+    /// let in by it. Who has a port of this machine, nobody can tell.
     Hint,
 }
 
@@ -75,11 +91,13 @@ struct State {
     dial: Option<Dial>,
     /// Its last connection that registered.
     linked: Option<Arc<Linked>>,
+    /// Whether it was dialled for that.
+    is_dialled: bool,
 }
 
 impl Reach {
     pub(super) fn new(apps: &Apps, id: UpstreamId, dial: Option<Dial>) -> Self {
-        let (apps, state) = (Arc::downgrade(&apps.shared), Mutex::new(State { dial, linked: None }));
+        let (apps, state) = (Arc::downgrade(&apps.shared), Mutex::new(State { dial, ..State::default() }));
         Self(Arc::new(Inner { id, apps, seat: Arc::default(), state, speaks_mcp: AtomicBool::new(false) }))
     }
 
@@ -93,8 +111,15 @@ impl Reach {
 
     /// Hands over a connection that came by itself.
     pub(super) fn arrive(&self, connected: Connected, linked: Arc<Linked>) {
-        self.0.state().linked = Some(linked);
+        let mut state = self.0.state();
+        (state.linked, state.is_dialled) = (Some(linked), false);
+        drop(state);
         self.0.seat.take(connected);
+    }
+
+    /// Whether its last connection is one that we have opened.
+    pub(super) fn is_dialled(&self) -> bool {
+        self.0.state().is_dialled
     }
 
     pub(super) fn dial(&self) -> Option<Dial> {
@@ -124,6 +149,7 @@ impl Inner {
             return Ok(connected);
         };
         if self.speaks_mcp.swap(false, Ordering::Relaxed)
+            && dial.is_let_in(&socket).await
             && let Ok(connected) = dial.mcp.connect(known).await
         {
             self.speaks_mcp.store(true, Ordering::Relaxed);
@@ -148,8 +174,7 @@ impl Inner {
         let unreachable = |why: String| {
             format!("nobody can be reached at {}: {why}; check that it is running", dial.endpoint)
         };
-        let own_only = dial.source == Source::Hint || dial.endpoint.is_in_the_open();
-        let opened = timeout(PATIENCE, open(socket, own_only)).await;
+        let opened = timeout(PATIENCE, open(socket, dial.own_only())).await;
         let stream = opened.map_err(|_| unreachable(format!("no answer within {} s", PATIENCE.as_secs())))?;
         let stream = stream.map_err(|error| unreachable(error.to_string()))?;
         let apps = Apps { shared: self.apps.upgrade().ok_or("the gateway is stopping")? };
@@ -162,7 +187,8 @@ impl Inner {
         let met = met.map_err(|why| format!("{}: {why}", dial.endpoint))?;
         Ok(met.map(|arrival| {
             self.seat.is_back();
-            self.state().linked = Some(arrival.linked);
+            let mut state = self.state();
+            (state.linked, state.is_dialled) = (Some(arrival.linked), true);
             arrival.connected
         }))
     }

@@ -13,7 +13,7 @@ use super::Apps;
 use super::channel::Channel;
 use super::link::Shared as Linked;
 use super::process::Process;
-use super::reach::{Dial, Reach};
+use super::reach::{Dial, Reach, Source};
 use crate::guests::{Seat, Taken};
 use crate::plan::{Connect, Sharing, UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
@@ -222,9 +222,12 @@ impl Apps {
         Ok(upstream)
     }
 
-    /// Does not dial it any more. One that is connected stays so.
+    /// A hint is gone: it is not dialled any more, unless the config says so. One that is connected stays so.
     pub fn expect_no_more(&self, upstream: &Arc<Upstream>) {
-        if let Some(entry) = self.entries().get_mut(&upstream.id().fold()) {
+        if let Some(entry) = self.entries().get_mut(&upstream.id().fold())
+            && Arc::ptr_eq(&entry.upstream, upstream)
+            && entry.reach.dial().is_some_and(|dial| dial.source == Source::Hint)
+        {
             entry.reach.set_dial(None);
             entry.upstream.wake();
         }
@@ -259,11 +262,12 @@ impl Apps {
 
 impl Entry {
     /// Whether it is the same app that comes back: it knows the session, proved to be the same, or the
-    /// process that had the id is gone.
+    /// process that had the id is gone. Of one that was dialled we know neither client nor process.
     fn is_same(&self, applicant: &Applicant) -> bool {
         let knows_session = applicant.session.as_deref() == Some(&*self.session);
         let is_proven = applicant.client.is_some() && applicant.client == self.client;
-        knows_session || is_proven || self.process.is_some_and(Process::is_gone)
+        let came_by_itself = !self.reach.is_dialled();
+        knows_session || came_by_itself && (is_proven || self.process.is_some_and(Process::is_gone))
     }
 
     fn come_back(&mut self, applicant: &Applicant, arrival: Arrival) {

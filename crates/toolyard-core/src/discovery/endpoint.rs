@@ -155,7 +155,14 @@ impl fmt::Display for Endpoint {
             Self::Tcp(address) => write!(f, "tcp://{address}"),
             Self::Local(path) => write!(f, "unix://{}", path.display()),
             Self::Pipe(name) => write!(f, "pipe://{name}"),
-            Self::Http(url) => write!(f, "{url}"),
+            // A query may be a secret.
+            Self::Http(url) => write!(
+                f,
+                "{}://{}{}",
+                url.scheme_str().unwrap_or("http"),
+                url.authority().map_or("", Authority::as_str),
+                url.path()
+            ),
         }
     }
 }
@@ -178,7 +185,7 @@ mod tests {
         check("unix:///run/a.sock", Ok(("unix:///run/a.sock", true)));
         check("pipe://MyApp.Mcp", Ok(("pipe://MyApp.Mcp", true)));
         check(" http://127.0.0.1:80 ", Ok(("http://127.0.0.1:80/mcp", true)));
-        check("http://127.0.0.1:80/x?y", Ok(("http://127.0.0.1:80/x?y", true)));
+        check("http://127.0.0.1:80/x?key=secret", Ok(("http://127.0.0.1:80/x", true)));
         check("https://app.example/", Ok(("https://app.example/mcp", false)));
         for text in ["", "localhost:1", "ftp://x:1", "TCP"] {
             check(text, Err(BadEndpoint::Scheme));

@@ -16,6 +16,12 @@ const LOOK: Duration = Duration::from_secs(30);
 /// The least time between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Why nobody is asked any more.
+enum Ended {
+    ForGood,
+    MayComeBack,
+}
+
 impl Listeners {
     /// What was watched at `old` is watched at its successor from now on.
     pub(crate) fn move_over(self: &Arc<Self>, old: &Arc<Upstream>, new: &Arc<Upstream>, scope: &Scope) {
@@ -30,11 +36,14 @@ impl Listeners {
                 let listener = listener.clone();
                 scope.spawn(async move {
                     let subscribed = listeners.subscribe_once_there(&listener, new, &own_uri, &inner).await;
+                    if matches!(subscribed, Err(Ended::MayComeBack)) {
+                        return;
+                    }
                     let mut watched = listener.watched();
                     watched.retain(|watched| {
                         !(Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri)
                     });
-                    if let Some((upstream, subscription)) = subscribed {
+                    if let Ok((upstream, subscription)) = subscribed {
                         watched.push(Watched { upstream, own_uri, _subscription: subscription });
                     }
                 });
@@ -49,22 +58,23 @@ impl Listeners {
         mut upstream: Arc<Upstream>,
         own_uri: &str,
         scope: &Scope,
-    ) -> Option<(Arc<Upstream>, Subscribed)> {
+    ) -> Result<(Arc<Upstream>, Subscribed), Ended> {
         loop {
             let error = match upstream.subscribe(own_uri.to_owned(), &listener.origin, self, scope).await {
-                Ok(subscription) => return Some((upstream, subscription)),
+                Ok(subscription) => return Ok((upstream, subscription)),
                 Err(error) => error,
             };
             if !self.all().iter().any(|open| Arc::ptr_eq(open, listener)) {
-                return None;
+                return Err(Ended::ForGood);
             }
             if upstream.is_retired() {
-                upstream = upstream.successor()?;
+                // Without a successor it may come back yet, and then what was watched there is looked for.
+                upstream = upstream.successor().ok_or(Ended::MayComeBack)?;
             } else if matches!(error.kind, Kind::Unavailable | Kind::Lost | Kind::Timeout) {
                 let there = upstream.reaches(|phase| matches!(phase, Phase::Active | Phase::Ended));
                 let _ = tokio::time::timeout(LOOK, there).await;
             } else {
-                return None;
+                return Err(Ended::ForGood);
             }
             tokio::time::sleep(PAUSE).await;
         }

@@ -10,6 +10,7 @@ use toolyard_proto::{Notification, Raw};
 use toolyard_transport::{Ask, AskError, Back, BoxFuture, Peer};
 
 use crate::plan::Timeouts;
+use crate::upstream::Upstream;
 
 /// An alarm that comes this late says that the program stood still, not the upstream.
 const LATE: Duration = Duration::from_millis(250);
@@ -108,8 +109,8 @@ impl Clock {
     }
 
     /// The way back, watched by this clock.
-    pub fn watch(self: &Arc<Self>, peer: Peer) -> Peer {
-        Peer::new(Arc::new(Watched { peer, clock: self.clone() }))
+    pub fn watch(self: &Arc<Self>, peer: Peer, upstream: &Arc<Upstream>) -> Peer {
+        Peer::new(Arc::new(Watched { peer, clock: self.clone(), upstream: upstream.clone() }))
     }
 }
 
@@ -132,15 +133,18 @@ impl Drop for Frozen {
 struct Watched {
     peer: Peer,
     clock: Arc<Clock>,
+    upstream: Arc<Upstream>,
 }
 
 impl Back for Watched {
     fn notify(&self, notification: Notification) {
         self.clock.touch();
+        self.upstream.heard();
         self.peer.notify(notification);
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        self.upstream.heard();
         let frozen = self.clock.freeze();
         let asked = self.peer.ask(ask);
         Box::pin(async move {

@@ -37,14 +37,16 @@ impl Deadline {
 impl Step for Deadline {
     fn run(&self, mut call: Call, next: Next) -> BoxFuture<Answer> {
         let clock = Clock::start(self.timeouts_of(&call));
-        call.peer = clock.watch(call.peer);
         let (upstream, entry) = (call.upstream.clone(), call.entry.clone());
+        call.peer = clock.watch(call.peer, &upstream);
         Box::pin(async move {
             let answer = tokio::select! {
                 biased;
                 answer = next.run(call) => answer,
                 bound = clock.expired() => {
-                    upstream.left_unanswered();
+                    if matches!(bound, Expired::Idle(_)) {
+                        upstream.left_unanswered();
+                    }
                     let subject = entry.map_or_else(|| upstream.id().to_string(), |entry| entry.canonical.to_string());
                     Err(overdue(&subject, bound).at(upstream.name()))
                 }

@@ -153,6 +153,7 @@ enum Event {
 impl<'a> Life<'a> {
     fn begin(upstream: &'a Arc<Upstream>, outlets: &'a Outlets, connected: Connected) -> Self {
         let Connected { link, events } = connected;
+        upstream.starts_anew();
         upstream.alive(Live { link: link.clone() });
         let (hear, heard) = mpsc::channel(64);
         let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);

@@ -12,7 +12,7 @@ use toml_edit::{DocumentMut, Item, Table};
 
 use crate::cli::Common;
 use crate::config::{self, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
-use crate::definition::{Definition, Written, in_file};
+use crate::definition::{Definition, Written, apps_in_file, in_file};
 use crate::failure::{Failure, refused};
 use crate::{settings, state_dir};
 
@@ -91,23 +91,53 @@ impl Draft {
         in_file(&File { path: self.path.clone(), text: self.before.clone() })
     }
 
+    /// The apps to be dialled of the file as it was.
+    pub(super) fn apps(&self) -> Vec<Written> {
+        apps_in_file(&File { path: self.path.clone(), text: self.before.clone() })
+    }
+
     pub(super) fn insert(&mut self, id: &str, definition: &Definition) {
-        let is_empty = self.document.to_string().trim().is_empty();
         let mut table = definition.to_toml();
-        table.decor_mut().set_prefix(if is_empty { "" } else { "\n" });
-        let upstreams = self.document.entry("upstreams").or_insert_with(|| {
-            let mut upstreams = Table::new();
-            upstreams.set_implicit(true);
-            Item::Table(upstreams)
-        });
-        if let Some(upstreams) = upstreams.as_table_like_mut() {
+        table.decor_mut().set_prefix(self.space());
+        if let Some(upstreams) = self.section("upstreams").as_table_like_mut() {
             upstreams.insert(id, Item::Table(table));
         }
+    }
+
+    /// An app that listens at `endpoint`.
+    pub(super) fn insert_app(&mut self, id: &str, endpoint: &str) {
+        let mut table = Table::new();
+        table.decor_mut().set_prefix(self.space());
+        if let Some(apps) = self.section("apps").as_table_like_mut()
+            && let Some(apps) = apps.entry("endpoints").or_insert(Item::Table(table)).as_table_like_mut()
+        {
+            apps.insert(id, toml_edit::value(endpoint));
+        }
+    }
+
+    /// What stands before a section that is added.
+    fn space(&self) -> &'static str {
+        if self.document.to_string().trim().is_empty() { "" } else { "\n" }
+    }
+
+    fn section(&mut self, key: &str) -> &mut Item {
+        self.document.entry(key).or_insert_with(|| {
+            let mut section = Table::new();
+            section.set_implicit(true);
+            Item::Table(section)
+        })
     }
 
     pub(super) fn remove(&mut self, id: &str) {
         if let Some(upstreams) = self.document.get_mut("upstreams").and_then(Item::as_table_like_mut) {
             upstreams.remove(id);
+        }
+    }
+
+    pub(super) fn remove_app(&mut self, id: &str) {
+        let apps = self.document.get_mut("apps").and_then(|apps| apps.get_mut("endpoints"));
+        if let Some(apps) = apps.and_then(Item::as_table_like_mut) {
+            apps.remove(id);
         }
     }
 

@@ -21,6 +21,7 @@ use self::plan::{Action, Step};
 use super::edit::{Draft, Where};
 use crate::cli::Common;
 use crate::config::Problem;
+use crate::definition::Written;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
@@ -57,7 +58,8 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
     let mut draft = Draft::open(common, &args.place)?;
     let origins = origins(args)?;
     let mut remarks = Vec::new();
-    let mut steps = plan::plan(&origins, &draft.upstreams(), args.copy_secrets, &mut remarks);
+    let there: Vec<Written> = draft.upstreams().into_iter().chain(draft.apps()).collect();
+    let mut steps = plan::plan(&origins, &there, args.copy_secrets, &mut remarks);
     if args.from.is_some() && remarks.iter().any(Problem::is_error) {
         return Err(Failure::Config(remarks));
     }
@@ -86,9 +88,16 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
 /// One server that is not right must not keep the others out.
 fn take_over(draft: &mut Draft, step: &mut Step) {
     let Action::Add { id, definition, .. } = &step.action else { return };
-    draft.insert(id, definition);
+    match &definition.url {
+        Some(endpoint) if step.is_app => draft.insert_app(id, endpoint),
+        _ => draft.insert(id, definition),
+    }
     if let Some(problem) = draft.new_problems().into_iter().find(Problem::is_error) {
-        draft.remove(id);
+        if step.is_app {
+            draft.remove_app(id);
+        } else {
+            draft.remove(id);
+        }
         let key = problem.key.strip_prefix(&format!("upstreams.{id}.")).unwrap_or_default().to_owned();
         step.action = Action::Skip { why: format!("cannot be taken over: {key}: {}", problem.message) };
     }

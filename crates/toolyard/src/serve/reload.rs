@@ -79,13 +79,14 @@ impl Reload {
         if config.listen != self.listen {
             tracing::warn!("a change of [listen] takes effect when the gateway is started again");
         }
-        self.apply_apps(&config.apps);
         if config.pings != self.pings {
             tracing::warn!("a change of [health] takes effect when the gateway is started again");
         }
         let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.approach));
         let Reloaded { added, changed, removed } = &done;
         tracing::info!(?added, ?changed, ?removed, "the changed config is applied");
+        // Only now names are free that a server had.
+        self.apply_apps(&config.apps);
         found
     }
 }

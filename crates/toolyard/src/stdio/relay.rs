@@ -115,18 +115,20 @@ impl Relay {
             self.memory().client_says(line);
         }
         let failures = self.memory().given_up(why);
-        // The client may be gone as well.
-        let _ = write_lines(stdout, failures).await;
+        // The client may be gone as well, or read nothing.
+        let _ = timeout(LAST_WORDS, write_lines(stdout, failures)).await;
     }
 
     /// The client has closed its end, and waits for what it has asked. One that said too much at once hears
     /// of that.
     async fn farewell(&self, client: &Client, stdout: &mut Stdout, why: Option<&str>) -> Result<()> {
         let failures = why.map(|why| self.memory().unanswered(why)).unwrap_or_default();
-        write_lines(stdout, failures).await?;
+        // A client that reads nothing is not waited for.
+        timeout(LAST_WORDS, write_lines(stdout, failures)).await.unwrap_or(Ok(()))?;
         let Some(trouble) = client.trouble.get() else { return Ok(()) };
         let error = RpcError::new(code::INVALID_REQUEST, trouble.to_string());
-        write_lines(stdout, [render_error(None, &error.to_raw())]).await?;
+        let last = write_lines(stdout, [render_error(None, &error.to_raw())]);
+        timeout(LAST_WORDS, last).await.unwrap_or(Ok(()))?;
         bail!("the client sent a line that is too long");
     }
 

@@ -67,10 +67,10 @@ impl Client {
         (Self::open(read, write, Some(Program(child))), id)
     }
 
-    pub(crate) fn tcp(address: &str, program: Program) -> Self {
+    pub(crate) fn tcp(address: &str, program: impl Into<Option<Program>>) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        Self::open(stream.try_clone().unwrap(), stream, Some(program))
+        Self::open(stream.try_clone().unwrap(), stream, program.into())
     }
 
     pub(crate) fn unix(path: &Path, program: Program) -> Self {

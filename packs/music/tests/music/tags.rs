@@ -169,6 +169,33 @@ async fn pictures_go_in_and_come_out() {
 }
 
 #[tokio::test]
+async fn a_picture_may_show_any_of_the_twenty_one_things() {
+    let mut music = Music::new().await;
+    let tools = music.request("tools/list", json!({})).await;
+    let tool = tools["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "embed_cover").unwrap();
+    let shows = tool["inputSchema"].pointer("/$defs/Shows/enum").unwrap_or_else(|| panic!("{tool}"));
+    let shows: Vec<String> = serde_json::from_value(shows.clone()).unwrap();
+    assert_eq!(shows.len(), 21, "{shows:?}");
+    for format in ["flac", "mp3", "wav"] {
+        let name = format!("a.{format}");
+        audio::put(&music.root().join(&name));
+        for shown in &shows {
+            let put =
+                json!({ "path": name, "image_bytes_base64": BASE64.encode(PNG), "picture_type": shown });
+            assert_eq!(music.call("embed_cover", put).await["picture_type"], **shown, "{format}");
+        }
+        let read = music.call("read_metadata", json!({ "path": name })).await;
+        let found: Vec<&str> = read["pictures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|one| one["picture_type"].as_str())
+            .collect();
+        assert_eq!(found, shows, "{format}");
+    }
+}
+
+#[tokio::test]
 async fn only_pictures_that_players_show_are_taken() {
     let mut music = Music::new().await;
     audio::put(&music.root().join("a.flac"));

@@ -131,7 +131,7 @@ fn outcome_of(answer: Answer) -> Outcome {
     match answer {
         Ok(_) => Outcome::Answered,
         Err(error) => match error.kind {
-            Kind::Reported(_) | Kind::TurnedAway => Outcome::Answered,
+            Kind::Reported(_) | Kind::TurnedAway | Kind::BadAnswer => Outcome::Answered,
             Kind::Timeout => Outcome::Silent,
             _ => Outcome::Gone(error.message),
         },
@@ -139,6 +139,14 @@ fn outcome_of(answer: Answer) -> Outcome {
 }
 
 impl Upstream {
+    /// What was held against an earlier connection does not count for a new one.
+    pub(super) fn starts_anew(&self) {
+        let _ = self.suspect.notified().now_or_never();
+        let _ = self.doubted.notified().now_or_never();
+        self.heard();
+        self.record(|health| (health.misses, health.last_error) = (0, None));
+    }
+
     /// Changes what is known; nothing else happens while it is locked.
     fn record(&self, change: impl FnOnce(&mut Health)) {
         change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner));

@@ -21,6 +21,7 @@ pub(super) struct Step {
     pub(super) action: Action,
     /// Keys that mean nothing here.
     pub(super) unused: Vec<String>,
+    pub(super) is_app: bool,
 }
 
 pub(super) enum Action {
@@ -68,7 +69,8 @@ pub(super) fn plan(
             let is_set = |name: &str| settings::variable(name).is_some();
             let context = Context { project, inputs: &inputs, copy_secrets, is_set: &is_set };
             let action = decide(&foreign, there, &steps, &context);
-            steps.push(Step { origin: number, name: foreign.name, action, unused: foreign.unused });
+            let Foreign { name, unused, is_app, .. } = foreign;
+            steps.push(Step { origin: number, name, action, unused, is_app });
         }
     }
     remarks.iter_mut().filter(|_| origins.len() > 1).for_each(|remark| remark.level = Level::Warning);

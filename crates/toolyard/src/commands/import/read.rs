@@ -16,6 +16,8 @@ pub(super) struct Foreign {
     pub(super) obstacle: Option<&'static str>,
     /// Whether its client keeps it for the working directory alone.
     pub(super) is_of_folder: bool,
+    /// Whether it is an app that may also register by itself, under the same name.
+    pub(super) is_app: bool,
 }
 
 /// A question that VS Code asks instead of keeping a secret.
@@ -89,6 +91,7 @@ fn foreign(file: &File, entry: &Entry) -> Foreign {
             unused: Vec::new(),
             obstacle,
             is_of_folder: false,
+            is_app: false,
         };
     };
     let mut taken = Taken { keys, known: Vec::new() };
@@ -103,7 +106,8 @@ fn foreign(file: &File, entry: &Entry) -> Foreign {
         (Some(_), Some(_)) => Some("has both a command and a URL"),
         _ => None,
     };
-    Foreign { name: entry.key.clone(), place, definition, unused, obstacle, is_of_folder: false }
+    let (is_of_folder, is_app) = (false, false);
+    Foreign { name: entry.key.clone(), place, definition, unused, obstacle, is_of_folder, is_app }
 }
 
 /// The keys of a server, and which of them mean something here.
@@ -193,7 +197,8 @@ fn apps(file: &File, root: &[Entry]) -> Vec<Foreign> {
         let obstacle = url.is_none().then_some("has no endpoint: it registers by itself when it runs");
         let place = Place::find(&file.path, &file.text, at);
         let definition = Definition { url, ..Definition::default() };
-        Some(Foreign { name, place, definition, unused: Vec::new(), obstacle, is_of_folder: false })
+        let (unused, is_of_folder, is_app) = (Vec::new(), false, true);
+        Some(Foreign { name, place, definition, unused, obstacle, is_of_folder, is_app })
     };
     items.iter().filter_map(|item| app(&item.value, item.at)).collect()
 }
