@@ -240,7 +240,7 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(std::io::Error::other("it is not a file"));
+        return Err(std::io::ErrorKind::InvalidInput.into());
     }
     let mut bytes = Vec::new();
     file.take(LARGEST).read_to_end(&mut bytes)?;
