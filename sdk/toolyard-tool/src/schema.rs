@@ -77,12 +77,16 @@ pub(crate) fn form<T: JsonSchema>() -> Value {
     })
 }
 
-/// Removes formats such as `uint32`: they are no standard, and some models' interfaces refuse them.
+/// Removes formats such as `uint32`: they are no standard, and some models' interfaces refuse them. And writes
+/// `{}` where `true` would mean the same: there are clients that drop the whole list of tools for one `true`.
 #[derive(Clone)]
 struct Plain;
 
 impl Transform for Plain {
     fn transform(&mut self, schema: &mut Schema) {
+        if schema.as_bool() == Some(true) {
+            schema.ensure_object();
+        }
         let is_number_format = schema.get("format").and_then(Value::as_str).is_some_and(|format| {
             format.starts_with("int") || format.starts_with("uint") || NUMBERS.contains(&format)
         });
@@ -132,6 +136,27 @@ fn title_choice(choice: &mut Value) {
         choice.remove("type");
         if let Some(text) = choice.remove("description") {
             choice.insert("title".into(), text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Anything {
+        one: Value,
+        many: Vec<Value>,
+    }
+
+    #[test]
+    fn a_field_that_may_be_anything_has_a_schema_that_is_an_object() {
+        for schema in [input::<Anything>(), output::<Anything>()] {
+            assert_eq!(schema["properties"], json!({ "one": {}, "many": { "type": "array", "items": {} } }));
+            assert_eq!(schema["additionalProperties"], false);
         }
     }
 }

@@ -28,6 +28,21 @@ async fn resources_tell_of_the_library_and_its_files() {
     }
 }
 
+/// Some clients drop the whole list for one property that is `true`, though that is a schema.
+#[tokio::test]
+async fn every_property_of_every_tool_has_a_schema_that_is_an_object() {
+    let mut music = Music::new().await;
+    let listed = music.request("tools/list", json!({})).await;
+    for tool in listed["tools"].as_array().unwrap() {
+        for schema in [&tool["inputSchema"], &tool["outputSchema"]] {
+            assert_eq!(schema["type"], "object", "{}", tool["name"]);
+            for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+                assert!(property.is_object(), "{} of {}: {property}", name, tool["name"]);
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_config_example_is_a_config() {
     let mut music = Music::new().await;
