@@ -86,6 +86,14 @@ impl Snapshot {
         }
     }
 
+    /// Whether it is connected to an instance that has not been found, or has said nothing.
+    pub(crate) fn awaits_instance(&self, origin: &Origin) -> bool {
+        origin.view == View::Hub
+            && self.rules.hub.target(&origin.client).is_some_and(|id| {
+                self.find(&id).is_none_or(|instance| instance.definitions().is_none())
+            })
+    }
+
     fn made<'a>(&'a self, (shape, catalog): &'a Slot) -> &'a ViewCatalog {
         catalog.get_or_init(|| ViewCatalog::build(self, shape))
     }

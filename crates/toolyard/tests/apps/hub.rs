@@ -4,6 +4,7 @@ mod doors;
 mod flow;
 mod handles;
 mod instance;
+mod restart;
 mod same;
 mod sessions;
 mod wire;
