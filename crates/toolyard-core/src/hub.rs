@@ -69,6 +69,11 @@ impl Hub {
         self.sessions().insert(client.clone(), Target { instance, is_awaited: !is_there });
     }
 
+    /// Whether a session was connected before this process began, to an instance that was not found since.
+    pub(crate) fn is_awaited(&self, client: &ClientKey) -> bool {
+        self.sessions().get(client).is_some_and(|target| target.is_awaited)
+    }
+
     /// An instance has been found.
     pub(crate) fn found(&self, id: &UpstreamId) {
         for target in self.sessions().values_mut().filter(|target| target.instance == *id) {

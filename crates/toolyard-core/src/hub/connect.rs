@@ -86,7 +86,7 @@ impl Desk<'_> {
         }
         if let Some(before) = before {
             self.listeners.let_go(&self.origin.client, before);
-            levels::withdraw(before, self.origin);
+            before.leave(&self.origin.client);
         }
         if let Some(after) = after {
             levels::catch_up(after, self.origin);

@@ -7,6 +7,7 @@ mod instance;
 mod restart;
 mod same;
 mod sessions;
+mod turning;
 mod wire;
 
 use serde_json::{Value, json};
