@@ -22,23 +22,23 @@ impl Session {
         Self(session.unwrap_or_else(|| panic!("{head}")).1.to_owned())
     }
 
-    fn ask(&self, yard: &Yard, method: &str, params: Value) -> Value {
+    fn ask(&self, yard: &Yard, method: &str, params: &Value) -> Value {
         let message = json!({ "jsonrpc": "2.0", "id": "one", "method": method, "params": params });
         let (status, _, body) = post(yard, Some(&self.0), &message);
         assert_eq!(status, 200, "{body}");
         serde_json::from_str::<Value>(&body).unwrap_or_else(|_| panic!("{body}"))["result"].take()
     }
 
-    fn call(&self, yard: &Yard, name: &str, arguments: Value) -> Value {
-        self.ask(yard, "tools/call", json!({ "name": name, "arguments": arguments }))
+    fn call(&self, yard: &Yard, name: &str, arguments: &Value) -> Value {
+        self.ask(yard, "tools/call", &json!({ "name": name, "arguments": arguments }))
     }
 
     fn echo(&self, yard: &Yard) -> Value {
-        self.call(yard, "test_echo", json!({ "text": "still here" }))
+        self.call(yard, "test_echo", &json!({ "text": "still here" }))
     }
 
     fn tools(&self, yard: &Yard) -> Vec<String> {
-        let listed = self.ask(yard, "tools/list", json!({}));
+        let listed = self.ask(yard, "tools/list", &json!({}));
         let names = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap());
         names.map(str::to_owned).collect()
     }
@@ -57,7 +57,7 @@ impl Session {
 
     /// Connects, and waits until that is kept.
     fn connect(&self, yard: &Yard, id: &str) {
-        let result = self.call(yard, "instances_connect", json!({ "instance_id": id }));
+        let result = self.call(yard, "instances_connect", &json!({ "instance_id": id }));
         assert!(result["isError"].is_null(), "{result}");
         eventually("the session to be kept", || is_kept(yard, id).then_some(()));
     }
@@ -87,7 +87,7 @@ fn row_27_a_session_over_http_is_at_its_instance_when_the_gateway_was_restarted(
         // Who was not connected is not connected now.
         assert_eq!(other.tools(&yard).len(), HUB_TOOLS.len(), "{era}");
         // To disconnect is not forgotten either.
-        session.call(&yard, "instances_disconnect", json!({}));
+        session.call(&yard, "instances_disconnect", &json!({}));
         eventually("the end of it to be kept", || (!is_kept(&yard, "shop")).then_some(()));
         yard.restart();
         assert_eq!(session.tools(&yard).len(), HUB_TOOLS.len(), "{era}");
@@ -107,12 +107,12 @@ fn row_27_a_session_hears_that_its_instance_is_not_back_yet_and_is_told_when_it_
     yard.restart();
     let refused = session.echo(&yard);
     assert!(error_text(&refused).contains("`shop` is not back yet"), "{refused}");
-    let refused = session.call(&yard, "instances_call", json!({ "tool": "test_echo" }));
+    let refused = session.call(&yard, "instances_call", &json!({ "tool": "test_echo" }));
     assert!(error_text(&refused).contains("`shop` is not back yet"), "{refused}");
     assert_eq!(session.tools(&yard).len(), HUB_TOOLS.len());
 
     let mut said = session.listen(&yard);
-    said.find(|line| line.is_empty()).expect("the stream stands");
+    said.find(String::is_empty).expect("the stream stands");
     let _again = Instance::start(&yard, "shop", "both");
     said.find(|line| line.contains("notifications/tools/list_changed")).expect("it is told");
     assert_eq!(session.echo(&yard)["content"][0]["text"], "still here");
