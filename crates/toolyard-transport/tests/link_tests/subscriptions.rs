@@ -77,7 +77,9 @@ async fn only_what_is_still_watched_is_set_up_in_a_new_session_and_only_once() {
     for _ in 0..4 {
         asked.push(setup.server.posted("tools/call").await);
     }
-    asked.into_iter().for_each(|asked| asked.status(404));
+    for asked in asked {
+        asked.status(404);
+    }
     open(&mut setup.server, "new").await;
     no_inbox(&mut setup.server).await;
     let again = setup.server.posted("resources/subscribe").await;
