@@ -414,6 +414,15 @@ impl Upstream {
         let _ = tokio::time::timeout(CLOSE_WAIT, closing).await;
     }
 
+    /// A client turns to another upstream: what it has set up here ends, but not its calls under way.
+    pub(crate) fn leave(&self, client: &ClientKey) {
+        self.want_level(client, None);
+        if let Some(link) = self.live_link() {
+            link.leave(client);
+        }
+        self.close_later(self.pool.leave(client));
+    }
+
     pub(crate) fn forget(&self, client: &ClientKey) {
         self.want_level(client, None);
         if let Some(link) = self.live_link() {

@@ -203,6 +203,11 @@ impl Pool {
         self.take_out(|member| member.owner.client() == Some(client))
     }
 
+    /// A client has turned away: its link goes, unless it is in use; then it goes when it is idle.
+    pub(super) fn leave(&self, client: &ClientKey) -> Vec<Arc<dyn Link>> {
+        self.take_out(|member| member.owner.client() == Some(client) && member.busy == 0)
+    }
+
     /// Everything, to be closed.
     pub(super) fn drain(&self) -> Vec<Arc<dyn Link>> {
         self.take_out(|_| true)

@@ -4,8 +4,10 @@ mod doors;
 mod flow;
 mod handles;
 mod instance;
+mod restart;
 mod same;
 mod sessions;
+mod turning;
 mod wire;
 
 use serde_json::{Value, json};
