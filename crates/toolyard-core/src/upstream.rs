@@ -6,6 +6,7 @@ mod fetch;
 pub mod health;
 pub(crate) mod held;
 mod lease;
+pub(crate) mod owned;
 mod pool;
 pub mod retry;
 mod subscribe;
@@ -66,6 +67,7 @@ pub struct Upstream {
     /// Links of the pool on their way to whoever listens to them.
     opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
     held: held::HeldTasks,
+    owned: owned::OwnedTasks,
     /// One subscribes or unsubscribes at a time, so that the two cannot overtake each other.
     turnstile: tokio::sync::Mutex<()>,
     /// Its supervisor and all that it keeps running.
@@ -114,6 +116,7 @@ impl Upstream {
             pool: pool::Pool::new(plan.sharing),
             opened: (open, tokio::sync::Mutex::new(opened)),
             held: held::HeldTasks::default(),
+            owned: owned::OwnedTasks::default(),
             turnstile: tokio::sync::Mutex::default(),
             life,
             in_flight: AtomicUsize::new(0),
@@ -246,6 +249,10 @@ impl Upstream {
 
     pub(crate) fn held(&self) -> &held::HeldTasks {
         &self.held
+    }
+
+    pub(crate) fn owned(&self) -> &owned::OwnedTasks {
+        &self.owned
     }
 
     /// What we know of it no longer fits: the supervisor asks again, and looks whether it is still there.

@@ -14,3 +14,4 @@ mod pool;
 mod questions;
 mod reload;
 mod renewal;
+mod tasks;
