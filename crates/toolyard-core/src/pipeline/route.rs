@@ -35,7 +35,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
             Ok(AnswerBody::Stream(relay))
         }
         Err(error) => {
-            if matches!(error.kind, Kind::Unavailable | Kind::Lost) {
+            if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) {
                 upstream.suspect();
             }
             let error = if edits.uris.is_some() { with_shown_uri(&upstream, error) } else { error };

@@ -9,6 +9,7 @@ mod catalog;
 mod health;
 mod hub;
 mod lifecycle;
+mod network;
 mod model;
 mod pool;
 mod questions;
