@@ -53,7 +53,9 @@ async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
         }
         AnswerBody::Whole(result, _) if makes_task => {
             let id = result.at(&["task", "taskId"]).and_then(|id| id.as_string());
-            id.into_iter().for_each(|id| upstream.owned().made(&id, &origin));
+            if let Some(id) = id {
+                upstream.owned().made(&id, &origin);
+            }
             Ok(answer)
         }
         _ => Ok(answer),

@@ -3,6 +3,7 @@
 pub mod state;
 mod comeback;
 mod fetch;
+mod flight;
 pub mod health;
 pub(crate) mod held;
 mod lease;
@@ -16,7 +17,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
@@ -74,6 +75,8 @@ pub struct Upstream {
     life: Scope,
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
     in_flight: AtomicUsize,
+    /// How many bytes they hold.
+    holding: AtomicUsize,
     drained: Notify,
     /// Whoever has its name after it.
     successor: OnceLock<Arc<Upstream>>,
@@ -120,6 +123,7 @@ impl Upstream {
             turnstile: tokio::sync::Mutex::default(),
             life,
             in_flight: AtomicUsize::new(0),
+            holding: AtomicUsize::new(0),
             drained: Notify::new(),
             successor: OnceLock::new(),
             described: ArcSwapOption::from(plan.connect.about().map(Arc::new)),
@@ -288,24 +292,6 @@ impl Upstream {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner).values().min().copied()
     }
 
-    /// Counts a call until the guard is dropped, which is when its answer has really ended.
-    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        self.touch();
-        InFlight(self.clone())
-    }
-
-    fn touch(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.active_at.store(now.as_secs(), Ordering::Relaxed);
-    }
-
-    /// When it was last called or answered.
-    pub fn last_activity(&self) -> Option<SystemTime> {
-        let seconds = self.active_at.load(Ordering::Relaxed);
-        (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
-    }
-
     /// How often it was called, and how long that took.
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -384,17 +370,6 @@ impl Upstream {
         matches!(self.plan.connect.after_loss(), AfterLoss::TryAgain | AfterLoss::Left)
     }
 
-    /// Waits until no call is in flight.
-    async fn idle(&self) {
-        loop {
-            let drained = self.drained.notified();
-            if self.in_flight.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            drained.await;
-        }
-    }
-
     /// Calls that it does not take any more are for `successor`; to be said before it retires.
     pub(crate) fn hand_over(&self, successor: &Arc<Self>) {
         // Nobody has two.
@@ -436,18 +411,6 @@ impl Upstream {
             link.forget(client);
         }
         self.close_later(self.pool.forget(client));
-    }
-}
-
-/// One call under way.
-pub(crate) struct InFlight(Arc<Upstream>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.touch();
-        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.drained.notify_waiters();
-        }
     }
 }
 

@@ -348,7 +348,7 @@ impl<'a> Life<'a> {
         match answer {
             Err(error) if error.code() == code::METHOD_NOT_FOUND => return,
             Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) => {
-                self.upstream.suspect()
+                self.upstream.suspect();
             }
             _ => {}
         }

@@ -15,4 +15,5 @@ mod pool;
 mod questions;
 mod reload;
 mod renewal;
+mod room;
 mod tasks;
