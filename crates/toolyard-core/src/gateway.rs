@@ -286,6 +286,7 @@ fn reached_a_tool(error: &CallError) -> bool {
         error.kind,
         Kind::Lost
             | Kind::Unavailable
+            | Kind::Unreachable
             | Kind::TurnedAway
             | Kind::Timeout
             | Kind::Limit

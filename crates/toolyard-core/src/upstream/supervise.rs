@@ -350,7 +350,9 @@ impl<'a> Life<'a> {
         self.listening = None;
         match answer {
             Err(error) if error.code() == code::METHOD_NOT_FOUND => return,
-            Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Lost) => self.upstream.suspect(),
+            Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) => {
+                self.upstream.suspect();
+            }
             _ => {}
         }
         // What changed in between was not heard.

@@ -3,7 +3,7 @@
 mod doors;
 mod flow;
 mod handles;
-mod instance;
+pub(crate) mod instance;
 mod restart;
 mod same;
 mod sessions;
