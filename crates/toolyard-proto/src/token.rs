@@ -83,6 +83,32 @@ pub struct Rules {
 impl Rules {
     pub const WINDOW: u64 = 30 * 60;
     pub const SKEW: u64 = 2 * 60;
+
+    /// Who made it and when, if it is good now. Says nothing of whether it was used.
+    pub fn verify(&self, token: &str, now: u64) -> Result<(String, u64), BadToken> {
+        let (signed, signature) = token.rsplit_once(':').ok_or(BadToken::Malformed)?;
+        let (client, made) = signed.rsplit_once(':').ok_or(BadToken::Malformed)?;
+        let made: u64 = made.parse().map_err(|_| BadToken::Malformed)?;
+        let signature = BASE64.decode(signature.as_bytes()).map_err(|_| BadToken::Malformed)?;
+        if client.is_empty() || client.len() > LONGEST_CLIENT {
+            return Err(BadToken::Malformed);
+        }
+        // In constant time, and first: what is not signed is told nothing else.
+        let mut good = false;
+        for secret in &self.secrets {
+            good |= secret.signer(signed).verify_slice(&signature).is_ok();
+        }
+        if !good {
+            return Err(BadToken::Signature);
+        }
+        if made > now.saturating_add(self.skew) {
+            return Err(BadToken::Future);
+        }
+        if made.saturating_add(self.window + self.skew) < now {
+            return Err(BadToken::Expired);
+        }
+        Ok((client.to_owned(), made))
+    }
 }
 
 /// Checks tokens and remembers those that were used.
@@ -100,7 +126,7 @@ impl Checker {
 
     /// Who presents it. A token is good once.
     pub fn check(&mut self, token: &str, now: u64) -> Result<String, BadToken> {
-        let (client, made) = self.verify(token, now)?;
+        let (client, made) = self.rules.verify(token, now)?;
         self.forget_before(now.saturating_sub(self.rules.window + self.rules.skew));
         if self.count >= MOST_USED {
             return Err(BadToken::Used);
@@ -110,31 +136,6 @@ impl Checker {
         }
         self.count += 1;
         Ok(client)
-    }
-
-    fn verify(&self, token: &str, now: u64) -> Result<(String, u64), BadToken> {
-        let (signed, signature) = token.rsplit_once(':').ok_or(BadToken::Malformed)?;
-        let (client, made) = signed.rsplit_once(':').ok_or(BadToken::Malformed)?;
-        let made: u64 = made.parse().map_err(|_| BadToken::Malformed)?;
-        let signature = BASE64.decode(signature.as_bytes()).map_err(|_| BadToken::Malformed)?;
-        if client.is_empty() || client.len() > LONGEST_CLIENT {
-            return Err(BadToken::Malformed);
-        }
-        // In constant time, and first: what is not signed is told nothing else.
-        let mut good = false;
-        for secret in &self.rules.secrets {
-            good |= secret.signer(signed).verify_slice(&signature).is_ok();
-        }
-        if !good {
-            return Err(BadToken::Signature);
-        }
-        if made > now.saturating_add(self.rules.skew) {
-            return Err(BadToken::Future);
-        }
-        if made.saturating_add(self.rules.window + self.rules.skew) < now {
-            return Err(BadToken::Expired);
-        }
-        Ok((client.to_owned(), made))
     }
 
     fn forget_before(&mut self, oldest: u64) {

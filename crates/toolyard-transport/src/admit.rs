@@ -71,6 +71,11 @@ impl Gate {
         self.tokens.is_empty() && self.signed.is_none()
     }
 
+    /// Whether tokens are made from a secret, so that every program that knows it can have one.
+    pub fn is_signed(&self) -> bool {
+        self.signed.is_some()
+    }
+
     /// From an `Authorization` header.
     pub fn admit(&self, authorization: Option<&HeaderValue>) -> Result<Admitted, Challenge> {
         self.admit_on(&Ticket::default(), authorization)

@@ -75,6 +75,8 @@ pub(crate) struct Config {
 /// A config, if there is nothing wrong with it, and what there is to say about it.
 pub(crate) struct Loaded {
     pub(crate) config: Option<Config>,
+    /// What tokens are made from, even where something else is wrong.
+    pub(crate) auth: Option<Rules>,
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -84,12 +86,15 @@ pub(crate) fn load(sources: &[Source], variables: &Variables<'_>) -> Loaded {
     for source in sources {
         let read = read_file(&source.path).map(|file| read(&file, source.role, &config, variables));
         let (layer, more) = read.unwrap_or_else(|problem| (None, vec![problem]));
+        let is_good = layer.is_some() && !more.iter().any(Problem::is_error);
         problems.extend(more);
-        // What a later file says of an earlier one that is broken would be guesswork.
-        let Some(layer) = layer else { return Loaded { config: None, problems } };
-        config.lay_over(layer);
+        config.lay_over(layer.unwrap_or_default());
+        if !is_good {
+            // What a later file says of an earlier one that is broken would be guesswork.
+            return Loaded { config: None, auth: config.auth, problems };
+        }
     }
-    Loaded { config: Some(config), problems }
+    Loaded { auth: config.auth.clone(), config: Some(config), problems }
 }
 
 /// What would be wrong with a file if this stood in it. `below` are the files that come before it.
@@ -148,7 +153,7 @@ impl Config {
     }
 }
 
-/// `below` is what the files before this one said.
+/// What can be read of a file, and what is wrong with it. `below` is what the files before this one said.
 fn read(file: &File, role: Role, below: &Config, variables: &Variables<'_>) -> (Option<Layer>, Vec<Problem>) {
     let entries = match file.entries() {
         Ok(entries) => entries,
@@ -164,9 +169,7 @@ fn read(file: &File, role: Role, below: &Config, variables: &Variables<'_>) -> (
         }
         Format::Json => Layer { upstreams: mcp_servers::read(root, &mut reader), ..Layer::default() },
     };
-    let problems = reader.finish();
-    let is_good = !problems.iter().any(Problem::is_error);
-    (is_good.then_some(layer), problems)
+    (Some(layer), reader.finish())
 }
 
 fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<'_>) -> Layer {

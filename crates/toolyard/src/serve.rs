@@ -159,7 +159,7 @@ async fn run(
         config: &config,
         quiet,
     });
-    let (common, listen, pings) = (common.clone(), config.listen, config.pings);
+    let (common, listen, pings, auth) = (common.clone(), config.listen, config.pings, config.auth);
     let reload = Reload {
         common,
         gateway: gateway.clone(),
@@ -170,6 +170,7 @@ async fn run(
         endpoints,
         no_apps: args.no_apps,
         pings,
+        auth,
     };
     let why = tokio::select! {
         signal = stop.told() => signal,

@@ -5,13 +5,14 @@
 
 mod relay;
 mod meet;
+mod opening;
+mod tokens;
 mod memory;
 mod lines;
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::json;
 
 use crate::cli::{Common, StdioArgs};
 use crate::config::{Found, LocalDoor, Role};
@@ -19,42 +20,26 @@ use crate::failure::Failure;
 use crate::settings::{self, Settings};
 use crate::{socket, state_dir};
 use meet::{Meeting, Start};
+use opening::Opening;
 use relay::Relay;
 
-/// Where clients of what Toolyard replaces put their token.
-const TOKEN: &str = "MCP_AUTH_TOKEN";
-
 pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
-    let meeting = match settings::look(common) {
-        (found, loaded) if loaded.config.is_none() => meeting_despite(common, &found, loaded.problems)?,
+    let (meeting, rules) = match settings::look(common) {
+        (found, loaded) if loaded.config.is_none() => {
+            (meeting_despite(common, &found, loaded.problems)?, loaded.auth)
+        }
         _ => {
             let Settings { found, config, .. } = settings::read(common)?;
-            meeting(common, &found, &config.listen.local)?
+            (meeting(common, &found, &config.listen.local)?, config.auth)
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
-    let token = settings::variable(TOKEN).filter(|token| !token.is_empty());
-    let opening = opening(args, token.as_deref());
+    let opening = Opening::new(common, args, rules);
     let done = runtime.block_on(Relay::new(meeting, opening, args.hub).run());
     // A thread may still wait for stdin, and nobody waits for it.
     runtime.shutdown_background();
     Ok(done?)
-}
-
-/// The line that tells the gateway which view is wanted and who asks; without one it is everything, for the
-/// owner of the socket.
-fn opening(args: &StdioArgs, token: Option<&str>) -> Option<String> {
-    let view = match (args.hub, &args.profile, &args.upstream) {
-        (true, ..) => Some("hub".to_owned()),
-        (false, Some(profile), _) => Some(format!("p/{profile}")),
-        (false, None, Some(upstream)) => Some(upstream.clone()),
-        (false, None, None) => None,
-    };
-    if view.is_none() && token.is_none() {
-        return None;
-    }
-    Some(json!({ "toolyard": 1, "view": view, "token": token }).to_string())
 }
 
 fn meeting(common: &Common, found: &Found, door: &LocalDoor) -> Result<Meeting, Failure> {

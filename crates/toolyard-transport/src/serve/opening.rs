@@ -14,8 +14,9 @@ use crate::{Principal, View};
 pub(super) enum Trust {
     /// What the gate says: where it has tokens, one must be presented.
     Gate,
-    /// Only the owner can reach this listener, so nobody has to present anything. A token that is presented
-    /// all the same must be right.
+    /// Only the owner can reach this listener, so nobody has to present anything, unless tokens are made from a
+    /// secret: then who asks matters, and every program that has the config can say so. A token that is presented
+    /// must be right in any case.
     Owner,
 }
 
@@ -80,7 +81,10 @@ fn handshake_token(line: &Bytes) -> Option<String> {
 
 /// Whether a connection has to open with a token before anything else.
 pub(super) fn needs_token(gate: &Gate, trust: Trust) -> bool {
-    trust == Trust::Gate && !gate.is_open()
+    match trust {
+        Trust::Gate => !gate.is_open(),
+        Trust::Owner => gate.is_signed(),
+    }
 }
 
 fn is_opening(line: &Bytes) -> bool {
@@ -117,7 +121,10 @@ fn id_of(line: &Bytes) -> Option<Id> {
 
 #[cfg(test)]
 mod tests {
+    use toolyard_proto::token::{Rules, Secret};
+
     use super::*;
+    use crate::admit::Signed;
 
     /// `VIEW PRINCIPAL [message]`, or why not.
     fn check(gate: &Gate, trust: Trust, line: &'static str, expected: &str) {
@@ -164,5 +171,14 @@ mod tests {
         );
         check(&gate, Trust::Owner, r#"{"toolyard":1,"token":"simsim"}"#, "None the token is not accepted");
         check(&gate, Trust::Owner, r#"{"toolyard":1,"token":"sesame"}"#, "Everything ann");
+    }
+
+    #[test]
+    fn where_tokens_are_made_from_a_secret_the_owner_brings_one_too() {
+        let secret = Secret::parse("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
+        let rules = Rules { secrets: vec![secret], window: Rules::WINDOW, skew: Rules::SKEW };
+        let gate = Gate::open().with_signed(Signed::new(rules));
+        check(&gate, Trust::Owner, r#"{"toolyard":1}"#, "None a token is required");
+        check(&gate, Trust::Owner, r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "Some(\"a\") a token is");
     }
 }

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use toolyard_core::plan::Pings;
 use toolyard_core::{Gateway, Reloaded};
+use toolyard_proto::token::Rules;
 
 use crate::cli::Common;
 use crate::config::{AppsConfig, Found, ListenConfig, Trusted, unused_hint};
@@ -34,6 +35,7 @@ pub(super) struct Reload {
     /// Whether apps are kept out, whatever the config says.
     pub(super) no_apps: bool,
     pub(super) pings: Pings,
+    pub(super) auth: Option<Rules>,
 }
 
 impl Reload {
@@ -81,6 +83,9 @@ impl Reload {
         }
         if config.pings != self.pings {
             tracing::warn!("a change of [health] takes effect when the gateway is started again");
+        }
+        if config.auth != self.auth {
+            tracing::warn!("a change of [auth] takes effect when the gateway is started again");
         }
         let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.approach));
         let Reloaded { added, changed, removed } = &done;

@@ -20,6 +20,7 @@ use toolyard_proto::{Message, Response};
 use toolyard_transport::local::{self, LocalStream};
 
 use super::lines::{next_line, write_lines};
+use super::opening::{Opening, TOKEN};
 use crate::{socket, state_dir};
 
 /// How long finding or starting a gateway may take.
@@ -67,7 +68,7 @@ impl Meeting {
     }
 
     /// A connection to the gateway, which is started if there is none. `opening` comes before everything else.
-    pub(super) async fn join(&self, opening: Option<&Bytes>) -> Result<Met> {
+    pub(super) async fn join(&self, opening: &Opening) -> Result<Met> {
         let deadline = Instant::now() + LIMIT;
         loop {
             if let Some(met) = self.knock(opening).await {
@@ -96,7 +97,7 @@ impl Meeting {
         announced.into_iter().chain([self.socket.clone()])
     }
 
-    async fn knock(&self, opening: Option<&Bytes>) -> Option<Met> {
+    async fn knock(&self, opening: &Opening) -> Option<Met> {
         for path in self.sockets() {
             if let Ok(stream) = local::connect(&path).await
                 && let Ok(Some(met)) = timeout(FIRST_WORD, hear(stream, opening)).await
@@ -120,7 +121,7 @@ impl Meeting {
         }
     }
 
-    async fn start(&self, opening: Option<&Bytes>, deadline: Instant) -> Result<Met> {
+    async fn start(&self, opening: &Opening, deadline: Instant) -> Result<Met> {
         let mut log = Log::open(self.state_dir.as_deref());
         let mut gateway = self.spawn(&log)?;
         loop {
@@ -142,23 +143,25 @@ impl Meeting {
         let program = std::env::current_exe().context("find this program")?;
         let mut command = Command::new(program);
         command.args(&self.start.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
+        // Who our client is concerns neither the gateway nor what it starts.
+        command.env_remove(TOKEN);
         command.current_dir(&self.start.folder).spawn().context("start the gateway")
     }
 }
 
 /// The first word of whoever took the connection; `None` if it goes without one.
-async fn hear(mut stream: LocalStream, opening: Option<&Bytes>) -> Option<Met> {
-    let first = opening.cloned().into_iter().chain([Bytes::from_static(KNOCK.as_bytes())]);
+async fn hear(mut stream: LocalStream, opening: &Opening) -> Option<Met> {
+    let first = opening.line().into_iter().chain([Bytes::from_static(KNOCK.as_bytes())]);
     write_lines(&mut stream, first).await.ok()?;
     // It is asked nothing else before this is answered, so there is nothing behind the line.
     let line = next_line(&mut LineDecoder::new(usize::MAX), &mut stream).await.ok()??;
     Some(refusal_in(&line).map_or(Met::Welcome(stream), Met::Refused))
 }
 
-/// An error about no message in particular is what a gateway says to somebody it does not let in.
+/// A gateway that lets us in answers the knock; an error is what it says to somebody it does not let in.
 fn refusal_in(line: &Bytes) -> Option<String> {
     match Message::parse(line) {
-        Ok(Message::Response(Response { id: None, outcome: Err(error) })) => {
+        Ok(Message::Response(Response { outcome: Err(error), .. })) => {
             error.member("message").and_then(|message| message.as_string())
         }
         _ => None,

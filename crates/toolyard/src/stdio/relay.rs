@@ -20,6 +20,7 @@ use toolyard_transport::local::LocalStream;
 use super::lines::{next_line, write_lines};
 use super::meet::{Meeting, Met};
 use super::memory::Memory;
+use super::opening::Opening;
 
 /// How many lines of the client may wait.
 const ROOM: usize = 64;
@@ -44,7 +45,7 @@ const TOO_LATE: &str = "stdin was closed and 10 seconds went by";
 
 pub(super) struct Relay {
     meeting: Meeting,
-    opening: Option<Bytes>,
+    opening: Opening,
     memory: Mutex<Memory>,
     /// Whether the client is being told something.
     is_telling: AtomicBool,
@@ -59,10 +60,10 @@ enum Ended {
 }
 
 impl Relay {
-    pub(super) fn new(meeting: Meeting, opening: Option<String>, is_hub: bool) -> Self {
+    pub(super) fn new(meeting: Meeting, opening: Opening, is_hub: bool) -> Self {
         Self {
             meeting,
-            opening: opening.map(Bytes::from),
+            opening,
             memory: Mutex::new(Memory::of_hub(is_hub)),
             is_telling: AtomicBool::new(false),
         }
@@ -78,12 +79,13 @@ impl Relay {
         let mut client = Client::listen(&scope);
         loop {
             let joined = tokio::select! {
-                joined = self.meeting.join(self.opening.as_ref()) => joined,
+                joined = self.meeting.join(&self.opening) => joined,
                 () = client.ended() => return self.farewell(&client, &mut stdout, Some(LOST)).await,
             };
             let stream = match joined {
                 Ok(Met::Welcome(stream)) => stream,
                 Ok(Met::Refused(why)) => {
+                    let why = self.opening.explained(&why);
                     self.give_up(&mut client, &mut stdout, &why).await;
                     bail!("the gateway refuses the connection: {why}");
                 }

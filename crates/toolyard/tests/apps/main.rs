@@ -25,5 +25,6 @@ mod processes;
 mod proxy;
 mod registering;
 mod sdk;
+mod shim;
 mod transcript;
 mod transports;

@@ -228,7 +228,12 @@ impl Yard {
 
     /// A command beside the running gateway.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let own = ["--state-dir", "state", "--config", "config.toml"];
+        self.command_with("config.toml", arguments)
+    }
+
+    /// The same with another config.
+    pub(crate) fn command_with(&self, config: &str, arguments: &[&str]) -> Command {
+        let own = ["--state-dir", "state", "--config", config];
         toolyard(&self.folder, &[&own, arguments].concat())
     }
 

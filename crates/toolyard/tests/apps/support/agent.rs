@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,12 @@ impl Agent {
         let other = stream.try_clone().unwrap();
         let close = move || other.shutdown(Shutdown::Both).unwrap();
         Self::over(stream.try_clone().unwrap(), stream, close)
+    }
+
+    /// At both ends of a program that a client's config runs.
+    pub(crate) fn of_program(child: &mut Child) -> Self {
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self::over(stdout, stdin, || {})
     }
 
     fn over(

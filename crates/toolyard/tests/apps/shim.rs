@@ -1,0 +1,179 @@
+//! `toolyard stdio` where tokens are asked for: it makes its own, a new one for each connection.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use toolyard_proto::token::{Checker, Rules, Secret};
+
+use crate::support::{Agent, Yard, eventually};
+
+const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+/// A program at whose ends an agent sits. Killed when dropped.
+struct Shim {
+    child: Child,
+    agent: Agent,
+}
+
+impl Shim {
+    fn start(command: &mut Command) -> Self {
+        let pipe = Stdio::piped;
+        let mut child = command.stdin(pipe()).stdout(pipe()).stderr(pipe()).spawn().unwrap();
+        let agent = Agent::of_program(&mut child);
+        Self { child, agent }
+    }
+
+    fn of(yard: &Yard, token: Option<&str>) -> Self {
+        Self::start(yard.command(&["-v", "stdio"]).envs(token.map(|token| ("MCP_AUTH_TOKEN", token))))
+    }
+
+    /// Whom the gateway takes it for, as its list of calls says.
+    fn principal(&mut self, yard: &Yard) -> String {
+        eventually("a call that no gateway's end takes with it", || {
+            let id = self.agent.send_call("yard__status", &json!({}));
+            (self.agent.answer(id)["result"]["structuredContent"].is_object()).then_some(())
+        });
+        let (_, told) = yard.run(&["doctor", "--json"]);
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let calls = told["report"]["calls"].as_array().unwrap();
+        let call = calls.iter().find(|call| call["tool"] == "yard:status").unwrap();
+        call["principal"].as_str().unwrap().to_owned()
+    }
+
+    /// Ends it: what it said on stderr.
+    fn last_words(mut self) -> String {
+        let _ = self.child.kill();
+        let mut words = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+        words
+    }
+}
+
+impl Drop for Shim {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn yard() -> Yard {
+    Yard::start(&format!("\n[auth]\nsecret = \"{SECRET}\"\n"))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn minted(client: &str, ago: u64) -> String {
+    Secret::parse(SECRET).unwrap().mint(client, now() - ago)
+}
+
+#[test]
+fn row_12_stdio_mints_its_own_token_and_is_the_same_client_after_every_restart_of_the_gateway() {
+    let mut yard = yard();
+    let mut shim = Shim::of(&yard, None);
+    let own = format!("client:toolyard-stdio-{}", shim.child.id());
+    assert_eq!(shim.principal(&yard), own);
+    let said = yard.said();
+    yard.kill();
+    // It starts one itself, from the same files; and another after that.
+    assert_eq!(shim.principal(&yard), own, "at a gateway that it started");
+    kill(gateway_of(&yard), Signal::SIGKILL).unwrap();
+    assert_eq!(shim.principal(&yard), own, "at yet another");
+    let (mut one, mut two) = (Shim::of(&yard, None), Shim::of(&yard, None));
+    assert_ne!(one.principal(&yard), two.principal(&yard), "each is somebody of its own");
+    let log = std::fs::read_to_string(yard.folder().join("state/gateway.log")).unwrap();
+    no_secret_in(&[said, log, shim.last_words(), one.last_words()].concat());
+}
+
+#[test]
+fn row_12_a_shim_without_the_secret_is_told_what_is_missing() {
+    let yard = yard();
+    let other = format!("[listen]\nunix = \"{}\"\n", yard.socket().display());
+    std::fs::write(yard.folder().join("other.toml"), other).unwrap();
+    let mut shim = Shim::start(&mut yard.command_with("other.toml", &["stdio"]));
+    let id = shim.agent.send_call("yard__status", &json!({}));
+    let refused = shim.agent.answer(id).to_string();
+    assert!(refused.contains("a token is required") && refused.contains("[auth]"), "{refused}");
+    assert_eq!(shim.child.wait().unwrap().code(), Some(1));
+    assert!(yard.said().contains("nobody was let in without a token"), "{}", yard.said());
+}
+
+/// Whoever answers a shim and leaves it at once, twice: the opening lines it was given.
+fn openings(yard: &Yard, token: Option<&str>) -> [Value; 2] {
+    let socket = yard.folder().join("front.sock");
+    let config = format!("[listen]\nunix = \"{}\"\n\n[auth]\nsecret = \"{SECRET}\"\n", socket.display());
+    std::fs::write(yard.folder().join("front.toml"), config).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let mut command = yard.command_with("front.toml", &["stdio"]);
+    let _shim = Shim::start(command.envs(token.map(|token| ("MCP_AUTH_TOKEN", token))));
+    let opening = || {
+        let stream = listener.accept().unwrap().0;
+        let mut lines = BufReader::new(&stream).lines();
+        let opening = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let knock: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let answer = json!({ "jsonrpc": "2.0", "id": knock["id"], "result": {} });
+        (&stream).write_all(format!("{answer}\n").as_bytes()).unwrap();
+        opening
+    };
+    [opening(), opening()]
+}
+
+#[test]
+fn row_12_a_shim_that_comes_back_brings_another_token_of_the_same_client() {
+    let yard = yard();
+    let rules =
+        Rules { secrets: vec![Secret::parse(SECRET).unwrap()], window: Rules::WINDOW, skew: Rules::SKEW };
+    for given in [None, Some(minted("ann", 5))] {
+        let mut checker = Checker::new(rules.clone());
+        let openings = openings(&yard, given.as_deref());
+        let clients =
+            openings.clone().map(|opening| checker.check(opening["token"].as_str().unwrap(), now()));
+        let [first, second] =
+            clients.map(|client| client.unwrap_or_else(|bad| panic!("{bad}: {openings:?}")));
+        assert_eq!(first, second);
+        match &given {
+            None => assert!(first.starts_with("toolyard-stdio-"), "{first}"),
+            Some(token) => assert_eq!((first.as_str(), &openings[0]["token"]), ("ann", &json!(token))),
+        }
+        std::fs::remove_file(yard.folder().join("front.sock")).unwrap();
+    }
+}
+
+#[test]
+fn row_12_a_token_of_the_environment_goes_no_further_than_the_shim() {
+    let mut yard = yard();
+    yard.kill();
+    std::fs::remove_file(yard.folder().join("state/gateway.json")).unwrap_or_default();
+    let token = minted("ann", 0);
+    let mut shim = Shim::of(&yard, Some(&token));
+    assert_eq!(shim.principal(&yard), "client:ann");
+    let shown = |pid: Pid, what: &str| std::fs::read(format!("/proc/{pid}/{what}")).unwrap();
+    let (own, gateway) = (Pid::from_raw(shim.child.id().try_into().unwrap()), gateway_of(&yard));
+    for (pid, what) in [(own, "cmdline"), (gateway, "cmdline"), (gateway, "environ")] {
+        let shown = String::from_utf8_lossy(&shown(pid, what)).into_owned();
+        assert!(!shown.contains("MCP_AUTH_TOKEN") && !shown.contains(&token), "{what}: {shown}");
+    }
+    let log = std::fs::read_to_string(yard.folder().join("state/gateway.log")).unwrap();
+    no_secret_in(&(log + &shim.last_words()));
+}
+
+/// The process that its note names.
+fn gateway_of(yard: &Yard) -> Pid {
+    let note = std::fs::read(yard.folder().join("state/gateway.json")).unwrap();
+    let pid = serde_json::from_slice::<Value>(&note).unwrap()["pid"].as_i64().unwrap();
+    Pid::from_raw(pid.try_into().unwrap())
+}
+
+/// A signature is base64 of 32 bytes.
+fn no_secret_in(said: &str) {
+    let is_code = |letter: char| letter.is_ascii_alphanumeric() || "+/=".contains(letter);
+    let words = said.split(|letter| !is_code(letter));
+    let long: Vec<&str> = words.filter(|word| word.len() == 44 && word.ends_with('=')).collect();
+    assert!(long.is_empty(), "{long:?} in {said}");
+}
