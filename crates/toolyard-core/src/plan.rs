@@ -243,28 +243,28 @@ impl ProfilePlan {
 
     /// Whether an upstream of this kind is in it, by its id or by another name that it goes by.
     pub fn includes_upstream(&self, kind: UpstreamKind, id: &str, names: &[String]) -> bool {
-        let named = match kind {
+        let is_it = |own: &String| own.eq_ignore_ascii_case(id) || names.contains(own);
+        !self.is_choosy() || self.chosen(kind).any(is_it)
+    }
+
+    fn chosen(&self, kind: UpstreamKind) -> impl Iterator<Item = &String> {
+        let chosen = match kind {
             UpstreamKind::Server | UpstreamKind::BuiltIn => &self.upstreams,
             UpstreamKind::App => &self.apps,
             UpstreamKind::Instance => &self.instances,
         };
-        let is_it = |own: &String| own.eq_ignore_ascii_case(id) || names.contains(own);
-        !self.is_choosy() || named.iter().flatten().any(is_it)
+        chosen.iter().flatten()
     }
 
     /// How it spells the id of an app or an instance; case does not count.
     pub fn spellings(&self, kind: UpstreamKind, id: &str) -> impl Iterator<Item = String> {
-        let named = match kind {
-            UpstreamKind::Server | UpstreamKind::BuiltIn => &None,
-            UpstreamKind::App => &self.apps,
-            UpstreamKind::Instance => &self.instances,
-        };
-        named.iter().flatten().filter(move |own| own.eq_ignore_ascii_case(id)).cloned()
+        let chosen = self.chosen(kind).filter(move |_| kind.is_guest());
+        chosen.filter(move |own| own.eq_ignore_ascii_case(id)).cloned()
     }
 
     /// Whether something is in it, by its canonical id or by another.
-    pub fn includes<'a>(&self, canonical: impl IntoIterator<Item = &'a str> + Clone) -> bool {
-        let fits = |pattern: &String| canonical.clone().into_iter().any(|id| matches(pattern, id));
+    pub fn includes(&self, ids: &[String]) -> bool {
+        let fits = |pattern: &String| ids.iter().any(|id| matches(pattern, id));
         let allowed = self.allow.as_ref().is_none_or(|patterns| patterns.iter().any(fits));
         allowed && !self.deny.iter().any(fits)
     }

@@ -228,8 +228,9 @@ fn is_inside(part: &Part, only: Option<&Arc<Upstream>>, profile: Option<&Profile
 fn is_shown(profile: &ProfilePlan, entry: &Entry) -> bool {
     let mut others = entry.upstream.other_names();
     others.extend(profile.spellings(entry.upstream.kind(), entry.upstream.id().as_str()));
-    let others: Vec<String> = others.iter().map(|name| format!("{name}:{}", entry.own_name)).collect();
-    profile.includes([&*entry.canonical].into_iter().chain(others.iter().map(String::as_str)))
+    let mut ids: Vec<String> = others.iter().map(|name| format!("{name}:{}", entry.own_name)).collect();
+    ids.push(entry.canonical.to_string());
+    profile.includes(&ids)
 }
 
 fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameStyle) -> Entry {

@@ -140,7 +140,7 @@ fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[S
         format!("not at {place}: `{key}` does not name {}", tool.upstream)
     } else if profile.deny.iter().any(fits) {
         format!("not at {place}: `deny` fits it")
-    } else if profile.includes(ids.iter().map(String::as_str)) {
+    } else if profile.includes(&ids) {
         format!("at {place}, too")
     } else {
         format!("not at {place}: `allow` does not fit it")
