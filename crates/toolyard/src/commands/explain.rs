@@ -131,12 +131,12 @@ fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[S
     let others = names.iter().cloned().chain(profile.spellings(kind, &tool.upstream));
     let ids: Vec<String> = others.map(|name| format!("{name}:{}", tool.own)).chain([id]).collect();
     let fits = |pattern: &String| ids.iter().any(|id| toolyard_core::plan::matches(pattern, id));
-    let named = if profile.is_choosy() {
+    let is_inside = if profile.is_choosy() {
         profile.includes_upstream(kind, &tool.upstream, names)
     } else {
         tool.upstream != "yard"
     };
-    if !named {
+    if !is_inside {
         format!("not at {place}: `{key}` does not name {}", tool.upstream)
     } else if profile.deny.iter().any(fits) {
         format!("not at {place}: `deny` fits it")
