@@ -3,9 +3,9 @@
 
 use std::process::{Child, Command};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Agent, App, Door, Listener, Yard, eventually};
+use crate::support::{Agent, App, Door, Listener, Way, Yard, eventually};
 
 /// A process with these variables, and nothing else to do.
 struct Process(Child);
@@ -123,4 +123,39 @@ fn an_app_that_restarts_elsewhere_is_found_again() {
     // And whoever comes by itself under that name is the same app.
     let _app = App::register(&yard, Door::Tcp, "Paint", &["by_itself"]);
     agent.wait_for_tools(&["Paint__by_itself"]);
+}
+
+/// When processes were last looked at, and how often that is said to be.
+fn looked(yard: &Yard) -> Option<(String, u64)> {
+    let told = yard.command_with(".mcpproxy.json", &["doctor", "--json"]).output().unwrap().stdout;
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    let way = told["report"]["discovery"].as_array()?.iter().find(|way| way["way"] == "processes")?;
+    Some((way["looked"].as_str()?.to_owned(), way["every_ms"].as_u64()?))
+}
+
+#[test]
+fn row_14_discovery_scan_interval_is_how_often_processes_are_looked_at() {
+    let proxy = |every: &str| {
+        let keys: Value = json!({ "BindAddress": "localhost:0", "DiscoveryScanInterval": every });
+        Yard::of_proxy(&json!({ "McpProxy": keys }), Way::Flag)
+    };
+    let (often, seldom) = (proxy("00:00:01"), proxy("01:00:00"));
+    let (first, every) = eventually("the first look", || looked(&seldom));
+    assert_eq!((every, eventually("the same", || looked(&often)).1), (3_600_000, 1000));
+    // Whoever starts now is met by the one that looks again, and looks again after that.
+    let listener = Listener::tcp();
+    let _process =
+        Process::start(&[("TOOLYARD_ENDPOINT", &listener.endpoint()), ("TOOLYARD_APP_ID", "Late")]);
+    let _app = App::accept(&listener, "Late", &["draw"]);
+    often.local_agent().wait_for_tools(&["Late__draw"]);
+    let mut looks = vec![looked(&often).unwrap().0];
+    eventually("three more looks", || {
+        let now = looked(&often)?.0;
+        if !looks.contains(&now) {
+            looks.push(now);
+        }
+        (looks.len() > 3).then_some(())
+    });
+    assert_eq!(looked(&seldom), Some((first, 3_600_000)), "not a second time within the hour");
+    assert!(seldom.local_agent().tools().is_empty());
 }
