@@ -1,4 +1,5 @@
-//! `toolyard list`: the servers of the config, and how they are, if a gateway runs with it.
+//! `toolyard list`: the servers of the config, and how they are, if a gateway runs with it; then also the apps and
+//! instances that it knows.
 
 use clap::Args;
 use serde::Serialize;
@@ -48,13 +49,37 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// An app or an instance, which no config has to name.
+#[derive(Serialize)]
+struct Guest<'a> {
+    id: &'a str,
+    kind: &'a str,
+    live: &'a State,
+}
+
+impl<'a> Guest<'a> {
+    fn new(live: &'a State) -> Option<Self> {
+        let kind = live.kind.as_deref().filter(|kind| ["app", "instance"].contains(kind))?;
+        Some(Self { id: &live.id, kind, live })
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Listed<'a> {
+    Server(Box<Entry<'a>>),
+    Guest(Guest<'a>),
+}
+
 pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     let (found, loaded) = settings::look(common);
     let upstreams = written(&found.sources);
     let live = states(common, &found, loaded.config.as_ref());
     let state = |upstream: &Written| live.iter().flatten().find(|state| state.id == upstream.id);
+    let guests: Vec<Guest<'_>> = live.iter().flatten().filter_map(Guest::new).collect();
     if args.json {
-        let entries: Vec<Entry<'_>> = upstreams.iter().map(|own| Entry::new(own, state(own))).collect();
+        let entries = upstreams.iter().map(|own| Listed::Server(Box::new(Entry::new(own, state(own)))));
+        let entries: Vec<Listed<'_>> = entries.chain(guests.into_iter().map(Listed::Guest)).collect();
         return Ok(say::json(&entries)?);
     }
     if upstreams.is_empty() && loaded.config.is_none() {
@@ -63,14 +88,17 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     if !common.quiet {
         loaded.problems.iter().for_each(say::line);
     }
-    if upstreams.is_empty() {
+    if upstreams.is_empty() && guests.is_empty() {
         say::result("no servers yet: toolyard add NAME -- COMMAND…, or toolyard import");
         return Ok(());
     }
-    print(&upstreams, &found, &state);
+    print(&upstreams, &found, &state, &guests);
     match live {
         None if !common.quiet => say::line("no gateway runs with this config; `toolyard` starts one"),
-        _ => upstreams.iter().filter_map(state).for_each(print_reason),
+        _ => {
+            let states = upstreams.iter().filter_map(state).chain(guests.iter().map(|guest| guest.live));
+            states.for_each(print_reason);
+        }
     }
     Ok(())
 }
@@ -87,7 +115,12 @@ pub(super) fn states(common: &Common, found: &Found, config: Option<&Config>) ->
     asked.ok().flatten()
 }
 
-fn print<'a>(upstreams: &'a [Written], found: &Found, state: &impl Fn(&'a Written) -> Option<&'a State>) {
+fn print<'a>(
+    upstreams: &'a [Written],
+    found: &Found,
+    state: &impl Fn(&'a Written) -> Option<&'a State>,
+    guests: &[Guest<'_>],
+) {
     let mut rows = vec![["NAME", "STATE", "TOOLS", "HOW"].map(str::to_owned)];
     for upstream in upstreams {
         let name = match &upstream.name {
@@ -105,6 +138,9 @@ fn print<'a>(upstreams: &'a [Written], found: &Found, state: &impl Fn(&'a Writte
         };
         rows.push([name, word, tools, format!("{}{from}", upstream.definition.how())]);
     }
+    rows.extend(guests.iter().map(|Guest { id, kind, live }| {
+        [(*id).to_owned(), live.phase.clone(), live.tools.to_string(), (*kind).to_owned()]
+    }));
     say::table(&rows);
 }
 

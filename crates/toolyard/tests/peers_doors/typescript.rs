@@ -47,9 +47,9 @@ fn row_03_the_bare_protocol_in_typescript_works_as_it_is_written() {
     let home = Home::new();
     home.write("config.toml", "[apps]\nlisten = \"127.0.0.1:0\"\nscan = false\n");
     let gateway = home.start(&["--config", "config.toml"]);
-    let note = std::fs::read(home.path("state/gateway.json")).unwrap();
-    let note: Value = serde_json::from_slice(&note).unwrap();
-    let address = note["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned();
+    let file = std::fs::read(home.path("state/gateway.json")).unwrap();
+    let addresses: Value = serde_json::from_slice(&file).unwrap();
+    let address = addresses["apps"].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned();
     let mut command = Command::new(&node);
     command.arg(format!("{EXAMPLE}/clock_app.ts")).arg(&address).stdin(Stdio::null());
     let _app = Running(command.spawn().unwrap());
