@@ -11,12 +11,13 @@ mod rising;
 use std::sync::Arc;
 
 use toolyard_proto::{Era, Id, Method, Raw, Revision};
-use toolyard_transport::{Answer, LinkRequest, Origin};
+use toolyard_transport::{Answer, AnswerBody, LinkRequest, Origin};
 
 pub(crate) use classic_tasks::Standing;
 
 use crate::call::Call;
 use crate::upstream::Lease;
+use crate::upstream::owned::names_task;
 
 /// Carries a call to an upstream and its answer back in a form the client's edge understands.
 pub(crate) async fn exchange(call: Call, lease: &Arc<Lease>) -> Answer {
@@ -35,7 +36,33 @@ pub(crate) async fn exchange(call: Call, lease: &Arc<Lease>) -> Answer {
 }
 
 /// Clients and upstreams of the same era, but not always of the same revision.
-async fn among_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
+async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
+    // Where each client has a session there, the upstream tells them apart itself.
+    if lease.link().per_client() {
+        return between_older(call, lease).await;
+    }
+    let (upstream, origin, method) = (call.upstream.clone(), call.origin.clone(), call.method.clone());
+    if names_task(&method) {
+        upstream.owned().check(&call.params, &origin)?;
+    }
+    let makes_task = call.params.member("task").is_some();
+    let answer = between_older(call, lease).await?;
+    match &answer {
+        AnswerBody::Whole(result, revision) if method == Method::TASKS_LIST => {
+            Ok(AnswerBody::Whole(upstream.owned().only_own(result, &origin), *revision))
+        }
+        AnswerBody::Whole(result, _) if makes_task => {
+            let id = result.at(&["task", "taskId"]).and_then(|id| id.as_string());
+            if let Some(id) = id {
+                upstream.owned().made(&id, &origin);
+            }
+            Ok(answer)
+        }
+        _ => Ok(answer),
+    }
+}
+
+async fn between_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
     let link = lease.link();
     let (client, revision) = (call.origin.revision, link.greeting().revision);
     if revision < client {

@@ -39,7 +39,7 @@ pub struct Entry {
     pub shown: String,
     /// `upstream:name`, in policy, records and messages.
     pub canonical: Arc<str>,
-    /// As the upstream defined it.
+    /// As the upstream defined it; in views of many, in the form that strict clients take.
     pub own: Raw,
     /// The same under its shown name.
     pub renamed: Raw,

@@ -82,14 +82,14 @@ fn must_be_string(key: &str) -> CallError {
 
 /// Whether the tool may be that of an upstream that has not spoken yet.
 fn is_unheard_of(snapshot: &Snapshot, request: &Request) -> bool {
-    !snapshot.settled
+    (!snapshot.settled || snapshot.awaits_instance(&request.origin))
         && string_member(&request.params, "name")
             .is_ok_and(|name| view(snapshot, request).is_ok_and(|view| view.tool(&name).is_none()))
 }
 
 /// Right after the start a call waits for its tool like a list does.
 async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Answer {
-    shared.wait_for_first_list(&request.origin.view).await;
+    shared.wait_for_first_list(&request.origin).await;
     let snapshot = shared.catalog.snapshot();
     call_tool(&snapshot, request, peer).await
 }
@@ -181,8 +181,12 @@ fn unheard(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<String
 
 /// In the hub view, whatever is not the hub's own needs an instance.
 fn without_instance(snapshot: &Snapshot, request: &Request, view: &ViewCatalog) -> Option<CallError> {
-    let lacks_one = view.is_hub && view.alone.is_none();
-    lacks_one.then(|| snapshot.rules().hub.not_connected(&request.origin.client))
+    let silent = view.alone.as_ref().filter(|alone| alone.definitions().is_none());
+    match (view.is_hub, &view.alone, silent) {
+        (true, None, _) => Some(snapshot.rules().hub.not_connected(&request.origin.client)),
+        (true, _, Some(silent)) => Some(hub::silent(silent)),
+        _ => None,
+    }
 }
 
 /// A call of a tool or prompt: under its own name to its upstream, through the upstream's steps.
@@ -279,7 +283,7 @@ fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstre
 fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Answer> {
     let shared = shared.clone();
     Box::pin(async move {
-        shared.wait_for_first_list(&request.origin.view).await;
+        shared.wait_for_first_list(&request.origin).await;
         let cursor = match request.params.member("cursor").filter(|cursor| !cursor.is_null()) {
             Some(_) => Some(string_member(&request.params, "cursor")?),
             None => None,

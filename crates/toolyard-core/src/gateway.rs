@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Kind, Method, Notification, modern};
 use toolyard_transport::{
     Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View,
@@ -164,6 +165,7 @@ impl Gateway {
 
     pub(crate) fn start_one(&self, upstream: &Arc<Upstream>) {
         upstream.start(self.shared.outlets.clone());
+        self.rules().hub.found(upstream.id());
         self.shared.listeners.came_back(upstream, &self.shared.scope);
     }
 
@@ -246,6 +248,20 @@ impl Handler for Gateway {
         }
     }
 
+    /// A session of the hub view is connected to its instance again.
+    fn keepsake(&self, origin: &Origin) -> Option<String> {
+        let target = (origin.view == View::Hub).then(|| self.rules().hub.target(&origin.client));
+        target.flatten().map(|id| id.to_string())
+    }
+
+    fn recalled(&self, origin: &Arc<Origin>, keepsake: &str) {
+        if let Some(id) = UpstreamId::parse(keepsake).ok().filter(|_| origin.view == View::Hub) {
+            let rules = self.rules();
+            let is_there = rules.upstreams.iter().any(|upstream| *upstream.id() == id);
+            rules.hub.restore(&origin.client, id, is_there);
+        }
+    }
+
     /// A view of one upstream has what that one has declared; a view of many has everything.
     fn knows(&self, view: &View, method: &Method) -> bool {
         let needed: &[&str] = match method.as_str() {
@@ -270,6 +286,7 @@ fn reached_a_tool(error: &CallError) -> bool {
         error.kind,
         Kind::Lost
             | Kind::Unavailable
+            | Kind::Unreachable
             | Kind::TurnedAway
             | Kind::Timeout
             | Kind::Limit
@@ -282,10 +299,14 @@ fn reached_a_tool(error: &CallError) -> bool {
 impl Shared {
     /// A view of one upstream waits for that one only. What counts is the snapshot: definitions may be there
     /// already while the debounce still keeps them out of it.
-    /// Nobody waits in the hub view: whoever connects there has waited already.
-    pub(crate) async fn wait_for_first_list(&self, view: &View) {
+    /// Whoever connects in the hub view has waited already; a session that was connected before a restart waits
+    /// for its instance.
+    pub(crate) async fn wait_for_first_list(&self, origin: &Origin) {
         let snapshot = self.catalog.snapshot();
-        let Some(view) = snapshot.view(view).filter(|view| !view.is_hub) else { return };
+        if snapshot.awaits_instance(origin) {
+            return self.catalog.first_word_of_instance(origin).await;
+        }
+        let Some(view) = snapshot.view(&origin.view).filter(|view| !view.is_hub) else { return };
         match &view.alone {
             Some(upstream) if view.upstreams.is_empty() => self.catalog.first_list_of(upstream).await,
             Some(_) => {}

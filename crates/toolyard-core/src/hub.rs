@@ -31,18 +31,54 @@ const HOW: &str = "`instances_list` shows the instances, and `instances_connect`
 /// Who is connected to what. An instance is known by its id, so that one that is restarted is still it.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    sessions: Mutex<HashMap<ClientKey, UpstreamId>>,
+    sessions: Mutex<HashMap<ClientKey, Target>>,
     handles: handles::Handles,
 }
 
+/// What a session is connected to.
+#[derive(Debug)]
+struct Target {
+    instance: UpstreamId,
+    /// It was connected before this process began, and the instance has not been found since.
+    is_awaited: bool,
+}
+
 impl Hub {
-    fn sessions(&self) -> MutexGuard<'_, HashMap<ClientKey, UpstreamId>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<ClientKey, Target>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The instance that a session is connected to.
     pub(crate) fn target(&self, client: &ClientKey) -> Option<UpstreamId> {
-        self.sessions().get(client).cloned()
+        self.sessions().get(client).map(|target| target.instance.clone())
+    }
+
+    /// Connects a session; gives what it was connected to before.
+    fn connect(&self, client: &ClientKey, instance: UpstreamId) -> Option<UpstreamId> {
+        let target = Target { instance, is_awaited: false };
+        self.sessions().insert(client.clone(), target).map(|before| before.instance)
+    }
+
+    fn disconnect(&self, client: &ClientKey) -> Option<UpstreamId> {
+        self.sessions().remove(client).map(|before| before.instance)
+    }
+
+    /// A session of an earlier process is back. Where its instance has not been found yet, it will be connected
+    /// as soon as it is.
+    pub(crate) fn restore(&self, client: &ClientKey, instance: UpstreamId, is_there: bool) {
+        self.sessions().insert(client.clone(), Target { instance, is_awaited: !is_there });
+    }
+
+    /// Whether a session was connected before this process began, to an instance that was not found since.
+    pub(crate) fn is_awaited(&self, client: &ClientKey) -> bool {
+        self.sessions().get(client).is_some_and(|target| target.is_awaited)
+    }
+
+    /// An instance has been found.
+    pub(crate) fn found(&self, id: &UpstreamId) {
+        for target in self.sessions().values_mut().filter(|target| target.instance == *id) {
+            target.is_awaited = false;
+        }
     }
 
     /// The session is over.
@@ -52,15 +88,20 @@ impl Hub {
 
     /// How many sessions and handles lead to it.
     fn connections(&self, id: &UpstreamId) -> usize {
-        let sessions = self.sessions().values().filter(|target| *target == id).count();
+        let sessions = self.sessions().values().filter(|target| target.instance == *id).count();
         sessions + self.handles.count(id, Instant::now())
     }
 
     /// Why a session cannot call what its instance would offer.
     pub(crate) fn not_connected(&self, client: &ClientKey) -> CallError {
-        CallError::unavailable(match self.target(client) {
+        CallError::unavailable(match self.sessions().get(client) {
             None => format!("not connected to an instance: {HOW}"),
-            Some(id) => format!("not connected to an instance: `{id}` is no longer there; {HOW}"),
+            Some(Target { instance, is_awaited: true }) => format!(
+                "not connected to an instance: `{instance}` is not back yet since the gateway was restarted, and this session is connected to it as soon as it is; {HOW}"
+            ),
+            Some(Target { instance, .. }) => {
+                format!("not connected to an instance: `{instance}` is no longer there; {HOW}")
+            }
         })
     }
 }
@@ -68,6 +109,13 @@ impl Hub {
 /// Whether calls of this tool lead to an instance rather than to the gateway.
 pub(crate) fn leads_on(entry: &Entry) -> bool {
     entry.own_name == tools::CALL && *entry.upstream.id() == UpstreamId::yard()
+}
+
+/// Why nothing of an instance can be called that has not said what it offers.
+pub(crate) fn silent(instance: &Upstream) -> CallError {
+    let state = instance.state();
+    let reason = state.reason.unwrap_or_else(|| "it has not answered yet".to_owned());
+    CallError::unavailable(format!("instance `{}` is {}: {reason}", own_id(instance), state.phase))
 }
 
 /// What the tools about instances work with.

@@ -39,11 +39,6 @@ pub(crate) fn catch_up(upstream: &Arc<Upstream>, origin: &Arc<Origin>) {
     }));
 }
 
-/// It sees it no longer.
-pub(crate) fn withdraw(upstream: &Upstream, origin: &Origin) {
-    upstream.want_level(&origin.client, None);
-}
-
 async fn tell_level(upstream: &Arc<Upstream>, origin: &Arc<Origin>, id: &Id, level: LogLevel) {
     let least = upstream.want_level(&origin.client, Some(level)).unwrap_or(level);
     let Some(link) = upstream.live_link() else { return };

@@ -194,6 +194,7 @@ impl Listeners {
                 && belongs(origin, client)
                 && sees(&snapshot, origin, upstream.id())
                 && grave_enough(origin, notification)
+                && upstream.owned().may_hear(notification, origin)
             {
                 listener.peer.notify(notification.clone());
             }

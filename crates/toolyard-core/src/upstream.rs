@@ -3,9 +3,11 @@
 pub mod state;
 mod comeback;
 mod fetch;
+mod flight;
 pub mod health;
 pub(crate) mod held;
 mod lease;
+pub(crate) mod owned;
 mod pool;
 pub mod retry;
 mod subscribe;
@@ -15,7 +17,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
@@ -66,12 +68,15 @@ pub struct Upstream {
     /// Links of the pool on their way to whoever listens to them.
     opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
     held: held::HeldTasks,
+    owned: owned::OwnedTasks,
     /// One subscribes or unsubscribes at a time, so that the two cannot overtake each other.
     turnstile: tokio::sync::Mutex<()>,
     /// Its supervisor and all that it keeps running.
     life: Scope,
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
     in_flight: AtomicUsize,
+    /// How many bytes they hold.
+    holding: AtomicUsize,
     drained: Notify,
     /// Whoever has its name after it.
     successor: OnceLock<Arc<Upstream>>,
@@ -114,9 +119,11 @@ impl Upstream {
             pool: pool::Pool::new(plan.sharing),
             opened: (open, tokio::sync::Mutex::new(opened)),
             held: held::HeldTasks::default(),
+            owned: owned::OwnedTasks::default(),
             turnstile: tokio::sync::Mutex::default(),
             life,
             in_flight: AtomicUsize::new(0),
+            holding: AtomicUsize::new(0),
             drained: Notify::new(),
             successor: OnceLock::new(),
             described: ArcSwapOption::from(plan.connect.about().map(Arc::new)),
@@ -247,6 +254,10 @@ impl Upstream {
         &self.held
     }
 
+    pub(crate) fn owned(&self) -> &owned::OwnedTasks {
+        &self.owned
+    }
+
     /// What we know of it no longer fits: the supervisor asks again, and looks whether it is still there.
     pub(crate) fn outdated(&self) {
         self.outdated.notify_one();
@@ -278,24 +289,6 @@ impl Upstream {
     /// The least grave level that any client has chosen.
     pub(crate) fn least_level(&self) -> Option<LogLevel> {
         self.levels.lock().unwrap_or_else(PoisonError::into_inner).values().min().copied()
-    }
-
-    /// Counts a call until the guard is dropped, which is when its answer has really ended.
-    pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        self.touch();
-        InFlight(self.clone())
-    }
-
-    fn touch(&self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.active_at.store(now.as_secs(), Ordering::Relaxed);
-    }
-
-    /// When it was last called or answered.
-    pub fn last_activity(&self) -> Option<SystemTime> {
-        let seconds = self.active_at.load(Ordering::Relaxed);
-        (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
     /// How often it was called, and how long that took.
@@ -376,17 +369,6 @@ impl Upstream {
         matches!(self.plan.connect.after_loss(), AfterLoss::TryAgain | AfterLoss::Left)
     }
 
-    /// Waits until no call is in flight.
-    async fn idle(&self) {
-        loop {
-            let drained = self.drained.notified();
-            if self.in_flight.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            drained.await;
-        }
-    }
-
     /// Calls that it does not take any more are for `successor`; to be said before it retires.
     pub(crate) fn hand_over(&self, successor: &Arc<Self>) {
         // Nobody has two.
@@ -413,24 +395,21 @@ impl Upstream {
         let _ = tokio::time::timeout(CLOSE_WAIT, closing).await;
     }
 
+    /// A client turns to another upstream: what it has set up here ends, but not its calls under way.
+    pub(crate) fn leave(&self, client: &ClientKey) {
+        self.want_level(client, None);
+        if let Some(link) = self.live_link() {
+            link.leave(client);
+        }
+        self.close_later(self.pool.leave(client));
+    }
+
     pub(crate) fn forget(&self, client: &ClientKey) {
         self.want_level(client, None);
         if let Some(link) = self.live_link() {
             link.forget(client);
         }
         self.close_later(self.pool.forget(client));
-    }
-}
-
-/// One call under way.
-pub(crate) struct InFlight(Arc<Upstream>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.touch();
-        if self.0.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.drained.notify_waiters();
-        }
     }
 }
 

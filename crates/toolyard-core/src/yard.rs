@@ -81,14 +81,14 @@ fn tools() -> Vec<Raw> {
         tool(
             "status",
             "Gateway status",
-            "How the gateway is: version, uptime, how many upstreams are ready and how many tools they offer.",
+            "How the gateway is: version, uptime, how many upstreams are active, how many tools they offer, and how many entries are left out.",
             json!({}),
             json!([]),
         ),
         tool(
             "upstreams",
             "Upstreams and their state",
-            "Every server behind this gateway: whether it is ready, since when, and if not, why. Look here when a tool is missing or says it is not connected.",
+            "Every server behind this gateway: whether it is active, since when, and if not, why; and which of its tools are left out. Look here when a tool is missing or says it is not connected.",
             json!({}),
             json!([]),
         ),
@@ -207,18 +207,21 @@ impl Yard {
     fn status(&self, catalog: &Catalog, snapshot: &Snapshot, listeners: &Listeners) -> Value {
         let rules = catalog.rules();
         let upstreams = &rules.upstreams;
-        let ready = upstreams.iter().filter(|upstream| upstream.live_link().is_some()).count();
-        let tools: usize = snapshot
-            .parts()
-            .iter()
-            .filter(|part| part.listed)
-            .map(|part| part.definitions.list(ListKind::Tools).len())
-            .sum();
+        let active = upstreams.iter().filter(|upstream| upstream.live_link().is_some()).count();
+        let listed = || snapshot.parts().iter().filter(|part| part.listed).map(|part| &part.definitions);
+        let tools: usize = listed().map(|definitions| definitions.shown(ListKind::Tools)).sum();
+        let left_out = |definitions: &Arc<Definitions>| {
+            ListKind::ALL
+                .map(|kind| definitions.list(kind).len() - definitions.shown(kind))
+                .iter()
+                .sum::<usize>()
+        };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptimeSeconds": self.started.elapsed().as_secs(),
-            "upstreams": { "ready": ready, "total": upstreams.len() },
+            "upstreams": { "active": active, "total": upstreams.len() },
             "tools": tools,
+            "leftOut": listed().map(left_out).sum::<usize>(),
             "listeners": listeners.count(),
             "tasks": tokio::runtime::Handle::current().metrics().num_alive_tasks(),
         })
@@ -228,7 +231,7 @@ impl Yard {
 fn about(upstream: &Upstream) -> Value {
     let state = upstream.state();
     let definitions = upstream.definitions();
-    let count = |kind| definitions.as_ref().map_or(0, |definitions| definitions.list(kind).len());
+    let count = |kind| definitions.as_ref().map_or(0, |definitions| definitions.shown(kind));
     let unix = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     json!({
         "id": upstream.id().as_str(),
@@ -245,6 +248,7 @@ fn about(upstream: &Upstream) -> Value {
         "tools": count(ListKind::Tools),
         "resources": count(ListKind::Resources),
         "prompts": count(ListKind::Prompts),
+        "faults": definitions.as_ref().map(|definitions| definitions.faults()).unwrap_or_default(),
         "revision": definitions.as_ref().map(|definitions| definitions.greeting.revision.as_str()),
         "server": definitions.as_ref().and_then(|definitions| definitions.greeting.server_info.clone()),
     })

@@ -78,6 +78,9 @@ pub enum Kind {
     Lost,
     /// The upstream cannot be reached now.
     Unavailable,
+    /// There is no way to the upstream now (no network, no name, no answer to our knocking); whether it is there
+    /// is not known.
+    Unreachable,
     /// The upstream is there, but does not take the call: too busy, or not from us.
     TurnedAway,
     Timeout,
@@ -156,6 +159,11 @@ impl CallError {
         Self::new(Fault::Upstream, Retry::Always, Kind::Unavailable, message)
     }
 
+    /// The same, where nobody can say whether the upstream is there.
+    pub fn unreachable(message: impl Into<String>) -> Self {
+        Self::new(Fault::Upstream, Retry::Always, Kind::Unreachable, message)
+    }
+
     /// The upstream answered, but not with an answer to the call.
     pub fn turned_away(retry: Retry, message: impl Into<String>) -> Self {
         Self::new(Fault::Upstream, retry, Kind::TurnedAway, message)
@@ -231,7 +239,7 @@ impl CallError {
             Kind::MissingCapability(_) => "missing-capability",
             Kind::UnsupportedVersion { .. } => "unsupported-version",
             Kind::Lost => "lost",
-            Kind::Unavailable => "unavailable",
+            Kind::Unavailable | Kind::Unreachable => "unavailable",
             Kind::TurnedAway => "turned-away",
             Kind::Timeout => "timeout",
             Kind::Limit => "limit",

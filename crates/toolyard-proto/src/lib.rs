@@ -9,6 +9,7 @@ pub mod era;
 pub mod modern;
 pub mod classic;
 pub mod splice;
+pub mod fit;
 pub mod codec;
 pub mod name;
 pub mod uri;

@@ -1,12 +1,14 @@
-//! An upstream as a child process: spawned without a shell in a process group of its own, its stderr read
-//! into our log, and stopped so that nothing of it stays behind.
+//! An upstream as a child process: spawned without a shell, its stderr read into our log, and stopped so that
+//! nothing of it stays behind.
 //!
-//! Its process group is all that we can end ourselves, and only while we live. A [`Guard`] between us and
-//! the child ends everything that the child ever started, also when we are killed.
+//! How it is held is the system's matter. On Unix a process group is all that we can end ourselves, and only
+//! while we live; a [`Guard`] between us and the child ends everything that the child ever started, also when
+//! we are killed. On Windows a job does both, and a guard is not needed.
 
-pub mod processes;
-mod ours;
-mod program;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 mod stderr;
 
 use std::ffi::OsString;
@@ -17,18 +19,22 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill, killpg};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::Scope;
 use crate::stream::LastWords;
-use ours::Ours;
 use stderr::Tail;
+use system::Held;
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
 
-pub use ours::adopt_orphans;
+#[cfg(unix)]
+pub use unix::{adopt_orphans, processes};
 
 /// How long a child may take to end after its input was closed, and again after TERM.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -67,20 +73,10 @@ impl ChildSpec {
         Self { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: None, guard: None }
     }
 
-    fn command(&self) -> Command {
-        let mut command = match &self.guard {
-            None => Command::new(&self.program),
-            Some(guard) => {
-                let mut command = Command::new(&guard.program);
-                command.arg0(&guard.title).args(&guard.args).arg(&self.program);
-                command.envs(guard.env.iter().map(|(key, value)| (key, value)));
-                command
-            }
-        };
+    /// What all systems are told alike, for the program itself or for whoever runs it.
+    fn complete(&self, mut command: Command) -> Command {
         command.args(&self.args).envs(self.env.iter().map(|(key, value)| (key, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A guard that is killed cannot end what it guards.
-        command.process_group(0).kill_on_drop(self.guard.is_none());
         if let Some(cwd) = &self.cwd {
             command.current_dir(cwd);
         }
@@ -125,26 +121,16 @@ pub(crate) struct Started {
 
 /// Starts the command. The error says what to do about it.
 pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<Started, String> {
-    let (mut child, hold) = start(spec).map_err(|error| cannot_start(spec, &error))?;
-    let (Some(stdin), Some(stdout), Some(stderr)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
+    let mut held = Held::start(spec).map_err(|error| cannot_start(spec, &error))?;
+    let Some((stdin, stdout, stderr)) = held.pipes() else {
         return Err(format!("the pipes of `{}` could not be opened", spec.program.display()));
     };
     tracing::debug!(upstream = %name, program = %spec.program.display(), "started");
     let (tail, stop) = (Tail::default(), CancellationToken::new());
     let (exited, exit) = watch::channel(None);
     scope.spawn(stderr::read(name.clone(), stderr, tail.clone()));
-    scope.spawn(own(child, hold, stop.clone(), exited));
+    scope.spawn(own(held, stop.clone(), exited));
     Ok(Started { process: Process { stop, exit, tail }, stdin, stdout })
-}
-
-fn start(spec: &ChildSpec) -> io::Result<(Child, Hold)> {
-    if spec.guard.is_some() {
-        program::check(spec)?;
-    }
-    let (child, ours) = ours::spawn(&mut spec.command())?;
-    Ok((child, if spec.guard.is_some() { Hold::Guard(Some(ours)) } else { Hold::Group(ours) }))
 }
 
 fn cannot_start(spec: &ChildSpec, error: &io::Error) -> String {
@@ -158,74 +144,20 @@ fn cannot_start(spec: &ChildSpec, error: &io::Error) -> String {
             format!("program `{program}` was not found: install it, or give its full path as `command`")
         }
         io::ErrorKind::PermissionDenied => {
-            format!("program `{program}` may not be run: make it executable (chmod +x), or change `command`")
+            format!("program `{program}` may not be run: {}, or change `command`", system::MAY_NOT_RUN)
         }
         _ => format!("program `{program}` could not be started: {error}"),
     }
 }
 
 /// Owns the child until it has ended, of itself or because it was told to, and nothing of it is left.
-async fn own(
-    mut child: Child,
-    hold: Hold,
-    stop: CancellationToken,
-    exited: watch::Sender<Option<ExitStatus>>,
-) {
+async fn own(mut held: Held, stop: CancellationToken, exited: watch::Sender<Option<ExitStatus>>) {
     let status = tokio::select! {
-        status = child.wait() => status,
-        () = stop.cancelled() => end(&mut child, &hold).await,
+        status = held.wait() => status,
+        () = stop.cancelled() => held.end().await,
     };
-    hold.let_go().await;
+    held.let_go().await;
     exited.send_replace(Some(status.unwrap_or_default()));
-}
-
-/// Its input is closed already: waits for it, then TERM, then KILL.
-async fn end(child: &mut Child, hold: &Hold) -> io::Result<ExitStatus> {
-    if let Ok(status) = timeout(PATIENCE, child.wait()).await {
-        return status;
-    }
-    hold.signal(Signal::SIGTERM);
-    if let Ok(status) = timeout(PATIENCE, child.wait()).await {
-        return status;
-    }
-    hold.signal(Signal::SIGKILL);
-    child.wait().await
-}
-
-/// What we hold a child by. When it is dropped early, the child is told to end and nobody waits for it.
-enum Hold {
-    /// Its process group: what has left that is out of reach.
-    Group(Ours),
-    /// Its guard, until its status was fetched.
-    Guard(Option<Ours>),
-}
-
-impl Hold {
-    fn signal(&self, signal: Signal) {
-        let _ = match self {
-            Self::Group(ours) => killpg(ours.id(), signal),
-            Self::Guard(Some(ours)) => kill(ours.id(), signal),
-            Self::Guard(None) => Ok(()),
-        };
-    }
-
-    /// The child, or its guard, is gone: ends what was left to us.
-    async fn let_go(mut self) {
-        if let Self::Guard(ours) = &mut self
-            && let Some(ours) = ours.take()
-        {
-            ours.end_orphans().await;
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        match self {
-            Self::Group(_) => self.signal(Signal::SIGKILL),
-            Self::Guard(_) => self.signal(Signal::SIGTERM),
-        }
-    }
 }
 
 impl Process {
@@ -261,19 +193,7 @@ impl Process {
     pub(crate) async fn epitaph(&self) -> String {
         let status = *self.exit.borrow();
         let words = self.tail.last_words(STATUS_WAIT).await;
-        format!("{}{words}", status.map_or("it was killed".to_owned(), describe))
-    }
-}
-
-fn describe(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("it exited with status {code}"),
-        (None, Some(signal)) => {
-            let name = Signal::try_from(signal).map_or_else(|_| signal.to_string(), |s| s.to_string());
-            format!("it was ended by signal {name}")
-        }
-        (None, None) => "it exited".to_owned(),
+        format!("{}{words}", status.map_or("it was killed".to_owned(), system::describe))
     }
 }
 

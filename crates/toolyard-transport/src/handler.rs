@@ -39,6 +39,14 @@ pub trait Handler: Send + Sync + 'static {
     /// A client is gone for good: session ended or connection closed.
     fn ended(&self, client: &ClientKey);
 
+    /// What a session is to find again when it outlives this process, beside what the endpoint keeps of it.
+    fn keepsake(&self, _origin: &Origin) -> Option<String> {
+        None
+    }
+
+    /// A session of an earlier process is there again, with its keepsake. It has not asked for anything yet.
+    fn recalled(&self, _origin: &Arc<Origin>, _keepsake: &str) {}
+
     /// Whether whoever stands behind a view has a method that the endpoint answers for it. Where it has not, a
     /// client hears what it would hear there.
     fn knows(&self, _view: &View, _method: &Method) -> bool {

@@ -116,6 +116,17 @@ pub trait Link: Send + Sync + 'static {
     /// A client is gone for good: what was kept for it alone can go.
     fn forget(&self, _client: &ClientKey) {}
 
+    /// A client turns to another upstream: what is kept for it alone goes as soon as no call of it is under way.
+    fn leave(&self, client: &ClientKey) {
+        self.forget(client);
+    }
+
+    /// Takes back what `origin` has subscribed to, where the upstream keeps a session for each client. It is told
+    /// when nobody who shares that session wants it any more.
+    fn unsubscribe(&self, _origin: &Arc<Origin>, _uri: &str) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+
     /// Ends the link, but lets calls finish that stand on their own and may be well. Nobody begins one any more.
     fn let_go(&self) -> BoxFuture<()> {
         self.close()

@@ -21,3 +21,5 @@ mod oldest;
 mod patience;
 #[path = "link_tests/stream.rs"]
 mod stream;
+#[path = "link_tests/subscriptions.rs"]
+mod subscriptions;

@@ -26,18 +26,28 @@ fn summary(found: &Found, config: &Config) -> String {
     let on: Vec<&str> = config.upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
     let off: Vec<&str> = config.upstreams.off.iter().map(AsRef::as_ref).collect();
     let profiles: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();
-    let part = |what: &str, names: &[&str]| match names {
-        [] => format!("{what}: none"),
-        names => format!("{what}: {}", names.join(", ")),
-    };
-    let mut parts = vec![part("upstreams", &on)];
+    let part = |what: &str, names: &[&str]| format!("{what}: {}", names.join(", "));
+    let packs: Vec<&str> = packs_on(config).collect();
+    let mut parts = Vec::new();
+    parts.extend((!on.is_empty()).then(|| part("upstreams", &on)));
+    parts.extend((!packs.is_empty()).then(|| part("packs", &packs)));
     parts.extend((!off.is_empty()).then(|| part("switched off", &off)));
     let apps: Vec<&str> = config.apps.endpoints.iter().map(|app| app.id.as_str()).collect();
     parts.extend((!apps.is_empty()).then(|| part("apps to dial", &apps)));
     parts.extend((!profiles.is_empty()).then(|| part("profiles", &profiles)));
     parts.extend(packs_off(config).map(|off| format!("packs off: {off}")));
+    if parts.is_empty() {
+        parts.push("no upstreams, only the built-in tools".to_owned());
+    }
     let are = if found.sources.len() == 1 { "is" } else { "are" };
     format!("{files} {are} good; {}", parts.join("; "))
+}
+
+/// Packs that the config sets up.
+fn packs_on(config: &Config) -> impl Iterator<Item = &'static str> {
+    let is_set_up = |name: &str| config.packs.iter().any(|written| written.name == name);
+    let on = standings(config).into_iter().filter(|standing| standing.config.is_ok());
+    on.map(|standing| standing.pack.name()).filter(move |name| is_set_up(name))
 }
 
 /// Packs that somebody may miss, each with the reason. Nobody misses one that was never set up.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use toolyard_proto::app;
 use toolyard_transport::Scope;
-use toolyard_transport::local::LocalListener;
+use toolyard_transport::local::{self, LocalListener};
 
 use super::Apps;
 use super::conversation::{Caller, converse, no_room};
@@ -38,7 +38,11 @@ impl Apps {
             || listener.accept(),
             &scope,
             |stream| {
-                let caller = Caller { endpoint: endpoint.clone(), process: peer_of(&stream), find: None };
+                let caller = Caller {
+                    endpoint: endpoint.clone(),
+                    process: local::peer(&stream).and_then(Process::find),
+                    find: None,
+                };
                 (stream, caller)
             },
         )
@@ -114,15 +118,4 @@ fn tcp_caller(stream: &TcpStream, from: SocketAddr) -> Caller {
         find
     });
     Caller { endpoint: format!("tcp://{from}").into(), process: None, find }
-}
-
-#[cfg(unix)]
-fn peer_of(stream: &tokio::net::UnixStream) -> Option<Process> {
-    let pid = stream.peer_cred().ok()?.pid()?;
-    Process::find(u32::try_from(pid).ok()?)
-}
-
-#[cfg(not(unix))]
-fn peer_of<S>(_: &S) -> Option<Process> {
-    None
 }

@@ -287,24 +287,9 @@ async fn open(socket: &SocketSpec, own_only: bool) -> io::Result<Box<dyn Stream>
         SocketSpec::Local(path) => {
             let stream = local::connect(path).await?;
             if own_only {
-                refuse_strangers(&stream)?;
+                local::refuse_strangers(&stream)?;
             }
             Ok(Box::new(stream))
         }
     }
-}
-
-/// Whoever could put a socket there is not by that somebody of ours.
-#[cfg(unix)]
-fn refuse_strangers(stream: &tokio::net::UnixStream) -> io::Result<()> {
-    let (us, _) = tokio::net::UnixStream::pair()?;
-    if stream.peer_cred()?.uid() == us.peer_cred()?.uid() {
-        return Ok(());
-    }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user listens there"))
-}
-
-#[cfg(not(unix))]
-fn refuse_strangers<S>(_: &S) -> io::Result<()> {
-    Ok(())
 }

@@ -42,6 +42,7 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     };
     let id = task.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::bad_answer("its task has no `taskId`"))?;
+    call.upstream.owned().made(&id, &call.origin);
     if tasks::declared(&call.origin) {
         hold(call, lease, &id);
         let flat = convert::task_from_older(&task).with("resultType", &Raw::from_serialize(&"task"));
@@ -88,6 +89,9 @@ fn held_by(call: &Call) -> Result<(String, Option<Arc<HeldTask>>), CallError> {
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
     let held = call.upstream.held().find(&id, &call.origin)?;
+    if held.is_none() {
+        call.upstream.owned().check(&call.params, &call.origin)?;
+    }
     Ok((id, held))
 }
 

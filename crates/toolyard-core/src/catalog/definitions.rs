@@ -1,7 +1,11 @@
 //! What one upstream says it offers, in its own bytes.
 
+use toolyard_proto::fit::{self, Fit};
 use toolyard_proto::{Method, Raw};
 use toolyard_transport::Greeting;
+
+/// So many faults of one upstream are told; the rest are counted.
+const TOLD: usize = 20;
 
 /// The four lists of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +38,26 @@ impl ListKind {
         }
     }
 
+    /// One entry of it, as a list of many upstreams can hold it.
+    fn fit(self, raw: &Raw) -> Fit {
+        match self {
+            Self::Tools => fit::tool(raw),
+            Self::Resources => fit::resource(raw),
+            Self::Templates => fit::template(raw),
+            Self::Prompts => fit::prompt(raw),
+        }
+    }
+
+    /// What one entry of it is called.
+    fn entry(self) -> &'static str {
+        match self {
+            Self::Tools => "tool",
+            Self::Resources => "resource",
+            Self::Templates => "resource template",
+            Self::Prompts => "prompt",
+        }
+    }
+
     pub fn capability(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -51,19 +75,53 @@ impl ListKind {
 pub struct Definitions {
     pub greeting: Greeting,
     lists: [Vec<Raw>; 4],
+    /// The same in the form that strict clients take.
+    fits: [Vec<Fit>; 4],
 }
 
 impl Definitions {
     pub fn new(greeting: Greeting) -> Self {
-        Self { greeting, lists: Default::default() }
+        Self { greeting, lists: Default::default(), fits: Default::default() }
     }
 
+    /// As the upstream said it.
     pub fn list(&self, kind: ListKind) -> &[Raw] {
         &self.lists[kind.index()]
     }
 
+    /// The same, entry by entry, as it stands in lists of many upstreams.
+    pub(crate) fn fits(&self, kind: ListKind) -> &[Fit] {
+        &self.fits[kind.index()]
+    }
+
+    /// How many entries stand in lists of many upstreams.
+    pub(crate) fn shown(&self, kind: ListKind) -> usize {
+        self.fits(kind).iter().filter(|fit| fit.entry.is_some()).count()
+    }
+
     pub fn set(&mut self, kind: ListKind, entries: Vec<Raw>) {
+        self.fits[kind.index()] = entries.iter().map(|raw| kind.fit(raw)).collect();
         self.lists[kind.index()] = entries;
+    }
+
+    /// What clients of many upstreams do not get, and why, in a sentence each.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut told: Vec<String> = ListKind::ALL.into_iter().flat_map(|kind| self.faults_in(kind)).collect();
+        let more = told.len().saturating_sub(TOLD);
+        told.truncate(TOLD);
+        told.extend((more > 0).then(|| format!("and {more} more")));
+        told
+    }
+
+    fn faults_in(&self, kind: ListKind) -> impl Iterator<Item = String> {
+        self.list(kind).iter().zip(self.fits(kind)).flat_map(move |(raw, fit)| {
+            let name = raw.member("name").and_then(|name| name.as_string());
+            let name = name.map_or_else(|| "?".to_owned(), |name| fit::words(&name));
+            fit.faults.iter().map(move |fault| match fault.without.as_str() {
+                "" => format!("{} `{name}` is left out: {fault}", kind.entry()),
+                without => format!("{} `{name}` is shown without `{without}`: {fault}", kind.entry()),
+            })
+        })
     }
 
     /// Whether answers of this upstream can carry URIs of its resources.

@@ -2,11 +2,13 @@
 //! listens is told which lists changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use toolyard_proto::name::{NameStyle, UpstreamId};
+use toolyard_transport::Origin;
 
 use super::snapshot::{Part, Views};
 use super::{Definitions, ListKind, Snapshot};
@@ -14,6 +16,9 @@ use crate::hub::Hub;
 use crate::listen::Listeners;
 use crate::plan::{Pace, ProfilePlan};
 use crate::upstream::Upstream;
+
+/// How often it is looked whether an instance has been found.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 pub(crate) struct Catalog {
     rules: ArcSwap<Views>,
@@ -86,6 +91,20 @@ impl Catalog {
         }
         let _ = tokio::time::timeout_at(self.first_list, upstream.settled()).await;
         self.refresh();
+    }
+
+    /// The same for a session of the hub view that was connected to an instance before a restart.
+    pub(crate) async fn first_word_of_instance(&self, origin: &Origin) {
+        let instance = || {
+            let id = self.rules().hub.target(&origin.client)?;
+            self.rules().upstreams.iter().find(|upstream| *upstream.id() == id).cloned()
+        };
+        while self.is_new() {
+            if let Some(instance) = instance() {
+                return self.first_list_of(&instance).await;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// Rebuilds on every word from an upstream, until the channel closes.

@@ -86,6 +86,16 @@ impl Snapshot {
         }
     }
 
+    /// Whether it is connected to an instance that has not been found again, or has said nothing.
+    pub(crate) fn awaits_instance(&self, origin: &Origin) -> bool {
+        let hub = &self.rules.hub;
+        let target = (origin.view == View::Hub).then(|| hub.target(&origin.client)).flatten();
+        target.is_some_and(|id| match self.find(&id) {
+            Some(instance) => instance.definitions().is_none(),
+            None => hub.is_awaited(&origin.client),
+        })
+    }
+
     fn made<'a>(&'a self, (shape, catalog): &'a Slot) -> &'a ViewCatalog {
         catalog.get_or_init(|| ViewCatalog::build(self, shape))
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use foldhash::fast::RandomState;
 
 use http::HeaderValue;
+use toolyard_proto::fit::Fit;
 use toolyard_proto::modern::encode_header;
 use toolyard_proto::name::{NameStyle, canonical};
 use toolyard_proto::uri::{self, ResultKind, map_result};
@@ -42,7 +43,7 @@ pub(crate) struct ViewCatalog {
     prompts: HashMap<String, Arc<Entry>, RandomState>,
     /// Tools in list order, for search.
     pub(crate) listed_tools: Vec<Arc<Entry>>,
-    /// Canonical names that are not shown, and why.
+    /// Names that are not shown, and why.
     pub(crate) left_out: Vec<(String, String)>,
     lists: Lists,
 }
@@ -88,6 +89,12 @@ impl ViewCatalog {
         self.alone.is_none() && !self.is_hub
     }
 
+    /// Whether entries are as their upstream said them, to the byte. Elsewhere one that clients would refuse,
+    /// and the whole list with it, must not stand beside others.
+    fn is_transparent(&self) -> bool {
+        self.alone.is_some() && !self.is_hub
+    }
+
     /// They come first, so nothing that an instance offers takes their names.
     fn add_hub_tools(&mut self, part: &Part, names: NameStyle) {
         for raw in hub::hub_tools() {
@@ -100,8 +107,12 @@ impl ViewCatalog {
 
     fn add(&mut self, part: &Part, names: NameStyle, profile: Option<&ProfilePlan>) {
         for kind in [ListKind::Tools, ListKind::Prompts] {
-            for raw in part.definitions.list(kind) {
-                self.add_entry(part, kind, raw, names, profile);
+            for (raw, fit) in part.definitions.list(kind).iter().zip(part.definitions.fits(kind)) {
+                match &fit.entry {
+                    _ if self.is_transparent() => self.add_entry(part, kind, raw, names, profile),
+                    Some(entry) => self.add_entry(part, kind, entry, names, profile),
+                    None => self.leave_out(part, raw, fit, names),
+                }
             }
         }
         if !part.listed {
@@ -111,9 +122,13 @@ impl ViewCatalog {
             (ListKind::Resources, ResultKind::ResourceEntry),
             (ListKind::Templates, ResultKind::TemplateEntry),
         ] {
-            for raw in part.definitions.list(kind) {
-                let raw = if self.is_namespaced() { with_shown_uris(part, shape, raw) } else { raw.clone() };
-                self.lists.push(kind, raw);
+            for (raw, fit) in part.definitions.list(kind).iter().zip(part.definitions.fits(kind)) {
+                let Some(entry) = (if self.is_transparent() { Some(raw) } else { fit.entry.as_ref() }) else {
+                    continue;
+                };
+                let entry =
+                    if self.is_namespaced() { with_shown_uris(part, shape, entry) } else { entry.clone() };
+                self.lists.push(kind, entry);
             }
         }
     }
@@ -151,6 +166,17 @@ impl ViewCatalog {
                 self.listed_tools.push(entry);
             }
         }
+    }
+
+    /// Remembers why, by both names that somebody may call it by.
+    fn leave_out(&mut self, part: &Part, raw: &Raw, fit: &Fit, names: NameStyle) {
+        let (id, name) = (part.upstream.id(), raw.member("name").and_then(|name| name.as_string()));
+        let name = name.unwrap_or_else(|| "?".to_owned());
+        let reason = fit.faults.first().map_or_else(String::new, |fault| {
+            format!("upstream `{id}` defines it in a way that clients refuse: {fault}")
+        });
+        self.left_out.push((names.name(id, &name), reason.clone()));
+        self.left_out.push((canonical(id, &name), reason));
     }
 
     /// A tool by the name that this view shows, or by its canonical id.

@@ -9,7 +9,7 @@ use toolyard_proto::splice::find_once;
 use toolyard_proto::{CallError, Raw};
 use toolyard_transport::{Request, View};
 
-use super::{HOW, find, needed, own_id, refused, text};
+use super::{HOW, find, needed, own_id, refused, silent, text};
 use crate::catalog::{Entry, Snapshot, ViewCatalog};
 use crate::upstream::Upstream;
 
@@ -95,10 +95,8 @@ fn tool_of(
 
 fn no_tool(view: &ViewCatalog, instance: &Upstream, tool: &str) -> CallError {
     let id = own_id(instance);
-    let state = instance.state();
     if instance.definitions().is_none() {
-        let reason = state.reason.unwrap_or_else(|| "it has not answered yet".to_owned());
-        return CallError::unavailable(format!("instance `{id}` is {}: {reason}", state.phase));
+        return silent(instance);
     }
     if view.upstream(instance.id().as_str()).is_none() {
         return refused(format!("instance `{id}` is not in this profile"));

@@ -34,7 +34,7 @@ impl Desk<'_> {
         });
         let (hub, origin) = (&self.catalog.rules().hub, self.origin);
         if origin.view == View::Hub {
-            let before = hub.sessions().insert(origin.client.clone(), upstream.id().clone());
+            let before = hub.connect(&origin.client, upstream.id().clone());
             let before = before.and_then(|id| self.catalog.snapshot().find(&id).cloned());
             self.switch(before.as_ref(), Some(&upstream));
         } else {
@@ -69,7 +69,7 @@ impl Desk<'_> {
                 json!({ "message": format!("Disconnected from instance {id}"), "upstream": id.as_str() }),
             );
         }
-        let Some(id) = hub.sessions().remove(&origin.client) else {
+        let Some(id) = hub.disconnect(&origin.client) else {
             return Ok(json!({ "message": "This session was not connected to an instance" }));
         };
         let before = snapshot.find(&id);
@@ -86,7 +86,7 @@ impl Desk<'_> {
         }
         if let Some(before) = before {
             self.listeners.let_go(&self.origin.client, before);
-            levels::withdraw(before, self.origin);
+            before.leave(&self.origin.client);
         }
         if let Some(after) = after {
             levels::catch_up(after, self.origin);

@@ -67,9 +67,12 @@ impl Status {
             | Kind::UnsupportedVersion { .. }
             | Kind::CannotAsk
             | Kind::Limit => Self::Refused(error.label()),
-            Kind::Lost | Kind::Unavailable | Kind::TurnedAway | Kind::BadAnswer | Kind::Internal => {
-                Self::Failed(error.label())
-            }
+            Kind::Lost
+            | Kind::Unavailable
+            | Kind::Unreachable
+            | Kind::TurnedAway
+            | Kind::BadAnswer
+            | Kind::Internal => Self::Failed(error.label()),
         }
     }
 

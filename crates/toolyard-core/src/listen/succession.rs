@@ -70,7 +70,8 @@ impl Listeners {
             if upstream.is_retired() {
                 // Without a successor it may come back yet, and then what was watched there is looked for.
                 upstream = upstream.successor().ok_or(Ended::MayComeBack)?;
-            } else if matches!(error.kind, Kind::Unavailable | Kind::Lost | Kind::Timeout) {
+            } else if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost | Kind::Timeout)
+            {
                 let there = upstream.reaches(|phase| matches!(phase, Phase::Active | Phase::Ended));
                 let _ = tokio::time::timeout(LOOK, there).await;
             } else {

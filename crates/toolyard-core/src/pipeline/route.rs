@@ -12,7 +12,7 @@ use crate::{bridge, tasks};
 
 pub(super) async fn route(mut call: Call) -> Answer {
     let (in_flight, lease) = loop {
-        let in_flight = call.upstream.begin();
+        let in_flight = call.upstream.begin(call.params.len())?;
         match call.upstream.lease(&call.origin).await {
             Ok(lease) => break (in_flight, Arc::new(lease)),
             // The config was changed since the call came: who has the name now is whom it means.
@@ -35,7 +35,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
             Ok(AnswerBody::Stream(relay))
         }
         Err(error) => {
-            if matches!(error.kind, Kind::Unavailable | Kind::Lost) {
+            if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) {
                 upstream.suspect();
             }
             let error = if edits.uris.is_some() { with_shown_uri(&upstream, error) } else { error };

@@ -4,10 +4,12 @@
 //!
 //! What an upstream offers, and what it announces to everybody, still comes from the link that all share.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use toolyard_proto::{CallError, Method, Notification, Raw};
@@ -25,6 +27,9 @@ const IDLE: Duration = Duration::from_mins(1);
 const IDLE_PROMISED: Duration = Duration::from_hours(1);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_secs(15);
+
+/// How long after a failure of our own things are looked after again.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 pub(super) struct Pool {
     promised: bool,
@@ -203,6 +208,11 @@ impl Pool {
         self.take_out(|member| member.owner.client() == Some(client))
     }
 
+    /// A client has turned away: its link goes, unless it is in use; then it goes when it is idle.
+    pub(super) fn leave(&self, client: &ClientKey) -> Vec<Arc<dyn Link>> {
+        self.take_out(|member| member.owner.client() == Some(client) && member.busy == 0)
+    }
+
     /// Everything, to be closed.
     pub(super) fn drain(&self) -> Vec<Arc<dyn Link>> {
         self.take_out(|_| true)
@@ -305,6 +315,19 @@ pub(super) struct Opened {
 
 /// Listens to the links of the pool and ends those that are idle, for as long as the upstream lives.
 pub(super) async fn tend(upstream: &Arc<Upstream>, outlets: &Outlets) {
+    whatever_happens(|| tend_links(upstream, outlets)).await;
+}
+
+/// Does something until it has come to its end. Where it fails in a way that nobody expected it is begun anew:
+/// who waits for it must not wait for ever.
+async fn whatever_happens<F: Future<Output = ()>>(turn: impl Fn() -> F) {
+    while AssertUnwindSafe(turn()).catch_unwind().await.is_err() {
+        tracing::error!(target: "upstream", "looking after the links of clients failed, which is a bug");
+        tokio::time::sleep(AFTER_PANIC).await;
+    }
+}
+
+async fn tend_links(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut look = tokio::time::interval(LOOK);
     let mut opened = upstream.opened.1.lock().await;
     loop {
@@ -317,20 +340,30 @@ pub(super) async fn tend(upstream: &Arc<Upstream>, outlets: &Outlets) {
     }
 }
 
-/// Takes what one link says outside of calls, until it ends.
+/// Takes what one link says outside of calls, until it ends. A link that nobody listens to is none.
 async fn attend(upstream: Arc<Upstream>, outlets: Outlets, mut member: Opened) {
+    let number = member.number;
+    let listening = AssertUnwindSafe(listen_to(&upstream, &outlets, &mut member)).catch_unwind();
+    let is_ended = listening.await.is_ok();
+    let link = upstream.pool.remove(number);
+    if !is_ended {
+        tracing::error!(target: "upstream", upstream = %upstream.id(), "what a client's link said was not taken, which is a bug");
+        upstream.close_later(link);
+    }
+}
+
+async fn listen_to(upstream: &Arc<Upstream>, outlets: &Outlets, member: &mut Opened) {
     while let Some(event) = member.events.recv().await {
         match event {
             LinkEvent::Notification(_, notification) => {
                 if let Some(owner) = &member.owner {
-                    pass_on(&upstream, &outlets, owner, &notification);
+                    pass_on(upstream, outlets, owner, &notification);
                 }
             }
             LinkEvent::Ask(_, ask, reply) => drop(reply.send(upstream.answer_outside_call(&ask))),
             LinkEvent::Closed(_) => break,
         }
     }
-    drop(upstream.pool.remove(member.number));
 }
 
 /// Lists are one for all clients and come from the shared link.
@@ -346,4 +379,19 @@ fn pass_on(upstream: &Upstream, outlets: &Outlets, owner: &ClientKey, notificati
 
 fn is_list_change(method: &Method) -> bool {
     [Method::TOOLS_CHANGED, Method::PROMPTS_CHANGED, Method::RESOURCES_CHANGED].contains(method)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_panicked_is_begun_anew_until_it_has_come_to_its_end() {
+        let turns = AtomicUsize::new(0);
+        let turn = || async { assert!(turns.fetch_add(1, Ordering::Relaxed) >= 2, "not yet") };
+        whatever_happens(turn).await;
+        assert_eq!(turns.load(Ordering::Relaxed), 3);
+    }
 }

@@ -228,8 +228,7 @@ impl Keeper {
 
     /// A listening call has been dropped already; a session is told.
     async fn leave(&self, link: &dyn Link) {
-        // Where each client has a session, the end of the session ends what it watched.
-        if bridge::subscribes_by_listening(link.greeting().revision) || link.per_client() {
+        if bridge::subscribes_by_listening(link.greeting().revision) {
             return;
         }
         let _turn = self.upstream.turnstile.lock().await;
@@ -237,10 +236,18 @@ impl Keeper {
             let all = self.upstream.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.contains_key(&(self.client.clone(), self.uri.clone()))
         };
-        if !is_wanted_again {
-            let told = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::nobody());
-            let _ = tokio::time::timeout(self.upstream.pace.connect, told).await;
+        if is_wanted_again {
+            return;
         }
+        let told = async {
+            // A session that is gone, or shared with somebody who still watches, is not told.
+            if link.per_client() {
+                link.unsubscribe(&self.origin, &self.uri).await;
+            } else {
+                let _ = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::nobody()).await;
+            }
+        };
+        let _ = tokio::time::timeout(self.upstream.pace.connect, told).await;
     }
 }
 

@@ -318,12 +318,15 @@ impl<'a> Life<'a> {
         if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_guest()) {
             store.save(self.upstream.id(), &self.upstream.plan.fingerprint, &definitions);
         }
+        for fault in definitions.faults() {
+            tracing::warn!(target: "upstream", upstream = %self.upstream.id(), "{fault}");
+        }
         self.upstream.definitions.store(Some(Arc::new(definitions)));
         self.upstream.listed.store(!self.vigil.is_away(), Ordering::Release);
         if !self.learned {
             self.learned = true;
             levels::tell_again(self.upstream, &self.link, &self.outlets.origin);
-            tracing::info!(target: "upstream", upstream = %self.upstream.id(), revision = %self.link.greeting().revision, "ready");
+            tracing::info!(target: "upstream", upstream = %self.upstream.id(), revision = %self.link.greeting().revision, "active");
             self.upstream.enter(Phase::Active, None);
             self.upstream.state.send_modify(|state| state.settled = true);
         }
@@ -350,7 +353,9 @@ impl<'a> Life<'a> {
         self.listening = None;
         match answer {
             Err(error) if error.code() == code::METHOD_NOT_FOUND => return,
-            Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Lost) => self.upstream.suspect(),
+            Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) => {
+                self.upstream.suspect();
+            }
             _ => {}
         }
         // What changed in between was not heard.

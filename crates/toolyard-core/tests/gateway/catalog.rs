@@ -29,7 +29,7 @@ async fn the_built_in_tools_are_there_with_no_upstream_at_all() {
         ]
     );
     let status = client.call("yard__status", json!({})).await.unwrap();
-    assert_eq!(status["structuredContent"]["upstreams"], json!({ "ready": 1, "total": 1 }));
+    assert_eq!(status["structuredContent"]["upstreams"], json!({ "active": 1, "total": 1 }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,4 +181,55 @@ async fn one_subscription_upstream_serves_all_who_watch_and_ends_with_the_last()
     second.abort();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(count("resources/unsubscribe"), 1);
+}
+
+/// Tools that strict clients refuse, and the whole list with them.
+fn strange() -> serde_json::Value {
+    json!([
+        { "name": "any", "description": null, "inputSchema": { "type": "object", "properties": { "x": true } } },
+        { "name": "bare" },
+        { "name": "icon", "inputSchema": { "type": "object" }, "icons": [{}] },
+    ])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strange_definition_is_no_trouble_for_others() {
+    let (good, odd) = (Double::new(NEW, &["t"]), Double::new(OLD, &[]));
+    *odd.tools.lock().unwrap() = strange().as_array().unwrap().clone();
+    let gateway = gateway(&[("good", &good), ("odd", &odd)]);
+    for revision in [OLD, NEW] {
+        let client = Client::new(&gateway, revision, "");
+        assert_eq!(client.tools().await, ["good__t", "odd__any", "odd__icon"]);
+        let listed = client.ask("tools/list", json!({})).await.unwrap();
+        let tools = listed["tools"].as_array().unwrap();
+        let named = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap().clone();
+        let schema = json!({ "type": "object", "properties": { "x": {} } });
+        assert_eq!(named("odd__any"), json!({ "name": "odd__any", "inputSchema": schema }));
+        assert_eq!(named("odd__icon"), json!({ "name": "odd__icon", "inputSchema": { "type": "object" } }));
+    }
+    let alone = Client::new(&gateway, OLD, "odd").ask("tools/list", json!({})).await.unwrap();
+    assert_eq!(alone["tools"], strange(), "its own view has it as it was said");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_out_is_told() {
+    let odd = Double::new(OLD, &[]);
+    *odd.tools.lock().unwrap() = strange().as_array().unwrap().clone();
+    let client = Client::new(&gateway(&[("odd", &odd)]), NEW, "");
+    client.tools().await;
+    let status = client.call("yard__status", json!({})).await.unwrap();
+    assert_eq!(status["structuredContent"]["leftOut"], 1);
+    let told = client.call("yard__upstreams", json!({})).await.unwrap();
+    let upstreams = told["structuredContent"]["upstreams"].as_array().unwrap();
+    let about = upstreams.iter().find(|upstream| upstream["id"] == "odd").unwrap();
+    let faults = json!([
+        "tool `bare` is left out: `inputSchema` is missing",
+        "tool `icon` is shown without `icons`: `icons[0].src` is missing",
+    ]);
+    assert_eq!((&about["faults"], &about["tools"]), (&faults, &json!(2)));
+    for name in ["odd__bare", "odd:bare"] {
+        let refused = client.call(name, json!({})).await.unwrap_err();
+        let reason = "upstream `odd` defines it in a way that clients refuse: `inputSchema` is missing";
+        assert_eq!(refused.message, format!("tool `{name}` is not shown: {reason}"));
+    }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Hush {
     pub(crate) panics: AtomicBool,
 }
 
-fn is_ping(method: &Method) -> bool {
+pub(crate) fn is_ping(method: &Method) -> bool {
     [Method::DISCOVER, Method::PING].contains(method)
 }
 
@@ -48,21 +48,21 @@ pub(crate) fn pinged(plan: &mut Plan) {
     }
 }
 
-fn health(gateway: &Gateway) -> Health {
+pub(crate) fn health(gateway: &Gateway) -> Health {
     gateway.upstreams()[1].health()
 }
 
-fn state(gateway: &Gateway) -> (&'static str, Option<String>) {
+pub(crate) fn state(gateway: &Gateway) -> (&'static str, Option<String>) {
     let state = gateway.upstreams()[1].state();
     (state.phase.as_str(), state.reason)
 }
 
-async fn seconds(count: u64) {
+pub(crate) async fn seconds(count: u64) {
     tokio::time::sleep(Duration::from_secs(count)).await;
 }
 
 /// How many pings it was sent.
-fn pings(double: &Double) -> usize {
+pub(crate) fn pings(double: &Double) -> usize {
     double.seen.lock().unwrap().iter().filter(|(method, _)| is_ping(method)).count()
 }
 

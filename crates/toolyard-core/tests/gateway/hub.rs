@@ -183,3 +183,20 @@ async fn what_was_watched_at_an_instance_is_watched_again_when_it_comes_back() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(hub.inbox.methods(), ["notifications/resources/updated"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn to_connect_tries_an_instance_at_once_that_waits_for_its_next_attempt_or_was_given_up() {
+    for (fails, phase, wait) in [(4, "retrying", 7_500), (5, "dead", 20_000)] {
+        let gateway = gateway(&[]);
+        let double = Double::new(NEW, &["t"]);
+        double.attempts.lock().unwrap().extend((0..fails).map(|_| Attempt::Fails));
+        let upstream = join(&gateway, "shop", &double);
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        assert_eq!((upstream.state().phase.as_str(), double.connects.load(Ordering::SeqCst)), (phase, fails));
+        let began = tokio::time::Instant::now();
+        let client = Client::new(&gateway, OLD, "hub");
+        client.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(1), "{phase}: {:?}", began.elapsed());
+        assert_eq!(client.call("t", json!({})).await.unwrap()["isError"], Value::Null, "{phase}");
+    }
+}

@@ -8,15 +8,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
-use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Method, Notification, Raw, Revision};
 use toolyard_transport::stream::StreamLink;
-use toolyard_transport::{BoxFuture, Greeting, Handler as _, Scope};
+use toolyard_transport::{Ask, AskError, Back, BoxFuture, Greeting, Handler as _, Peer, Request, Scope};
 
 use crate::support::{Client, raw};
 
 /// A program that many can connect to: `ask` asks its client, `hold` never answers, `who` says which
-/// connection it is.
+/// connection it is, `shout` says something after its answer.
 #[derive(Clone, Default)]
 struct Asking {
     connects: Arc<AtomicUsize>,
@@ -75,7 +75,7 @@ impl Asking {
             }
             Some("tools/list") => {
                 let tool = |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
-                let tools = [tool("ask"), tool("hold"), tool("who")];
+                let tools = [tool("ask"), tool("hold"), tool("who"), tool("shout")];
                 vec![json!({ "jsonrpc": "2.0", "id": message["id"], "result": { "tools": tools } })]
             }
             Some("tools/call") => match message["params"]["name"].as_str() {
@@ -86,6 +86,11 @@ impl Asking {
                     vec![
                         json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params }),
                     ]
+                }
+                Some("shout") => {
+                    let log = json!({ "level": "info", "data": "loud" });
+                    let said = json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": log });
+                    vec![text(&message["id"], "done"), said]
                 }
                 Some("who") => vec![text(&message["id"], &number.to_string())],
                 _ => Vec::new(),
@@ -256,4 +261,36 @@ async fn the_end_of_the_gateway_is_the_end_of_every_connection() {
     asking.wait_open(3).await;
     gateway.end().await;
     asking.wait_open(0).await;
+}
+
+/// A way back to a client that fails as nobody expects.
+struct Breaking;
+
+impl Back for Breaking {
+    fn notify(&self, notification: Notification) {
+        assert_ne!(notification.method, Method::LOG, "as the test wants it");
+    }
+
+    fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_over_what_a_clients_link_says_costs_that_link_and_freezes_nothing() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Client);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    assert_eq!((said(&first, "who").await, said(&second, "who").await), ("1".into(), "2".into()));
+    let params = raw(json!({ "notifications": { "toolsListChanged": true } }));
+    let listen = Request { params, ..first.request("subscriptions/listen") };
+    tokio::spawn(gateway.handle(listen, Peer::new(Arc::new(Breaking))));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    said(&first, "shout").await;
+    asking.wait_open(2).await;
+    assert_eq!((said(&first, "who").await, said(&second, "who").await), ("3".into(), "2".into()));
+    // Those that lie idle still end.
+    tokio::time::sleep(Duration::from_hours(2)).await;
+    asking.wait_open(1).await;
 }

@@ -3,6 +3,7 @@
 
 mod call;
 mod inbox;
+mod leaving;
 mod memory;
 mod owner;
 mod pool;
@@ -67,6 +68,15 @@ impl Link for ClassicLink {
         self.pool.forget(client);
     }
 
+    fn leave(&self, client: &ClientKey) {
+        self.pool.leave(client);
+    }
+
+    fn unsubscribe(&self, origin: &Arc<Origin>, uri: &str) -> BoxFuture<()> {
+        let (pool, origin, uri) = (self.pool.clone(), origin.clone(), uri.to_owned());
+        Box::pin(async move { pool.unsubscribe(&origin, &uri).await })
+    }
+
     fn let_go(&self) -> BoxFuture<()> {
         self.let_go.store(true, Ordering::Relaxed);
         self.pool.close_when_unused();
@@ -95,7 +105,6 @@ async fn call(pool: &Arc<Pool>, request: &LinkRequest, peer: &Peer) -> Answer {
     if matches!(outcome, Err(Failed::SessionLost)) {
         pool.discard(&session);
         let again = pool.session(&request.origin).await?;
-        again.recall(&session, &request.origin).await;
         revision = again.revision();
         outcome = again.call(request, peer).await;
     }

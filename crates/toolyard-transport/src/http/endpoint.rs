@@ -112,11 +112,15 @@ impl Endpoint {
 
     fn failed(&self, error: &SendError) -> CallError {
         let (name, url) = (&self.name, self.shown_url());
-        let failed = match error {
-            SendError::Connect(cause) => CallError::unavailable(format!(
+        let unreached = |cause: &str| {
+            format!(
                 "upstream `{name}` cannot be reached at {url}: {cause}; check that it is running and that `url` \
                  is right"
-            )),
+            )
+        };
+        let failed = match error {
+            SendError::Refused(cause) => CallError::unavailable(unreached(cause)),
+            SendError::Unreachable(cause) => CallError::unreachable(unreached(cause)),
             SendError::Lost(cause) => self.lost(cause),
         };
         failed.at(name)

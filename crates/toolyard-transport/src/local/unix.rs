@@ -24,6 +24,26 @@ pub async fn connect(path: &Path) -> io::Result<LocalStream> {
     UnixStream::connect(path).await
 }
 
+/// Whether somebody listens at `path` now. Whoever does sees a client come and go.
+pub fn is_answered(path: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(path).is_ok()
+}
+
+/// The process at the other end of a connection, where the system tells.
+pub fn peer(stream: &LocalStream) -> Option<u32> {
+    stream.peer_cred().ok()?.pid().and_then(|pid| u32::try_from(pid).ok())
+}
+
+/// An error if another user is at the other end: whoever could put a socket somewhere is not by that somebody
+/// of ours.
+pub fn refuse_strangers(stream: &LocalStream) -> io::Result<()> {
+    let (us, _) = UnixStream::pair()?;
+    if stream.peer_cred()?.uid() == us.peer_cred()?.uid() {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens there"))
+}
+
 /// Listens at a path for as long as it lives, then removes it.
 #[derive(Debug)]
 pub struct LocalListener {

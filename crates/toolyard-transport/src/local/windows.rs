@@ -1,35 +1,66 @@
-//! A named pipe, `\\.\pipe\…` made from the path, for callers on this machine.
+//! A named pipe for callers on this machine. Its name is made from the path, so that whoever knows where the
+//! socket would be finds the pipe; a path that is the name of a pipe already is taken as it is.
+//!
+//! Who may open it is what the system gives a pipe by default: its owner, administrators and the system may
+//! speak. Everybody else on the machine can at most open it for reading, and hears nothing, because only
+//! whoever asks is answered. Anything stricter needs unsafe code.
 
-use std::io;
+mod stream;
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeClient, NamedPipeServer, ServerOptions};
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+use tokio::net::windows::named_pipe::{ClientOptions, NamedPipeServer, ServerOptions};
 
-/// `ERROR_PIPE_BUSY`: every instance of the pipe has a client, and the next is being made.
+pub use stream::LocalStream;
+
+/// Every instance of the pipe has a client, and the next is being made.
 const PIPE_BUSY: i32 = 231;
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Either end of a pipe.
-#[derive(Debug)]
-pub enum LocalStream {
-    Client(NamedPipeClient),
-    Server(NamedPipeServer),
-}
+/// A client came and was gone before it was accepted.
+const NO_DATA: i32 = 232;
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long a client waits for an instance, and a listener for the end of its predecessor: a pipe is there
+/// until the last client of a dead listener has closed its end.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// What the names of pipes begin with.
+const PIPES: &str = r"\\.\pipe\";
 
 /// Connects to whoever listens at `path`.
 pub async fn connect(path: &Path) -> io::Result<LocalStream> {
     let name = pipe_name(path);
+    let begun = Instant::now();
     loop {
         match ClientOptions::new().open(&name) {
-            Err(error) if error.raw_os_error() == Some(PIPE_BUSY) => tokio::time::sleep(PAUSE).await,
+            Err(error) if is_busy(&error) && begun.elapsed() < LONGEST_WAIT => {
+                tokio::time::sleep(PAUSE).await;
+            }
             opened => return opened.map(LocalStream::Client),
         }
     }
+}
+
+/// Whether somebody listens at `path` now. Whoever does sees a client come and go.
+pub fn is_answered(path: &Path) -> bool {
+    match open(&pipe_name(path)) {
+        Ok(_) => true,
+        Err(error) => is_busy(&error),
+    }
+}
+
+/// The process at the other end of a connection. The system tells only in ways that need unsafe code.
+pub fn peer(_: &LocalStream) -> Option<u32> {
+    None
+}
+
+/// An error if another user is at the other end. That cannot be told here; a stranger who took a name first
+/// can at least not act as us, since pipes are opened for identification only.
+pub fn refuse_strangers(_: &LocalStream) -> io::Result<()> {
+    Ok(())
 }
 
 /// Listens for as long as it lives.
@@ -42,26 +73,94 @@ pub struct LocalListener {
 }
 
 impl LocalListener {
-    /// Takes the name; an error if another program has it.
+    /// Takes the name, unless another program has it. Who listens is asked first, as for a socket: a system
+    /// that knows no first instance (Wine) would let us in beside them.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let name = pipe_name(path);
-        let first = options().first_pipe_instance(true).create(&name)?;
-        Ok(Self { path: path.to_owned(), name, next: Mutex::new(Some(first)) })
+        let begun = Instant::now();
+        loop {
+            match claim(&name) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && begun.elapsed() < LONGEST_WAIT => {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(in_use()),
+                claimed => {
+                    let next = Mutex::new(Some(claimed?));
+                    return Ok(Self { path: path.to_owned(), name, next });
+                }
+            }
+        }
     }
 
+    /// The next client. Dropping this loses none: the instance goes on waiting.
     pub async fn accept(&self) -> io::Result<LocalStream> {
-        let waiting = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let waiting = waiting.map_or_else(|| options().create(&self.name), Ok)?;
-        waiting.connect().await?;
-        // The next instance exists before this one is used, so that no client finds the name gone.
-        let next = options().create(&self.name)?;
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
-        Ok(LocalStream::Server(waiting))
+        loop {
+            let waiting = Waiting { listener: self, instance: Some(self.waiting()?) };
+            match waiting.client().await {
+                // That one is lost, and only that one.
+                Err(error) if error.raw_os_error() == Some(NO_DATA) => {}
+                client => return client.map(LocalStream::Server),
+            }
+        }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    fn waiting(&self) -> io::Result<NamedPipeServer> {
+        let waiting = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waiting.map_or_else(|| options().create(&self.name), Ok)
+    }
+
+    fn put(&self, instance: NamedPipeServer) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(instance);
+    }
+}
+
+/// An instance on its way to a client; put back if nobody waits for it any more.
+struct Waiting<'a> {
+    listener: &'a LocalListener,
+    instance: Option<NamedPipeServer>,
+}
+
+impl Waiting<'_> {
+    /// The next instance exists before this one is given away, so that no client finds the name gone.
+    async fn client(mut self) -> io::Result<NamedPipeServer> {
+        let connected = match &self.instance {
+            Some(instance) => instance.connect().await,
+            None => Ok(()),
+        };
+        let instance = self.instance.take();
+        self.listener.put(options().create(&self.listener.name)?);
+        connected?;
+        instance.ok_or_else(|| ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(instance) = self.instance.take() {
+            self.listener.put(instance);
+        }
+    }
+}
+
+/// The first instance. It would block where nobody lets us in and the name is not free either: somebody
+/// serves another client this very moment, or is dead and its clients have not noticed yet.
+fn claim(name: &str) -> io::Result<NamedPipeServer> {
+    match open(name) {
+        Ok(_) => Err(in_use()),
+        Err(error) if is_busy(&error) => Err(ErrorKind::WouldBlock.into()),
+        Err(_) => match options().first_pipe_instance(true).create(name) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(ErrorKind::WouldBlock.into()),
+            created => created,
+        },
+    }
+}
+
+fn in_use() -> io::Error {
+    io::Error::new(ErrorKind::AddrInUse, "another program listens there")
 }
 
 fn options() -> ServerOptions {
@@ -70,71 +169,27 @@ fn options() -> ServerOptions {
     options
 }
 
+/// As a file, which needs no runtime.
+fn open(name: &str) -> io::Result<File> {
+    File::options().read(true).write(true).open(name)
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(PIPE_BUSY)
+}
+
+/// Paths that differ only in case or slashes are one, as they are for files. The hash keeps apart what would
+/// be one after cutting, and the name within the 256 characters that it may have.
 fn pipe_name(path: &Path) -> String {
     let text = path.to_string_lossy();
-    let name: String =
-        text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
-    format!(r"\\.\pipe\toolyard-{}", name.trim_matches('-'))
-}
-
-impl AsyncRead for LocalStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Client(pipe) => Pin::new(pipe).poll_read(cx, buf),
-            Self::Server(pipe) => Pin::new(pipe).poll_read(cx, buf),
-        }
+    if text.starts_with(PIPES) {
+        return text.into_owned();
     }
-}
-
-impl AsyncWrite for LocalStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Client(pipe) => Pin::new(pipe).poll_write(cx, buf),
-            Self::Server(pipe) => Pin::new(pipe).poll_write(cx, buf),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Client(pipe) => Pin::new(pipe).poll_flush(cx),
-            Self::Server(pipe) => Pin::new(pipe).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Client(pipe) => Pin::new(pipe).poll_shutdown(cx),
-            Self::Server(pipe) => Pin::new(pipe).poll_shutdown(cx),
-        }
-    }
+    let hash = Sha256::digest(text.replace('/', "\\").to_lowercase());
+    let file = path.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let file: String = file.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
+    format!("{PIPES}toolyard-{}-{file}", HEXLOWER.encode(&hash[..8]))
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn clients_come_one_after_the_other() {
-        let path = Path::new(r"C:\users\me\toolyard\0123\mcp.sock");
-        assert!(connect(path).await.is_err());
-        let listener = LocalListener::bind(path).unwrap();
-        for round in 0..3 {
-            let (client, server) = tokio::join!(connect(path), listener.accept());
-            let (mut client, mut server) = (client.unwrap(), server.unwrap());
-            client.write_all(&[round, b'\n']).await.unwrap();
-            let mut heard = [0; 2];
-            server.read_exact(&mut heard).await.unwrap();
-            assert_eq!(heard, [round, b'\n']);
-            server.write_all(b"well\n").await.unwrap();
-            let mut heard = [0; 5];
-            client.read_exact(&mut heard).await.unwrap();
-            assert_eq!(&heard, b"well\n");
-            drop(server);
-            assert!(!matches!(client.read(&mut [0; 8]).await, Ok(1..)), "the end is seen");
-        }
-        drop(listener);
-        assert!(connect(path).await.is_err());
-    }
-}
+mod tests;

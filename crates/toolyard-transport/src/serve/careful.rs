@@ -38,6 +38,19 @@ impl Handler for Careful {
         ended.unwrap_or_else(|panic| drop(broken("the end of a client", &*panic)));
     }
 
+    fn keepsake(&self, origin: &Origin) -> Option<String> {
+        let kept = catch_unwind(AssertUnwindSafe(|| self.0.keepsake(origin)));
+        kept.unwrap_or_else(|panic| {
+            broken("what a session keeps", &*panic);
+            None
+        })
+    }
+
+    fn recalled(&self, origin: &Arc<Origin>, keepsake: &str) {
+        let recalled = catch_unwind(AssertUnwindSafe(|| self.0.recalled(origin, keepsake)));
+        recalled.unwrap_or_else(|panic| drop(broken("a session that came back", &*panic)));
+    }
+
     fn knows(&self, view: &View, method: &Method) -> bool {
         self.0.knows(view, method)
     }

@@ -18,7 +18,7 @@ fn hello() -> Value {
 }
 
 /// Answers a handshake with the session `id`; gives back its `initialize`.
-async fn open(server: &mut Server, id: &str) -> Value {
+pub(crate) async fn open(server: &mut Server, id: &str) -> Value {
     let exchange = server.posted("initialize").await;
     let body = exchange.body();
     exchange.result_with(&[("mcp-session-id", id)], &hello());
@@ -28,18 +28,18 @@ async fn open(server: &mut Server, id: &str) -> Value {
     body
 }
 
-async fn no_inbox(server: &mut Server) {
+pub(crate) async fn no_inbox(server: &mut Server) {
     server.got(Http::GET).await.status(405);
 }
 
-struct Setup {
-    server: Server,
-    connected: Connected,
+pub(crate) struct Setup {
+    pub(crate) server: Server,
+    pub(crate) connected: Connected,
     _scope: Scope,
 }
 
 /// Connected, with the gateway's own session `gateway` open and no stream offered in it.
-async fn setup() -> Setup {
+pub(crate) async fn setup() -> Setup {
     let (mut server, scope) = (Server::start().await, Scope::new());
     let met = meet(&mut server, &scope, async |server| {
         server.posted("server/discover").await.error(400, -32600, "what?");
@@ -50,18 +50,18 @@ async fn setup() -> Setup {
     Setup { server, connected, _scope: scope }
 }
 
-fn session(name: &str) -> Arc<Origin> {
+pub(crate) fn session(name: &str) -> Arc<Origin> {
     origin(ClientKey::Session(name.into()), Revision::NEWEST_LEGACY)
 }
 
 impl Setup {
-    fn call(&self, origin: &Arc<Origin>, params: Value, peer: Peer) -> JoinHandle<Answer> {
+    pub(crate) fn call(&self, origin: &Arc<Origin>, params: Value, peer: Peer) -> JoinHandle<Answer> {
         let request = request(origin, Id::number(1), Method::TOOLS_CALL, params);
         tokio::task::spawn(self.connected.link.call(request, peer))
     }
 
     /// A call of a client whose session `id` is opened for it.
-    async fn first_call(&mut self, id: &str, peer: Peer) -> (JoinHandle<Answer>, Exchange) {
+    pub(crate) async fn first_call(&mut self, id: &str, peer: Peer) -> (JoinHandle<Answer>, Exchange) {
         let waiting = self.call(&session(id), json!({}), peer);
         open(&mut self.server, id).await;
         no_inbox(&mut self.server).await;

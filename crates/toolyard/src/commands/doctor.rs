@@ -100,7 +100,12 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
         (Some(config), Some(files)) => {
             let (on, off) = (config.upstreams.on.len(), config.upstreams.off.len());
             let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
-            findings.push(Finding::good("config", format!("{files}: {}{off}", count(on, "server"))));
+            let packs = if config.packs.is_empty() {
+                String::new()
+            } else {
+                format!(", {}", count(config.packs.len(), "pack"))
+            };
+            findings.push(Finding::good("config", format!("{files}: {}{off}{packs}", count(on, "server"))));
         }
         (Some(_), None) => {
             let help = "toolyard add NAME -- COMMAND…, or toolyard import";

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use toolyard_core::ProfilePlan;
+use toolyard_proto::fit;
 
 use super::tools::{Tool, Tools, with_client};
 use crate::cli::Common;
@@ -56,6 +57,13 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
 
 fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -> Explanation {
     let mut reasons = vec![server(&tool.upstream, tools, upstreams)];
+    if let Some(fault) = left_out(tool, config) {
+        reasons.push(format!(
+            "at /mcp and in profiles it is left out, because clients would refuse it: {fault}"
+        ));
+        reasons.push(format!("clients of /mcp/{} call it {}", tool.upstream, tool.own));
+        return Explanation { id: tool.canonical(), there: true, name: None, reasons };
+    }
     reasons.push(name(tool, config));
     let first = tools.all.iter().find(|other| other.shown == tool.shown);
     let hidden_by = first.filter(|first| first.canonical() != tool.canonical());
@@ -66,6 +74,14 @@ fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -
     reasons.extend(config.profiles.iter().map(|profile| in_profile(profile, tool)));
     let name = hidden_by.is_none().then(|| tool.shown.clone());
     Explanation { id: tool.canonical(), there: true, name, reasons }
+}
+
+/// What is wrong with its definition, where it stands beside others and they must not suffer for it.
+fn left_out(tool: &Tool, config: &Config) -> Option<String> {
+    let stands_alone = config.transparent && config.upstreams.on.len() == 1;
+    let fit = fit::tool(&tool.definition);
+    let is_left_out = fit.entry.is_none() && !stands_alone;
+    is_left_out.then(|| fit.faults.first().map(ToString::to_string)).flatten()
 }
 
 fn server(id: &str, tools: &Tools, upstreams: &[Written]) -> String {
@@ -113,7 +129,7 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
     let prefix = name.split_once(':').or_else(|| name.split_once("__")).map(|(prefix, _)| prefix);
     let mut reasons = Vec::new();
     match prefix.map(|prefix| (prefix, upstreams.iter().find(|own| own.id.eq_ignore_ascii_case(prefix)))) {
-        None => reasons.push("no server that is ready offers it".to_owned()),
+        None => reasons.push("no server that is active offers it".to_owned()),
         Some((prefix, None)) => reasons.push(match packs::why_off(config, prefix) {
             Some(why) => format!("the pack {prefix} is off: {why}"),
             None => format!("there is no server `{prefix}` in the config"),
@@ -129,6 +145,6 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
     }
     let is_meant = |id: &str| prefix.is_none_or(|prefix| prefix.eq_ignore_ascii_case(id));
     let missing = tools.missing.iter().filter(|(id, _)| is_meant(id));
-    reasons.extend(missing.map(|(id, why)| format!("{id} is not ready: {why}")));
+    reasons.extend(missing.map(|(id, why)| format!("{id} is not active: {why}")));
     Explanation { id: name.to_owned(), there: false, name: None, reasons }
 }

@@ -1,14 +1,16 @@
-//! `toolyard list`: the servers of the config, and how they are, if a gateway runs with it; then also the apps and
-//! instances that it knows.
+//! `toolyard list`: the servers of the config, the packs that are on, and, if a gateway runs with it, how they
+//! are and who else is there.
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::live::{self, Client, State};
 use crate::cli::Common;
 use crate::config::{Config, Found};
 use crate::definition::{Shown, Written, written};
 use crate::failure::Failure;
+use crate::packs::{Standing, standings};
 use crate::say::{self, Colour};
 use crate::settings;
 
@@ -26,6 +28,7 @@ pub(super) struct Entry<'a> {
     /// Its name in the file, where that could not be the id.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
+    kind: &'static str,
     file: String,
     line: usize,
     enabled: bool,
@@ -40,6 +43,7 @@ impl<'a> Entry<'a> {
         Self {
             id: &upstream.id,
             name: upstream.name.as_deref(),
+            kind: "server",
             file: upstream.file.display().to_string(),
             line: upstream.place.line,
             enabled: !upstream.definition.is_off,
@@ -49,26 +53,13 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// An app or an instance, which no config has to name.
+/// An upstream that no file defines as a server: a pack, an app, an instance.
 #[derive(Serialize)]
-struct Guest<'a> {
+struct Other<'a> {
     id: &'a str,
     kind: &'a str,
-    live: &'a State,
-}
-
-impl<'a> Guest<'a> {
-    fn new(live: &'a State) -> Option<Self> {
-        let kind = live.kind.as_deref().filter(|kind| ["app", "instance"].contains(kind))?;
-        Some(Self { id: &live.id, kind, live })
-    }
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Listed<'a> {
-    Server(Box<Entry<'a>>),
-    Guest(Guest<'a>),
+    enabled: bool,
+    live: Option<&'a State>,
 }
 
 pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
@@ -76,10 +67,11 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     let upstreams = written(&found.sources);
     let live = states(common, &found, loaded.config.as_ref());
     let state = |upstream: &Written| live.iter().flatten().find(|state| state.id == upstream.id);
-    let guests: Vec<Guest<'_>> = live.iter().flatten().filter_map(Guest::new).collect();
+    let others = others(live.as_deref(), loaded.config.as_ref());
     if args.json {
-        let entries = upstreams.iter().map(|own| Listed::Server(Box::new(Entry::new(own, state(own)))));
-        let entries: Vec<Listed<'_>> = entries.chain(guests.into_iter().map(Listed::Guest)).collect();
+        let own = upstreams.iter().map(|own| serde_json::to_value(Entry::new(own, state(own))));
+        let entries = own.chain(others.iter().map(serde_json::to_value));
+        let entries: Vec<Value> = entries.collect::<Result<_, _>>().map_err(anyhow::Error::from)?;
         return Ok(say::json(&entries)?);
     }
     if upstreams.is_empty() && loaded.config.is_none() {
@@ -88,19 +80,35 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     if !common.quiet {
         loaded.problems.iter().for_each(say::line);
     }
-    if upstreams.is_empty() && guests.is_empty() {
-        say::result("no servers yet: toolyard add NAME -- COMMAND…, or toolyard import");
-        return Ok(());
-    }
-    print(&upstreams, &found, &state, &guests);
-    match live {
-        None if !common.quiet => say::line("no gateway runs with this config; `toolyard` starts one"),
-        _ => {
-            let states = upstreams.iter().filter_map(state).chain(guests.iter().map(|guest| guest.live));
-            states.for_each(print_reason);
+    print(&upstreams, &others, &found, &state);
+    live.iter().flatten().for_each(print_reason);
+    if !common.quiet {
+        if upstreams.is_empty() {
+            say::line("no servers yet: toolyard add NAME -- COMMAND…, or toolyard import");
+        }
+        if live.is_none() {
+            say::line("no gateway runs with this config; `toolyard` starts one");
         }
     }
     Ok(())
+}
+
+/// Who is there beside the servers of the config: as the gateway says, or the packs that it would have.
+fn others<'a>(live: Option<&'a [State]>, config: Option<&Config>) -> Vec<Other<'a>> {
+    let other = |state: &'a State| {
+        let kind = match state.kind.as_deref()? {
+            "server" => return None,
+            "built-in" => "pack",
+            guest => guest,
+        };
+        Some(Other { id: &state.id, kind, enabled: true, live: Some(state) })
+    };
+    if let Some(live) = live {
+        return live.iter().filter_map(other).collect();
+    }
+    let on = config.map(standings).unwrap_or_default().into_iter().filter(|standing| standing.config.is_ok());
+    let pack = |Standing { pack, .. }| Other { id: pack.name(), kind: "pack", enabled: true, live: None };
+    on.map(pack).collect()
 }
 
 /// What the running gateway says; nothing where none runs or it cannot be asked.
@@ -117,9 +125,9 @@ pub(super) fn states(common: &Common, found: &Found, config: Option<&Config>) ->
 
 fn print<'a>(
     upstreams: &'a [Written],
+    others: &[Other<'_>],
     found: &Found,
     state: &impl Fn(&'a Written) -> Option<&'a State>,
-    guests: &[Guest<'_>],
 ) {
     let mut rows = vec![["NAME", "STATE", "TOOLS", "HOW"].map(str::to_owned)];
     for upstream in upstreams {
@@ -127,10 +135,9 @@ fn print<'a>(
             Some(name) => format!("{} ({name})", upstream.id),
             None => upstream.id.clone(),
         };
-        let (word, tools) = match state(upstream) {
-            _ if upstream.definition.is_off => ("off".to_owned(), "-".to_owned()),
-            Some(state) => (state.phase.clone(), state.tools.to_string()),
-            None => ("-".to_owned(), "-".to_owned()),
+        let [word, tools] = match state(upstream) {
+            _ if upstream.definition.is_off => ["off", "-"].map(str::to_owned),
+            state => cells(state),
         };
         let from = match found.sources.len() {
             0 | 1 => String::new(),
@@ -138,14 +145,25 @@ fn print<'a>(
         };
         rows.push([name, word, tools, format!("{}{from}", upstream.definition.how())]);
     }
-    rows.extend(guests.iter().map(|Guest { id, kind, live }| {
-        [(*id).to_owned(), live.phase.clone(), live.tools.to_string(), (*kind).to_owned()]
-    }));
+    for Other { id, kind, live, .. } in others {
+        let [word, tools] = cells(*live);
+        rows.push([(*id).to_owned(), word, tools, (*kind).to_owned()]);
+    }
     say::table(&rows);
 }
 
+/// How it is, and how many tools it offers.
+fn cells(state: Option<&State>) -> [String; 2] {
+    state
+        .map_or_else(|| ["-", "-"].map(str::to_owned), |state| [state.phase.clone(), state.tools.to_string()])
+}
+
+/// Why it is not active, and what of it clients do not get.
 pub(super) fn print_reason(state: &State) {
     if let Some(reason) = state.reason.as_deref().filter(|_| state.phase != "active") {
         say::result(format_args!("  {}: {reason}", say::coloured(&state.id, Colour::Red)));
+    }
+    for fault in &state.faults {
+        say::result(format_args!("  {}: {fault}", say::coloured(&state.id, Colour::Yellow)));
     }
 }

@@ -80,6 +80,9 @@ pub(super) struct State {
     pub(super) resources: usize,
     #[serde(default)]
     pub(super) prompts: usize,
+    /// What clients of many upstreams do not get of it, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) faults: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,9 +3,11 @@
 mod doors;
 mod flow;
 mod handles;
-mod instance;
+pub(crate) mod instance;
+mod restart;
 mod same;
 mod sessions;
+mod turning;
 mod wire;
 
 use serde_json::{Value, json};

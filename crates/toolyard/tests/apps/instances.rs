@@ -213,7 +213,8 @@ fn row_26_an_instance_that_does_not_listen_yet_is_discovered_and_met_as_soon_as_
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["late", "discovered", "0", "instance"]);
     assert!(text.contains("nobody listens at"), "{text}");
     let (_, json) = yard.run(&["list", "--json"]);
-    let entry = serde_json::from_str::<Value>(&json).unwrap()[0].take();
+    let entries = serde_json::from_str::<Vec<Value>>(&json).unwrap();
+    let entry = entries.iter().find(|entry| entry["id"] == "late").unwrap();
     assert_eq!(
         (&entry["id"], &entry["kind"], &entry["live"]["state"]),
         (&json!("late"), &json!("instance"), &json!("discovered"))

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::hub::instance::Instance;
 use crate::support::{App, Door, Yard, eventually};
 
 #[test]
@@ -85,4 +86,37 @@ fn row_11_an_app_that_does_not_read_fills_no_memory() {
     for id in 1000..1299 {
         assert_eq!(agent.answer(id)["result"]["isError"], true, "each has its one answer");
     }
+}
+
+#[test]
+fn row_11_an_instance_that_hangs_fills_no_memory() {
+    let yard = Yard::start("timeout = \"300s\"\n");
+    let (_instance, way) = Instance::start_behind_proxy(&yard, "shop", "both");
+    let mut agent = yard.agent();
+    eventually("the instance", || (agent.upstream("shop")["state"] == "active").then_some(()));
+    let before = memory(&yard);
+    way.hold(true);
+    let text = "x".repeat(1024 * 1024);
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let params = format!(r#"{{"name":"shop__test_echo","_meta":{meta},"arguments":{{"text":"{text}"}}}}"#);
+    for id in 1000..1450 {
+        let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+        agent.write_text(&format!("{call}\n"));
+    }
+    let refused = agent.answer(1449);
+    let about = &refused["result"]["_meta"]["dev.toolyard/error"];
+    assert_eq!(
+        (&about["kind"], &about["retry"], &about["upstream"]),
+        (&json!("limit"), &json!("always"), &json!("shop")),
+        "{refused}"
+    );
+    let grown = memory(&yard).saturating_sub(before);
+    assert!(grown < 340, "{grown} MB for 450 MB of calls");
+    eprintln!("450 calls of 1 MiB at an instance that hangs cost {grown} MB");
+    // Once it answers there is room again, and each call has its one answer.
+    way.hold(false);
+    let answers = (1000..1449).map(|id| agent.answer(id)["result"]["isError"].clone());
+    let carried_out = answers.filter(Value::is_null).count();
+    assert!((100..=128).contains(&carried_out), "{carried_out}");
+    assert!(agent.call("shop__test_echo", &json!({ "text": "again" }))["isError"].is_null());
 }

@@ -5,6 +5,7 @@
 #[path = "../cli/gateway.rs"]
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod gateway;
+mod deaf;
 mod shim;
 
 use std::io::{BufRead, BufReader, Write};

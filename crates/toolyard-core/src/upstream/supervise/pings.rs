@@ -4,7 +4,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use tokio::time::Instant;
@@ -28,7 +28,8 @@ pub(super) struct Ping {
 
 pub(super) enum Outcome {
     Answered,
-    Silent,
+    /// Nothing was heard, for this reason.
+    Silent(String),
     /// There is certainly nobody.
     Gone(String),
 }
@@ -47,10 +48,11 @@ impl Life<'_> {
         let (link, request) =
             (self.link.clone(), own_request(self.link.as_ref(), origin, method, params, "yard-health"));
         let wait = self.upstream.pace.pings.wait;
+        let silent = no_answer(wait);
         let asking = async move { tokio::time::timeout(wait, link.call(request, Peer::nobody())).await };
-        let outcome = AssertUnwindSafe(asking).catch_unwind().map(|asked| match asked {
-            Ok(Ok(answer)) => outcome_of(answer),
-            Ok(Err(_)) => Outcome::Silent,
+        let outcome = AssertUnwindSafe(asking).catch_unwind().map(move |asked| match asked {
+            Ok(Ok(answer)) => outcome_of(answer, &silent),
+            Ok(Err(_)) => Outcome::Silent(silent),
             Err(_) => Outcome::Gone("asking it failed inside the gateway, which is a bug".into()),
         });
         self.pinging = Some(Ping { begun: Instant::now(), suspect, outcome: Box::pin(outcome) });
@@ -59,7 +61,6 @@ impl Life<'_> {
     /// What became of the question; a reason where the connection is given up for it.
     pub(super) fn pinged(&mut self, outcome: Outcome) -> Option<String> {
         let ping = self.pinging.take()?;
-        let wait = self.upstream.pace.pings.wait;
         let sign = match outcome {
             Outcome::Answered => {
                 let round_trip = ping.begun.elapsed();
@@ -68,10 +69,9 @@ impl Life<'_> {
                 Sign::Answered
             }
             // One that does one thing at a time may have a call to work on.
-            Outcome::Silent if self.upstream.is_working() => Sign::Busy,
-            Outcome::Silent => {
-                self.upstream
-                    .record(|health| health.missed(&format!("no answer within {} s", wait.as_secs_f32())));
+            Outcome::Silent(_) if self.upstream.is_working() => Sign::Busy,
+            Outcome::Silent(reason) => {
+                self.upstream.record(|health| health.missed(&reason));
                 if ping.suspect { Sign::SilentAndSuspect } else { Sign::Silent }
             }
             Outcome::Gone(reason) => {
@@ -84,12 +84,15 @@ impl Life<'_> {
     }
 
     fn act(&mut self, verdict: Verdict) -> Option<String> {
-        let pings = &self.upstream.pace.pings;
-        let silent = |times: u32| {
-            let (wait, times) = (pings.wait.as_secs_f32(), times.max(1));
-            format!("it did not answer {times} pings in a row, each within {wait} s")
+        let wait = self.upstream.pace.pings.wait;
+        let health = self.upstream.health();
+        let reason = match health.last_error {
+            Some(reason) if reason != no_answer(wait) => reason,
+            _ => {
+                let (wait, times) = (wait.as_secs_f32(), health.misses.max(1));
+                format!("it did not answer {times} pings in a row, each within {wait} s")
+            }
         };
-        let reason = silent(self.upstream.health().misses);
         match verdict {
             Verdict::Same => None,
             Verdict::Back => {
@@ -126,13 +129,19 @@ impl Life<'_> {
     }
 }
 
-/// Whoever answers is there, whatever it says.
-fn outcome_of(answer: Answer) -> Outcome {
+fn no_answer(wait: Duration) -> String {
+    format!("no answer within {} s", wait.as_secs_f32())
+}
+
+/// Whoever answers is there, whatever it says. Where there is no way to it, as without a network, nobody can
+/// say, and it is asked again; one whose door is shut is gone.
+fn outcome_of(answer: Answer, silent: &str) -> Outcome {
     match answer {
         Ok(_) => Outcome::Answered,
         Err(error) => match error.kind {
             Kind::Reported(_) | Kind::TurnedAway | Kind::BadAnswer => Outcome::Answered,
-            Kind::Timeout => Outcome::Silent,
+            Kind::Timeout => Outcome::Silent(silent.to_owned()),
+            Kind::Unreachable => Outcome::Silent(error.message),
             _ => Outcome::Gone(error.message),
         },
     }

@@ -54,15 +54,21 @@ impl Session {
                 return Err(Failed::SessionLost);
             }
         }
-        self.exchange(request, peer).await
-    }
-
-    async fn exchange(self: &Arc<Self>, request: &LinkRequest, peer: &Peer) -> Result<Raw, Failed> {
-        let (call, message) = Underway::begin(self, request, peer).ok_or(Failed::SessionLost)?;
-        let outcome = call.run(&message).await;
+        let outcome = self.exchange(request, peer).await;
         if outcome.is_ok() {
             self.lock().memory.note(request);
         }
+        outcome
+    }
+
+    /// The same, without remembering what it leaves in the session.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        request: &LinkRequest,
+        peer: &Peer,
+    ) -> Result<Raw, Failed> {
+        let (call, message) = Underway::begin(self, request, peer).ok_or(Failed::SessionLost)?;
+        let outcome = call.run(&message).await;
         call.end();
         outcome
     }

@@ -1,19 +1,21 @@
-//! What a client has set up in its session, so that a session opened in place of a lost one is like it.
+//! What clients have set up in a session, so that one opened in place of a lost one is like it: the log level,
+//! and who watches which resource. What nobody watches any more is taken back.
 
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use serde_json::json;
+use tokio::time::timeout;
 use toolyard_proto::{Id, Method, Raw};
 
-use super::session::Session;
-use crate::{LinkRequest, Origin, Peer};
+use super::session::{ERRAND, Session};
+use crate::{ClientKey, LinkRequest, Origin, Peer};
 
-/// How many subscriptions of one session are remembered.
-const MAX_SUBSCRIPTIONS: usize = 1000;
-
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Memory {
     level: Option<Raw>,
-    subscribed: Vec<Raw>,
+    /// Who watches what; as many as there are who listen, which is bounded where they do.
+    subscribed: BTreeMap<String, HashSet<ClientKey>>,
 }
 
 impl Memory {
@@ -21,35 +23,78 @@ impl Memory {
     pub(super) fn note(&mut self, request: &LinkRequest) {
         if request.method == Method::SET_LEVEL {
             self.level = Some(request.params.without(&["_meta"]));
-        } else if request.method == Method::RESOURCES_SUBSCRIBE {
-            let params = request.params.without(&["_meta"]);
-            if !self.subscribed.contains(&params) && self.subscribed.len() < MAX_SUBSCRIPTIONS {
-                self.subscribed.push(params);
-            }
-        } else if request.method == Method::RESOURCES_UNSUBSCRIBE {
-            let params = request.params.without(&["_meta"]);
-            self.subscribed.retain(|subscribed| *subscribed != params);
+        } else if request.method == Method::RESOURCES_SUBSCRIBE
+            && let Some(uri) = request.params.member("uri").and_then(|uri| uri.as_string())
+        {
+            self.subscribed.entry(uri).or_default().insert(request.origin.client.clone());
         }
+    }
+
+    /// A client watches it no more; whether it was the last one.
+    pub(super) fn release(&mut self, uri: &str, client: &ClientKey) -> bool {
+        let Some(clients) = self.subscribed.get_mut(uri) else { return false };
+        let is_last = clients.remove(client) && clients.is_empty();
+        if is_last {
+            self.subscribed.remove(uri);
+        }
+        is_last
     }
 
     /// Whether nobody who makes no calls would miss the session.
     pub(super) fn is_empty(&self) -> bool {
         self.level.is_none() && self.subscribed.is_empty()
     }
+
+    pub(super) fn has_subscribers(&self) -> bool {
+        !self.subscribed.is_empty()
+    }
+
+    fn requests(&self, origin: &Arc<Origin>) -> Vec<LinkRequest> {
+        let level = self.level.iter().map(|params| (Method::SET_LEVEL, params.clone()));
+        let subscribed = self.subscribed.keys();
+        let subscribed = subscribed.map(|uri| (Method::RESOURCES_SUBSCRIBE, json!({ "uri": uri }).into()));
+        level.chain(subscribed).map(|(method, params)| own(origin, method, params)).collect()
+    }
 }
 
 impl Session {
-    /// Sets up what a lost session had. What the upstream now refuses is left out.
-    pub(super) async fn recall(self: &Arc<Self>, lost: &Session, origin: &Arc<Origin>) {
-        let Memory { level, subscribed } = lost.lock().memory.clone();
-        let level = level.into_iter().map(|params| (Method::SET_LEVEL, params));
-        let subscribed = subscribed.into_iter().map(|params| (Method::RESOURCES_SUBSCRIBE, params));
-        for (method, params) in level.chain(subscribed) {
-            let (origin, id) = (origin.clone(), Id::string("yard-recall"));
-            let request = LinkRequest { origin, id, method, params, headers: None, name: None, relay: false };
-            if self.call(&request, &Peer::nobody()).await.is_err() {
-                tracing::debug!(upstream = %self.endpoint.name, "a lost session was not set up again in full");
+    /// Sets up what a lost session had, once, whoever calls meanwhile. What the upstream now refuses is left out.
+    pub(super) fn inherit(self: &Arc<Self>, memory: Memory, origin: &Arc<Origin>) {
+        let requests = memory.requests(origin);
+        self.lock().memory = memory;
+        self.is_set_up.send_replace(false);
+        let session = self.clone();
+        self.scope.spawn(async move {
+            for request in requests {
+                session.lock().told.before(&request, &session.greeting);
+                let asked = timeout(ERRAND, session.exchange(&request, &Peer::nobody())).await;
+                if !matches!(asked, Ok(Ok(_))) {
+                    tracing::debug!(upstream = %session.endpoint.name, "a lost session was not set up again in full");
+                }
             }
+            session.is_set_up.send_replace(true);
+        });
+    }
+
+    /// Waits until it is like the one before it, or it is clear that this takes too long.
+    pub(super) async fn set_up(&self) {
+        if *self.is_set_up.borrow() {
+            return;
+        }
+        let mut is_set_up = self.is_set_up.subscribe();
+        let _ = timeout(ERRAND, is_set_up.wait_for(|is_set_up| *is_set_up)).await;
+    }
+
+    /// Tells the upstream that nobody watches it any more.
+    pub(super) async fn unsubscribe(self: &Arc<Self>, origin: &Arc<Origin>, uri: &str) {
+        let request = own(origin, Method::RESOURCES_UNSUBSCRIBE, json!({ "uri": uri }).into());
+        if !matches!(timeout(ERRAND, self.exchange(&request, &Peer::nobody())).await, Ok(Ok(_))) {
+            tracing::debug!(upstream = %self.endpoint.name, uri, "a subscription was not taken back");
         }
     }
+}
+
+fn own(origin: &Arc<Origin>, method: Method, params: Raw) -> LinkRequest {
+    let id = Id::string("yard-session");
+    LinkRequest { origin: origin.clone(), id, method, params, headers: None, name: None, relay: false }
 }

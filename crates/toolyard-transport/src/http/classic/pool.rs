@@ -11,6 +11,7 @@ use tokio::sync::{OnceCell, mpsc};
 use tokio::time::timeout;
 use toolyard_proto::{CallError, Message, Method, Notification};
 
+use super::memory::Memory;
 use super::owner::Owner;
 use super::session::{Errand, Ground, OpenError, Session};
 use crate::http::endpoint::Endpoint;
@@ -27,8 +28,8 @@ const RUNNERS: usize = 16;
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// How long calls under way may take when the link is let go, and how often they are looked at.
-const LAST_CALLS: Duration = Duration::from_hours(1);
-const LOOK: Duration = Duration::from_millis(250);
+pub(super) const LAST_CALLS: Duration = Duration::from_hours(1);
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 
 /// How long the gateway's own session stays lost before another is opened.
 const RELISTEN: Duration = Duration::from_secs(5);
@@ -53,19 +54,21 @@ pub(crate) struct PoolParts {
 }
 
 pub(crate) struct Pool {
-    parts: PoolParts,
+    pub(super) parts: PoolParts,
     errands: mpsc::Sender<Errand>,
     slots: Mutex<HashMap<Owner, Arc<Slot>>>,
+    /// What was set up in sessions that were lost, until others are opened in their place.
+    lost: Mutex<HashMap<Owner, Memory>>,
 }
 
 /// A session that is there or being opened; whoever comes meanwhile waits for the same.
-type Slot = OnceCell<Arc<Session>>;
+pub(super) type Slot = OnceCell<Arc<Session>>;
 
 impl Pool {
     /// Opens the gateway's own session; the pool lives on it.
     pub(crate) async fn open(parts: PoolParts) -> Result<(Arc<Self>, Arc<Session>), OpenError> {
         let (errands, waiting) = mpsc::channel(ERRANDS);
-        let pool = Arc::new(Self { parts, errands, slots: Mutex::default() });
+        let pool = Arc::new(Self { parts, errands, slots: Mutex::default(), lost: Mutex::default() });
         let offer = &pool.parts.offer;
         let session = Session::open(pool.ground(), Owner::Gateway, offer).await?;
         pool.lock().insert(Owner::Gateway, Arc::new(OnceCell::new_with(Some(session.clone()))));
@@ -80,8 +83,12 @@ impl Pool {
         Ground { endpoint, events, scope, errands: &self.errands }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Slot>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Slot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn lost(&self) -> MutexGuard<'_, HashMap<Owner, Memory>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -95,13 +102,16 @@ impl Pool {
     }
 
     /// The session for calls of `origin`.
-    pub(crate) async fn session(&self, origin: &Origin) -> Result<Arc<Session>, CallError> {
+    pub(crate) async fn session(&self, origin: &Arc<Origin>) -> Result<Arc<Session>, CallError> {
         let owner = Owner::of(origin);
         let slot = self.slot(&owner)?;
         let held = Held { pool: self, owner: &owner, slot };
         let open = async || {
             let session = Session::open(self.ground(), owner.clone(), &self.offer(origin)).await?;
             if self.has(&owner, &held.slot) {
+                if let Some(memory) = self.lost().remove(&owner) {
+                    session.inherit(memory, origin);
+                }
                 return Ok(session);
             }
             // Its client has gone meanwhile, or the link is closed: nobody would ever end it.
@@ -109,7 +119,9 @@ impl Pool {
             Err(OpenError::Call(CallError::unavailable("the client is gone")))
         };
         let opened = Box::pin(held.slot.get_or_try_init(open)).await;
-        opened.cloned().map_err(|error| error.to_call_error(&self.parts.endpoint))
+        let session = opened.cloned().map_err(|error| error.to_call_error(&self.parts.endpoint))?;
+        session.set_up().await;
+        Ok(session)
     }
 
     fn has(&self, owner: &Owner, slot: &Arc<Slot>) -> bool {
@@ -145,16 +157,26 @@ impl Pool {
         Ok(slot)
     }
 
-    fn remove(&self, owner: &Owner, condition: impl FnOnce(&Arc<Slot>) -> bool) -> Option<Arc<Slot>> {
+    pub(super) fn remove(
+        &self,
+        owner: &Owner,
+        condition: impl FnOnce(&Arc<Slot>) -> bool,
+    ) -> Option<Arc<Slot>> {
         let mut slots = self.lock();
         if slots.get(owner).is_some_and(condition) { slots.remove(owner) } else { None }
     }
 
-    /// The upstream does not know this session any more.
+    /// The upstream does not know this session any more. What was set up in it is for the next one.
     pub(crate) fn discard(&self, session: &Arc<Session>) {
         session.retire();
+        let mut lost = self.lost();
         let is_it = |slot: &Arc<Slot>| slot.get().is_some_and(|now| Arc::ptr_eq(now, session));
-        self.remove(&session.owner, is_it);
+        if self.remove(&session.owner, is_it).is_some() {
+            let memory = std::mem::take(&mut session.lock().memory);
+            if !memory.is_empty() {
+                lost.insert(session.owner.clone(), memory);
+            }
+        }
     }
 
     /// Ends a session in the background.
@@ -165,7 +187,9 @@ impl Pool {
     }
 
     pub(crate) fn forget(&self, client: &ClientKey) {
-        let slot = self.remove(&Owner::Client(client.clone()), |_| true);
+        let owner = Owner::Client(client.clone());
+        self.lost().remove(&owner);
+        let slot = self.remove(&owner, |_| true);
         self.say_goodbye(slot);
     }
 

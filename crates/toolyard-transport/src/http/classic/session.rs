@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Revision};
 
@@ -42,6 +42,8 @@ pub(crate) struct Session {
     post: HeaderMap,
     get: HeaderMap,
     pub(super) errands: mpsc::Sender<Errand>,
+    /// Whether everything is set up in it that was in the one before.
+    pub(super) is_set_up: watch::Sender<bool>,
     state: Mutex<State>,
 }
 
@@ -139,6 +141,7 @@ impl Session {
             scope,
             has_id: id.is_some(),
             errands: ground.errands.clone(),
+            is_set_up: watch::Sender::new(true),
             state: Mutex::new(State {
                 last: 0,
                 calls: InFlight::default(),
@@ -203,7 +206,7 @@ impl Session {
         match self.owner {
             Owner::Gateway => false,
             Owner::Client(_) => self.lock().memory.is_empty(),
-            Owner::Shared { .. } => true,
+            Owner::Shared { .. } => !self.lock().memory.has_subscribers(),
         }
     }
 

@@ -171,3 +171,24 @@ async fn connections_that_nobody_uses_are_given_up() {
     tokio::time::timeout(Duration::from_secs(10), server.closed.recv()).await.unwrap().unwrap();
     assert!(!server.wires.kept.state().is_swept, "and nobody looks after them any more");
 }
+
+#[tokio::test]
+async fn a_door_that_is_shut_is_told_from_one_that_nothing_leads_to() {
+    let scope = Scope::new();
+    let ask = async |url: &str, limit: Duration| {
+        let url: Uri = url.parse().unwrap();
+        let wires = Wires::new(Connector::new(&url, limit).unwrap(), url, &scope);
+        let request = Request::post("/mcp").header(HOST, "x").body(Full::new(Bytes::new()));
+        wires.send(request.unwrap()).await.map(|response| response.status())
+    };
+    let shut = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for scheme in ["http", "https"] {
+        let refused = ask(&format!("{scheme}://{shut}/mcp"), Duration::from_secs(5)).await;
+        assert!(matches!(&refused, Err(SendError::Refused(_))), "{scheme}: {refused:?}");
+    }
+    // It takes connections and says nothing, as a network does that swallows everything.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/mcp", silent.local_addr().unwrap());
+    let unheard = ask(&url, Duration::from_millis(200)).await;
+    assert!(matches!(&unheard, Err(SendError::Unreachable(_))), "{unheard:?}");
+}

@@ -212,7 +212,11 @@ fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Op
     if let Some(found) = endpoint.sessions.find(id, view, &admitted.principal) {
         return Some(found);
     }
-    let Recalled { origin, watched } = endpoint.sessions.recall(id, view, &admitted.principal)?;
+    let recalled = endpoint.sessions.recall(id, view, &admitted.principal)?;
+    let Recalled { origin, watched, keepsake } = recalled;
+    if let Some(keepsake) = keepsake {
+        endpoint.handler.recalled(&origin, &keepsake);
+    }
     open(endpoint, id.into(), origin, Some(watched), &turn)
 }
 

@@ -1,8 +1,8 @@
 //! Sessions that outlive the process: what a session is made of is kept in a folder, and a client that comes
 //! back with its id after a restart finds it again, without having to shake hands.
 //!
-//! What is kept is who the client is and what it can do, its log level and what it watches. Calls and streams
-//! are not: they end with the process, and clients open new ones. A file is named by a digest of the session's
+//! What is kept is who the client is and what it can do, its log level, what it watches, and whatever else the
+//! handler wants to find again. Calls and streams are not: they end with the process, and clients open new ones. A file is named by a digest of the session's
 //! id, so the folder does not tell the ids.
 
 use std::fs;
@@ -36,6 +36,8 @@ struct Record {
     client_info: Option<Raw>,
     level: Option<String>,
     watched: Vec<String>,
+    #[serde(default)]
+    keepsake: Option<String>,
 }
 
 const FORMAT: u32 = 1;
@@ -44,6 +46,7 @@ const FORMAT: u32 = 1;
 pub(crate) struct Recalled {
     pub(crate) origin: Arc<Origin>,
     pub(crate) watched: Vec<String>,
+    pub(crate) keepsake: Option<String>,
 }
 
 impl Remember {
@@ -83,6 +86,7 @@ impl Remember {
             client_info: origin.client_info.clone(),
             level: origin.log_level.get().map(|level| level.as_str().to_owned()),
             watched: session.watched(),
+            keepsake: session.handler.keepsake(origin),
         };
         let written = serde_json::to_vec(&record).map_err(std::io::Error::from).and_then(|text| {
             let beside = self.path(id).with_extension("new");
@@ -121,7 +125,7 @@ impl Remember {
             client_info: record.client_info,
             log_level: LevelCell::new(level),
         });
-        Some(Recalled { origin, watched: record.watched })
+        Some(Recalled { origin, watched: record.watched, keepsake: record.keepsake })
     }
 
     pub(crate) fn has(&self, id: &str) -> bool {

@@ -35,7 +35,7 @@ pub(crate) struct Session {
     subscriptions: Mutex<HashMap<String, EndOnDrop>>,
     /// What it watched before a restart and does not yet watch again.
     unwatched: Mutex<HashSet<String>>,
-    /// Rings when the level or what is watched has changed.
+    /// Rings when the level, what is watched or the handler's keepsake has changed.
     pub(super) changed: Notify,
     ended: AtomicBool,
 }
@@ -168,7 +168,12 @@ impl Session {
             headers: None,
             relay: false,
         };
-        match self.handler.handle(request, Peer::new(Arc::new(back))).await? {
+        let before = self.handler.keepsake(&self.origin);
+        let answer = self.handler.handle(request, Peer::new(Arc::new(back))).await;
+        if self.handler.keepsake(&self.origin) != before {
+            self.changed.notify_one();
+        }
+        match answer? {
             AnswerBody::Whole(result, form) if form > self.origin.revision => {
                 Ok(classic::result_for(self.origin.revision, &method, &result))
             }

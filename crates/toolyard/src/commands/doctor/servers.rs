@@ -21,7 +21,10 @@ pub(super) struct Asked {
 pub(super) fn servers(common: &Common) -> Result<Asked, Failure> {
     with_client(common, None, async |client, _| match client.settled().await {
         Ok(states) => {
-            let mut findings: Vec<Finding> = states.iter().map(finding).collect();
+            let mut findings: Vec<Finding> = states
+                .iter()
+                .flat_map(|state| std::iter::once(finding(state)).chain(faults(state)))
+                .collect();
             let report = if client.is_own() { None } else { client.report().await.ok() };
             findings.extend(report.iter().filter_map(taken));
             Ok(Asked { findings, report })
@@ -44,6 +47,13 @@ fn finding(state: &Live) -> Finding {
     let is_guest = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
     let state_of = if is_guest { State::Note } else { State::Wrong };
     Finding::new(state_of, &state.id, message, help)
+}
+
+/// Entries that clients would refuse, and the whole list with them. Only their server can mend that.
+fn faults(state: &Live) -> impl Iterator<Item = Finding> {
+    let help = format!("the server has to mend it; at /mcp/{} it stands as it was said", state.id);
+    let note = move |fault: &String| Finding::new(State::Note, &state.id, fault.as_str(), help.as_str());
+    state.faults.iter().map(note)
 }
 
 /// What happened, and what to do, where the reason ends with that.

@@ -104,7 +104,7 @@ impl Tools {
         let help = match (near.is_empty(), missing.is_empty()) {
             (false, _) => format!("did you mean `{}`?", near.join("` or `")),
             (true, true) => "`toolyard tools list` shows what there is".to_owned(),
-            (true, false) => format!("it may belong to a server that is not ready: {}", missing.join("; ")),
+            (true, false) => format!("it may belong to a server that is not active: {}", missing.join("; ")),
         };
         refused(format!("there is no tool `{name}`"), help)
     }

@@ -35,7 +35,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     let rows: Vec<[String; 2]> = tools.all.iter().map(|tool| [tool.canonical(), first_words(tool)]).collect();
     say::table(&rows);
     for (id, why) in tools.missing.iter().filter(|_| !common.quiet) {
-        say::line(format_args!("warning: {id} is not ready: {why}"));
+        say::line(format_args!("warning: {id} is not active: {why}"));
     }
     Ok(())
 }

@@ -16,14 +16,14 @@ fn discover(version: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": { "_meta": meta } })
 }
 
-fn hello() -> Value {
+pub(super) fn hello() -> Value {
     let info = json!({ "name": "t", "version": "1" });
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
     json!({ "jsonrpc": "2.0", "id": 2, "method": "initialize", "params": params })
 }
 
 /// Posts a message on a connection of its own: the status, the head and the body.
-fn post(yard: &Yard, session: Option<&str>, message: &Value) -> (u16, String, String) {
+pub(super) fn post(yard: &Yard, session: Option<&str>, message: &Value) -> (u16, String, String) {
     let body = message.to_string();
     let version = if session.is_some() { "2025-11-25" } else { "2026-07-28" };
     let session = session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default();

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 use toolyard_tool::{Door, Server, ToolSet};
 
-use crate::support::Yard;
+use crate::support::{Proxy, Yard};
 use crate::testkit;
 
 pub(crate) struct Instance {
@@ -20,8 +20,18 @@ pub(crate) struct Instance {
 impl Instance {
     /// Starts one that speaks the eras that `era` names, and tells of it.
     pub(crate) fn start(yard: &Yard, id: &str, era: &str) -> Self {
-        let (child, address) = fixture(&["--listen", "127.0.0.1:0", "--era", era], "http://");
-        let port: u16 = address.rsplit_once(':').unwrap().1.parse().unwrap();
+        let (child, port) = listening(era);
+        Self::told_of(yard, id, child, port)
+    }
+
+    /// The same, reached through something that sees what is asked of it.
+    pub(crate) fn start_behind_proxy(yard: &Yard, id: &str, era: &str) -> (Self, Proxy) {
+        let (child, port) = listening(era);
+        let proxy = Proxy::to(port);
+        (Self::told_of(yard, id, child, proxy.port), proxy)
+    }
+
+    fn told_of(yard: &Yard, id: &str, child: Child, port: u16) -> Self {
         let about = json!({ "id": id, "name": id, "directory": "/srv/shop", "port": port, "has_package_json": true,
             "process_info": { "pid": child.id(), "executable": "fixture" } });
         let file = yard.write_instance("toolyard", &format!("{id}.json"), &about.to_string());
@@ -38,6 +48,11 @@ impl Drop for Instance {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn listening(era: &str) -> (Child, u16) {
+    let (child, address) = fixture(&["--listen", "127.0.0.1:0", "--era", era], "http://");
+    (child, address.rsplit_once(':').unwrap().1.parse().unwrap())
 }
 
 /// Starts the fixture and waits until it listens; gives its address.

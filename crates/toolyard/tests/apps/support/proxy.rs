@@ -52,6 +52,11 @@ impl Proxy {
         self.state.asked.lock().unwrap().contains(word)
     }
 
+    /// What has gone through so far does not count any more.
+    pub(crate) fn forget(&self) {
+        self.state.asked.lock().unwrap().clear();
+    }
+
     /// Cuts every connection that no request is under way on, and closes new ones at once.
     pub(crate) fn refuse_and_cut_idle(&self) {
         self.state.refuses.store(true, Ordering::SeqCst);

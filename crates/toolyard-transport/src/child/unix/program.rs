@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::ChildSpec;
+use crate::child::ChildSpec;
 
 /// Where the system looks if nobody says where.
 const USUAL_PATH: &str = "/bin:/usr/bin";

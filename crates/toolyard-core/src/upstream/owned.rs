@@ -1,0 +1,97 @@
+//! Whose the tasks of an upstream are, where all clients share one channel to it: it cannot tell them apart, so
+//! the gateway does. Whoever did not make a task learns nothing of it, not even that it is there.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use toolyard_proto::{CallError, Method, Notification, Raw};
+use toolyard_transport::{ClientKey, Origin};
+
+/// How many are known; the oldest makes room.
+const MOST: usize = 10_000;
+
+#[derive(Default)]
+pub(crate) struct OwnedTasks(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    owners: HashMap<String, Owner>,
+    /// In the order they were made.
+    order: VecDeque<String>,
+}
+
+/// One client; or all requests of a principal, where each stands alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owner {
+    Client(ClientKey),
+    Principal(Arc<str>),
+}
+
+impl Owner {
+    fn of(origin: &Origin) -> Self {
+        if origin.client.stands_alone() {
+            Self::Principal(origin.principal.name().clone())
+        } else {
+            Self::Client(origin.client.clone())
+        }
+    }
+}
+
+impl OwnedTasks {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client has made a task. An upstream that begins anew may give an id a second time.
+    pub(crate) fn made(&self, id: &str, origin: &Origin) {
+        let mut known = self.known();
+        if known.owners.insert(id.to_owned(), Owner::of(origin)).is_none() {
+            known.order.push_back(id.to_owned());
+        }
+        if known.order.len() > MOST
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.owners.remove(&oldest);
+        }
+    }
+
+    /// Refuses what is somebody else's. What nobody is known to have made is for the upstream to judge: it may
+    /// be older than this process.
+    pub(crate) fn check(&self, params: &Raw, origin: &Origin) -> Result<(), CallError> {
+        let id = params.member("taskId").and_then(|id| id.as_string());
+        let Some(id) = id.filter(|id| self.is_of_another(id, origin)) else { return Ok(()) };
+        Err(CallError::invalid_params(format!("unknown task {id:?}")))
+    }
+
+    fn is_of_another(&self, id: &str, origin: &Origin) -> bool {
+        self.known().owners.get(id).is_some_and(|owner| *owner != Owner::of(origin))
+    }
+
+    fn is_of(&self, id: &str, origin: &Origin) -> bool {
+        self.known().owners.get(id).is_some_and(|owner| *owner == Owner::of(origin))
+    }
+
+    /// The answer to `tasks/list` with only those of this client. A page may hold none of them.
+    pub(crate) fn only_own(&self, listed: &Raw, origin: &Origin) -> Raw {
+        let Some(tasks) = listed.member("tasks").and_then(|tasks| tasks.read::<Vec<Raw>>().ok()) else {
+            return listed.clone();
+        };
+        let id = |task: &Raw| task.member("taskId").and_then(|id| id.as_string());
+        let own = tasks.into_iter().filter(|task| id(task).is_some_and(|id| self.is_of(&id, origin)));
+        listed.with("tasks", &Raw::from_serialize(&own.collect::<Vec<Raw>>()))
+    }
+
+    /// Whether a notification may reach this client: one about a task is for who made it.
+    pub(crate) fn may_hear(&self, notification: &Notification, origin: &Origin) -> bool {
+        if notification.method.as_str() != "notifications/tasks/status" {
+            return true;
+        }
+        let id = notification.params.as_ref().and_then(|params| params.member("taskId")?.as_string());
+        id.is_none_or(|id| !self.is_of_another(&id, origin))
+    }
+}
+
+/// Whether a request is about one task that its parameters name.
+pub(crate) fn names_task(method: &Method) -> bool {
+    [Method::TASKS_GET, Method::TASKS_RESULT, Method::TASKS_CANCEL].contains(method)
+}

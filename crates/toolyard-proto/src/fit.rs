@@ -1,0 +1,185 @@
+//! A definition in the form that strict clients take. Official SDKs refuse a whole list for one entry that is
+//! not as the protocol has it, so where the entries of many servers stand in one list, each must pass.
+//!
+//! What is as the protocol has it stays as it is, to the byte. What is wrong goes up to the nearest member that
+//! an entry can do without, and that member goes; where there is none, the entry goes. A property's schema that
+//! is `true` or `false` is written as the object that means the same.
+
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::Raw;
+use crate::splice::{elements, key_text, members, replace_all};
+use shape::{Field, Need, Shape};
+
+/// How much of a server's own words is repeated.
+const WORDS: usize = 60;
+
+/// What is wrong with a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The member that was taken out for it; empty where the whole entry goes.
+    pub without: String,
+    /// Where it is wrong, and what is wrong there.
+    at: String,
+    wrong: String,
+}
+
+/// A definition that was looked at.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// As clients take it; nothing where they would not.
+    pub entry: Option<Raw>,
+    /// What was found on the way. A member that is null says nothing, and is not told.
+    pub faults: Vec<Fault>,
+}
+
+pub fn tool(raw: &Raw) -> Fit {
+    looked_at(&shape::TOOL, raw)
+}
+
+pub fn prompt(raw: &Raw) -> Fit {
+    looked_at(&shape::PROMPT, raw)
+}
+
+pub fn resource(raw: &Raw) -> Fit {
+    looked_at(&shape::RESOURCE, raw)
+}
+
+pub fn template(raw: &Raw) -> Fit {
+    looked_at(&shape::TEMPLATE, raw)
+}
+
+fn looked_at(shape: &Shape, raw: &Raw) -> Fit {
+    let mut look = Look::default();
+    match look.at(shape, raw) {
+        Ok(changed) => Fit { entry: Some(changed.unwrap_or_else(|| raw.clone())), faults: look.faults },
+        Err(fault) => Fit { entry: None, faults: vec![fault] },
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = if self.at.is_empty() { "it".to_owned() } else { format!("`{}`", self.at) };
+        write!(f, "{at} {}", self.wrong)
+    }
+}
+
+/// Where one is in a definition, and what was found so far.
+#[derive(Default)]
+struct Look {
+    path: Vec<String>,
+    faults: Vec<Fault>,
+}
+
+/// The value in its new form, if it needs one.
+type Looked = Result<Option<Raw>, Fault>;
+
+impl Look {
+    fn at(&mut self, shape: &Shape, raw: &Raw) -> Looked {
+        let first = raw.as_bytes().first().copied();
+        match (shape, first) {
+            (Shape::Text, Some(b'"'))
+            | (Shape::Number, Some(b'-' | b'0'..=b'9'))
+            | (Shape::Flag, Some(b't' | b'f'))
+            | (Shape::Schema, Some(b'{')) => Ok(None),
+            (Shape::Schema, Some(b't')) => Ok(Some(Raw::empty_object())),
+            (Shape::Schema, Some(b'f')) => Ok(Some(serde_json::json!({ "not": {} }).into())),
+            (Shape::Word(words), Some(b'"')) if words.contains(&&*raw.text().unwrap_or_default()) => Ok(None),
+            (Shape::List(each), Some(b'[')) => self.list(each, raw),
+            (Shape::Map(each), Some(b'{')) => self.map(each, raw),
+            (Shape::Object(fields), Some(b'{')) => self.object(fields, raw),
+            _ => Err(self.fault(shape.is_not())),
+        }
+    }
+
+    fn list(&mut self, each: &Shape, raw: &Raw) -> Looked {
+        let mut edits = Vec::new();
+        for (place, range) in elements(raw.as_bytes()).enumerate() {
+            self.path.push(format!("[{place}]"));
+            let changed = self.at(each, &raw.slice(range.clone()))?;
+            self.path.pop();
+            edits.extend(changed.map(|new| (range, new)));
+        }
+        Ok(edited(raw, &edits))
+    }
+
+    fn map(&mut self, each: &Shape, raw: &Raw) -> Looked {
+        let mut edits = Vec::new();
+        for member in members(raw.as_bytes()) {
+            self.path.push(named(&String::from_utf8_lossy(&key_text(raw.as_bytes(), &member.key))));
+            let changed = self.at(each, &raw.slice(member.value.clone()))?;
+            self.path.pop();
+            edits.extend(changed.map(|new| (member.value, new)));
+        }
+        Ok(edited(raw, &edits))
+    }
+
+    fn object(&mut self, fields: &[Field], raw: &Raw) -> Looked {
+        let (mut edits, mut gone, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        for member in members(raw.as_bytes()) {
+            let Some(field) = fields.iter().find(|field| member.is(raw.as_bytes(), field.name)) else {
+                continue;
+            };
+            let value = raw.slice(member.value.clone());
+            seen.push(field.name);
+            let depth = self.path.len();
+            self.path.push(named(field.name));
+            match self.at(&field.shape, &value) {
+                Ok(changed) => edits.extend(changed.map(|new| (member.value, new))),
+                Err(_) if value.is_null() && field.need != Need::Must => gone.push(field.name),
+                Err(fault) if field.need == Need::May => {
+                    self.path.truncate(depth + 1);
+                    self.faults.push(Fault { without: self.path(), ..fault });
+                    gone.push(field.name);
+                }
+                Err(fault) => return Err(fault),
+            }
+            self.path.truncate(depth);
+        }
+        let mut out = edited(raw, &edits);
+        if !gone.is_empty() {
+            out = Some(out.as_ref().unwrap_or(raw).without(&gone));
+        }
+        for field in fields.iter().filter(|field| !seen.contains(&field.name) || gone.contains(&field.name)) {
+            match field.need {
+                Need::Must => {
+                    self.path.push(named(field.name));
+                    return Err(self.fault("is missing".to_owned()));
+                }
+                Need::Always(value) => {
+                    out = Some(out.as_ref().unwrap_or(raw).with(field.name, &Raw::from_serialize(&value)));
+                }
+                Need::May | Need::Right => {}
+            }
+        }
+        Ok(out)
+    }
+
+    fn fault(&self, wrong: String) -> Fault {
+        Fault { without: String::new(), at: self.path(), wrong }
+    }
+
+    fn path(&self) -> String {
+        self.path.concat().trim_start_matches('.').to_owned()
+    }
+}
+
+fn edited(raw: &Raw, edits: &[(std::ops::Range<usize>, Raw)]) -> Option<Raw> {
+    let edits: Vec<(_, &[u8])> = edits.iter().map(|(range, new)| (range.clone(), new.as_bytes())).collect();
+    (!edits.is_empty()).then(|| Raw::assembled(replace_all(raw.as_bytes(), &edits)))
+}
+
+/// A step of a path. The name may be a server's own, so it is kept short and on one line.
+fn named(name: &str) -> String {
+    format!(".{}", words(name))
+}
+
+/// A server's own words, fit to be repeated to people.
+pub fn words(text: &str) -> String {
+    let short: String = text.chars().take(WORDS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(WORDS).is_some() { format!("{short}…") } else { short }
+}

@@ -1,0 +1,91 @@
+//! Which file a command means. The system finds `server.exe` for `server` by itself, but not `npx.cmd` for
+//! `npx`, and what stands in configs is what people type.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::ChildSpec;
+
+/// The endings that are looked for if nobody says which.
+const USUAL_ENDINGS: &str = ".COM;.EXE;.BAT;.CMD";
+
+/// The file, looked for in the child's own `PATH` and from its working directory; or the command as it is,
+/// where none is found: then the system says what is wrong.
+pub(super) fn find(spec: &ChildSpec) -> OsString {
+    let command = Path::new(&spec.program);
+    let cwd = spec.cwd.as_deref().unwrap_or(Path::new(""));
+    let is_bare = command.components().count() == 1 && !command.has_root();
+    let places: Vec<PathBuf> = if is_bare {
+        let path = variable(spec, "PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|folder| cwd.join(folder).join(command)).collect()
+    } else {
+        vec![cwd.join(command)]
+    };
+    let endings = endings(spec, command);
+    let found = places.iter().find_map(|place| first(place, &endings));
+    found.map_or_else(|| spec.program.clone(), PathBuf::into_os_string)
+}
+
+/// What may follow the command as it stands; nothing, first, where it may have its ending already.
+fn endings(spec: &ChildSpec, command: &Path) -> Vec<OsString> {
+    let as_it_is = command.extension().map(|_| OsString::new());
+    let endings = variable(spec, "PATHEXT").unwrap_or_else(|| USUAL_ENDINGS.into());
+    let endings = endings.to_string_lossy().into_owned();
+    let endings = endings.split(';').filter(|ending| ending.starts_with('.')).map(OsString::from);
+    as_it_is.into_iter().chain(endings).collect()
+}
+
+fn first(place: &Path, endings: &[OsString]) -> Option<PathBuf> {
+    let with = |ending: &OsString| {
+        let mut name = place.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    endings.iter().map(with).find(|file| file.is_file())
+}
+
+/// Of the child, or else of ours. Names are told apart by more than their case only by programs of other
+/// systems.
+fn variable(spec: &ChildSpec, name: &str) -> Option<OsString> {
+    let is_it = |other: &OsStr| other.eq_ignore_ascii_case(name);
+    let own = spec.env.iter().rev().find(|(other, _)| is_it(other));
+    own.map(|(_, value)| value.clone()).or_else(|| std::env::var_os(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_without_an_ending_is_found_as_at_a_prompt() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["npx", "npx.cmd", "tool.exe", "tool.cmd", "python3.11.exe"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let check = |program: &str, expected: Option<&str>| {
+            let env = vec![
+                ("Path".into(), folder.path().as_os_str().to_owned()),
+                ("PathExt".into(), ".EXE;.CMD".into()),
+            ];
+            let spec = ChildSpec { env, ..ChildSpec::new(program) };
+            let expected = expected.map_or_else(|| program.into(), |name| folder.path().join(name));
+            let found = find(&spec).to_string_lossy().to_lowercase();
+            assert_eq!(found, expected.to_string_lossy().to_lowercase(), "{program}");
+        };
+        check("npx", Some("npx.cmd"));
+        check("tool", Some("tool.exe"));
+        check("tool.cmd", Some("tool.cmd"));
+        check("python3.11", Some("python3.11.exe"));
+        check("missing", None);
+        check(r"sub\tool", None);
+    }
+
+    #[test]
+    fn a_path_starts_at_the_working_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("run.bat"), "").unwrap();
+        let spec = ChildSpec { cwd: Some(folder.path().to_owned()), ..ChildSpec::new(r".\run") };
+        assert!(Path::new(&find(&spec)).is_file());
+        assert!(Path::new(&find(&spec)).is_absolute());
+    }
+}
