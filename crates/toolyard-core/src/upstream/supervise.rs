@@ -310,6 +310,7 @@ impl<'a> Life<'a> {
         if is_news {
             self.publish(definitions);
         }
+        self.upstream.renewals.send_modify(|renewals| *renewals += 1);
         None
     }
 

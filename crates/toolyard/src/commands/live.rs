@@ -70,6 +70,9 @@ pub(super) struct State {
     pub(super) phase: String,
     #[serde(default, skip_serializing)]
     pub(super) kind: Option<String>,
+    /// What else is known of an instance.
+    #[serde(default, skip_serializing)]
+    pub(super) about: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     #[serde(default)]
