@@ -71,7 +71,8 @@ impl Default for Pace {
         Self {
             debounce: Duration::from_millis(500),
             grace: Duration::from_secs(10),
-            first_list: Duration::from_secs(5),
+            // Five seconds are promised; what is left is for making the list and bringing it.
+            first_list: Duration::from_millis(4_800),
             connect: Duration::from_secs(10),
             backoff_first: Duration::from_secs(1),
             backoff_most: Duration::from_secs(30),
