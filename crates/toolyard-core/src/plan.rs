@@ -196,6 +196,12 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         self.connect(known)
     }
 
+    /// Looks, without a word, whether there is anybody to connect to; if not, why not. While there is nobody, an
+    /// upstream stays discovered.
+    fn look(&self) -> BoxFuture<Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// What is known of it before it has said a word.
     fn about(&self) -> Option<Value> {
         None
