@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Take a server out of the config.
     #[command(alias = "rm")]
     Remove(remove::RemoveArgs),
-    /// Show the servers of the config, the packs, and who else is there, and how they are.
+    /// Show servers, packs, apps and instances, and how they are.
     #[command(aliases = ["ls", "status"])]
     List(list::ListArgs),
     /// Show one server of the config, and how it is.
