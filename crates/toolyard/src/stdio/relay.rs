@@ -105,7 +105,10 @@ impl Relay {
                 bail!("the gateway ended {short} times in a row within {SHORT:?}; its log says why");
             }
             let failures = self.memory().lost(LOST);
-            write_lines(&mut stdout, failures).await?;
+            tokio::select! {
+                told = write_lines(&mut stdout, failures) => told?,
+                () = client.is_deaf() => return Ok(()),
+            }
             tracing::warn!("the gateway is gone: looking for another");
             sleep(LONGEST_PAUSE.min(Duration::from_millis(50) * short.saturating_sub(1))).await;
         }
@@ -234,6 +237,12 @@ impl Client {
 
     fn has_ended(&self) -> bool {
         self.gone.is_ended() && self.lines.is_empty()
+    }
+
+    /// Waits until the client has closed its end, and has had its time to read what it is being told.
+    async fn is_deaf(&self) {
+        self.gone.ended().await;
+        sleep(LAST_WORDS).await;
     }
 
     /// Waits until the client has closed its end and nothing of what it said is left.
