@@ -71,7 +71,8 @@ impl Default for Pace {
         Self {
             debounce: Duration::from_millis(500),
             grace: Duration::from_secs(10),
-            first_list: Duration::from_secs(5),
+            // Five seconds are promised; what is left is for making the list and bringing it.
+            first_list: Duration::from_millis(4_800),
             connect: Duration::from_secs(10),
             backoff_first: Duration::from_secs(1),
             backoff_most: Duration::from_secs(30),
@@ -193,6 +194,12 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// The same for one client alone: the upstream may be told who that is and what it can do.
     fn connect_for(&self, known: Option<Revision>, _: &Origin) -> BoxFuture<Result<Connected, String>> {
         self.connect(known)
+    }
+
+    /// Looks, without a word, whether there is anybody to connect to; if not, why not. While there is nobody, an
+    /// upstream stays discovered.
+    fn look(&self) -> BoxFuture<Result<(), String>> {
+        Box::pin(async { Ok(()) })
     }
 
     /// What is known of it before it has said a word.

@@ -183,8 +183,7 @@ impl Upstream {
             return Ok(link);
         }
         let mut state = self.state.subscribe();
-        let waited =
-            tokio::time::timeout(self.pace.connect, state.wait_for(|state| !state.phase.is_under_way()));
+        let waited = tokio::time::timeout(self.pace.connect, state.wait_for(|state| !state.is_under_way()));
         let state = match waited.await {
             Ok(Ok(state)) => state.clone(),
             _ => self.state(),
@@ -240,7 +239,7 @@ impl Upstream {
             return;
         }
         self.revalidate();
-        let is_decided = |state: &State| state.history.total() > so_far && !state.phase.is_under_way();
+        let is_decided = |state: &State| state.history.total() > so_far && !state.is_under_way();
         let _ = tokio::time::timeout(self.pace.connect, state.wait_for(is_decided)).await;
     }
 
