@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::memory::Memory;
 use super::pool::Pool;
 use super::session::Session;
 use crate::Origin;
@@ -25,7 +26,7 @@ impl Pool {
 
     /// Whether something was watched in a lost session, and no other stands in its place.
     fn is_missed(&self, session: &Session) -> bool {
-        self.lost().get(&session.owner).is_some_and(|memory| memory.has_subscribers())
+        self.lost().get(&session.owner).is_some_and(Memory::has_subscribers)
     }
 }
 
