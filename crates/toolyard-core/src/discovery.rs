@@ -2,13 +2,11 @@
 
 mod endpoint;
 mod file;
-#[cfg(unix)]
 mod process;
 mod sightings;
 
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use file::{Instance, NotAnInstance};
-#[cfg(unix)]
 pub use process::{Hint, Look, Processes, VARIABLES};
 pub use sightings::{Report, Sighting, Sightings, Skipped, Way};
 

@@ -19,7 +19,7 @@ pub enum Endpoint {
     Tcp(String),
     /// Lines over a Unix socket.
     Local(PathBuf),
-    /// Lines over a named pipe, which is a Unix socket in the temp directory here.
+    /// Lines over a named pipe, which is a Unix socket in the temp directory on other systems than Windows.
     Pipe(String),
     /// MCP over HTTP.
     Http(Uri),
@@ -113,6 +113,9 @@ impl Endpoint {
 }
 
 fn pipe(name: &str) -> PathBuf {
+    if cfg!(windows) {
+        return PathBuf::from(format!(r"\\.\pipe\{name}"));
+    }
     Path::new(&std::env::temp_dir()).join(format!("{PIPE}{name}"))
 }
 
