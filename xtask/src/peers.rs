@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `TOOLYARD_PEERS_PYTHON` | a Python interpreter | `import mcp` (client and server SDK) |
 //! | `TOOLYARD_PEERS_NODE` | a Node.js 22 program | run scripts with it |
-//! | `TOOLYARD_PEERS_NPM` | the folder that holds `node_modules` | `@modelcontextprotocol/client`, `@modelcontextprotocol/server-everything`, the Inspector, `mcp-remote` |
+//! | `TOOLYARD_PEERS_NPM` | the folder that holds `node_modules` | `@modelcontextprotocol/client`, `@modelcontextprotocol/server-everything`, the Inspector, `mcp-remote`, Claude Code, `typescript` with the types of Node.js |
 //!
 //! A script that imports the npm packages must lie where Node looks for them: write it to a file in
 //! `TOOLYARD_PEERS_NPM` (imports are resolved from the script's own folder upwards), or pass it with

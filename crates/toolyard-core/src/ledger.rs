@@ -11,7 +11,7 @@ mod verdict;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use toolyard_proto::{CallError, Method};
@@ -23,7 +23,6 @@ pub use tally::{Count, Tally};
 pub(crate) use verdict::Verdict;
 
 use crate::call::Call;
-use crate::catalog::Entry;
 use crate::upstream::Upstream;
 use ring::Ring;
 
@@ -57,17 +56,23 @@ pub(crate) struct ClientCount {
 impl Ledger {
     /// Opens the record of a call that is about to pass the steps.
     pub(crate) fn open(self: &Arc<Self>, call: &Call) -> Open {
-        Open {
-            ledger: self.clone(),
-            upstream: call.upstream.clone(),
-            entry: call.entry.clone(),
+        let record = Record {
+            at: SystemTime::now(),
+            duration: Duration::ZERO,
+            upstream: Some(call.upstream.name().clone()),
+            kind: Some(call.upstream.kind()),
+            name: call.entry.as_ref().map(|entry| entry.canonical.clone()),
             method: call.method.clone(),
             principal: call.origin.principal.name().clone(),
             client: call.origin.client.clone(),
+            status: Status::Cancelled,
+        };
+        Open {
+            ledger: self.clone(),
+            upstream: call.upstream.clone(),
             tally: self.client(&call.origin),
-            at: SystemTime::now(),
             started: Instant::now(),
-            status: None,
+            record: Some(record),
         }
     }
 
@@ -75,7 +80,7 @@ impl Ledger {
     pub(crate) fn turned_down(&self, origin: &Origin, method: &Method, name: &str, error: &CallError) {
         let record = Record {
             at: SystemTime::now(),
-            duration: std::time::Duration::ZERO,
+            duration: Duration::ZERO,
             upstream: None,
             kind: None,
             name: (!name.is_empty()).then(|| name.chars().take(LONGEST_NAME).collect::<String>().into()),
@@ -140,45 +145,30 @@ impl Ledger {
 pub(crate) struct Open {
     ledger: Arc<Ledger>,
     upstream: Arc<Upstream>,
-    entry: Option<Arc<Entry>>,
-    method: Method,
-    principal: Arc<str>,
-    client: ClientKey,
     tally: Option<Arc<ClientTally>>,
-    at: SystemTime,
     started: Instant,
-    status: Option<Status>,
+    /// Taken when the call has ended.
+    record: Option<Record>,
 }
 
 impl Open {
     pub(crate) fn close(mut self, status: Status) {
-        self.status = Some(status);
+        self.end(status);
     }
 
-    pub(crate) fn method(&self) -> &Method {
-        &self.method
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let status = self.status.unwrap_or(Status::Cancelled);
+    fn end(&mut self, status: Status) {
+        let Some(record) = self.record.take() else { return };
         let duration = self.started.elapsed();
         self.upstream.tally().add(duration, status.is_failure());
         if let Some(client) = &self.tally {
             client.tally.add(duration, status.is_failure());
         }
-        let name = self.entry.as_ref().map(|entry| entry.canonical.clone());
-        self.ledger.keep(Record {
-            at: self.at,
-            duration,
-            upstream: Some(self.upstream.name().clone()),
-            kind: Some(self.upstream.kind()),
-            name,
-            method: self.method.clone(),
-            principal: self.principal.clone(),
-            client: self.client.clone(),
-            status,
-        });
+        self.ledger.keep(Record { duration, status, ..record });
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.end(Status::Cancelled);
     }
 }

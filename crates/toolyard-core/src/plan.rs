@@ -71,7 +71,8 @@ impl Default for Pace {
         Self {
             debounce: Duration::from_millis(500),
             grace: Duration::from_secs(10),
-            first_list: Duration::from_secs(5),
+            // Five seconds are promised; what is left is for making the list and bringing it.
+            first_list: Duration::from_millis(4_800),
             connect: Duration::from_secs(10),
             backoff_first: Duration::from_secs(1),
             backoff_most: Duration::from_secs(30),
@@ -195,6 +196,12 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         self.connect(known)
     }
 
+    /// Looks, without a word, whether there is anybody to connect to; if not, why not. While there is nobody, an
+    /// upstream stays discovered.
+    fn look(&self) -> BoxFuture<Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// What is known of it before it has said a word.
     fn about(&self) -> Option<Value> {
         None
@@ -223,8 +230,12 @@ pub enum AfterLoss {
 #[derive(Clone, Debug, Default)]
 pub struct ProfilePlan {
     pub name: String,
-    /// Ids of the upstreams in it; all where none are named.
+    /// Ids of the configured upstreams, and packs, in it. All where neither these nor apps nor instances are named.
     pub upstreams: Option<Vec<String>>,
+    /// Ids of apps, which come and go.
+    pub apps: Option<Vec<String>>,
+    /// Ids or names of instances, which do too.
+    pub instances: Option<Vec<String>>,
     /// Patterns over canonical ids (`files:read_*`); all where none are given.
     pub allow: Option<Vec<String>>,
     pub deny: Vec<String>,
@@ -232,14 +243,37 @@ pub struct ProfilePlan {
 }
 
 impl ProfilePlan {
-    pub fn includes_upstream(&self, id: &str) -> bool {
-        self.upstreams.as_ref().is_none_or(|ids| ids.iter().any(|own| own == id))
+    /// Whether it says who is in it.
+    pub fn is_choosy(&self) -> bool {
+        self.upstreams.is_some() || self.apps.is_some() || self.instances.is_some()
     }
 
-    pub fn includes(&self, canonical: &str) -> bool {
-        let allowed =
-            self.allow.as_ref().is_none_or(|patterns| patterns.iter().any(|p| matches(p, canonical)));
-        allowed && !self.deny.iter().any(|pattern| matches(pattern, canonical))
+    /// Whether an upstream of this kind is in it, by its id or by another name that it goes by.
+    pub fn includes_upstream(&self, kind: UpstreamKind, id: &str, names: &[String]) -> bool {
+        let is_it = |own: &String| own.eq_ignore_ascii_case(id) || names.contains(own);
+        !self.is_choosy() || self.chosen(kind).any(is_it)
+    }
+
+    fn chosen(&self, kind: UpstreamKind) -> impl Iterator<Item = &String> {
+        let chosen = match kind {
+            UpstreamKind::Server | UpstreamKind::BuiltIn => &self.upstreams,
+            UpstreamKind::App => &self.apps,
+            UpstreamKind::Instance => &self.instances,
+        };
+        chosen.iter().flatten()
+    }
+
+    /// How it spells the id of an app or an instance; case does not count.
+    pub fn spellings(&self, kind: UpstreamKind, id: &str) -> impl Iterator<Item = String> {
+        let chosen = self.chosen(kind).filter(move |_| kind.is_guest());
+        chosen.filter(move |own| own.eq_ignore_ascii_case(id)).cloned()
+    }
+
+    /// Whether something is in it, by its canonical id or by another.
+    pub fn includes(&self, ids: &[String]) -> bool {
+        let fits = |pattern: &String| ids.iter().any(|id| matches(pattern, id));
+        let allowed = self.allow.as_ref().is_none_or(|patterns| patterns.iter().any(fits));
+        allowed && !self.deny.iter().any(fits)
     }
 }
 

@@ -62,6 +62,8 @@ pub struct Upstream {
     /// There was a new sign of life.
     woken: Notify,
     outdated: Notify,
+    /// How often it was asked what it offers, and has told.
+    renewals: watch::Sender<u64>,
     levels: Mutex<HashMap<ClientKey, LogLevel>>,
     subscriptions: subscribe::Subscriptions,
     pool: pool::Pool,
@@ -114,6 +116,7 @@ impl Upstream {
             unanswered: AtomicBool::new(false),
             woken: Notify::new(),
             outdated: Notify::new(),
+            renewals: watch::Sender::new(0),
             levels: Mutex::default(),
             subscriptions: subscribe::Subscriptions::default(),
             pool: pool::Pool::new(plan.sharing),
@@ -180,8 +183,7 @@ impl Upstream {
             return Ok(link);
         }
         let mut state = self.state.subscribe();
-        let waited =
-            tokio::time::timeout(self.pace.connect, state.wait_for(|state| !state.phase.is_under_way()));
+        let waited = tokio::time::timeout(self.pace.connect, state.wait_for(|state| !state.is_under_way()));
         let state = match waited.await {
             Ok(Ok(state)) => state.clone(),
             _ => self.state(),
@@ -237,7 +239,7 @@ impl Upstream {
             return;
         }
         self.revalidate();
-        let is_decided = |state: &State| state.history.total() > so_far && !state.phase.is_under_way();
+        let is_decided = |state: &State| state.history.total() > so_far && !state.is_under_way();
         let _ = tokio::time::timeout(self.pace.connect, state.wait_for(is_decided)).await;
     }
 
@@ -263,6 +265,21 @@ impl Upstream {
     pub(crate) fn outdated(&self) {
         self.outdated.notify_one();
         self.suspect();
+    }
+
+    /// The same, and waits until it has told anew what it offers, on a link that will do; whether it has, in time.
+    pub(crate) async fn renewed(&self, will_do: impl Fn(&Arc<dyn Link>) -> bool) -> bool {
+        let mut told = self.renewals.subscribe();
+        self.outdated();
+        let renewed = async {
+            while told.changed().await.is_ok() {
+                if self.live_link().is_some_and(|link| will_do(&link)) {
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::time::timeout(self.pace.connect, renewed).await.unwrap_or(false)
     }
 
     /// Waits until its life has come to a phase.
@@ -309,6 +326,13 @@ impl Upstream {
 
     pub(crate) fn described(&self) -> Option<Arc<Value>> {
         self.described.load_full()
+    }
+
+    /// What an instance is called beside its id: the id that it gave itself, and its name.
+    pub(crate) fn other_names(&self) -> Vec<String> {
+        let described = self.described().filter(|_| self.kind() == UpstreamKind::Instance);
+        let name = |key: &str| described.as_ref().and_then(|about| about[key].as_str().map(str::to_owned));
+        ["id", "name"].into_iter().filter_map(name).collect()
     }
 
     /// Starts its supervisor.

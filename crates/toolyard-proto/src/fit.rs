@@ -12,6 +12,7 @@ mod tests;
 use std::fmt;
 
 use crate::Raw;
+use crate::calendar::is_rfc3339;
 use crate::splice::{elements, key_text, members, replace_all};
 use shape::{Field, Need, Shape};
 
@@ -89,6 +90,8 @@ impl Look {
             (Shape::Schema, Some(b't')) => Ok(Some(Raw::empty_object())),
             (Shape::Schema, Some(b'f')) => Ok(Some(serde_json::json!({ "not": {} }).into())),
             (Shape::Word(words), Some(b'"')) if words.contains(&&*raw.text().unwrap_or_default()) => Ok(None),
+            (Shape::Share, _) if raw.read().is_ok_and(|share: f64| (0.0..=1.0).contains(&share)) => Ok(None),
+            (Shape::Moment, _) if raw.text().is_some_and(|text| is_rfc3339(&text)) => Ok(None),
             (Shape::List(each), Some(b'[')) => self.list(each, raw),
             (Shape::Map(each), Some(b'{')) => self.map(each, raw),
             (Shape::Object(fields), Some(b'{')) => self.object(fields, raw),

@@ -230,6 +230,18 @@ impl Raw {
         find(self.as_bytes(), key).map(|range| self.slice(range))
     }
 
+    /// The values of several keys, found in one pass.
+    pub fn pick<const N: usize>(&self, keys: [&str; N]) -> [Option<Raw>; N] {
+        let bytes = self.as_bytes();
+        let mut found = [const { None }; N];
+        for member in members(bytes) {
+            if let Some(at) = keys.iter().position(|key| member.is(bytes, key)) {
+                found[at] = Some(member.value);
+            }
+        }
+        found.map(|range| range.map(|range| self.slice(range)))
+    }
+
     pub fn at(&self, path: &[&str]) -> Option<Raw> {
         find_path(self.as_bytes(), path).map(|range| self.slice(range))
     }
@@ -337,6 +349,13 @@ mod tests {
     #[test]
     fn an_escaped_key_is_found() {
         assert_eq!(raw(r#"{"n\u0061me":"v"}"#).member("name").unwrap().as_str(), "\"v\"");
+    }
+
+    #[test]
+    fn several_members_are_found_as_one_by_one() {
+        let object = raw(r#"{"a":1,"b":{"c":2},"a":3,"\u0063":[4]}"#);
+        let keys = ["b", "a", "none", "c"];
+        assert_eq!(object.pick(keys), keys.map(|key| object.member(key)));
     }
 
     #[test]

@@ -46,7 +46,10 @@ pub(crate) struct Endpoints {
     gateway: Gateway,
     apps: Apps,
     approach: Approach,
+    wanted: Vec<EndpointConfig>,
     dialled: Vec<(EndpointConfig, Arc<Upstream>)>,
+    /// Those whose id somebody else has.
+    refused: Vec<EndpointConfig>,
     /// Whether any was ever named.
     is_used: bool,
 }
@@ -54,11 +57,26 @@ pub(crate) struct Endpoints {
 impl Endpoints {
     pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach) -> Self {
         let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
-        Self { gateway, apps, approach, dialled: Vec::new(), is_used: false }
+        let (wanted, dialled, refused) = (Vec::new(), Vec::new(), Vec::new());
+        Self { gateway, apps, approach, wanted, dialled, refused, is_used: false }
     }
 
     /// Dials just these from now on.
     pub(crate) fn set(&mut self, wanted: &[EndpointConfig]) {
+        self.wanted = wanted.to_vec();
+        self.refused.clear();
+        self.dial_all();
+    }
+
+    /// An id that somebody else had may be free now.
+    pub(crate) fn try_again(&mut self) {
+        if !self.refused.is_empty() {
+            self.dial_all();
+        }
+    }
+
+    fn dial_all(&mut self) {
+        let wanted = self.wanted.clone();
         let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.dialled)
             .into_iter()
             .partition(|(old, upstream)| wanted.contains(old) && upstream.state().phase != Phase::Ended);
@@ -68,7 +86,7 @@ impl Endpoints {
         }
         let mut report = Report { places: vec!["[apps.endpoints]".into()], ..Report::default() };
         report.looked = Some(SystemTime::now());
-        for config in wanted {
+        for config in &wanted {
             self.dial(config, &mut report);
         }
         // Of what was never named there is nothing to tell.
@@ -85,9 +103,15 @@ impl Endpoints {
             let mut dial = dial(id, endpoint.clone(), Source::Config, &self.approach);
             dial.description.clone_from(description);
             match self.apps.expect(id, dial) {
-                Ok(upstream) => self.dialled.push((config.clone(), upstream)),
+                Ok(upstream) => {
+                    self.refused.retain(|refused| refused != config);
+                    self.dialled.push((config.clone(), upstream));
+                }
                 Err(taken) => {
-                    tracing::warn!(target: "apps", %id, %endpoint, "not dialled: {taken}");
+                    if !self.refused.contains(config) {
+                        tracing::warn!(target: "apps", %id, %endpoint, "not dialled: {taken}");
+                        self.refused.push(config.clone());
+                    }
                     return report.skip(origin, taken.to_string());
                 }
             }

@@ -45,6 +45,15 @@ struct Seen {
     found: Option<(Instance, Arc<Upstream>)>,
     /// Why it is not used, where it is not.
     why_not: Option<String>,
+    /// Because somebody else has its id.
+    is_taken: bool,
+}
+
+/// A file as it is now; read only where that is news.
+struct Surveyed {
+    path: PathBuf,
+    stamp: Stamp,
+    read: Option<Result<Instance, String>>,
 }
 
 /// Where instances write their files.
@@ -67,37 +76,43 @@ impl Instances {
         }
         self.report();
         loop {
-            if self.scan() {
+            if self.scan().await {
+                // Whoever waited for an id that is free now is not kept waiting.
+                self.scan().await;
                 self.report();
             }
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
-                self.clear_stale();
+                self.clear_stale().await;
+                // Whoever had the id of one may be gone by now.
+                self.seen.values_mut().filter(|seen| seen.is_taken).for_each(|seen| seen.stamp = NEVER);
                 self.report();
             }
             self.watch.change().await;
         }
     }
 
-    /// Whether anything has changed.
-    fn scan(&mut self) -> bool {
-        let files: Vec<(PathBuf, Stamp)> = self.folders.iter().flat_map(|folder| files_in(folder)).collect();
+    /// Whether anything has changed. Files are read where it disturbs nobody.
+    async fn scan(&mut self) -> bool {
+        let known = self.seen.iter().filter(|(_, seen)| !seen.has_ended());
+        let known: HashMap<PathBuf, Stamp> = known.map(|(path, seen)| (path.clone(), seen.stamp)).collect();
+        let folders = self.folders.clone();
+        let looked = tokio::task::spawn_blocking(move || survey(&folders, &known));
+        let Ok(files) = looked.await else { return false };
         let gone: Vec<PathBuf> =
-            self.seen.keys().filter(|path| files.iter().all(|(file, _)| file != *path)).cloned().collect();
+            self.seen.keys().filter(|path| files.iter().all(|file| file.path != **path)).cloned().collect();
         let mut is_news = !gone.is_empty();
-        if is_news {
-            // An id may be free now.
-            self.seen.retain(|path, seen| seen.found.is_some() || gone.contains(path));
-        }
         for path in gone {
             if let Some((instance, upstream)) = self.seen.remove(&path).and_then(|seen| seen.found) {
                 tracing::info!(target: "instances", id = %instance.own_id, "its file is gone");
                 self.gateway.remove(&upstream);
             }
+            // An id may be free now.
+            self.seen.values_mut().filter(|seen| seen.is_taken).for_each(|seen| seen.stamp = NEVER);
         }
-        for (path, stamp) in files {
-            if self.seen.get(&path).is_none_or(|seen| seen.stamp != stamp || seen.has_ended()) {
-                self.look_at(path, stamp);
+        for Surveyed { path, stamp, read } in files {
+            if let Some(read) = read {
+                self.look_at(path, stamp, read);
                 is_news = true;
             }
         }
@@ -124,19 +139,22 @@ impl Instances {
         self.gateway.sightings().saw(Way::Files, report);
     }
 
-    fn look_at(&mut self, path: PathBuf, stamp: Stamp) {
-        let before = self.seen.remove(&path).filter(|seen| !seen.has_ended()).and_then(|seen| seen.found);
-        let read = read(&path).map_err(|error| error.to_string());
-        let read = read
-            .and_then(|bytes| Instance::parse(&bytes, SystemTime::now()).map_err(|error| error.to_string()));
+    fn look_at(&mut self, path: PathBuf, stamp: Stamp, read: Result<Instance, String>) {
+        let old = self.seen.remove(&path).filter(|seen| !seen.has_ended());
+        let (before, was_taken) = old.map_or((None, false), |seen| (seen.found, seen.is_taken));
         let seen = match read {
             Ok(instance) => match self.found(instance, before) {
-                Ok(found) => Seen { stamp, found: Some(found), why_not: None },
-                Err(taken) => Seen { stamp, found: None, why_not: Some(taken.to_string()) },
+                Ok(found) => Seen { stamp, found: Some(found), why_not: None, is_taken: false },
+                Err(taken) => {
+                    if !was_taken {
+                        tracing::warn!(target: "instances", file = %path.display(), "not used: {taken}");
+                    }
+                    Seen { stamp, found: None, why_not: Some(taken.to_string()), is_taken: true }
+                }
             },
             Err(reason) => {
                 tracing::debug!(target: "instances", file = %path.display(), %reason, "not used");
-                Seen { stamp, found: before, why_not: Some(reason) }
+                Seen { stamp, found: before, why_not: Some(reason), is_taken: false }
             }
         };
         self.seen.insert(path, seen);
@@ -162,16 +180,10 @@ impl Instances {
             Some((_, old)) => self.gateway.succeed(&old, plan),
             None => self.gateway.join(plan),
         };
-        match joined {
-            Ok(upstream) => {
-                tracing::info!(target: "instances", id = %instance.own_id, port = instance.port, "found");
-                Ok((instance, upstream))
-            }
-            Err(taken) => {
-                tracing::warn!(target: "instances", id = %instance.own_id, "not used: {taken}");
-                Err(taken)
-            }
-        }
+        joined.map(|upstream| {
+            tracing::info!(target: "instances", id = %instance.own_id, port = instance.port, "found");
+            (instance, upstream)
+        })
     }
 
     fn plan(&self, instance: &Instance) -> UpstreamPlan {
@@ -193,19 +205,25 @@ impl Instances {
     }
 
     /// Files whose process has certainly ended are removed; the next look takes the upstream out.
-    fn clear_stale(&self) {
-        for (path, seen) in &self.seen {
-            let Some((instance, upstream)) = &seen.found else { continue };
+    async fn clear_stale(&self) {
+        let stale = self.seen.iter().filter_map(|(path, seen)| {
+            let (instance, upstream) = seen.found.as_ref()?;
             // Somebody is just writing it anew, or answers there.
-            let is_new = seen.why_not.is_some() || stamp(path) != Some(seen.stamp);
-            if is_new || upstream.state().phase == Phase::Active {
-                continue;
-            }
-            if instance.pid.is_some_and(|pid| Process::is_other(pid, instance.started_unix(), CLOCKS)) {
-                tracing::info!(target: "instances", id = %instance.own_id, "its process has ended");
-                let _ = std::fs::remove_file(path);
-            }
-        }
+            let is_used = seen.why_not.is_some() || upstream.state().phase == Phase::Active;
+            (!is_used).then(|| (path.clone(), seen.stamp, instance.clone()))
+        });
+        let stale: Vec<(PathBuf, Stamp, Instance)> = stale.collect();
+        let cleared = tokio::task::spawn_blocking(move || stale.iter().for_each(clear_if_ended));
+        let _ = cleared.await;
+    }
+}
+
+fn clear_if_ended((path, seen, instance): &(PathBuf, Stamp, Instance)) {
+    if stamp(path) == Some(*seen)
+        && instance.pid.is_some_and(|pid| Process::is_other(pid, instance.started_unix(), CLOCKS))
+    {
+        tracing::info!(target: "instances", id = %instance.own_id, "its process has ended");
+        let _ = std::fs::remove_file(path);
     }
 }
 
@@ -217,6 +235,23 @@ impl Seen {
 }
 
 type Stamp = (SystemTime, u64);
+
+/// Of a file that is to be looked at again, whatever it is like.
+const NEVER: Stamp = (SystemTime::UNIX_EPOCH, u64::MAX);
+
+fn survey(folders: &[PathBuf], known: &HashMap<PathBuf, Stamp>) -> Vec<Surveyed> {
+    let files = folders.iter().flat_map(|folder| files_in(folder));
+    let surveyed = files.map(|(path, stamp)| {
+        let read = (known.get(&path) != Some(&stamp)).then(|| parse(&path));
+        Surveyed { path, stamp, read }
+    });
+    surveyed.collect()
+}
+
+fn parse(path: &Path) -> Result<Instance, String> {
+    let bytes = read(path).map_err(|error| error.to_string())?;
+    Instance::parse(&bytes, SystemTime::now()).map_err(|error| error.to_string())
+}
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let about = path.symlink_metadata().ok().filter(|about| about.is_file() && about.len() <= LARGEST)?;

@@ -1,7 +1,9 @@
 //! Where logs go: to stderr, never to stdout, as text for people or as one JSON object a line for programs.
 //! `TOOLYARD_LOG` decides in detail, flags and the config roughly.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
@@ -145,9 +147,20 @@ pub(crate) fn start(wish: &Wish) -> Result<(), String> {
         Format::Json => {
             builder.json().flatten_event(true).with_current_span(false).with_span_list(false).init();
             JSON.store(true, Ordering::Relaxed);
+            std::panic::set_hook(Box::new(tell_panic));
         }
     }
     Ok(())
+}
+
+/// What went wrong in a way that nobody expected, as one record. Whoever wants a backtrace asks for it as ever.
+fn tell_panic(panic: &PanicHookInfo<'_>) {
+    let why = panic.payload_as_str().unwrap_or_default();
+    let place = panic.location().map(ToString::to_string);
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    let thread = std::thread::current().name().map(str::to_owned);
+    tracing::error!(target: "said", place, thread, backtrace, "panicked: {why}");
 }
 
 /// Whether stderr is read by a program.
@@ -157,7 +170,34 @@ pub(crate) fn is_for_programs() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
     use super::*;
+
+    /// Keeps what is written.
+    #[derive(Clone)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Kept {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
 
     fn wish() -> Wish {
         Wish {
@@ -167,6 +207,25 @@ mod tests {
             format: None,
             config: LogConfig::default(),
         }
+    }
+
+    #[test]
+    fn a_panic_is_one_record_like_any_other() {
+        let said = Arc::<Mutex<Vec<u8>>>::default();
+        let subscriber =
+            tracing_subscriber::fmt().json().flatten_event(true).with_writer(Kept(said.clone())).finish();
+        std::panic::set_hook(Box::new(tell_panic));
+        tracing::subscriber::with_default(subscriber, || {
+            let outcome = std::panic::catch_unwind(|| panic!("two\nlines and a \" of {}", 1 + 1));
+            assert!(outcome.is_err());
+        });
+        let _ = std::panic::take_hook();
+        let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
+        let record: serde_json::Value = serde_json::from_str(said.trim()).unwrap();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(record["message"], "panicked: two\nlines and a \" of 2");
+        assert_eq!((&record["level"], &record["target"]), (&"ERROR".into(), &"said".into()));
+        assert!(record["place"].as_str().unwrap().contains("logging.rs"), "{record}");
     }
 
     #[test]

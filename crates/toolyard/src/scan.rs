@@ -2,7 +2,7 @@
 //! system calls for each process of ours, off the threads that carry calls.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use toolyard_core::apps::Source;
@@ -17,37 +17,56 @@ use crate::endpoints::dial;
 use crate::state_dir::Addresses;
 use crate::system;
 
-/// Listeners that no hint is needed for: our own, and those that the config names. With why.
+/// Listeners that no hint is needed for: our own, and those that the config names. With why. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct NotOurs(Arc<HashMap<String, String>>);
+pub(crate) struct NotOurs {
+    addresses: Arc<Addresses>,
+    listeners: Arc<Mutex<HashMap<String, String>>>,
+}
 
 impl NotOurs {
     pub(crate) fn new(config: &Config, apps: &AppsConfig, addresses: &Addresses) -> Self {
-        let mut listeners = HashMap::new();
-        for upstream in &config.upstreams.on {
-            let endpoint = match &upstream.reach {
-                Reach::Program(_) => continue,
-                Reach::Server(server) => Endpoint::Http(server.url.clone()),
-                Reach::Socket(socket) => match Endpoint::parse(&socket.to_string()) {
-                    Ok(endpoint) => endpoint,
-                    Err(_) => continue,
-                },
-            };
-            listeners.insert(endpoint.listener(), format!("the config names it, as `{}`", upstream.id));
-        }
-        for EndpointConfig { id, endpoint, .. } in &apps.endpoints {
-            listeners.insert(endpoint.listener(), format!("the config names it, as `{id}`"));
-        }
-        let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
-        let sockets = sockets.map(|path| format!("unix://{}", path.display()));
-        let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
-        for own in doors.into_iter().flatten().cloned().chain(sockets) {
-            if let Ok(own) = Endpoint::parse(&own) {
-                listeners.insert(own.listener(), "that is this gateway".to_owned());
-            }
-        }
-        Self(Arc::new(listeners))
+        let own = Self { addresses: Arc::new(addresses.clone()), listeners: Arc::default() };
+        own.renew(config, apps);
+        own
     }
+
+    /// The config names others now. The next look goes by it.
+    pub(crate) fn renew(&self, config: &Config, apps: &AppsConfig) {
+        let listeners = named(config, apps, &self.addresses);
+        *self.listeners.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
+    }
+
+    fn why(&self, endpoint: &Endpoint) -> Option<String> {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).get(&endpoint.listener()).cloned()
+    }
+}
+
+fn named(config: &Config, apps: &AppsConfig, addresses: &Addresses) -> HashMap<String, String> {
+    let mut listeners = HashMap::new();
+    for upstream in &config.upstreams.on {
+        let endpoint = match &upstream.reach {
+            Reach::Program(_) => continue,
+            Reach::Server(server) => Endpoint::Http(server.url.clone()),
+            Reach::Socket(socket) => match Endpoint::parse(&socket.to_string()) {
+                Ok(endpoint) => endpoint,
+                Err(_) => continue,
+            },
+        };
+        listeners.insert(endpoint.listener(), format!("the config names it, as `{}`", upstream.id));
+    }
+    for EndpointConfig { id, endpoint, .. } in &apps.endpoints {
+        listeners.insert(endpoint.listener(), format!("the config names it, as `{id}`"));
+    }
+    let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
+    let sockets = sockets.map(|path| format!("unix://{}", path.display()));
+    let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
+    for own in doors.into_iter().flatten().cloned().chain(sockets) {
+        if let Ok(own) = Endpoint::parse(&own) {
+            listeners.insert(own.listener(), "that is this gateway".to_owned());
+        }
+    }
+    listeners
 }
 
 pub(crate) struct Scan {
@@ -76,7 +95,7 @@ impl Scan {
         loop {
             let not_ours = self.not_ours.clone();
             let looked = tokio::task::spawn_blocking(move || {
-                let look = processes.look(|endpoint| not_ours.0.get(&endpoint.listener()).cloned());
+                let look = processes.look(|endpoint| not_ours.why(endpoint));
                 (processes, look)
             });
             let Ok((same, look)) = looked.await else { return };

@@ -141,34 +141,34 @@ async fn run(
     let signed = config.auth.clone().map(Signed::new);
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
     let endpoints = Lookout { gateway: &gateway, apps: &apps, approach: &approach, scope: &scope };
-    let endpoints = endpoints.begin(args, &NotOurs::new(&config, &apps_config, &addresses), &apps_config);
+    let not_ours = NotOurs::new(&config, &apps_config, &addresses);
+    let endpoints = endpoints.begin(args, &not_ours, &apps_config);
     let apps_taken = app_doors.taken();
     app_doors.serve(&gateway, &apps, &scope);
     let options = options(&config, signed, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
     let taken = doors.taken();
     doors.serve(&endpoint, &scope);
-    let quiet = common.quiet;
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
         taken,
         apps_taken,
         found: &found,
         config: &config,
-        quiet,
+        quiet: common.quiet,
     });
-    let (common, listen, pings, auth) = (common.clone(), config.listen, config.pings, config.auth);
     let reload = Reload {
-        common,
+        common: common.clone(),
         gateway: gateway.clone(),
         approach,
         state_dir,
-        listen,
+        listen: config.listen,
         apps: apps_config,
         endpoints,
+        not_ours,
         no_apps: args.no_apps,
-        pings,
-        auth,
+        pings: config.pings,
+        auth: config.auth,
     };
     let why = tokio::select! {
         signal = stop.told() => signal,

@@ -43,7 +43,8 @@ fn is_own_name(name: &std::ffi::OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b"toolyard")
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;

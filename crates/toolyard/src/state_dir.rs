@@ -151,7 +151,8 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     fs::rename(&draft, path)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

@@ -103,6 +103,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_folder_that_is_lost_again_and_again_is_watched_again_every_time() {
+        let base = tempfile::tempdir().unwrap();
+        let (above, folder) = (base.path().join("deep"), base.path().join("deep/er"));
+        let mut watch = Watch::over(std::slice::from_ref(&folder));
+        for round in 0..3 {
+            assert!(is_told(&mut watch, || fs::create_dir_all(&folder).unwrap()).await, "{round}");
+            assert!(is_told(&mut watch, || fs::write(folder.join("a"), "1").unwrap()).await, "{round}");
+            let lost = if round == 1 { &folder } else { &above };
+            assert!(is_told(&mut watch, || fs::remove_dir_all(lost).unwrap()).await, "{round}");
+            assert_eq!(watch.pause(), TOLD, "{round}");
+        }
+        // Another folder in its place, twice.
+        fs::create_dir_all(&folder).unwrap();
+        watch.change().await;
+        for aside in ["one", "two"].map(|name| above.join(name)) {
+            let swap = || {
+                fs::rename(&folder, &aside).unwrap();
+                fs::create_dir(&folder).unwrap();
+            };
+            assert!(is_told(&mut watch, swap).await);
+            assert!(is_told(&mut watch, || fs::write(folder.join("b"), "1").unwrap()).await);
+        }
+    }
+
+    #[tokio::test]
     async fn where_nothing_is_told_it_is_looked_often() {
         let mut watch = Watch::over(&["nowhere".into()]);
         assert_eq!(watch.pause(), UNTOLD);

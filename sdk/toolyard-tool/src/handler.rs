@@ -60,12 +60,11 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 
     fn call_tool(&self, request: &Request, peer: Peer) -> Answering {
-        let name = request.params.member("name");
+        let [name, arguments] = request.params.pick(["name", "arguments"]);
         let Some(name) = name.as_ref().and_then(Raw::text) else { return Err(no_text("name")) };
         let Some(tool) = self.offer.items().tool(&name).cloned() else {
             return Err(CallError::invalid_params(format!("unknown tool: {name}")));
         };
-        let arguments = request.params.member("arguments");
         headers::check(request, &tool.repeated, arguments.as_ref())?;
         if tasks::becomes_task(request, tool.task)? {
             let set = self.surroundings.clone();

@@ -16,7 +16,7 @@ use super::link::{AppLink, Says, Shared as Linked};
 use super::process::Process;
 use super::queue::Queue;
 use super::reach::Dialled;
-use super::register::{Applicant, Arrival, Refused, new_session, read_id};
+use super::register::{Applicant, Arrival, Refused, read_id};
 use super::{Apps, schema};
 use crate::guests::Seat;
 
@@ -86,7 +86,7 @@ where
         return Err(refused.reason);
     }
     let (linked, connected, greeted) = visit.link(&id, &register, dialled.description.as_deref());
-    linked.channel.say(registered(&id, &new_session(), &greeted));
+    linked.channel.say(registered(&id, &dialled.session, &greeted));
     let conversation = visit.open(id, linked.clone(), dialled.seat.clone(), (write, greeted.outgoing));
     apps.shared.scope.spawn(async move {
         conversation.run().await;

@@ -19,7 +19,7 @@ use toolyard_transport::{BoxFuture, Origin, SocketSpec, local};
 use super::conversation::meet;
 use super::link::Shared as Linked;
 use super::{Apps, Shared};
-use crate::discovery::Endpoint;
+use crate::discovery::{Endpoint, Holder};
 use crate::guests::Seat;
 use crate::plan::{AfterLoss, Connect, Connected};
 
@@ -48,6 +48,24 @@ impl Dial {
         self.source == Source::Hint || self.endpoint.is_in_the_open()
     }
 
+    /// Who listens there, where it is only a hint that somebody does.
+    async fn holder(&self) -> Holder {
+        if self.source == Source::Config {
+            return Holder::Unknown;
+        }
+        let endpoint = self.endpoint.clone();
+        let looked = tokio::task::spawn_blocking(move || endpoint.holder());
+        looked.await.unwrap_or(Holder::Unknown)
+    }
+
+    /// A hint leads to nobody but our own user.
+    async fn refuse_strangers(&self) -> Result<(), String> {
+        match self.holder().await {
+            Holder::Other => Err(format!("another user of this machine listens at {}", self.endpoint)),
+            Holder::Ours | Holder::Nobody | Holder::Unknown => Ok(()),
+        }
+    }
+
     /// Looks who listens there now, before anything is said to them.
     async fn is_let_in(&self, socket: &SocketSpec) -> bool {
         if !self.own_only() || matches!(socket, SocketSpec::Tcp(_)) {
@@ -61,8 +79,8 @@ impl Dial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     Config,
-    /// A file, or the environment of a process: at a socket of the file system only whoever runs as we do is
-    /// let in by it. Who has a port of this machine, nobody can tell.
+    /// A file, or the environment of a process: only whoever runs as we do is let in by it, at a port as far as
+    /// the system tells whose it is.
     Hint,
 }
 
@@ -70,6 +88,8 @@ pub enum Source {
 pub(super) struct Dialled {
     pub(super) endpoint: Arc<str>,
     pub(super) description: Option<String>,
+    /// What it comes back with, should it come by itself.
+    pub(super) session: Arc<str>,
     pub(super) seat: Arc<Seat>,
 }
 
@@ -143,6 +163,7 @@ impl Inner {
     }
 
     async fn reach(&self, dial: Dial, known: Option<Revision>) -> Result<Connected, String> {
+        dial.refuse_strangers().await?;
         let Some(socket) = dial.endpoint.socket() else {
             let connected = dial.mcp.connect(known).await?;
             self.speaks_mcp.store(true, Ordering::Relaxed);
@@ -181,6 +202,7 @@ impl Inner {
         let dialled = Dialled {
             endpoint: dial.endpoint.to_string().into(),
             description: dial.description.clone(),
+            session: apps.session_of(&self.id, &self.seat),
             seat: self.seat.clone(),
         };
         let met = meet(&apps, stream, (self.id.clone(), &dialled), FIRST_WORD).await;
@@ -209,9 +231,25 @@ impl Connect for Reach {
 
     fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, String>> {
         match self.dial() {
-            Some(dial) if self.speaks_mcp() => dial.mcp.connect_for(known, client),
+            Some(dial) if self.speaks_mcp() => {
+                let connecting = dial.mcp.connect_for(known, client);
+                Box::pin(async move {
+                    dial.refuse_strangers().await?;
+                    connecting.await
+                })
+            }
             _ => Box::pin(async { Err("an app has one connection for all".to_owned()) }),
         }
+    }
+
+    fn look(&self) -> BoxFuture<Result<(), String>> {
+        let Some(dial) = self.dial() else { return Box::pin(async { Ok(()) }) };
+        Box::pin(async move {
+            match dial.holder().await {
+                Holder::Nobody => Err(format!("nobody listens at {} yet", dial.endpoint)),
+                Holder::Ours | Holder::Other | Holder::Unknown => Ok(()),
+            }
+        })
     }
 
     fn about(&self) -> Option<Value> {

@@ -250,6 +250,13 @@ impl Apps {
         self.entries().values().filter(|entry| !entry.upstream.is_retired()).map(Entry::record).collect()
     }
 
+    /// The session of whoever has this seat. Who has no seat among the apps has one that leads nowhere.
+    pub(super) fn session_of(&self, id: &UpstreamId, seat: &Arc<Seat>) -> Arc<str> {
+        let entries = self.entries();
+        let entry = entries.get(&id.fold()).filter(|entry| Arc::ptr_eq(entry.reach.seat(), seat));
+        entry.map_or_else(|| new_session().into(), |entry| entry.session.clone())
+    }
+
     /// The process behind a connection became known.
     pub(super) fn found_process(&self, id: &UpstreamId, linked: &Arc<Linked>, process: Process) {
         if let Some(entry) = self.entries().get_mut(&id.fold())

@@ -134,8 +134,9 @@ impl Views {
 
     fn profile_shape(&self, at: usize) -> Shape {
         let profile = &self.profiles[at];
-        let mut inside =
-            self.configured().filter(|upstream| profile.includes_upstream(upstream.id().as_str()));
+        let mut inside = self
+            .configured()
+            .filter(|upstream| profile.includes_upstream(upstream.kind(), upstream.id().as_str(), &[]));
         match (inside.next(), inside.next()) {
             (Some(only), None) if profile.transparent => {
                 Shape::Filtered { upstream: only.clone(), profile: at }

@@ -146,7 +146,7 @@ impl ViewCatalog {
             return self.left_out.push((canonical(part.upstream.id(), "?"), reason));
         };
         let entry = Arc::new(entry(part, kind, own_name, raw, names));
-        if profile.is_some_and(|profile| !profile.includes(&entry.canonical)) {
+        if profile.is_some_and(|profile| !is_shown(profile, &entry)) {
             return;
         }
         let name = if self.is_namespaced() { entry.shown.clone() } else { entry.own_name.clone() };
@@ -216,11 +216,21 @@ impl ViewCatalog {
 fn is_inside(part: &Part, only: Option<&Arc<Upstream>>, profile: Option<&ProfilePlan>) -> bool {
     let right = only.is_none_or(|only| only.id() == part.upstream.id());
     // The gateway's own tools are in a profile only where it names them.
-    let named = profile.is_none_or(|profile| match &profile.upstreams {
-        None => !part.built_in,
-        Some(_) => profile.includes_upstream(part.upstream.id().as_str()),
+    let named = profile.is_none_or(|profile| {
+        let (upstream, names) = (&part.upstream, part.upstream.other_names());
+        let is_named = || profile.includes_upstream(upstream.kind(), upstream.id().as_str(), &names);
+        if profile.is_choosy() { is_named() } else { !part.built_in }
     });
     right && named
+}
+
+/// By its canonical id, by the name of an instance, or as the profile spells the id of an app.
+fn is_shown(profile: &ProfilePlan, entry: &Entry) -> bool {
+    let mut others = entry.upstream.other_names();
+    others.extend(profile.spellings(entry.upstream.kind(), entry.upstream.id().as_str()));
+    let mut ids: Vec<String> = others.iter().map(|name| format!("{name}:{}", entry.own_name)).collect();
+    ids.push(entry.canonical.to_string());
+    profile.includes(&ids)
 }
 
 fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameStyle) -> Entry {

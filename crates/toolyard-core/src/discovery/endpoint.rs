@@ -9,6 +9,8 @@ use http::uri::Authority;
 use toolyard_transport::SocketSpec;
 use toolyard_transport::local::LONGEST_PATH;
 
+use super::port::{Holder, holder};
+
 /// What .NET puts in front of a pipe's name to make a socket in the temp directory of it.
 const PIPE: &str = "CoreFxPipe_";
 
@@ -106,10 +108,29 @@ impl Endpoint {
         if let Self::Http(url) = self { Some(url.clone()) } else { None }
     }
 
+    /// Who listens there now, as far as that can be seen without a word to them. Looks at files.
+    pub(crate) fn holder(&self) -> Holder {
+        let port = match self {
+            Self::Tcp(address) => address.parse::<Authority>().ok().and_then(|address| address.port_u16()),
+            Self::Http(url) => {
+                let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
+                Some(url.port_u16().unwrap_or(usual))
+            }
+            Self::Local(path) => return holder_of_file(path),
+            Self::Pipe(name) => return holder_of_file(&pipe(name)),
+        };
+        port.filter(|_| self.is_local()).map_or(Holder::Unknown, holder)
+    }
+
     /// Whether it lies where others could have put it first, so that whoever answers must be of our own user.
     pub(crate) fn is_in_the_open(&self) -> bool {
         matches!(self, Self::Pipe(_))
     }
+}
+
+/// Whose it is shows when it is opened.
+fn holder_of_file(path: &Path) -> Holder {
+    if path.symlink_metadata().is_ok() { Holder::Unknown } else { Holder::Nobody }
 }
 
 fn pipe(name: &str) -> PathBuf {

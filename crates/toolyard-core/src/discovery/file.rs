@@ -118,7 +118,9 @@ impl Instance {
 fn own_endpoint(text: &str) -> Result<Endpoint, NotAnInstance> {
     let endpoint = Endpoint::parse(text).map_err(|error| NotAnInstance::Endpoint(error.to_string()))?;
     let is_local = endpoint.is_local();
-    is_local.then_some(endpoint).ok_or_else(|| NotAnInstance::Endpoint(format!("{text} is not")))
+    // As it is shown: a query may be a secret.
+    let shown = endpoint.to_string();
+    is_local.then_some(endpoint).ok_or_else(|| NotAnInstance::Endpoint(format!("{shown} is not")))
 }
 
 fn unix(time: SystemTime) -> u64 {

@@ -150,7 +150,7 @@ impl Processes {
         let Ok(entries) = fs::read_dir(&self.root) else { return HashMap::new() };
         let stat = |entry: fs::DirEntry| {
             let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
-            let is_own = owner(&entry.metadata().ok()?) == Some(self.uid);
+            let is_own = is_of(self.uid, &entry.metadata().ok()?);
             let text = is_own.then(|| fs::read_to_string(entry.path().join("stat")).ok()).flatten()?;
             Some((pid, Stat::parse(&text)?))
         };
@@ -186,13 +186,13 @@ impl Stat {
 }
 
 #[cfg(unix)]
-fn owner(about: &fs::Metadata) -> Option<u32> {
-    Some(std::os::unix::fs::MetadataExt::uid(about))
+fn is_of(user: u32, about: &fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::uid(about) == user
 }
 
 #[cfg(not(unix))]
-fn owner(_: &fs::Metadata) -> Option<u32> {
-    None
+fn is_of(_: u32, _: &fs::Metadata) -> bool {
+    false
 }
 
 fn read_environment(path: &Path) -> Said {
@@ -246,4 +246,5 @@ fn id_of(endpoint: &Endpoint) -> UpstreamId {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -25,11 +25,12 @@ impl Audit {
 
 impl Step for Audit {
     fn run(&self, call: Call, next: Next) -> BoxFuture<Answer> {
-        let open = self.ledger.open(&call);
+        let (open, method) = (self.ledger.open(&call), call.method.clone());
+        let answering = next.run(call);
         Box::pin(async move {
-            match next.run(call).await {
+            match answering.await {
                 Ok(AnswerBody::Whole(result, revision)) => {
-                    let status = Status::of_result(open.method(), &result);
+                    let status = Status::of_result(&method, &result);
                     open.close(status);
                     Ok(AnswerBody::Whole(result, revision))
                 }

@@ -39,10 +39,11 @@ impl Step for Deadline {
         let clock = Clock::start(self.timeouts_of(&call));
         let (upstream, entry) = (call.upstream.clone(), call.entry.clone());
         call.peer = clock.watch(call.peer, &upstream);
+        let answering = next.run(call);
         Box::pin(async move {
             let answer = tokio::select! {
                 biased;
-                answer = next.run(call) => answer,
+                answer = answering => answer,
                 bound = clock.expired() => {
                     if matches!(bound, Expired::Idle(_)) {
                         upstream.left_unanswered();

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use toolyard_proto::uri::{map_result, to_shown};
-use toolyard_proto::{CallError, Fault, Kind, Raw, Retry};
-use toolyard_transport::{Answer, AnswerBody};
+use toolyard_proto::{CallError, Fault, Id, Kind, Method, Raw, Retry};
+use toolyard_transport::{Answer, AnswerBody, Origin, Peer};
 
-use super::Call;
-use crate::upstream::Upstream;
+use super::{Call, Edits};
+use crate::catalog::{Entry, ListKind, param_headers};
+use crate::upstream::{Lease, Upstream};
 use crate::{bridge, tasks};
 
 pub(super) async fn route(mut call: Call) -> Answer {
@@ -21,8 +22,16 @@ pub(super) async fn route(mut call: Call) -> Answer {
     };
     let edits = call.edits;
     let upstream = call.upstream.clone();
-    let answer = bridge::exchange(call, &lease).await;
+    let again = Again::of(&call);
+    let mut answer = bridge::exchange(call, &lease).await;
     lease.done();
+    if let Err(error) = &answer
+        && about_own_hop(error).is_some()
+        && let Some(again) = again
+        && let Some(retried) = Box::pin(again.run(&upstream, error, &lease)).await
+    {
+        answer = retried;
+    }
     if matches!(&answer, Ok(_) | Err(CallError { kind: Kind::Reported(_), .. })) {
         upstream.heard();
     }
@@ -42,6 +51,52 @@ pub(super) async fn route(mut call: Call) -> Answer {
             Err(name_upstream(own_hop(&upstream, error), upstream.name()))
         }
         answer => answer,
+    }
+}
+
+/// A call that can be made once more, where the upstream did not take it because of our way of asking.
+struct Again {
+    origin: Arc<Origin>,
+    entry: Arc<Entry>,
+    id: Id,
+    method: Method,
+    params: Raw,
+    relay: bool,
+    peer: Peer,
+    edits: Edits,
+}
+
+impl Again {
+    /// Only what is known by its definition: that tells how to ask.
+    fn of(call: &Call) -> Option<Self> {
+        let entry = call.entry.clone()?;
+        let (origin, id, method) = (call.origin.clone(), call.id.clone(), call.method.clone());
+        let (params, peer) = (call.params.clone(), call.peer.clone());
+        Some(Self { origin, entry, id, method, params, relay: call.relay, peer, edits: call.edits })
+    }
+
+    /// Once the upstream has told anew what it offers, and was met anew where we do not speak the same version
+    /// any more. It has not carried the call out.
+    async fn run(self, upstream: &Arc<Upstream>, refused: &CallError, on: &Lease) -> Option<Answer> {
+        let any_will_do = matches!(refused.kind, Kind::HeaderMismatch);
+        if !upstream.renewed(|link| any_will_do || !Arc::ptr_eq(link, on.link())).await {
+            return None;
+        }
+        let Self { origin, entry, id, method, params, relay, peer, edits } = self;
+        let headers = if method == Method::TOOLS_CALL {
+            let definitions = upstream.definitions()?;
+            let is_it = |tool: &&Raw| tool.member("name").as_ref() == Some(&entry.own_name_raw);
+            let tool = definitions.list(ListKind::Tools).iter().find(is_it)?;
+            param_headers(tool, &params)
+        } else {
+            None
+        };
+        let lease = Arc::new(upstream.lease(&origin).await.ok()?);
+        let (upstream, entry) = (upstream.clone(), Some(entry));
+        let call = Call { origin, upstream, entry, id, method, params, headers, relay, peer, edits };
+        let answer = bridge::exchange(call, &lease).await;
+        lease.done();
+        Some(answer)
     }
 }
 
@@ -68,13 +123,18 @@ fn with_shown_uri(upstream: &crate::upstream::Upstream, error: CallError) -> Cal
     }
 }
 
+/// What an upstream did not like about our own way of asking.
+fn about_own_hop(error: &CallError) -> Option<&'static str> {
+    match &error.kind {
+        Kind::HeaderMismatch if error.origin == Fault::Upstream => Some("what travels in headers"),
+        Kind::UnsupportedVersion { .. } if error.origin == Fault::Upstream => Some("the protocol's version"),
+        _ => None,
+    }
+}
+
 /// Trouble about our own way of asking is ours to mend, and says nothing to the client.
 fn own_hop(upstream: &Upstream, error: CallError) -> CallError {
-    let what = match &error.kind {
-        Kind::HeaderMismatch if error.origin == Fault::Upstream => "what travels in headers",
-        Kind::UnsupportedVersion { .. } if error.origin == Fault::Upstream => "the protocol's version",
-        _ => return error,
-    };
+    let Some(what) = about_own_hop(&error) else { return error };
     upstream.outdated();
     let id = upstream.id();
     let message = format!("upstream `{id}` has changed its mind about {what}; it is met anew, try again");

@@ -16,6 +16,11 @@ use crate::plan::AfterLoss;
 /// Somebody else's business for ever.
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
+/// How often it is looked whether there is somebody to connect to, and how long.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+const SELDOMEST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
+
 /// What was before, seen from the next attempt.
 #[derive(Debug, Default)]
 pub(super) struct Past {
@@ -80,6 +85,22 @@ impl Past {
 }
 
 impl Upstream {
+    /// Waits until there is somebody to connect to, as far as that can be seen. Whoever is not seen for long is
+    /// tried all the same.
+    pub(super) async fn sighted(&self) {
+        let (begun, mut pause) = (Instant::now(), FIRST_LOOK);
+        while let Err(why) = self.plan.connect.look().await
+            && begun.elapsed() < LONGEST_LOOK
+        {
+            self.enter(Phase::Discovered, Some(why));
+            self.state.send_modify(|state| (state.unseen, state.settled) = (true, true));
+            if self.woken_within(pause).await {
+                return;
+            }
+            pause = SELDOMEST_LOOK.min(pause * 2);
+        }
+    }
+
     /// Whether there was a sign of life within this time.
     async fn woken_within(&self, wait: Duration) -> bool {
         tokio::time::timeout(wait, self.woken.notified()).await.is_ok()

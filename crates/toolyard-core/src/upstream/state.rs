@@ -54,11 +54,6 @@ impl Phase {
             Self::Ended => false,
         }
     }
-
-    /// Whether there will be a connection, or word of a failure, before long.
-    pub fn is_under_way(self) -> bool {
-        matches!(self, Self::Discovered | Self::Connecting)
-    }
 }
 
 impl fmt::Display for Phase {
@@ -90,6 +85,8 @@ pub struct State {
     pub failures: u32,
     /// The first attempt is over, one way or the other, definitions included.
     pub settled: bool,
+    /// It is not tried because nobody is to be seen where it should be.
+    pub unseen: bool,
     pub history: History,
 }
 
@@ -103,8 +100,14 @@ impl State {
             reason: None,
             failures: 0,
             settled: false,
+            unseen: false,
             history: History::default(),
         }
+    }
+
+    /// Whether there will be a connection, or word of a failure, before long.
+    pub fn is_under_way(&self) -> bool {
+        !self.unseen && matches!(self.phase, Phase::Discovered | Phase::Connecting)
     }
 
     /// Goes on to `next`, if that is a step there is. To stay where it is changes nothing but the reason.
@@ -116,6 +119,7 @@ impl State {
             self.history.push(Change { from: self.phase, to: next, at: now, reason: reason.clone() });
             self.phase = next;
             self.since = now;
+            self.unseen = false;
         }
         if next == Phase::Active {
             self.connected = Some(now);

@@ -77,6 +77,9 @@ async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
 
 /// Until the connection that could be made is lost, or it is clear that none can be made; gives the reason.
 async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Past) -> String {
+    if upstream.state().phase == Phase::Discovered {
+        past.within_grace(upstream, outlets, upstream.sighted()).await;
+    }
     upstream.enter(Phase::Connecting, None);
     let connecting = upstream.plan.connect.connect(upstream.known_revision());
     let attempt = tokio::time::timeout(CONNECT_BOUND, connecting);
@@ -307,6 +310,7 @@ impl<'a> Life<'a> {
         if is_news {
             self.publish(definitions);
         }
+        self.upstream.renewals.send_modify(|renewals| *renewals += 1);
         None
     }
 

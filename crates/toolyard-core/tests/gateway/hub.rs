@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use toolyard_core::discovery::Instance;
 use toolyard_core::upstream::Upstream;
-use toolyard_core::{Gateway, UpstreamKind, UpstreamPlan};
+use toolyard_core::{Gateway, ProfilePlan, UpstreamKind, UpstreamPlan};
 use toolyard_proto::{Method, Notification, Raw, Revision};
 use toolyard_transport::LinkEvent;
 
-use crate::support::{Attempt, Client, Double, gateway, plan};
+use crate::support::{Attempt, Client, Double, gateway, plan, start};
 
 const NEW: Revision = Revision::NEWEST;
 const OLD: Revision = Revision::NEWEST_LEGACY;
@@ -199,4 +199,46 @@ async fn to_connect_tries_an_instance_at_once_that_waits_for_its_next_attempt_or
         assert!(began.elapsed() < Duration::from_secs(1), "{phase}: {:?}", began.elapsed());
         assert_eq!(client.call("t", json!({})).await.unwrap()["isError"], Value::Null, "{phase}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_names_apps_by_id_and_instances_by_id_or_name_whenever_they_come() {
+    let some = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+    let double = || Double::new(NEW, &["t", "u"]);
+    let gateway = start(&[("files", &double())], |plan| {
+        plan.profiles = vec![
+            ProfilePlan { name: "all".into(), ..ProfilePlan::default() },
+            ProfilePlan { name: "files".into(), upstreams: some(&["files"]), ..ProfilePlan::default() },
+            ProfilePlan { name: "app".into(), apps: some(&["watchtower"]), ..ProfilePlan::default() },
+            ProfilePlan {
+                name: "half".into(),
+                apps: some(&["watchtower"]),
+                deny: vec!["watchtower:t".into()],
+                ..ProfilePlan::default()
+            },
+            ProfilePlan { name: "id".into(), instances: some(&["shop-01"]), ..ProfilePlan::default() },
+            ProfilePlan {
+                name: "name".into(),
+                upstreams: some(&["files"]),
+                instances: some(&["shop"]),
+                deny: vec!["shop:t".into()],
+                ..ProfilePlan::default()
+            },
+        ];
+    });
+    let shown = async |profile: &str| Client::new(&gateway, NEW, &format!("p/{profile}")).tools().await;
+    assert_eq!(shown("app").await, Vec::<String>::new());
+    let app = plan(&[("WatchTower", &double())]).upstreams.remove(0);
+    gateway.join(UpstreamPlan { kind: UpstreamKind::App, ..app }).unwrap();
+    // Its file says that its name is `shop`.
+    join(&gateway, "shop-01", &double());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (files, app, shop) =
+        (["files__t", "files__u"], ["WatchTower__t", "WatchTower__u"], ["shop-01__t", "shop-01__u"]);
+    assert_eq!(shown("all").await, [files, app, shop].concat());
+    assert_eq!(shown("files").await, files);
+    assert_eq!(shown("app").await, app);
+    assert_eq!(shown("half").await, ["WatchTower__u"]);
+    assert_eq!(shown("id").await, shop);
+    assert_eq!(shown("name").await, ["files__t", "files__u", "shop-01__u"]);
 }

@@ -21,15 +21,16 @@ async fn about(gateway: &Gateway, id: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_upstream_delays_the_first_list_by_five_seconds_and_no_other() {
+async fn a_hanging_upstream_delays_the_first_list_by_less_than_five_seconds_and_no_other() {
     let (good, slow) = (Double::new(NEW, &["t"]), Double::new(NEW, &["t"]));
     slow.attempts.lock().unwrap().push_back(Attempt::Hangs);
     let client = Client::new(&gateway(&[("good", &good), ("slow", &slow)]), NEW, "");
     let started = Instant::now();
     assert_eq!(client.tools().await, ["good__t"]);
-    assert_eq!(started.elapsed(), Duration::from_secs(5));
+    let waited = started.elapsed();
+    assert!((Duration::from_secs(4)..Duration::from_secs(5)).contains(&waited), "{waited:?}");
     assert_eq!(client.tools().await, ["good__t"]);
-    assert_eq!(started.elapsed(), Duration::from_secs(5));
+    assert_eq!(started.elapsed(), waited);
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,7 +214,8 @@ async fn two_hundred_upstreams_of_which_twenty_hang_list_as_fast_as_all_good_one
     let all: Vec<Arc<Double>> = (0..200).map(|_| Double::new(NEW, &["t"])).collect();
     let folder = tempfile::tempdir().unwrap();
     let (never_seen, tools) = first_list(folder.path(), &all, true).await;
-    assert_eq!((never_seen, tools), (Duration::from_secs(5), 180), "once, for all of them together");
+    assert!(never_seen < Duration::from_secs(5), "once, for all of them together: {never_seen:?}");
+    assert_eq!(tools, 180);
     let folder = tempfile::tempdir().unwrap();
     for double in &all {
         double.attempts.lock().unwrap().clear();

@@ -7,6 +7,7 @@ mod support;
 mod calls;
 mod catalog;
 mod health;
+mod hop;
 mod hub;
 mod lifecycle;
 mod network;

@@ -6,6 +6,10 @@
 pub(super) enum Shape {
     Text,
     Number,
+    /// A number from 0 to 1.
+    Share,
+    /// A moment as RFC 3339 writes it.
+    Moment,
     Flag,
     /// One of these texts.
     Word(&'static [&'static str]),
@@ -42,6 +46,8 @@ impl Shape {
         match self {
             Self::Text => "is not a text".to_owned(),
             Self::Number => "is not a number".to_owned(),
+            Self::Share => "is not a number from 0 to 1".to_owned(),
+            Self::Moment => "is not a time such as `2026-07-28T00:00:00Z`".to_owned(),
             Self::Flag => "is not true or false".to_owned(),
             Self::Word(words) => format!("is not `{}`", words.join("` or `")),
             Self::Schema => "is not a schema".to_owned(),
@@ -144,8 +150,8 @@ const REQUIRED: Field = right("required", Shape::List(&Shape::Text));
 
 const ANNOTATIONS: Shape = Shape::Object(&[
     may("audience", Shape::List(&Shape::Word(&["user", "assistant"]))),
-    may("priority", Shape::Number),
-    may("lastModified", Shape::Text),
+    may("priority", Shape::Share),
+    may("lastModified", Shape::Moment),
 ]);
 
 const ICONS: Shape = Shape::List(&Shape::Object(&[

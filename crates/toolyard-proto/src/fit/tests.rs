@@ -34,8 +34,7 @@ fn what_is_right_stays_to_the_byte() {
     check(tool, whole, Some(whole), &[]);
     let prompt_text = r#"{"name":"a","arguments":[{"name":"x","required":true,"more":1}]}"#;
     check(prompt, prompt_text, Some(prompt_text), &[]);
-    let resource_text =
-        r#"{"uri":"a:b","name":"a","size":1.5,"annotations":{"audience":["user"],"priority":1}}"#;
+    let resource_text = r#"{"uri":"a:b","name":"a","size":1.5,"annotations":{"audience":["user"],"priority":1,"lastModified":"2026-07-28T00:00:00Z"}}"#;
     check(resource, resource_text, Some(resource_text), &[]);
     let template_text = r#"{"uriTemplate":"a:{b}","name":"a"}"#;
     check(template, template_text, Some(template_text), &[]);
@@ -116,6 +115,22 @@ fn a_member_that_an_entry_can_do_without_goes_alone() {
         "icons[0].theme < `icons[0].theme` is not `light` or `dark`",
     ];
     check(tool, text, Some(left), &told);
+}
+
+#[test]
+fn what_a_resource_says_beside_goes_alone() {
+    let loses = |annotation: &str, told: &str| {
+        let text = format!(r#"{{"uri":"a:b","name":"a","annotations":{{{annotation}}}}}"#);
+        check(resource, &text, Some(r#"{"uri":"a:b","name":"a","annotations":{}}"#), &[told]);
+    };
+    let of = |name: &str, is_not: &str| format!("annotations.{name} < `annotations.{name}` {is_not}");
+    loses(r#""priority":5"#, &of("priority", "is not a number from 0 to 1"));
+    loses(r#""priority":"high""#, &of("priority", "is not a number from 0 to 1"));
+    let moment = of("lastModified", "is not a time such as `2026-07-28T00:00:00Z`");
+    loses(r#""lastModified":"2026-07-28""#, &moment);
+    loses(r#""lastModified":1"#, &moment);
+    let told = "annotations.audience < `annotations.audience[1]` is not `user` or `assistant`";
+    loses(r#""audience":["user","nobody"]"#, told);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use toolyard_core::ProfilePlan;
+use toolyard_core::{ProfilePlan, UpstreamKind};
 use toolyard_proto::fit;
 
 use super::tools::{Tool, Tools, with_client};
@@ -71,7 +71,8 @@ fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -
         reasons.push(format!("at /mcp it is left out: its name there is taken by {}", first.canonical()));
     }
     reasons.push(format!("clients of /mcp/{} call it {}", tool.upstream, tool.own));
-    reasons.extend(config.profiles.iter().map(|profile| in_profile(profile, tool)));
+    let (kind, names) = owner(tool, tools);
+    reasons.extend(config.profiles.iter().map(|profile| in_profile(profile, tool, kind, &names)));
     let name = hidden_by.is_none().then(|| tool.shown.clone());
     Explanation { id: tool.canonical(), there: true, name, reasons }
 }
@@ -107,17 +108,39 @@ fn name(tool: &Tool, config: &Config) -> String {
     format!("clients of /mcp call it {}{why}", tool.shown)
 }
 
-fn in_profile(profile: &ProfilePlan, tool: &Tool) -> String {
-    let (place, id) = (format!("/mcp/p/{}", profile.name), tool.canonical());
-    let named = match &profile.upstreams {
-        None => tool.upstream != "yard",
-        Some(_) => profile.includes_upstream(&tool.upstream),
+/// What kind of upstream it belongs to, and what else that is called, as the gateway tells it.
+fn owner(tool: &Tool, tools: &Tools) -> (UpstreamKind, Vec<String>) {
+    let state = tools.states.iter().find(|state| state.id == tool.upstream);
+    let kind = match state.and_then(|state| state.kind.as_deref()) {
+        Some("app") => UpstreamKind::App,
+        Some("instance") => UpstreamKind::Instance,
+        _ => UpstreamKind::Server,
     };
-    if !named {
-        format!("not at {place}: `upstreams` does not name {}", tool.upstream)
-    } else if profile.deny.iter().any(|pattern| toolyard_core::plan::matches(pattern, &id)) {
+    let about = state.and_then(|state| state.about.as_ref()).filter(|_| kind == UpstreamKind::Instance);
+    let name = |key: &str| about.and_then(|about| about[key].as_str().map(str::to_owned));
+    (kind, ["id", "name"].into_iter().filter_map(name).collect())
+}
+
+fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[String]) -> String {
+    let (place, id) = (format!("/mcp/p/{}", profile.name), tool.canonical());
+    let key = match kind {
+        UpstreamKind::App => "apps",
+        UpstreamKind::Instance => "instances",
+        UpstreamKind::Server | UpstreamKind::BuiltIn => "upstreams",
+    };
+    let others = names.iter().cloned().chain(profile.spellings(kind, &tool.upstream));
+    let ids: Vec<String> = others.map(|name| format!("{name}:{}", tool.own)).chain([id]).collect();
+    let fits = |pattern: &String| ids.iter().any(|id| toolyard_core::plan::matches(pattern, id));
+    let is_inside = if profile.is_choosy() {
+        profile.includes_upstream(kind, &tool.upstream, names)
+    } else {
+        tool.upstream != "yard"
+    };
+    if !is_inside {
+        format!("not at {place}: `{key}` does not name {}", tool.upstream)
+    } else if profile.deny.iter().any(fits) {
         format!("not at {place}: `deny` fits it")
-    } else if profile.includes(&id) {
+    } else if profile.includes(&ids) {
         format!("at {place}, too")
     } else {
         format!("not at {place}: `allow` does not fit it")

@@ -36,8 +36,6 @@ use crate::state_dir::{self, Running};
 
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
-/// What the gateway calls an upstream that is being connected.
-const UNDER_WAY: [&str; 2] = ["discovered", "connecting"];
 /// For upstreams to be connected: their own bounds, all of them in a row, and a little more.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -72,6 +70,9 @@ pub(super) struct State {
     pub(super) phase: String,
     #[serde(default, skip_serializing)]
     pub(super) kind: Option<String>,
+    /// What else is known of an instance.
+    #[serde(default, skip_serializing)]
+    pub(super) about: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     #[serde(default)]
@@ -89,6 +90,13 @@ pub(super) struct State {
     pub(super) revision: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) server: Option<Value>,
+}
+
+impl State {
+    /// Whether it is just being connected. One that is only discovered for a reason has nobody to connect to.
+    fn is_under_way(&self) -> bool {
+        self.phase == "connecting" || (self.phase == "discovered" && self.reason.is_none())
+    }
 }
 
 /// Runs what waits for answers.
@@ -272,12 +280,12 @@ impl Client {
 
     /// The same, once none of them is only just being connected.
     pub(super) async fn settled(&self) -> Result<Vec<State>> {
-        self.states_once(|state| !UNDER_WAY.contains(&&*state.phase)).await
+        self.states_once(|state| !state.is_under_way()).await
     }
 
     /// The same, once it is known of all of them what they offer, from now or from the last time.
     pub(super) async fn known(&self) -> Result<Vec<State>> {
-        self.states_once(|state| !UNDER_WAY.contains(&&*state.phase) || state.revision.is_some()).await
+        self.states_once(|state| !state.is_under_way() || state.revision.is_some()).await
     }
 
     /// The states once all are as they should be, or at the end of all patience.

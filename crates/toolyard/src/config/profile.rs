@@ -1,6 +1,7 @@
 //! `[profiles.NAME]`: a named slice of the catalog, served at `/mcp/p/NAME`.
 
 use toolyard_core::ProfilePlan;
+use toolyard_proto::name::UpstreamId;
 
 use super::reader::{Field, Reader, Section};
 use super::suggest::nearest;
@@ -28,12 +29,17 @@ fn read_one(
         let items = field.items(reader);
         items.iter().filter_map(|item| known_upstream(reader, item, ids)).collect::<Vec<_>>()
     });
-    let allow = section.take("allow").map(|field| patterns(reader, &field, ids));
-    let deny = section.take("deny").map(|field| patterns(reader, &field, ids)).unwrap_or_default();
+    let apps = section.take("apps").map(|field| apps(reader, &field));
+    let instances = section.take("instances").map(|field| instances(reader, &field));
+    // Those who come and go are known where the profile names them.
+    let named = apps.iter().flatten().chain(instances.iter().flatten()).cloned();
+    let named: Vec<String> = ids.iter().cloned().chain(named).collect();
+    let allow = section.take("allow").map(|field| patterns(reader, &field, &named));
+    let deny = section.take("deny").map(|field| patterns(reader, &field, &named)).unwrap_or_default();
     let transparent = section.take("transparent").and_then(|field| Some((field.flag(reader)?, field)));
     section.finish(reader);
-    let inside =
-        upstreams.as_ref().map_or(ids.len(), |named| named.iter().filter(|id| ids.contains(id)).count());
+    let all = if apps.is_some() || instances.is_some() { 0 } else { ids.len() };
+    let inside = upstreams.as_ref().map_or(all, |named| named.iter().filter(|id| ids.contains(id)).count());
     if let Some((true, field)) = &transparent {
         warn_unless_alone(reader, field, inside);
     }
@@ -43,7 +49,7 @@ fn read_one(
         return None;
     }
     let transparent = transparent.is_some_and(|(flag, _)| flag);
-    Some(ProfilePlan { name: field.key.clone(), upstreams, allow, deny, transparent })
+    Some(ProfilePlan { name: field.key.clone(), upstreams, apps, instances, allow, deny, transparent })
 }
 
 /// `transparent` shows one upstream under its own names; of several it cannot.
@@ -57,6 +63,26 @@ pub(super) fn warn_unless_alone(reader: &mut Reader<'_>, field: &Field, upstream
 fn is_path_segment(name: &str) -> bool {
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphanumeric());
     starts_well && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+}
+
+/// Whoever registers under one of these ids, whenever that is.
+fn apps(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
+    let items = field.items(reader);
+    let id = |item: &Field| {
+        let text = item.text(reader)?;
+        if let Err(error) = UpstreamId::parse(&text) {
+            item.error(reader, error.to_string(), "write the id that the app registers under");
+            return None;
+        }
+        Some(text)
+    };
+    items.iter().filter_map(id).collect()
+}
+
+/// Whatever is found under one of these ids or names.
+fn instances(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
+    let items = field.items(reader);
+    items.iter().filter_map(|item| item.text(reader)).collect()
 }
 
 /// The id as the upstream spells it.
@@ -76,7 +102,9 @@ fn find(text: &str, ids: &[String]) -> Option<String> {
 fn report_unknown(reader: &mut Reader<'_>, item: &Field, text: &str, ids: &[String]) {
     let help = match nearest(text, known(ids)) {
         Some(id) => format!("did you mean `{id}`?"),
-        None => format!("add a section [upstreams.{text}], or remove it here"),
+        None => format!(
+            "add a section [upstreams.{text}], name an app in `apps` and an instance in `instances`, or remove it here"
+        ),
     };
     item.error(reader, format!("there is no upstream `{text}`"), help);
 }

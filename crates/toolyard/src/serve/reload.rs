@@ -14,10 +14,11 @@ use toolyard_core::{Gateway, Reloaded};
 use toolyard_proto::token::Rules;
 
 use crate::cli::Common;
-use crate::config::{AppsConfig, Found, ListenConfig, Trusted, unused_hint};
+use crate::config::{AppsConfig, Config, Found, ListenConfig, Trusted, unused_hint};
 use crate::connect::Approach;
 use crate::endpoints::Endpoints;
 use crate::plan::plan;
+use crate::scan::NotOurs;
 use crate::settings;
 use crate::stop::Nudge;
 
@@ -32,6 +33,7 @@ pub(super) struct Reload {
     pub(super) listen: ListenConfig,
     pub(super) apps: AppsConfig,
     pub(super) endpoints: Endpoints,
+    pub(super) not_ours: NotOurs,
     /// Whether apps are kept out, whatever the config says.
     pub(super) no_apps: bool,
     pub(super) pings: Pings,
@@ -46,6 +48,7 @@ impl Reload {
         let Ok(mut nudge) = Nudge::new() else { return };
         loop {
             let is_told = timeout(PAUSE, nudge.felt()).await.is_ok();
+            self.endpoints.try_again();
             let now = stamps(&watched);
             if now == applied && !is_told {
                 continue;
@@ -91,14 +94,16 @@ impl Reload {
         let Reloaded { added, changed, removed } = &done;
         tracing::info!(?added, ?changed, ?removed, "the changed config is applied");
         // Only now names are free that a server had.
-        self.apply_apps(&config.apps);
+        self.apply_apps(&config);
         found
     }
 }
 
 impl Reload {
     /// Who is dialled can change; doors and limits stay as they were opened.
-    fn apply_apps(&mut self, new: &AppsConfig) {
+    fn apply_apps(&mut self, config: &Config) {
+        let new = if self.no_apps { &AppsConfig::closed() } else { &config.apps };
+        self.not_ours.renew(config, new);
         if self.no_apps {
             return;
         }

@@ -1,12 +1,13 @@
 //! Instances that write files about themselves: found, dialled, shown, and forgotten when they are gone.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Yard, eventually};
+use crate::support::{Agent, App, Listener, Yard, eventually};
 
 /// A real MCP server on a free port.
 pub(crate) struct Server {
@@ -38,7 +39,7 @@ impl Server {
         Self { child, port }
     }
 
-    fn file(&self, id: &str) -> Value {
+    pub(crate) fn file(&self, id: &str) -> Value {
         json!({ "id": id, "name": "shop", "directory": "/srv/shop", "port": self.port,
             "process_info": { "pid": self.child.id(), "executable": "x" } })
     }
@@ -180,4 +181,54 @@ fn row_26_an_instance_is_told_with_all_its_fields() {
     }
     assert_eq!((&listed["connected"], &listed["retry_count"]), (&json!(true), &json!(0)));
     assert_eq!(listed["state_stats"]["transitions"]["connecting->active"], 1, "{listed}");
+}
+
+/// A port that nobody listens at, as far as one can tell.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn row_26_an_instance_that_does_not_listen_yet_is_discovered_and_met_as_soon_as_it_does() {
+    let yard = Yard::start("");
+    let (port, mut agent) = (free_port(), yard.agent());
+    let endpoint = format!("tcp://127.0.0.1:{port}");
+    let file =
+        json!({ "id": "late", "name": "shop", "directory": "/srv", "port": port, "endpoint": endpoint });
+    yard.write_instance("toolyard", "late.json", &file.to_string());
+    let listed = eventually("the file to be seen", || {
+        find(&mut agent, "late").filter(|one| one["reason"].is_string())
+    });
+    assert_eq!((&listed["state"], &listed["connected"]), (&json!("discovered"), &json!(false)), "{listed}");
+    assert_eq!(listed["reason"], format!("nobody listens at {endpoint} yet"));
+    // Everywhere else, too; nobody waits for it.
+    let began = Instant::now();
+    let mut hub = Agent::in_view(&yard, "hub");
+    let told = hub.call("instances_list", &json!({}))["structuredContent"]["instances"][0].take();
+    assert_eq!((&told["id"], &told["state"]), (&json!("late"), &json!("discovered")), "{told}");
+    let failed = hub.call("instances_connect", &json!({ "instance_id": "late" }));
+    assert!(failed["isError"] == true && failed.to_string().contains("nobody listens at"), "{failed}");
+    let (_, text) = yard.run(&["list"]);
+    let row = text.lines().find(|line| line.starts_with("late")).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["late", "discovered", "0", "instance"]);
+    assert!(text.contains("nobody listens at"), "{text}");
+    let (_, json) = yard.run(&["list", "--json"]);
+    let entries = serde_json::from_str::<Vec<Value>>(&json).unwrap();
+    let entry = entries.iter().find(|entry| entry["id"] == "late").unwrap();
+    assert_eq!(
+        (&entry["id"], &entry["kind"], &entry["live"]["state"]),
+        (&json!("late"), &json!("instance"), &json!("discovered"))
+    );
+    let (_, text) = yard.run(&["doctor"]);
+    assert!(text.contains(&format!("late at {endpoint}")), "{text}");
+    let row = text.lines().find(|line| line.starts_with("late ")).unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..3], ["late", "instance", "discovered"]);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // It is not left alone for the pauses of somebody who fails.
+    let listener = Listener::Tcp(TcpListener::bind(("127.0.0.1", port)).unwrap());
+    let _app = App::accept(&listener, "late", &["draw"]);
+    agent.wait_for_tools(&["late__draw"]);
+    let listed = find(&mut agent, "late").unwrap();
+    assert_eq!((&listed["state"], &listed["retry_count"]), (&json!("active"), &json!(0)), "{listed}");
+    assert_eq!(listed["state_stats"]["transitions"]["discovered->connecting"], 1, "{listed}");
 }

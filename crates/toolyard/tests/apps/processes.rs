@@ -3,9 +3,9 @@
 
 use std::process::{Child, Command};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Agent, App, Door, Listener, Yard, eventually};
+use crate::support::{Agent, App, Door, Listener, Way, Yard, eventually};
 
 /// A process with these variables, and nothing else to do.
 struct Process(Child);
@@ -123,4 +123,86 @@ fn an_app_that_restarts_elsewhere_is_found_again() {
     // And whoever comes by itself under that name is the same app.
     let _app = App::register(&yard, Door::Tcp, "Paint", &["by_itself"]);
     agent.wait_for_tools(&["Paint__by_itself"]);
+}
+
+/// What was left out, of processes.
+fn left_out(yard: &Yard) -> String {
+    let (_, told) = yard.run(&["doctor", "--json"]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let ways = told["report"]["discovery"].as_array().unwrap();
+    let way = ways.iter().find(|way| way["way"] == "processes").unwrap();
+    way["skipped"].to_string()
+}
+
+#[test]
+fn what_the_config_names_from_now_on_is_no_hint_and_is_one_again_when_it_does_not() {
+    let (yard, listener) = (yard(""), Listener::tcp());
+    let at = listener.endpoint();
+    let _process = Process::start(&[("TOOLYARD_ENDPOINT", &at), ("TOOLYARD_APP_ID", "Hinted")]);
+    let hinted = App::accept(&listener, "Hinted", &["a"]);
+    let mut agent = yard.agent();
+    agent.wait_for_tools(&["Hinted__a"]);
+    yard.reconfigure(&format!("[apps.endpoints]\nNamed = \"{at}\"\n"));
+    let named = App::accept(&listener, "Named", &["b"]);
+    // Who is connected stays so.
+    agent.wait_for_tools(&["Hinted__a", "Named__b"]);
+    eventually("the next look", || left_out(&yard).contains("the config names it, as `Named`").then_some(()));
+    drop(hinted);
+    agent.wait_for_tools(&["Named__b"]);
+    yard.reconfigure("");
+    let _hinted = App::accept(&listener, "Hinted", &["c"]);
+    agent.wait_for_tools(&["Hinted__c"]);
+    drop(named);
+}
+
+#[test]
+fn a_hint_that_ends_does_not_switch_off_what_the_config_names_by_the_same_id() {
+    let (hinted, named) = (Listener::tcp(), Listener::tcp());
+    let yard = yard("");
+    let mut agent = yard.agent();
+    let process = Process::start(&[("TOOLYARD_ENDPOINT", &hinted.endpoint()), ("TOOLYARD_APP_ID", "Paint")]);
+    let app = App::accept(&hinted, "Paint", &["by_hint"]);
+    agent.wait_for_tools(&["Paint__by_hint"]);
+    yard.reconfigure(&format!("[apps.endpoints]\nPaint = \"{}\"\n", named.endpoint()));
+    eventually("the config", || yard.said().contains("the changed config is applied").then_some(()));
+    drop(process);
+    eventually("the end of the hint", || yard.said().contains("its process is gone").then_some(()));
+    drop(app);
+    let _app = App::accept(&named, "Paint", &["by_config"]);
+    agent.wait_for_tools(&["Paint__by_config"]);
+}
+
+/// When processes were last looked at, and how often that is said to be.
+fn looked(yard: &Yard) -> Option<(String, u64)> {
+    let told = yard.command_with(".mcpproxy.json", &["doctor", "--json"]).output().unwrap().stdout;
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    let way = told["report"]["discovery"].as_array()?.iter().find(|way| way["way"] == "processes")?;
+    Some((way["looked"].as_str()?.to_owned(), way["every_ms"].as_u64()?))
+}
+
+#[test]
+fn row_14_discovery_scan_interval_is_how_often_processes_are_looked_at() {
+    let proxy = |every: &str| {
+        let keys: Value = json!({ "BindAddress": "localhost:0", "DiscoveryScanInterval": every });
+        Yard::of_proxy(&json!({ "McpProxy": keys }), Way::Flag)
+    };
+    let (often, seldom) = (proxy("00:00:01"), proxy("01:00:00"));
+    let (first, every) = eventually("the first look", || looked(&seldom));
+    assert_eq!((every, eventually("the same", || looked(&often)).1), (3_600_000, 1000));
+    // Whoever starts now is met by the one that looks again, and looks again after that.
+    let listener = Listener::tcp();
+    let _process =
+        Process::start(&[("TOOLYARD_ENDPOINT", &listener.endpoint()), ("TOOLYARD_APP_ID", "Late")]);
+    let _app = App::accept(&listener, "Late", &["draw"]);
+    often.local_agent().wait_for_tools(&["Late__draw"]);
+    let mut looks = vec![looked(&often).unwrap().0];
+    eventually("three more looks", || {
+        let now = looked(&often)?.0;
+        if !looks.contains(&now) {
+            looks.push(now);
+        }
+        (looks.len() > 3).then_some(())
+    });
+    assert_eq!(looked(&seldom), Some((first, 3_600_000)), "not a second time within the hour");
+    assert!(seldom.local_agent().tools().is_empty());
 }

@@ -60,8 +60,10 @@ fn row_14_tool_timeout_is_how_long_a_call_may_take() {
     let app = App::register(&yard, Door::Tcp, "App", &["hang"]);
     let mut agent = yard.local_agent();
     agent.wait_for_tools(&["App__hang"]);
+    let began = Instant::now();
     let text = agent.failure("App__hang");
     assert!(text.contains("1 s"), "{text}");
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     drop(app);
 }
 
@@ -100,13 +102,34 @@ fn row_14_catalog_debounce_is_how_long_changes_are_gathered() {
 
 #[test]
 fn row_14_log_level_says_how_much_is_logged() {
-    for (level, is_told) in [("Information", true), ("Error", false)] {
-        let yard = yard(&json!({ "LogLevel": level }), Way::Flag);
+    let here = |level: &str| json!({ "Proxy": { "LogLevel": level } });
+    let there = |level: &str| json!({ "Proxy": {}, "Logging": { "LogLevel": { "Default": level } } });
+    for (mut file, is_told) in [
+        (here("Information"), true),
+        (here("Error"), false),
+        (there("Information"), true),
+        (there("Error"), false),
+        (there("None"), false),
+    ] {
+        file["Proxy"]["BindAddress"] = json!("localhost:0");
+        file["Proxy"]["DiscoveryScanInterval"] = json!("01:00:00");
+        let yard = Yard::of_proxy(&file, Way::Flag);
         let _app = App::register(&yard, Door::Tcp, "App", &["go"]);
         yard.local_agent().wait_for_tools(&["App__go"]);
         if is_told {
             eventually("a line of the log", || yard.said().contains("registered").then_some(()));
         }
-        assert_eq!(yard.said().contains("registered"), is_told, "{}", yard.said());
+        assert_eq!(yard.said().contains("registered"), is_told, "{file}: {}", yard.said());
     }
+}
+
+#[test]
+fn row_14_both_names_of_the_section_count() {
+    let file = json!({ "McpProxy": { "BindAddress": "localhost:0", "MaxConnections": 1,
+        "DiscoveryScanInterval": "01:00:00" } });
+    let yard = Yard::of_proxy(&file, Way::Flag);
+    let _app = App::register(&yard, Door::Tcp, "App", &["go"]);
+    let mut line = String::new();
+    BufReader::new(TcpStream::connect(yard.apps_tcp()).unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("1 apps are connected"), "{line}");
 }

@@ -104,12 +104,3 @@ fn row_03_the_bare_protocol_in_python_works_as_it_is_written() {
     yard.restart();
     use_clock(&mut yard.agent(), "PythonClock");
 }
-
-#[test]
-fn row_03_the_bare_protocol_in_node_works_as_it_is_written() {
-    let mut yard = Yard::start("");
-    let _app = example(&yard, "node", "clock_app.mjs");
-    use_clock(&mut yard.agent(), "NodeClock");
-    yard.restart();
-    use_clock(&mut yard.agent(), "NodeClock");
-}

@@ -77,6 +77,14 @@ pub(crate) static PYTHON: Offer = Offer {
     prompt: Some(("hello", "Say hello from Python")),
 };
 
+/// What is as it should be among what no client takes.
+pub(crate) static STRANGE: Offer = Offer {
+    version: LEGACY,
+    calls: &[plain("fine", "{}", "fine")],
+    resource: Some(("yard+odd:strange/fine", "fine")),
+    prompt: Some(("strange__fine", "fine")),
+};
+
 pub(crate) static RUST: Offer = Offer {
     version: MODERN,
     calls: &[

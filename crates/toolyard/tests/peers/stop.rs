@@ -59,8 +59,12 @@ impl Stop {
         }
     }
 
-    /// Everything together: the first tool of each upstream.
-    pub(crate) fn together(url: String, upstreams: &[(&'static str, &'static Offer)]) -> Self {
+    /// Everything together: the first tool of each upstream, and the resource and the prompt of one.
+    pub(crate) fn together(
+        url: String,
+        upstreams: &[(&'static str, &'static Offer)],
+        more: &'static Offer,
+    ) -> Self {
         let call = |(id, offer): &(&str, &'static Offer)| {
             let call = &offer.calls[0];
             tool_call(format!("{id}__{}", call.tool), call)
@@ -68,10 +72,10 @@ impl Stop {
         Self {
             url,
             calls: upstreams.iter().map(call).collect(),
-            resource: None,
-            prompt: None,
+            resource: more.resource.map(|(uri, _)| uri.to_owned()),
+            prompt: more.prompt.map(|(name, _)| name.to_owned()),
             expected: upstreams.iter().map(|(_, offer)| &offer.calls[0]).collect(),
-            texts: (None, None),
+            texts: (more.resource.map(|(_, text)| text), more.prompt.map(|(_, text)| text)),
         }
     }
 

@@ -9,13 +9,16 @@ use tokio::time::{sleep, timeout};
 use super::everything::Everything;
 use super::fixture::{fixture_child, serve_fixture};
 use super::gateway::{Gateway, Reach};
-use super::offers::{EVERYTHING, FIXTURE, Offer, PYTHON, RUST};
+use super::offers::{EVERYTHING, FIXTURE, Offer, PYTHON, RUST, STRANGE};
 use super::program::Program;
 use super::python::{interpreter, python_child, serve_python};
 use super::rust_server::RustServer;
 use super::stop::Stop;
 use super::wire::{Client, Era, LEGACY, Request};
 
+/// A server whose definitions would cost clients their whole list; only seen together with all the others.
+const STRANGER: &str = "strange";
+const STRANGE_SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/strange");
 const OLD: &str = "era = \"legacy\"";
 /// How long all servers together may take to start.
 const ARRIVAL: Duration = Duration::from_mins(1);
@@ -40,6 +43,7 @@ impl Yard {
             ("rmcp-http-old", &RUST, rust.reach(), OLD),
             ("fixture-stdio", &FIXTURE, fixture_child("both"), ""),
             ("fixture-stdio-old", &FIXTURE, fixture_child("both"), OLD),
+            (STRANGER, &STRANGE, strange_child(), ""),
         ];
         let (program, reach) = serve_fixture("both");
         programs.push(program);
@@ -74,8 +78,9 @@ impl Yard {
 
     /// Where there is something to see.
     pub(crate) fn stops(&self) -> Vec<Stop> {
-        let alone = self.upstreams.iter().map(|(id, offer)| Stop::alone(self.gateway.alone(id), offer));
-        let together = Stop::together(self.gateway.everything(), &self.upstreams);
+        let alone = self.upstreams.iter().filter(|(id, _)| *id != STRANGER);
+        let alone = alone.map(|(id, offer)| Stop::alone(self.gateway.alone(id), offer));
+        let together = Stop::together(self.gateway.everything(), &self.upstreams, &STRANGE);
         std::iter::once(together).chain(alone).collect()
     }
 }
@@ -91,6 +96,11 @@ async fn check_versions(client: &mut Client, rows: &[Row]) {
         let upstream = upstreams.iter().find(|upstream| upstream["id"] == *id);
         assert!(upstream.is_some_and(|upstream| upstream["revision"] == version), "{id}: {upstream:?}");
     }
+}
+
+fn strange_child() -> Reach {
+    let script = format!("{STRANGE_SERVER}/server.sh");
+    Reach::Child(["sh", &script, STRANGE_SERVER].map(str::to_owned).to_vec())
 }
 
 fn everything(programs: &mut Vec<Program>) -> Vec<Row> {

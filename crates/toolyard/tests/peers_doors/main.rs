@@ -1,5 +1,5 @@
-//! Clients of other makers at every door: the MCP Inspector, mcp-remote, and a client whose config runs
-//! `toolyard stdio`.
+//! Clients of other makers at every door: the MCP Inspector, mcp-remote, Claude Code, and a client whose config
+//! runs `toolyard stdio`; and an app in TypeScript, as its compiler and Node.js take it.
 //!
 //! `cargo xtask peers` installs them and says where; without them there is nobody to talk to, and this says so.
 
@@ -9,6 +9,9 @@
 #[path = "../cli/gateway.rs"]
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod gateway;
+
+mod claude;
+mod typescript;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

@@ -81,18 +81,23 @@ fn row_31_a_line_arrives_as_soon_as_it_is_said() {
     for by_call in [false, true] {
         let id = follow(&mut agent, by_call);
         log.wait_for_followers(1);
-        let mut fastest = Duration::MAX;
-        for n in 1..=10 {
-            let (line, said) = (format!("line {n}"), Instant::now());
-            log.lines.send(line.clone()).unwrap();
-            let heard = agent.next_heard("notifications/progress");
-            fastest = fastest.min(said.elapsed());
-            assert_eq!(heard["params"], json!({ "progressToken": "follow", "progress": n, "message": line }));
-        }
-        // A busy machine may be late now and then, but not always.
-        assert!(fastest < Duration::from_millis(200), "{fastest:?}");
+        let mut took: Vec<Duration> = (1..=21)
+            .map(|n| {
+                let (line, said) = (format!("line {n}"), Instant::now());
+                log.lines.send(line.clone()).unwrap();
+                let heard = agent.next_heard("notifications/progress");
+                let told = json!({ "progressToken": "follow", "progress": n, "message": line });
+                assert_eq!(heard["params"], told);
+                said.elapsed()
+            })
+            .collect();
+        took.sort();
+        eprintln!("from line to client: median {:?}, slowest {:?}", took[10], took[20]);
+        // The bound is meant for each line. A machine that is busy with other tests may be late with some of
+        // them, so the median is held to it here, and the slowest is printed.
+        assert!(took[10] < Duration::from_millis(200), "{took:?}");
         log.lines.send("end".into()).unwrap();
-        assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "10 lines");
+        assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "21 lines");
         log.wait_for_followers(0);
     }
 }

@@ -1,0 +1,82 @@
+//! Where an upstream does not like our way of asking, that is ours to mend: it is asked anew, once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+use toolyard_proto::{CallError, Fault, Method, Revision};
+
+use crate::support::{Behaviour, Client, Double, echo, gateway};
+
+const NEW: Revision = Revision::NEWEST;
+
+fn refused(error: CallError) -> CallError {
+    CallError { origin: Fault::Upstream, ..error }
+}
+
+fn calls(double: &Double) -> usize {
+    let is_call = |(method, _): &&(Method, _)| *method == Method::TOOLS_CALL;
+    double.seen.lock().unwrap().iter().filter(is_call).count()
+}
+
+/// Wants the parameter `region` in a header.
+fn picky() -> Arc<Double> {
+    let echo = echo();
+    let behaviour: Behaviour = Arc::new(move |request, peer| {
+        let region = request.headers.as_ref().and_then(|headers| headers.get("mcp-param-region"));
+        if request.method == Method::TOOLS_CALL && region.is_none_or(|region| region != "eu") {
+            return Box::pin(async {
+                Err(refused(CallError::header_mismatch("Mcp-Param-Region is required")))
+            });
+        }
+        echo(request, peer)
+    });
+    Double::with(NEW, &["t"], behaviour)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_headers_are_refused_is_made_again_by_the_latest_definition() {
+    let double = picky();
+    let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
+    client.tools().await;
+    // It says nothing of the change.
+    let region = json!({ "type": "string", "x-mcp-header": "Region" });
+    let schema = json!({ "type": "object", "properties": { "region": region } });
+    *double.tools.lock().unwrap() = vec![json!({ "name": "t", "inputSchema": schema })];
+    let result = client.call("a__t", json!({ "region": "eu" })).await.unwrap();
+    assert!(result["isError"].is_null(), "{result}");
+    assert_eq!(calls(&double), 2);
+    client.call("a__t", json!({ "region": "eu" })).await.unwrap();
+    assert_eq!(calls(&double), 3, "from then on it is right at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_refused_twice_is_turned_away() {
+    let double = picky();
+    let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
+    client.tools().await;
+    let result = client.call("a__t", json!({ "region": "eu" })).await.unwrap();
+    assert_eq!(result["_meta"]["dev.toolyard/error"]["kind"], "turned-away", "{result}");
+    assert_eq!(calls(&double), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_version_is_refused_is_made_again_when_the_upstream_was_met_anew() {
+    let (other, echo) = (Arc::new(AtomicBool::new(false)), echo());
+    let own = other.clone();
+    let behaviour: Behaviour = Arc::new(move |request, peer| {
+        if own.load(Ordering::SeqCst) {
+            // Asked whether it is there, it is met anew; then both sides know better.
+            own.store(request.method == Method::TOOLS_CALL, Ordering::SeqCst);
+            return Box::pin(async { Err(refused(CallError::unsupported_version(NEW.as_str()))) });
+        }
+        echo(request, peer)
+    });
+    let double = Double::with(NEW, &["t"], behaviour);
+    let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
+    client.tools().await;
+    other.store(true, Ordering::SeqCst);
+    let result = client.call("a__t", json!({})).await.unwrap();
+    assert!(result["isError"].is_null(), "{result}");
+    assert_eq!((calls(&double), double.connects.load(Ordering::SeqCst)), (2, 2));
+}
