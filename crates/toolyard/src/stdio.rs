@@ -15,7 +15,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::cli::{Common, StdioArgs};
-use crate::config::{Found, LocalDoor, Role};
+use crate::config::{Found, Level, LocalDoor, Role};
 use crate::failure::Failure;
 use crate::settings::{self, Settings};
 use crate::{socket, state_dir};
@@ -24,18 +24,20 @@ use opening::Opening;
 use relay::Relay;
 
 pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
-    let (meeting, rules) = match settings::look(common) {
+    let (meeting, rules, trouble) = match settings::look(common) {
         (found, loaded) if loaded.config.is_none() => {
-            (meeting_despite(common, &found, loaded.problems)?, loaded.auth)
+            let trouble = loaded.problems.iter().find(|problem| problem.level == Level::Error);
+            let trouble = trouble.map(|problem| format!("the config is not good: {}", problem.message));
+            (meeting_despite(common, &found, loaded.problems)?, loaded.auth, trouble)
         }
         _ => {
             let Settings { found, config, .. } = settings::read(common)?;
-            (meeting(common, &found, &config.listen.local)?, config.auth)
+            (meeting(common, &found, &config.listen.local)?, config.auth, None)
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
-    let opening = Opening::new(common, args, rules);
+    let opening = Opening::new(common, args, rules, trouble);
     let done = runtime.block_on(Relay::new(meeting, opening, args.hub).run());
     // A thread may still wait for stdin, and nobody waits for it.
     runtime.shutdown_background();

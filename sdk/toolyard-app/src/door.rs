@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use toolyard_transport::local;
 
 /// Where to dial.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,9 @@ impl Door {
         match self {
             Self::Tcp(address) => halves(TcpStream::connect(address).await?),
             Self::Local(path) => {
-                let (read, write) = tokio::io::split(toolyard_transport::local::connect(path).await?);
+                let stream = local::connect(path).await?;
+                local::refuse_strangers(&stream)?;
+                let (read, write) = tokio::io::split(stream);
                 Ok((Box::new(read), Box::new(write)))
             }
         }

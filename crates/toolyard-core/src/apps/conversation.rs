@@ -1,6 +1,6 @@
 //! One app's connection from its first line to its last: it registers, and then answers are matched to calls.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -87,7 +87,9 @@ where
     }
     let (linked, connected, greeted) = visit.link(&id, &register, dialled.description.as_deref());
     linked.channel.say(registered(&id, &dialled.session, &greeted));
-    let conversation = visit.open(id, linked.clone(), dialled.seat.clone(), (write, greeted.outgoing));
+    let (ticket, seat) = (dialled.session.clone(), dialled.seat.clone());
+    let session = Session { id, ticket, linked: linked.clone(), seat };
+    let conversation = visit.open(session, (write, greeted.outgoing));
     apps.shared.scope.spawn(async move {
         conversation.run().await;
         drop(room);
@@ -176,13 +178,18 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         let id = applicant.id.clone();
         let (linked, connected, greeted) = self.link(&id, &register, None);
         let arrival = Arrival { connected, linked: linked.clone() };
-        let welcome = |session: &str| linked.channel.say(registered(&id, session, &greeted));
+        let own_session = OnceLock::new();
+        let welcome = |session: &str| {
+            linked.channel.say(registered(&id, session, &greeted));
+            let _ = own_session.set(session.into());
+        };
         let seat = match self.apps.seat(&applicant, arrival, welcome).await {
             Ok(seat) => seat,
             Err(refused) => return self.lines.refuse(write, &refused).await,
         };
         self.look_for_process(&id, &linked);
-        self.open(id, linked, seat, (write, greeted.outgoing)).run().await;
+        let ticket = own_session.into_inner().unwrap_or_default();
+        self.open(Session { id, ticket, linked, seat }, (write, greeted.outgoing)).run().await;
     }
 
     /// What it registered becomes a link.
@@ -203,18 +210,12 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
     }
 
     /// From here on it is spoken with.
-    fn open(
-        self,
-        id: UpstreamId,
-        linked: Arc<Linked>,
-        seat: Arc<Seat>,
-        (write, outgoing): (WriteHalf<S>, Outgoing),
-    ) -> Conversation<S> {
-        let endpoint = &self.caller.endpoint;
+    fn open(self, session: Session, (write, outgoing): (WriteHalf<S>, Outgoing)) -> Conversation<S> {
+        let (Session { id, linked, .. }, endpoint) = (&session, &self.caller.endpoint);
         tracing::info!(target: "apps", app = %id, tools = linked.tools(), %endpoint, "registered");
         self.apps.shared.scope.spawn(channel::write(linked.channel.clone(), write, outgoing));
         let ended = Ended(linked.clone());
-        Conversation { session: Session { id, linked, seat }, lines: self.lines, _ended: ended }
+        Conversation { session, lines: self.lines, _ended: ended }
     }
 
     fn applicant(&self, register: &Register) -> Result<Applicant, Refused> {
@@ -289,6 +290,8 @@ impl Drop for Ended {
 /// A registered app.
 struct Session {
     id: UpstreamId,
+    /// What it comes back with.
+    ticket: Arc<str>,
     linked: Arc<Linked>,
     seat: Arc<Seat>,
 }
@@ -341,7 +344,7 @@ impl Session {
         self.linked.change(&offered);
         if !refusals.is_empty() {
             let tools = offered.iter().map(|tool| tool.canonical(&self.id)).collect();
-            let told = Registered::new(self.id.as_str(), "", tools, refusals);
+            let told = Registered::new(self.id.as_str(), &self.ticket, tools, refusals);
             self.linked.channel.aside(told.render());
         }
     }

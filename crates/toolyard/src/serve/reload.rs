@@ -58,8 +58,10 @@ impl Reload {
                 tokio::time::sleep(PAUSE / 4).await;
             }
             if is_told || stamps(&watched) == now {
-                watched = files_of(&self.apply(&set));
-                applied = stamps(&watched);
+                let files = files_of(&self.apply(&set));
+                // What was written while it was being read is looked at again.
+                applied = if files == watched { now } else { stamps(&files) };
+                watched = files;
             }
         }
     }

@@ -90,7 +90,8 @@ impl Meeting {
 
     /// Where a gateway may be: where it said it is, and where it usually is.
     fn sockets(&self) -> impl Iterator<Item = PathBuf> {
-        let set = |path: &Path| path.parent().and_then(Path::file_name).map(OsStr::to_owned);
+        let part = |path: &Path| path.file_name().map(OsStr::to_owned);
+        let set = |path: &Path| (path.parent().and_then(part), part(path));
         let announced = self.state_dir.as_deref().and_then(state_dir::announced_socket);
         // The folder may be that of several config sets.
         let announced = announced.filter(|path| set(path) == set(&self.socket));
@@ -100,6 +101,7 @@ impl Meeting {
     async fn knock(&self, opening: &Opening) -> Option<Met> {
         for path in self.sockets() {
             if let Ok(stream) = local::connect(&path).await
+                && local::refuse_strangers(&stream).is_ok()
                 && let Ok(Some(met)) = timeout(FIRST_WORD, hear(stream, opening)).await
             {
                 return Some(met);

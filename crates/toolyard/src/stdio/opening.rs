@@ -19,14 +19,21 @@ pub(super) struct Opening {
     view: Option<String>,
     common: Common,
     tokens: Mutex<Tokens>,
+    /// What is wrong with the config, where it could not be read.
+    trouble: Option<String>,
 }
 
 impl Opening {
-    pub(super) fn new(common: &Common, args: &StdioArgs, rules: Option<Rules>) -> Self {
+    pub(super) fn new(
+        common: &Common,
+        args: &StdioArgs,
+        rules: Option<Rules>,
+        trouble: Option<String>,
+    ) -> Self {
         let given = settings::variable(TOKEN).filter(|token| !token.is_empty());
         let own = format!("toolyard-stdio-{}", std::process::id());
         let tokens = Tokens::new(own, given, rules, now());
-        Self { view: view(args), common: common.clone(), tokens: Mutex::new(tokens) }
+        Self { view: view(args), common: common.clone(), tokens: Mutex::new(tokens), trouble }
     }
 
     fn tokens(&self) -> MutexGuard<'_, Tokens> {
@@ -37,28 +44,49 @@ impl Opening {
     pub(super) fn line(&self) -> Option<Bytes> {
         let mut tokens = self.tokens();
         if tokens.presented().is_some() {
-            // A shim may outlive a secret. What is just being edited says nothing.
-            let loaded = settings::look(&self.common).1;
-            if loaded.config.is_some() || loaded.auth.is_some() {
-                tokens.renew(loaded.auth);
+            // A shim may outlive a secret. A file that is just being edited, or away for a moment, says nothing.
+            let rules = settings::look(&self.common).1.auth.filter(|rules| !rules.secrets.is_empty());
+            if rules.is_some() {
+                tokens.renew(rules, now());
             }
         }
-        let token = tokens.next(now());
+        let token = tokens.next(now(), random());
         if self.view.is_none() && token.is_none() {
             return None;
         }
         Some(json!({ "toolyard": 1, "view": self.view, "token": token }).to_string().into())
     }
 
+    /// The gateway has let us in.
+    pub(super) fn welcomed(&self) {
+        self.tokens().taken();
+    }
+
+    /// Whether there is another token to try with a gateway that gives this reason.
+    pub(super) fn has_another(&self, why: &str) -> bool {
+        is_about_tokens(why) && self.tokens().refused()
+    }
+
     /// Why we are not wanted, and what can be done about it where it is our token.
     pub(super) fn explained(&self, why: &str) -> String {
-        let advice = match self.tokens().presented() {
-            Some(Presented::Given) => "the one in MCP_AUTH_TOKEN is wrong, has expired or was used before",
-            Some(Presented::Minted) => "the gateway was started with another secret: start it again",
-            Some(Presented::Nothing) | None => "there is no `secret` in [auth] to make one from",
+        if !is_about_tokens(why) {
+            return why.to_owned();
+        }
+        let tokens = self.tokens();
+        let advice = match (tokens.presented(), &self.trouble) {
+            (Some(Presented::Given), _) => {
+                "the one in MCP_AUTH_TOKEN is wrong, has expired or was used before"
+            }
+            (_, Some(trouble)) => trouble,
+            _ if tokens.has_secret() => "the gateway was started with another secret: start it again",
+            _ => "there is no `secret` in [auth] to make one from",
         };
-        if why.contains("token") { format!("{why} ({advice})") } else { why.to_owned() }
+        format!("{why} ({advice})")
     }
+}
+
+fn is_about_tokens(why: &str) -> bool {
+    why.contains("token")
 }
 
 fn view(args: &StdioArgs) -> Option<String> {
@@ -68,6 +96,11 @@ fn view(args: &StdioArgs) -> Option<String> {
         (false, None, Some(upstream)) => Some(upstream.clone()),
         (false, None, None) => None,
     }
+}
+
+/// Where the system has no randomness, the process stands for it.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()))
 }
 
 fn now() -> u64 {

@@ -83,7 +83,11 @@ impl Relay {
                 () = client.ended() => return self.farewell(&client, &mut stdout, Some(LOST)).await,
             };
             let stream = match joined {
-                Ok(Met::Welcome(stream)) => stream,
+                Ok(Met::Welcome(stream)) => {
+                    self.opening.welcomed();
+                    stream
+                }
+                Ok(Met::Refused(why)) if self.opening.has_another(&why) => continue,
                 Ok(Met::Refused(why)) => {
                     let why = self.opening.explained(&why);
                     self.give_up(&mut client, &mut stdout, &why).await;
@@ -105,7 +109,12 @@ impl Relay {
                 bail!("the gateway ended {short} times in a row within {SHORT:?}; its log says why");
             }
             let failures = self.memory().lost(LOST);
-            write_lines(&mut stdout, failures).await?;
+            tokio::select! {
+                biased;
+                written = write_lines(&mut stdout, failures) => written?,
+                // Whoever reads nothing and has closed its end is gone.
+                () = client.left_alone() => return self.farewell(&client, &mut stdout, None).await,
+            }
             tracing::warn!("the gateway is gone: looking for another");
             sleep(LONGEST_PAUSE.min(Duration::from_millis(50) * short.saturating_sub(1))).await;
         }
@@ -234,6 +243,12 @@ impl Client {
 
     fn has_ended(&self) -> bool {
         self.gone.is_ended() && self.lines.is_empty()
+    }
+
+    /// Waits until the client has closed its end, and then as long as it may take to read the rest.
+    async fn left_alone(&self) {
+        self.gone.ended().await;
+        sleep(LAST_ANSWERS).await;
     }
 
     /// Waits until the client has closed its end and nothing of what it said is left.

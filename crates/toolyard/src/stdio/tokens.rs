@@ -12,6 +12,8 @@ pub(super) struct Tokens {
     client: Option<String>,
     last: u64,
     presented: Option<Presented>,
+    /// How many tokens were refused since one was taken.
+    refused: usize,
 }
 
 /// What the last connection brought.
@@ -22,40 +24,77 @@ pub(super) enum Presented {
     Nothing,
 }
 
+/// How often each secret is tried: programs that are the same client may make the same token in the same second.
+const TRIES: usize = 3;
+
 impl Tokens {
     /// `own` is the client that we are if nobody says otherwise.
     pub(super) fn new(own: String, given: Option<String>, rules: Option<Rules>, now: u64) -> Self {
-        let (client, last) = match (&given, &rules) {
-            (None, _) => (Some(own), 0),
-            (Some(given), Some(rules)) => {
-                rules.verify(given, now).map_or((None, 0), |(client, made)| (Some(client), made))
-            }
-            (Some(_), None) => (None, 0),
-        };
-        Self { rules, given, client, last, presented: None }
+        let client = given.is_none().then_some(own);
+        let mut tokens = Self { rules: None, given, client, last: 0, presented: None, refused: 0 };
+        tokens.renew(rules, now);
+        tokens
     }
 
     pub(super) fn presented(&self) -> Option<Presented> {
         self.presented
     }
 
-    pub(super) fn renew(&mut self, rules: Option<Rules>) {
+    pub(super) fn has_secret(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| !rules.secrets.is_empty())
+    }
+
+    pub(super) fn renew(&mut self, rules: Option<Rules>, now: u64) {
+        if let (None, Some(given), Some(rules)) = (&self.client, &self.given, &rules)
+            && let Ok((client, made)) = rules.verify(given, now)
+        {
+            (self.client, self.last) = (Some(client), made);
+        }
         self.rules = rules;
     }
 
-    pub(super) fn next(&mut self, now: u64) -> Option<String> {
-        let secret = self.rules.as_ref().and_then(|rules| rules.secrets.first());
+    /// The last one was taken.
+    pub(super) fn taken(&mut self) {
+        self.refused = 0;
+    }
+
+    /// The last one was refused; whether there is another to try. While one secret takes the other's place, the
+    /// gateway may still go by the older one; or it asks for none.
+    pub(super) fn refused(&mut self) -> bool {
+        let has_more = match self.presented {
+            Some(Presented::Minted) => true,
+            Some(Presented::Given) => self.client.is_some() && self.rules.is_some(),
+            Some(Presented::Nothing) | None => false,
+        };
+        self.refused += 1;
+        has_more
+    }
+
+    /// `random` spreads what is made by programs that are the same client.
+    pub(super) fn next(&mut self, now: u64, random: u64) -> Option<String> {
         let is_first = self.presented.is_none();
-        let (presented, token) = match (&self.given, secret.zip(self.client.as_ref())) {
-            (Some(given), made) if is_first || made.is_none() => (Presented::Given, Some(given.clone())),
-            (_, Some((secret, client))) => {
-                self.last = now.max(self.last + 1);
-                (Presented::Minted, Some(secret.mint(client, self.last)))
+        let (presented, token) = match (&self.given, self.made(now, random)) {
+            (Some(given), made) if is_first || made.is_none() && self.client.is_none() => {
+                (Presented::Given, Some(given.clone()))
+            }
+            (_, Some((made, token))) => {
+                self.last = made;
+                (Presented::Minted, Some(token))
             }
             (_, None) => (Presented::Nothing, None),
         };
         self.presented = Some(presented);
         token
+    }
+
+    /// A token of ours and its time; nothing where all have been refused.
+    fn made(&self, now: u64, random: u64) -> Option<(u64, String)> {
+        let (rules, client) = (self.rules.as_ref()?, self.client.as_ref()?);
+        let secret = rules.secrets.iter().cycle().take(rules.secrets.len() * TRIES).nth(self.refused)?;
+        let next = now.max(self.last + 1);
+        let is_good = self.refused == 0 && next <= now + rules.skew;
+        let made = if is_good { next } else { now - random % (rules.window / 2).max(1) };
+        Some((made, secret.mint(client, made)))
     }
 }
 
@@ -80,7 +119,7 @@ mod tests {
     fn check(given: Option<String>, rules_here: Option<Rules>, expected: [&str; 3]) {
         let mut tokens = Tokens::new("own".to_owned(), given, rules_here, NOW);
         let mut checker = Checker::new(rules('A'));
-        let got = [(); 3].map(|()| match tokens.next(NOW) {
+        let got = [(); 3].map(|()| match tokens.next(NOW, 7) {
             Some(token) => checker.check(&token, NOW).unwrap_or_else(|bad| bad.to_string()),
             None => "nobody".to_owned(),
         });
@@ -109,9 +148,58 @@ mod tests {
     #[test]
     fn a_secret_that_was_replaced_is_used_from_then_on() {
         let mut tokens = Tokens::new("own".to_owned(), None, Some(rules('E')), NOW);
-        tokens.next(NOW);
-        tokens.renew(Some(rules('A')));
-        assert_eq!(tokens.next(NOW), Some(secret('A').mint("own", NOW + 1)));
+        tokens.next(NOW, 7);
+        tokens.renew(Some(rules('A')), NOW);
+        assert_eq!(tokens.next(NOW, 7), Some(secret('A').mint("own", NOW + 1)));
         assert_eq!(tokens.presented(), Some(Presented::Minted));
+    }
+
+    /// Whom a gateway lets in, and after how many refusals.
+    fn met(tokens: &mut Tokens, checker: &mut Checker, now: u64) -> (String, usize) {
+        for refusals in 0.. {
+            let token = tokens.next(now, 11 * refusals as u64 + 5);
+            match token.map(|token| checker.check(&token, now)) {
+                None => return ("nobody".to_owned(), refusals),
+                Some(Ok(client)) => {
+                    tokens.taken();
+                    return (client, refusals);
+                }
+                Some(Err(bad)) if !tokens.refused() => return (bad.to_string(), refusals),
+                Some(Err(_)) => {}
+            }
+        }
+        unreachable!("it ends")
+    }
+
+    #[test]
+    fn two_programs_of_one_client_that_come_back_in_the_same_second_are_both_let_in() {
+        let mut checker = Checker::new(rules('A'));
+        let given = |made| Some(secret('A').mint("ann", made));
+        let programs = [given(NOW - 9), given(NOW - 8)];
+        let mut programs = programs.map(|given| Tokens::new("own".to_owned(), given, Some(rules('A')), NOW));
+        for now in [NOW, NOW + 60] {
+            let met = programs.each_mut().map(|tokens| met(tokens, &mut checker, now).0);
+            assert_eq!(met, ["ann", "ann"], "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_keeps_nobody_out() {
+        let mut checker = Checker::new(rules('A'));
+        let mut tokens = Tokens::new("own".to_owned(), None, Some(rules('A')), NOW);
+        for now in [NOW, NOW - 600, NOW - 600, NOW] {
+            assert_eq!(met(&mut tokens, &mut checker, now).0, "own", "at {now}");
+        }
+    }
+
+    #[test]
+    fn while_one_secret_takes_the_others_place_either_opens() {
+        let both = Rules { secrets: vec![secret('E'), secret('A')], ..rules('A') };
+        let mut tokens = Tokens::new("own".to_owned(), None, Some(both), NOW);
+        assert_eq!(met(&mut tokens, &mut Checker::new(rules('A')), NOW), ("own".to_owned(), 1));
+        // Where no secret of ours opens, the last try is without.
+        let mut tokens = Tokens::new("own".to_owned(), None, Some(rules('E')), NOW);
+        assert_eq!(met(&mut tokens, &mut Checker::new(rules('A')), NOW), ("nobody".to_owned(), TRIES));
+        assert!(!tokens.refused());
     }
 }

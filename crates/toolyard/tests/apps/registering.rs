@@ -189,3 +189,21 @@ fn an_app_whose_old_process_is_gone_takes_its_seat_back_though_a_child_holds_the
     assert_eq!(answer["type"], "registered", "{answer}");
     yard.agent().wait_for_tools(&["App__go"]);
 }
+
+#[test]
+fn an_app_that_offers_something_bad_later_is_told_so_and_keeps_its_session() {
+    let yard = Yard::start("");
+    let mut app = App::register(&yard, Door::Tcp, "Paint", &["draw"]);
+    let session = app.session.clone();
+    let bad = json!([tool("sketch"), { "name": "9", "description": "no name" }]);
+    for message in [
+        json!({ "type": "toolsChanged", "tools": bad }),
+        json!({ "type": "register", "appName": "Paint", "tools": bad }),
+    ] {
+        app.send(&message);
+        let told = app.next();
+        assert_eq!((&told["type"], &told["sessionId"]), (&json!("registered"), &json!(session)), "{told}");
+        assert_eq!((&told["tools"], &told["refused"][0]["name"]), (&json!(["Paint:sketch"]), &json!("9")));
+    }
+    yard.agent().wait_for_tools(&["Paint__sketch"]);
+}

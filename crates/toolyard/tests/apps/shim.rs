@@ -92,6 +92,32 @@ fn row_12_stdio_mints_its_own_token_and_is_the_same_client_after_every_restart_o
 }
 
 #[test]
+fn row_12_two_programs_of_one_client_both_outlive_their_gateway() {
+    let mut yard = yard();
+    let tokens = [minted("ann", 5), minted("ann", 6)];
+    let mut shims = tokens.map(|token| Shim::of(&yard, Some(&token)));
+    for shim in &mut shims {
+        assert_eq!(shim.principal(&yard), "client:ann");
+    }
+    yard.kill();
+    for shim in &mut shims {
+        assert_eq!(shim.principal(&yard), "client:ann");
+    }
+}
+
+#[test]
+fn row_12_a_shim_whose_config_lacks_a_variable_is_told_which() {
+    let yard = yard();
+    let config = yard.folder().join("config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace(SECRET, "${TOOLYARD_NOT_SET}")).unwrap();
+    let mut shim = Shim::of(&yard, None);
+    let id = shim.agent.send_call("yard__status", &json!({}));
+    let refused = shim.agent.answer(id).to_string();
+    assert!(refused.contains("a token is required") && refused.contains("TOOLYARD_NOT_SET"), "{refused}");
+}
+
+#[test]
 fn row_12_a_shim_without_the_secret_is_told_what_is_missing() {
     let yard = yard();
     let other = format!("[listen]\nunix = \"{}\"\n", yard.socket().display());
