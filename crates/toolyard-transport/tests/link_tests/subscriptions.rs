@@ -117,3 +117,34 @@ async fn who_turns_away_has_its_session_ended_as_soon_as_its_calls_are_over() {
     setup.server.posted("tools/call").await.result(json!({}));
     whole(soon(waiting).await.unwrap());
 }
+
+#[tokio::test]
+async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_calls() {
+    let mut setup = setup().await;
+    let ann = session("old");
+    let waiting = setup.call(&ann, json!({}), Peer::nobody());
+    open(&mut setup.server, "old").await;
+    let inbox = setup.server.got(Http::GET).await.events();
+    setup.server.posted("tools/call").await.result(json!({}));
+    whole(soon(waiting).await.unwrap());
+    setup.watch(&ann, "a:b").await;
+    // The server was restarted: it has never heard of the session that its stream is opened for again.
+    drop(inbox);
+    setup.server.got(Http::GET).await.status(404);
+    for id in ["new", "newer"] {
+        open(&mut setup.server, id).await;
+        let inbox = setup.server.got(Http::GET).await.events();
+        let again = setup.server.posted("resources/subscribe").await;
+        assert_eq!((again.header("mcp-session-id"), &again.body()["params"]), (id, &json!({ "uri": "a:b" })));
+        again.result(json!({}));
+        if id == "new" {
+            drop(inbox);
+            setup.server.got(Http::GET).await.status(404);
+        } else {
+            // Who has left is not looked after.
+            setup.connected.link.forget(&ClientKey::Session("old".into()));
+            assert_eq!(setup.server.got(Http::DELETE).await.header("mcp-session-id"), id);
+            inbox.abandoned().await;
+        }
+    }
+}

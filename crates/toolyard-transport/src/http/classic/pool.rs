@@ -102,7 +102,7 @@ impl Pool {
     }
 
     /// The session for calls of `origin`.
-    pub(crate) async fn session(&self, origin: &Arc<Origin>) -> Result<Arc<Session>, CallError> {
+    pub(crate) async fn session(self: &Arc<Self>, origin: &Arc<Origin>) -> Result<Arc<Session>, CallError> {
         let owner = Owner::of(origin);
         let slot = self.slot(&owner)?;
         let held = Held { pool: self, owner: &owner, slot };
@@ -111,6 +111,7 @@ impl Pool {
             if self.has(&owner, &held.slot) {
                 if let Some(memory) = self.lost().remove(&owner) {
                     session.inherit(memory, origin);
+                    self.keep_watched(&session, origin);
                 }
                 return Ok(session);
             }
