@@ -3,6 +3,7 @@
 
 mod call;
 mod inbox;
+mod keeping;
 mod leaving;
 mod memory;
 mod owner;

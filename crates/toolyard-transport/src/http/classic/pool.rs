@@ -9,8 +9,9 @@ use futures_util::future::join_all;
 use futures_util::stream::unfold;
 use tokio::sync::{OnceCell, mpsc};
 use tokio::time::timeout;
-use toolyard_proto::{CallError, Message, Method, Notification};
+use toolyard_proto::{CallError, Message, Notification};
 
+use super::keeping::{keep_listening, keep_watching};
 use super::memory::Memory;
 use super::owner::Owner;
 use super::session::{Errand, Ground, OpenError, Session};
@@ -30,15 +31,6 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// How long calls under way may take when the link is let go, and how often they are looked at.
 pub(super) const LAST_CALLS: Duration = Duration::from_hours(1);
 pub(super) const LOOK: Duration = Duration::from_millis(250);
-
-/// How long the gateway's own session stays lost before another is opened.
-const RELISTEN: Duration = Duration::from_secs(5);
-
-const CHANGES: [(&str, Method); 3] = [
-    ("tools", Method::TOOLS_CHANGED),
-    ("prompts", Method::PROMPTS_CHANGED),
-    ("resources", Method::RESOURCES_CHANGED),
-];
 
 /// What a pool is made of.
 pub(crate) struct PoolParts {
@@ -102,7 +94,7 @@ impl Pool {
     }
 
     /// The session for calls of `origin`.
-    pub(crate) async fn session(&self, origin: &Arc<Origin>) -> Result<Arc<Session>, CallError> {
+    pub(crate) async fn session(self: &Arc<Self>, origin: &Arc<Origin>) -> Result<Arc<Session>, CallError> {
         let owner = Owner::of(origin);
         let slot = self.slot(&owner)?;
         let held = Held { pool: self, owner: &owner, slot };
@@ -111,6 +103,10 @@ impl Pool {
             if self.has(&owner, &held.slot) {
                 if let Some(memory) = self.lost().remove(&owner) {
                     session.inherit(memory, origin);
+                }
+                if owner != Owner::Gateway {
+                    let kept = keep_watching(self.clone(), session.clone(), origin.clone());
+                    self.parts.scope.spawn(kept);
                 }
                 return Ok(session);
             }
@@ -144,16 +140,20 @@ impl Pool {
         if slots.len() >= MAX_SESSIONS {
             slots.retain(|_, slot| !is_left_empty(slot));
         }
+        let mut evicted = None;
         if slots.len() >= MAX_SESSIONS {
-            let evicted = longest_idle(&slots).and_then(|owner| slots.remove(&owner));
+            evicted = longest_idle(&slots).and_then(|owner| slots.remove(&owner));
             if evicted.is_none() {
                 let message = format!("{MAX_SESSIONS} sessions with upstream `{}` are in use", self.name());
                 return Err(CallError::limit(message).at(self.name()));
             }
-            self.say_goodbye(evicted);
         }
         let slot = Arc::new(Slot::new());
         slots.insert(owner.clone(), slot.clone());
+        // What was lost is locked before the slots, everywhere.
+        drop(slots);
+        self.keep_level(evicted.as_ref());
+        self.say_goodbye(evicted);
         Ok(slot)
     }
 
@@ -176,6 +176,15 @@ impl Pool {
             if !memory.is_empty() {
                 lost.insert(session.owner.clone(), memory);
             }
+        }
+    }
+
+    /// A client whose session made room for another finds its log level again.
+    fn keep_level(&self, evicted: Option<&Arc<Slot>>) {
+        let Some(session) = evicted.and_then(|slot| slot.get()) else { return };
+        let memory = std::mem::take(&mut session.lock().memory);
+        if matches!(session.owner, Owner::Client(_)) && !memory.is_empty() {
+            self.lost().insert(session.owner.clone(), memory);
         }
     }
 
@@ -278,10 +287,13 @@ fn is_left_empty(slot: &Arc<Slot>) -> bool {
     slot.get().is_none() && Arc::strong_count(slot) == 1
 }
 
+/// Of those in which nobody watches anything: who only listens would not notice.
 fn longest_idle(slots: &HashMap<Owner, Arc<Slot>>) -> Option<Owner> {
     let now = Instant::now();
-    let idle = slots.iter().filter_map(|(owner, slot)| Some((slot.get()?.idle(now)?, owner)));
-    let idle = idle.filter(|(_, owner)| **owner != Owner::Gateway);
+    let may_go =
+        |session: &&Arc<Session>| session.owner != Owner::Gateway && !session.lock().memory.has_subscribers();
+    let sessions = slots.iter().filter_map(|(owner, slot)| Some((owner, slot.get().filter(may_go)?)));
+    let idle = sessions.filter_map(|(owner, session)| Some((session.idle(now)?, owner)));
     idle.max_by_key(|(idle, _)| *idle).map(|(_, owner)| owner.clone())
 }
 
@@ -289,25 +301,6 @@ async fn end_idle(pool: Arc<Pool>) {
     loop {
         tokio::time::sleep(pool.parts.idle / 4).await;
         pool.end_idle_now();
-    }
-}
-
-/// The gateway hears of changes in its own session. When that is lost it opens another, and since changes may
-/// have been missed meanwhile, everything counts as changed.
-async fn keep_listening(pool: Arc<Pool>, mut session: Arc<Session>) {
-    let origin = pool.parts.offer.origin();
-    loop {
-        session.scope.ended().await;
-        tokio::time::sleep(RELISTEN).await;
-        pool.discard(&session);
-        if let Ok(Ok(next)) = timeout(pool.parts.connect, pool.session(&origin)).await {
-            session = next;
-            for (capability, change) in CHANGES {
-                if session.greeting().capabilities.member(capability).is_some() {
-                    pool.parts.events.notify(None, Notification::new(change, None));
-                }
-            }
-        }
     }
 }
 
