@@ -267,19 +267,11 @@ impl Upstream {
         self.suspect();
     }
 
-    /// The same, and waits until it has told anew what it offers, on a link that will do; whether it has, in time.
-    pub(crate) async fn renewed(&self, will_do: impl Fn(&Arc<dyn Link>) -> bool) -> bool {
+    /// The same, and waits until it has told anew what it offers, on this link or another; whether it has, in time.
+    pub(crate) async fn renewed(&self) -> bool {
         let mut told = self.renewals.subscribe();
         self.outdated();
-        let renewed = async {
-            while told.changed().await.is_ok() {
-                if self.live_link().is_some_and(|link| will_do(&link)) {
-                    return true;
-                }
-            }
-            false
-        };
-        tokio::time::timeout(self.pace.connect, renewed).await.unwrap_or(false)
+        tokio::time::timeout(self.pace.connect, told.changed()).await.is_ok_and(|told| told.is_ok())
     }
 
     /// Waits until its life has come to a phase.

@@ -105,6 +105,9 @@ impl Catalog {
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
+        if let Some(instance) = instance() {
+            self.show(&instance);
+        }
     }
 
     /// Rebuilds on every word from an upstream, until the channel closes.

@@ -86,12 +86,12 @@ impl Snapshot {
         }
     }
 
-    /// Whether it is connected to an instance that has not been found again, or has said nothing.
+    /// Whether it is connected to an instance that has not been found again, or that this snapshot has no word of.
     pub(crate) fn awaits_instance(&self, origin: &Origin) -> bool {
         let hub = &self.rules.hub;
         let target = (origin.view == View::Hub).then(|| hub.target(&origin.client)).flatten();
         target.is_some_and(|id| match self.find(&id) {
-            Some(instance) => instance.definitions().is_none(),
+            Some(_) => self.parts.iter().all(|part| *part.upstream.id() != id),
             None => hub.is_awaited(&origin.client),
         })
     }

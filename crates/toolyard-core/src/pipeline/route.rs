@@ -8,12 +8,12 @@ use toolyard_transport::{Answer, AnswerBody, Origin, Peer};
 
 use super::{Call, Edits};
 use crate::catalog::{Entry, ListKind, param_headers};
-use crate::upstream::{Lease, Upstream};
+use crate::upstream::Upstream;
 use crate::{bridge, tasks};
 
 pub(super) async fn route(mut call: Call) -> Answer {
     let (in_flight, lease) = loop {
-        let in_flight = call.upstream.begin(call.params.len())?;
+        let in_flight = call.upstream.begin(call.params.len() + call.id.as_bytes().len())?;
         match call.upstream.lease(&call.origin).await {
             Ok(lease) => break (in_flight, Arc::new(lease)),
             // The config was changed since the call came: who has the name now is whom it means.
@@ -28,7 +28,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
     if let Err(error) = &answer
         && about_own_hop(error).is_some()
         && let Some(again) = again
-        && let Some(retried) = Box::pin(again.run(&upstream, error, &lease)).await
+        && let Some(retried) = Box::pin(again.run(&upstream)).await
     {
         answer = retried;
     }
@@ -75,11 +75,10 @@ impl Again {
         Some(Self { origin, entry, id, method, params, relay: call.relay, peer, edits: call.edits })
     }
 
-    /// Once the upstream has told anew what it offers, and was met anew where we do not speak the same version
-    /// any more. It has not carried the call out.
-    async fn run(self, upstream: &Arc<Upstream>, refused: &CallError, on: &Lease) -> Option<Answer> {
-        let any_will_do = matches!(refused.kind, Kind::HeaderMismatch);
-        if !upstream.renewed(|link| any_will_do || !Arc::ptr_eq(link, on.link())).await {
+    /// Once the upstream has told anew what it offers. One that speaks another version than it did answers nothing
+    /// on the link that there is, so it was met anew by then. It has not carried the call out.
+    async fn run(self, upstream: &Arc<Upstream>) -> Option<Answer> {
+        if !upstream.renewed().await {
             return None;
         }
         let Self { origin, entry, id, method, params, relay, peer, edits } = self;

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
+use toolyard_core::Gateway;
 use toolyard_proto::{CallError, Fault, Method, Revision};
+use toolyard_transport::AnswerBody;
 
 use crate::support::{Behaviour, Client, Double, echo, gateway};
 
@@ -66,17 +69,31 @@ async fn a_call_whose_version_is_refused_is_made_again_when_the_upstream_was_met
     let own = other.clone();
     let behaviour: Behaviour = Arc::new(move |request, peer| {
         if own.load(Ordering::SeqCst) {
-            // Asked whether it is there, it is met anew; then both sides know better.
-            own.store(request.method == Method::TOOLS_CALL, Ordering::SeqCst);
             return Box::pin(async { Err(refused(CallError::unsupported_version(NEW.as_str()))) });
         }
         echo(request, peer)
     });
     let double = Double::with(NEW, &["t"], behaviour);
-    let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, NEW, "");
     client.tools().await;
+    // On this link it answers nothing any more; on the next one both sides know better.
     other.store(true, Ordering::SeqCst);
-    let result = client.call("a__t", json!({})).await.unwrap();
-    assert!(result["isError"].is_null(), "{result}");
+    double.mute.store(true, Ordering::SeqCst);
+    let call = client.send("tools/call", json!({ "name": "a__t", "arguments": {} }));
+    let met_anew = async {
+        gateway_has_lost(&gateway).await;
+        other.store(false, Ordering::SeqCst);
+        double.mute.store(false, Ordering::SeqCst);
+    };
+    let (answer, ()) = tokio::join!(call, met_anew);
+    let AnswerBody::Whole(result, _) = answer.unwrap() else { panic!("nothing streams here") };
+    assert!(result.member("isError").is_none(), "{result:?}");
     assert_eq!((calls(&double), double.connects.load(Ordering::SeqCst)), (2, 2));
+}
+
+async fn gateway_has_lost(gateway: &Gateway) {
+    while gateway.upstreams()[1].state().phase.as_str() == "active" {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }

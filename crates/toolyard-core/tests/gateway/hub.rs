@@ -186,7 +186,7 @@ async fn what_was_watched_at_an_instance_is_watched_again_when_it_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn to_connect_tries_an_instance_at_once_that_waits_for_its_next_attempt_or_was_given_up() {
-    for (fails, phase, wait) in [(4, "retrying", 7_500), (5, "dead", 20_000)] {
+    for (fails, phase, wait) in [(4, "retrying", 10_000), (5, "dead", 20_000)] {
         let gateway = gateway(&[]);
         let double = Double::new(NEW, &["t"]);
         double.attempts.lock().unwrap().extend((0..fails).map(|_| Attempt::Fails));

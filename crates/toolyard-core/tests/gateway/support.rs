@@ -37,6 +37,8 @@ pub(crate) struct Double {
     pub(crate) connects: AtomicUsize,
     pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
     pub(crate) dropped: Arc<AtomicUsize>,
+    /// Whether it answers no list any more.
+    pub(crate) mute: AtomicBool,
     /// Whether it has no way to announce changes.
     pub(crate) silent: AtomicBool,
     /// Whether it says that it keeps a log level.
@@ -69,6 +71,7 @@ impl Double {
             connects: AtomicUsize::new(0),
             seen: Mutex::default(),
             dropped: Arc::default(),
+            mute: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             levels: AtomicBool::default(),
             closing: Mutex::default(),
@@ -182,6 +185,9 @@ impl Link for DoubleLink {
             "subscriptions/listen" => return Box::pin(std::future::pending()),
             _ => None,
         };
+        if listed.is_some() && self.double.mute.load(Ordering::SeqCst) {
+            return Box::pin(async { Err(CallError::bad_answer("no list")) });
+        }
         if let Some(listed) = listed {
             return Box::pin(async move { Ok(AnswerBody::Whole(raw(listed), Revision::NEWEST)) });
         }

@@ -3,17 +3,17 @@
 
 mod call;
 mod inbox;
-mod keeping;
 mod leaving;
 mod memory;
 mod owner;
 mod pool;
 mod session;
+mod watching;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use toolyard_proto::{CallError, Notification};
+use toolyard_proto::{CallError, Method, Notification};
 
 pub(crate) use pool::{Pool, PoolParts};
 pub(crate) use session::OpenError;
@@ -100,17 +100,18 @@ impl Drop for ClassicLink {
 
 /// A session that the upstream no longer knows is opened again, once: it did not carry the call out.
 async fn call(pool: &Arc<Pool>, request: &LinkRequest, peer: &Peer) -> Answer {
-    let session = pool.session(&request.origin).await?;
+    let mut session = pool.session(&request.origin).await?;
     let mut outcome = session.call(request, peer).await;
-    let mut revision = session.revision();
     if matches!(outcome, Err(Failed::SessionLost)) {
         pool.discard(&session);
-        let again = pool.session(&request.origin).await?;
-        revision = again.revision();
-        outcome = again.call(request, peer).await;
+        session = pool.session(&request.origin).await?;
+        outcome = session.call(request, peer).await;
+    }
+    if outcome.is_ok() && request.method == Method::RESOURCES_SUBSCRIBE {
+        pool.keep_watched(&session, &request.origin);
     }
     match outcome {
-        Ok(result) => Ok(AnswerBody::Whole(result, revision)),
+        Ok(result) => Ok(AnswerBody::Whole(result, session.revision())),
         Err(Failed::Call(error)) => Err(error),
         Err(Failed::SessionLost) => {
             let message =

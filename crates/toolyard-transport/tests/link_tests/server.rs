@@ -68,11 +68,6 @@ impl Server {
         }
     }
 
-    /// Whether nothing has come that was not taken.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.requests.is_empty() && self.passed_over.is_empty()
-    }
-
     /// The next POST of that JSON-RPC method.
     pub(crate) async fn posted(&mut self, method: &str) -> Exchange {
         self.next_where(|exchange| exchange.body()["method"] == method).await

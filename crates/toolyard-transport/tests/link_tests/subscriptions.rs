@@ -2,7 +2,6 @@
 //! in a session that replaces a lost one.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Method as Http;
 use serde_json::json;
@@ -10,7 +9,7 @@ use toolyard_proto::{Id, Method, Revision};
 use toolyard_transport::{ClientKey, Origin, Peer};
 
 use crate::classic::{Setup, no_inbox, open, session, setup};
-use crate::support::{origin, request, soon, time_walks, whole};
+use crate::support::{origin, request, soon, whole};
 
 /// A request that stands alone; all of one principal share a session.
 fn alone(number: u64) -> Arc<Origin> {
@@ -119,57 +118,47 @@ async fn who_turns_away_has_its_session_ended_as_soon_as_its_calls_are_over() {
     whole(soon(waiting).await.unwrap());
 }
 
-#[tokio::test(start_paused = true)]
-async fn who_only_watches_is_set_up_again_when_its_session_is_lost() {
-    for watcher in [session("ann"), alone(1)] {
-        let _walking = time_walks();
-        let mut setup = setup().await;
-        let waiting = setup.call(&watcher, json!({}), Peer::nobody());
-        open(&mut setup.server, "old").await;
-        let inbox = setup.server.got(Http::GET).await.events();
-        setup.server.posted("tools/call").await.result(json!({}));
-        whole(soon(waiting).await.unwrap());
-        setup.watch(&watcher, "a:b").await;
-        // The server begins anew: its streams end, and it knows no session of before.
-        drop(inbox);
-        setup.server.got(Http::GET).await.status(404);
-        // Nor is it well at once.
-        setup.server.posted("initialize").await.status(503);
-        open(&mut setup.server, "new").await;
-        no_inbox(&mut setup.server).await;
-        let again = setup.server.posted("resources/subscribe").await;
-        assert_eq!((again.header("mcp-session-id"), &again.body()["params"]["uri"]), ("new", &json!("a:b")));
-        again.result(json!({}));
-        setup.passes_a_call(&watcher).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_session_in_which_nobody_watches_is_not_opened_again() {
-    let _walking = time_walks();
+#[tokio::test]
+async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_calls() {
     let mut setup = setup().await;
-    let waiting = setup.call(&session("ann"), json!({}), Peer::nobody());
+    let ann = session("old");
+    let waiting = setup.call(&ann, json!({}), Peer::nobody());
     open(&mut setup.server, "old").await;
     let inbox = setup.server.got(Http::GET).await.events();
     setup.server.posted("tools/call").await.result(json!({}));
     whole(soon(waiting).await.unwrap());
+    setup.watch(&ann, "a:b").await;
+    // The server was restarted: it has never heard of the session that its stream is opened for again.
     drop(inbox);
     setup.server.got(Http::GET).await.status(404);
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(setup.server.is_quiet());
+    for id in ["new", "newer"] {
+        open(&mut setup.server, id).await;
+        let inbox = setup.server.got(Http::GET).await.events();
+        let again = setup.server.posted("resources/subscribe").await;
+        assert_eq!((again.header("mcp-session-id"), &again.body()["params"]), (id, &json!({ "uri": "a:b" })));
+        again.result(json!({}));
+        if id == "new" {
+            drop(inbox);
+            setup.server.got(Http::GET).await.status(404);
+        } else {
+            // Who has left is not looked after.
+            setup.connected.link.forget(&ClientKey::Session("old".into()));
+            assert_eq!(setup.server.got(Http::DELETE).await.header("mcp-session-id"), id);
+            inbox.abandoned().await;
+        }
+    }
 }
 
 #[tokio::test]
 async fn a_session_in_which_somebody_watches_makes_no_room_for_another() {
     let mut setup = setup().await;
-    let mut names: Vec<String> = (0..999).map(|number| format!("s{number}")).collect();
-    names.push("one more".into());
-    for (number, name) in names.iter().enumerate() {
-        let (waiting, asked) = setup.first_call(name, Peer::nobody()).await;
+    let names = (0..999).map(|number| format!("s{number}")).chain(["one more".to_owned()]);
+    for (number, name) in names.enumerate() {
+        let (waiting, asked) = setup.first_call(&name, Peer::nobody()).await;
         asked.result(json!({}));
         whole(soon(waiting).await.unwrap());
         if number == 0 {
-            setup.watch(&session(name), "a:b").await;
+            setup.watch(&session(&name), "a:b").await;
         }
     }
     let ended = setup.server.got(Http::DELETE).await;

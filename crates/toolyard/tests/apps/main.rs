@@ -22,6 +22,7 @@ mod listening;
 mod doctor;
 mod logs;
 mod processes;
+mod profiles;
 mod proxy;
 mod registering;
 mod reloads;

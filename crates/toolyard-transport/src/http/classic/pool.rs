@@ -9,9 +9,8 @@ use futures_util::future::join_all;
 use futures_util::stream::unfold;
 use tokio::sync::{OnceCell, mpsc};
 use tokio::time::timeout;
-use toolyard_proto::{CallError, Message, Notification};
+use toolyard_proto::{CallError, Message, Method, Notification};
 
-use super::keeping::{keep_listening, keep_watching};
 use super::memory::Memory;
 use super::owner::Owner;
 use super::session::{Errand, Ground, OpenError, Session};
@@ -31,6 +30,15 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// How long calls under way may take when the link is let go, and how often they are looked at.
 pub(super) const LAST_CALLS: Duration = Duration::from_hours(1);
 pub(super) const LOOK: Duration = Duration::from_millis(250);
+
+/// How long the gateway's own session stays lost before another is opened.
+const RELISTEN: Duration = Duration::from_secs(5);
+
+const CHANGES: [(&str, Method); 3] = [
+    ("tools", Method::TOOLS_CHANGED),
+    ("prompts", Method::PROMPTS_CHANGED),
+    ("resources", Method::RESOURCES_CHANGED),
+];
 
 /// What a pool is made of.
 pub(crate) struct PoolParts {
@@ -103,10 +111,7 @@ impl Pool {
             if self.has(&owner, &held.slot) {
                 if let Some(memory) = self.lost().remove(&owner) {
                     session.inherit(memory, origin);
-                }
-                if owner != Owner::Gateway {
-                    let kept = keep_watching(self.clone(), session.clone(), origin.clone());
-                    self.parts.scope.spawn(kept);
+                    self.keep_watched(&session, origin);
                 }
                 return Ok(session);
             }
@@ -301,6 +306,25 @@ async fn end_idle(pool: Arc<Pool>) {
     loop {
         tokio::time::sleep(pool.parts.idle / 4).await;
         pool.end_idle_now();
+    }
+}
+
+/// The gateway hears of changes in its own session. When that is lost it opens another, and since changes may
+/// have been missed meanwhile, everything counts as changed.
+async fn keep_listening(pool: Arc<Pool>, mut session: Arc<Session>) {
+    let origin = pool.parts.offer.origin();
+    loop {
+        session.scope.ended().await;
+        tokio::time::sleep(RELISTEN).await;
+        pool.discard(&session);
+        if let Ok(Ok(next)) = timeout(pool.parts.connect, pool.session(&origin)).await {
+            session = next;
+            for (capability, change) in CHANGES {
+                if session.greeting().capabilities.member(capability).is_some() {
+                    pool.parts.events.notify(None, Notification::new(change, None));
+                }
+            }
+        }
     }
 }
 

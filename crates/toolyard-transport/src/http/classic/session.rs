@@ -1,5 +1,6 @@
 //! One session with an upstream: opened by a handshake, used by calls, ended by DELETE.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub(crate) struct Session {
     post: HeaderMap,
     get: HeaderMap,
     pub(super) errands: mpsc::Sender<Errand>,
+    /// Whether somebody looks after what is watched in it.
+    pub(super) is_watched: AtomicBool,
     /// Whether everything is set up in it that was in the one before.
     pub(super) is_set_up: watch::Sender<bool>,
     state: Mutex<State>,
@@ -141,6 +144,7 @@ impl Session {
             scope,
             has_id: id.is_some(),
             errands: ground.errands.clone(),
+            is_watched: AtomicBool::new(false),
             is_set_up: watch::Sender::new(true),
             state: Mutex::new(State {
                 last: 0,

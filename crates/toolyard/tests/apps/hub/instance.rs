@@ -21,18 +21,24 @@ impl Instance {
     /// Starts one that speaks the eras that `era` names, and tells of it.
     pub(crate) fn start(yard: &Yard, id: &str, era: &str) -> Self {
         let (child, port) = listening(era);
-        Self::told_of(yard, id, child, port)
+        Self::told_of(yard, (id, id), child, port)
+    }
+
+    /// The same, by another name than its id.
+    pub(crate) fn start_as(yard: &Yard, id: &str, name: &str) -> Self {
+        let (child, port) = listening("both");
+        Self::told_of(yard, (id, name), child, port)
     }
 
     /// The same, reached through something that sees what is asked of it.
     pub(crate) fn start_behind_proxy(yard: &Yard, id: &str, era: &str) -> (Self, Proxy) {
         let (child, port) = listening(era);
         let proxy = Proxy::to(port);
-        (Self::told_of(yard, id, child, proxy.port), proxy)
+        (Self::told_of(yard, (id, id), child, proxy.port), proxy)
     }
 
-    fn told_of(yard: &Yard, id: &str, child: Child, port: u16) -> Self {
-        let about = json!({ "id": id, "name": id, "directory": "/srv/shop", "port": port, "has_package_json": true,
+    fn told_of(yard: &Yard, (id, name): (&str, &str), child: Child, port: u16) -> Self {
+        let about = json!({ "id": id, "name": name, "directory": "/srv/shop", "port": port, "has_package_json": true,
             "process_info": { "pid": child.id(), "executable": "fixture" } });
         let file = yard.write_instance("toolyard", &format!("{id}.json"), &about.to_string());
         Self { child, file }
