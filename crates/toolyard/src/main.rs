@@ -23,6 +23,7 @@ mod watch;
 mod bind;
 mod socket;
 mod stop;
+mod system;
 mod state_dir;
 mod logging;
 mod failure;

@@ -28,7 +28,7 @@ use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
 use crate::state_dir::{self, Addresses, Announcement};
 use crate::stop::Stop;
-use crate::{say, socket};
+use crate::{say, socket, system};
 use reload::Reload;
 
 /// How long calls in flight may take to finish once the gateway is told to stop.
@@ -44,15 +44,13 @@ const NEXT_CLIENT: Duration = Duration::from_millis(500);
 
 pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
     if args.while_needed {
-        // Whoever started it may go, and the signals of their terminal are not meant for it. It fails only
-        // where it leads a session already.
-        let _ = nix::unistd::setsid();
+        system::leave_session();
     }
     let settings = settings::read(common);
     let config = settings.as_ref().map(|settings| settings.config.log).unwrap_or_default();
     logging::start(&Wish { config, ..common.log(true) }).map_err(Failure::Usage)?;
     let settings = settings?;
-    allow_many_files();
+    system::allow_many_files();
     settings.remarks.iter().filter(|_| !common.quiet).for_each(say::line);
     if let Some(address) = args.listen
         && let Some(problem) = needs_token("--listen", address, settings.config.listen.token.is_some())
@@ -207,17 +205,6 @@ impl Lookout<'_> {
             scope.spawn(scan::Scan::new(gateway, apps, approach, not_ours).watch(pause));
         }
         endpoints
-    }
-}
-
-/// As many connections as the system allows, not as many as it gives a program by default.
-fn allow_many_files() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && now < most
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most)
-    {
-        tracing::debug!(%error, "the number of open files stays at {now}");
     }
 }
 
