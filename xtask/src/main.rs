@@ -17,6 +17,7 @@ mod step;
 mod test;
 mod tidy;
 mod tools;
+mod windows;
 mod workspace;
 
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Command {
     Seeds,
     /// Speed against a bare relay and nginx, interleaved, with every answer checked.
     Bench(bench::Options),
+    /// Builds for Windows and runs those tests under Wine; needs root, and is not part of `ci`.
+    Windows(windows::Options),
     /// Everything that must pass before a change lands; installs what is missing.
     Ci,
 }
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds => seeds::seeds(),
         Command::Bench(options) => bench::bench(&options),
+        Command::Windows(options) => windows::windows(&options),
         Command::Ci => ci::ci(),
     };
     match done {

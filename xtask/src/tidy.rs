@@ -6,6 +6,7 @@ mod heads;
 mod places;
 mod sizes;
 mod source;
+mod systems;
 mod words;
 
 use std::path::Path;
@@ -63,6 +64,7 @@ fn look() -> Result<Findings> {
     heads::check(&sources, &mut findings);
     sizes::check(&sources, &mut findings);
     eras::check(&sources, &mut findings);
+    systems::check(&sources, &mut findings);
     words::check(&files, &sources, &mut findings);
     Ok(findings)
 }

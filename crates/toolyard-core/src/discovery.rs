@@ -3,14 +3,12 @@
 mod endpoint;
 mod file;
 mod port;
-#[cfg(unix)]
 mod process;
 mod sightings;
 
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use file::{Instance, NotAnInstance};
 pub(crate) use port::Holder;
-#[cfg(unix)]
 pub use process::{Hint, Look, Processes, VARIABLES};
 pub use sightings::{Report, Sighting, Sightings, Skipped, Way};
 

@@ -19,6 +19,9 @@ use shape::{Field, Need, Shape};
 /// How much of a server's own words is repeated.
 const WORDS: usize = 60;
 
+/// How much is told of one definition.
+const MOST_FAULTS: usize = 16;
+
 /// What is wrong with a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -128,15 +131,20 @@ impl Look {
                 continue;
             };
             let value = raw.slice(member.value.clone());
-            seen.push(field.name);
+            let is_known = |names: &[&str]| names.contains(&field.name);
+            if !is_known(&seen) {
+                seen.push(field.name);
+            }
             let depth = self.path.len();
             self.path.push(named(field.name));
             match self.at(&field.shape, &value) {
                 Ok(changed) => edits.extend(changed.map(|new| (member.value, new))),
+                // Once a member goes, it goes wherever it stands: a definition may repeat it without end.
+                Err(_) if field.need != Need::Must && is_known(&gone) => {}
                 Err(_) if value.is_null() && field.need != Need::Must => gone.push(field.name),
                 Err(fault) if field.need == Need::May => {
                     self.path.truncate(depth + 1);
-                    self.faults.push(Fault { without: self.path(), ..fault });
+                    self.note(fault);
                     gone.push(field.name);
                 }
                 Err(fault) => return Err(fault),
@@ -160,6 +168,13 @@ impl Look {
             }
         }
         Ok(out)
+    }
+
+    /// The member where one is goes for this.
+    fn note(&mut self, fault: Fault) {
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(Fault { without: self.path(), ..fault });
+        }
     }
 
     fn fault(&self, wrong: String) -> Fault {

@@ -383,6 +383,27 @@ mod tests {
         }
     }
 
+    /// Whether the parameters of a request share the memory of the whole message.
+    fn shares_memory(padding: usize, text: usize) -> bool {
+        let (padding, text) = ("p".repeat(padding), "t".repeat(text));
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"x","unknown":"{padding}","params":{{"text":"{text}"}}}}"#
+        );
+        let bytes = Bytes::from(message);
+        let Ok(Message::Request(request)) = Message::parse(&bytes) else { panic!("it is a request") };
+        let params = request.params.unwrap();
+        assert_eq!(params.as_str(), format!(r#"{{"text":"{text}"}}"#));
+        bytes.as_ptr_range().contains(&params.as_bytes().as_ptr())
+    }
+
+    #[test]
+    fn a_call_keeps_nothing_large_in_memory_that_nobody_reads() {
+        assert!(shares_memory(100, 10));
+        assert!(shares_memory(100, 1_000_000));
+        assert!(!shares_memory(1_000_000, 10));
+        assert!(!shares_memory(600_000, 400_000));
+    }
+
     #[test]
     fn a_bad_message_is_refused_with_its_id_where_it_has_one() {
         check("{", "-32700 id None");

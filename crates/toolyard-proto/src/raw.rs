@@ -8,6 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+/// A message up to this size is kept whole, whatever is left of it.
+const WORTH_FREEING: usize = 64 * 1024;
+
 /// One JSON value in its original bytes (valid UTF-8, no surrounding white space). Cloning is cheap.
 #[must_use]
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -19,9 +22,12 @@ impl Raw {
         Self(Bytes::from_static(b"{}"))
     }
 
-    /// A value that borrows from `whole` without copying.
+    /// A value that shares the memory of `whole`. What is a small part of something large is copied: it may be
+    /// carried for long, and must not keep in memory what nobody reads.
     pub(crate) fn part_of(whole: &Bytes, part: &RawValue) -> Self {
-        Self(whole.slice_ref(part.get().as_bytes()))
+        let part = part.get().as_bytes();
+        let is_mostly_waste = whole.len() > WORTH_FREEING && part.len() < whole.len() / 2;
+        Self(if is_mostly_waste { Bytes::copy_from_slice(part) } else { whole.slice_ref(part) })
     }
 
     /// An array of values that are already JSON.

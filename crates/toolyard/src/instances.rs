@@ -4,15 +4,11 @@
 //! not tell, twenty times a second.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use nix::fcntl::OFlag;
-use nix::unistd::Uid;
 use toolyard_core::apps::Source;
 use toolyard_core::discovery::{Instance, Process, Report, Sighting, Way};
 use toolyard_core::guests::Taken;
@@ -23,6 +19,7 @@ use toolyard_core::{Apps, Gateway, Sharing, UpstreamKind, UpstreamPlan};
 use crate::config::Variables;
 use crate::connect::Approach;
 use crate::endpoints::dial;
+use crate::system;
 use crate::watch::Watch;
 
 /// How often it is looked whether the processes behind files are still there.
@@ -61,9 +58,7 @@ struct Surveyed {
 
 /// Where instances write their files.
 pub(crate) fn folders(variables: &Variables<'_>) -> Vec<PathBuf> {
-    let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_RUNTIME_DIR").or_else(|| absolute("TMPDIR"));
-    let base = base.unwrap_or_else(|| "/tmp".into());
+    let base = system::instances_base(variables);
     ["toolyard", "brummer"].map(|program| base.join(program).join("instances")).to_vec()
 }
 
@@ -265,15 +260,13 @@ fn stamp(path: &Path) -> Option<Stamp> {
 
 /// What others may write, or put another folder in the place of, is no word of ours.
 fn is_ours(folder: &Path) -> bool {
-    folder.symlink_metadata().is_ok_and(|about| {
-        about.is_dir() && about.uid() == Uid::current().as_raw() && about.mode() & 0o022 == 0
-    })
+    folder.symlink_metadata().is_ok_and(|about| about.is_dir())
+        && system::is_only_ours(folder).unwrap_or(false)
 }
 
 /// Only a plain file, whatever has come to stand in its place.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    let file = system::open_plain(path)?;
     if !file.metadata()?.is_file() {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }

@@ -13,8 +13,16 @@ use toolyard_transport::BoxFuture;
 use crate::config::Config;
 
 /// All of them. A new pack is one line here.
-static ALL: LazyLock<Vec<Pack>> =
-    LazyLock::new(|| vec![toolyard_pack_dev::pack(), toolyard_pack_music::pack()]);
+static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
+    vec![
+        toolyard_pack_dev::pack(),
+        #[cfg(unix)]
+        toolyard_pack_music::pack(),
+    ]
+});
+
+/// Packs that only other systems have.
+const ELSEWHERE: &[&str] = if cfg!(unix) { &[] } else { &["music"] };
 
 pub(crate) fn all() -> &'static [Pack] {
     &ALL
@@ -22,6 +30,12 @@ pub(crate) fn all() -> &'static [Pack] {
 
 pub(crate) fn find(name: &str) -> Option<&'static Pack> {
     all().iter().find(|pack| pack.name() == name)
+}
+
+/// What to say of a pack that only other systems have.
+pub(crate) fn not_here(name: &str) -> Option<String> {
+    let system = std::env::consts::OS;
+    ELSEWHERE.contains(&name).then(|| format!("the pack `{name}` does not run on {system}"))
 }
 
 /// A pack under a config.

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use nix::unistd::Uid;
 use toolyard_core::apps::Source;
 use toolyard_core::discovery::{Endpoint, Hint, Look, Processes, Report, Sighting, VARIABLES, Way};
 use toolyard_core::upstream::Upstream;
@@ -16,6 +15,7 @@ use crate::config::{AppsConfig, Config, EndpointConfig, Reach};
 use crate::connect::Approach;
 use crate::endpoints::dial;
 use crate::state_dir::Addresses;
+use crate::system;
 
 /// Listeners that no hint is needed for: our own, and those that the config names. With why. Cheap to clone.
 #[derive(Clone)]
@@ -86,7 +86,7 @@ impl Scan {
 
     /// Looks every so often, until it is dropped.
     pub(crate) async fn watch(mut self, pause: Duration) {
-        let mut processes = Processes::new(Uid::current().as_raw(), std::process::id());
+        let mut processes = Processes::new(system::user(), std::process::id());
         if !processes.can_look() {
             let mut report = Report::default();
             report.skip("processes", "this system does not show their environments");

@@ -15,6 +15,7 @@ use toolyard_transport::{Principal, Scope};
 
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
+use crate::commands::answers;
 use crate::config::{AppsConfig, Config, Found, LocalDoor, Scan, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
@@ -26,9 +27,9 @@ use crate::logging::{self, Wish};
 use crate::plan::plan;
 use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
-use crate::state_dir::{self, Addresses, Announcement};
+use crate::state_dir::{self, Addresses, Announcement, Running};
 use crate::stop::Stop;
-use crate::{say, socket};
+use crate::{say, socket, system};
 use reload::Reload;
 
 /// How long calls in flight may take to finish once the gateway is told to stop.
@@ -44,15 +45,13 @@ const NEXT_CLIENT: Duration = Duration::from_millis(500);
 
 pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
     if args.while_needed {
-        // Whoever started it may go, and the signals of their terminal are not meant for it. It fails only
-        // where it leads a session already.
-        let _ = nix::unistd::setsid();
+        system::leave_session();
     }
     let settings = settings::read(common);
     let config = settings.as_ref().map(|settings| settings.config.log).unwrap_or_default();
     logging::start(&Wish { config, ..common.log(true) }).map_err(Failure::Usage)?;
     let settings = settings?;
-    allow_many_files();
+    system::allow_many_files();
     settings.remarks.iter().filter(|_| !common.quiet).for_each(say::line);
     if let Some(address) = args.listen
         && let Some(problem) = needs_token("--listen", address, settings.config.listen.token.is_some())
@@ -87,6 +86,13 @@ fn announce(
     state_dir: Option<&Path>,
     addresses: &Addresses,
 ) -> Result<Option<Announcement>> {
+    if let Some(first) = state_dir.and_then(|folder| still_first(folder, addresses)) {
+        tracing::warn!(
+            "another gateway runs with this config at {}; `toolyard list` and the like ask that one",
+            first.http
+        );
+        return Ok(None);
+    }
     match state_dir.map(|folder| Announcement::write(folder, addresses)).transpose() {
         Err(error) if common.state_dir.is_none() => {
             tracing::warn!("other programs cannot find this gateway: {error:#}");
@@ -94,6 +100,13 @@ fn announce(
         }
         announced => announced,
     }
+}
+
+/// The gateway that came before this one, has the socket of this config, and is still there.
+fn still_first(folder: &Path, own: &Addresses) -> Option<Running> {
+    let first = state_dir::announced(folder)?;
+    let has_socket = own.socket.is_none() && first.socket.is_some();
+    (has_socket && first.http != own.http && answers(&first.http)).then_some(first)
 }
 
 /// Everything that listens.
@@ -207,17 +220,6 @@ impl Lookout<'_> {
             scope.spawn(scan::Scan::new(gateway, apps, approach, not_ours).watch(pause));
         }
         endpoints
-    }
-}
-
-/// As many connections as the system allows, not as many as it gives a program by default.
-fn allow_many_files() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && now < most
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most)
-    {
-        tracing::debug!(%error, "the number of open files stays at {now}");
     }
 }
 

@@ -1,15 +1,10 @@
-//! Where the local socket of a config set is: in the user's runtime folder, or in a folder of their own under
-//! the temp folder where there is none or the path would be too long for a socket.
+//! Where the local socket of a config set is, and that nobody else can put one there.
 
-use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::Uid;
-use toolyard_transport::local::LONGEST_PATH;
-
 use crate::config::{LocalDoor, Variables};
+use crate::system;
 
 const FILE: &str = "mcp.sock";
 
@@ -23,31 +18,20 @@ pub(crate) fn path(door: &LocalDoor, set: &str, variables: &Variables<'_>) -> Op
 }
 
 fn usual(set: &str, variables: &Variables<'_>) -> PathBuf {
-    let user = Uid::current();
-    let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // Clients often start programs without this variable; then it is still where the system puts it.
-    let runtime = absolute("XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/run/user/{user}").into());
-    let place = |folder: PathBuf| folder.join(set).join(FILE);
-    let own = format!("toolyard-{user}");
-    let candidates = [
-        Some(runtime).filter(|folder| folder.is_dir()).map(|folder| place(folder.join("toolyard"))),
-        absolute("TMPDIR").map(|folder| place(folder.join(&own))),
-    ];
-    let fits = |path: &PathBuf| path.as_os_str().len() <= LONGEST_PATH;
-    candidates.into_iter().flatten().find(fits).unwrap_or_else(|| place(Path::new("/tmp").join(&own)))
+    let below = Path::new(set).join(FILE);
+    system::socket_folder(below.as_os_str().len() + 1, variables).join(below)
 }
 
 /// Makes the folder of a socket, for its owner only. One that is there must not be another user's.
 pub(crate) fn make_folder(socket: &Path) -> io::Result<()> {
     let Some(folder) = socket.parent() else { return Ok(()) };
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    system::create_folder(folder)?;
     // Elsewhere it is the business of whoever chose the place.
     let Some(shared) = folder.parent().filter(|parent| parent.file_name().is_some_and(is_own_name)) else {
         return Ok(());
     };
     for folder in [shared, folder] {
-        let place = fs::symlink_metadata(folder)?;
-        if place.uid() != Uid::current().as_raw() || place.mode() & 0o022 != 0 {
+        if !system::is_only_ours(folder)? {
             let message = format!("{} can be changed by somebody else", folder.display());
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
@@ -60,7 +44,9 @@ fn is_own_name(name: &std::ffi::OsStr) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
@@ -71,7 +57,7 @@ mod tests {
             "TMPDIR" => Some(temp.to_owned()),
             _ => None,
         };
-        let expected = expected.replace("UID", &Uid::current().to_string());
+        let expected = expected.replace("UID", &system::user().to_string());
         assert_eq!(usual("0123456789abcdef", &variables), Path::new(&expected));
     }
 

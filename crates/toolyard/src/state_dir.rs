@@ -1,8 +1,7 @@
 //! Where things are kept between runs: one folder per set of config files, readable by its owner only.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::config::Variables;
+use crate::system;
 
 pub(crate) const GATEWAY_FILE: &str = "gateway.json";
 
@@ -29,8 +29,7 @@ pub(crate) fn locate(asked: Option<&Path>, files: &[PathBuf], variables: &Variab
 
 /// An existing folder keeps its permissions: it may be somebody else's.
 pub(crate) fn create(folder: &Path) -> Result<()> {
-    let create = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    create.with_context(|| format!("create {}", folder.display()))
+    system::create_folder(folder).with_context(|| format!("create {}", folder.display()))
 }
 
 fn usual(files: &[PathBuf], variables: &Variables<'_>) -> Result<PathBuf> {
@@ -46,10 +45,7 @@ pub(crate) fn set(asked: Option<&Path>, files: &[PathBuf], variables: &Variables
 
 /// Where the folders of all config sets are.
 pub(crate) fn base(variables: &Variables<'_>) -> Option<PathBuf> {
-    let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home =
-        absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-    Some(home.join("toolyard"))
+    Some(system::state_folder(variables)?.join("toolyard"))
 }
 
 /// 16 hex digits over the paths of the files, not over what they say: a set stays itself when it is edited.
@@ -147,12 +143,16 @@ impl Drop for Announcement {
 /// In one step, so that nobody reads half of it.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension(format!("json.{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let mut options = fs::OpenOptions::new();
+    let mut file = system::private(options.write(true).create(true).truncate(true)).open(&draft)?;
     file.write_all(content)?;
+    // Not every system moves a file that is open.
+    drop(file);
     fs::rename(&draft, path)
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

@@ -1,30 +1,11 @@
-//! Being told to stop: from the keyboard, by the system, or because the terminal is gone.
+//! Being told something by the system: to stop, or to look at the config now.
 
-use anyhow::Result;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
 
-/// Listens for all of them from the moment it is made.
-pub(crate) struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
-}
-
-impl Stop {
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// The next time somebody says so; its name.
-    pub(crate) async fn told(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.hang_up.recv() => "SIGHUP",
-        }
-    }
-}
+#[cfg(unix)]
+pub(crate) use unix::{Nudge, Stop};
+#[cfg(windows)]
+pub(crate) use windows::{Nudge, Stop};

@@ -1,15 +1,16 @@
 //! The instance file of an app that listens: written in one step once it can be dialled, removed when it ends.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use toolyard_proto::calendar::date;
+
+use crate::system;
 
 /// How long whoever wrote a file of the same name has to take a connection.
 const ALIVE_WITHIN: Duration = Duration::from_millis(500);
@@ -24,15 +25,12 @@ pub(crate) struct InstanceFile {
 impl InstanceFile {
     /// Where Toolyard looks.
     pub(crate) fn usual_folder() -> PathBuf {
-        let absolute =
-            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let base = absolute("XDG_RUNTIME_DIR").or_else(|| absolute("TMPDIR"));
-        base.unwrap_or_else(|| "/tmp".into()).join("toolyard").join("instances")
+        system::runtime_folder().join("toolyard").join("instances")
     }
 
     /// One file per name, so that an app that was killed and starts again takes its own place at once.
     pub(crate) async fn write(folder: &Path, name: &str, address: SocketAddr) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        system::create_folder(folder)?;
         let path = folder.join(format!("{name}.json"));
         if let Some(other) = alive(&path).await {
             let why = format!("an app named `{name}` listens at {other} already; choose another name");
@@ -41,7 +39,8 @@ impl InstanceFile {
         let text = describe(name, address).to_string();
         let draft = folder.join(format!(".{name}.{}", std::process::id()));
         let _ = fs::remove_file(&draft);
-        let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+        let mut options = OpenOptions::new();
+        let written = system::private(options.write(true).create_new(true)).open(&draft);
         let written = written
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
             .and_then(|()| fs::rename(&draft, &path));

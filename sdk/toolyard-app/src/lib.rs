@@ -31,6 +31,7 @@ mod session;
 mod back;
 mod door;
 mod instance;
+mod system;
 mod peer;
 
 pub use app::{App, Running, Standing};

@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
+
+use crate::system;
 
 /// Only where it is certain: a system that does not tell has nobody turned away.
 pub(crate) fn is_of_another_user(theirs: SocketAddr, ours: SocketAddr) -> bool {
-    let own = fs::metadata("/proc/self").ok().map(|about| about.uid());
+    let own = system::own_user();
     let table = if theirs.is_ipv4() { "/proc/net/tcp" } else { "/proc/net/tcp6" };
     let table = fs::read_to_string(table).unwrap_or_default();
     match (own, owner(&table, theirs, ours)) {
@@ -54,7 +55,7 @@ mod tests {
             let (accepted, from) = listener.accept().unwrap();
             let own = accepted.local_addr().unwrap();
             let table = if from.is_ipv4() { "/proc/net/tcp" } else { "/proc/net/tcp6" };
-            let uid = fs::metadata("/proc/self").unwrap().uid();
+            let uid = system::own_user().unwrap();
             assert_eq!(owner(&fs::read_to_string(table).unwrap(), from, own), Some(uid));
             assert!(!is_of_another_user(from, own));
         }

@@ -57,6 +57,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("the config names it", "a reason in the list of instances; tests/apps has instances"),
     ("that is this gateway", "the same"),
     ("this system does not show", "needs another system"),
+    ("the pack `{name}` does not run on", "the same; every pack runs on Linux"),
     ("uri {uri}", "a key"),
     ("the gateway ended again and again", "a client hears it that asks in that moment"),
 ];

@@ -19,13 +19,13 @@ impl Process {
 
     /// Whether it is certain that it has ended.
     pub(crate) fn is_gone(self) -> bool {
-        fs::exists("/proc/self/stat").unwrap_or(false) && started(self.pid) != Some(self.started)
+        can_tell() && started(self.pid) != Some(self.started)
     }
 
     /// Whether the process of this number has certainly ended, or is another one that started later than
     /// `started` (seconds since 1970) by more than `tolerance`.
     pub fn is_other(pid: u32, started: Option<u64>, tolerance: u64) -> bool {
-        if !fs::exists("/proc/self/stat").unwrap_or(false) {
+        if !can_tell() {
             return false;
         }
         let Some(process) = Self::find(pid) else { return true };
@@ -48,6 +48,11 @@ impl Process {
         let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         pids.find(|pid| holds(*pid, &socket)).and_then(Self::find)
     }
+}
+
+/// Whether this system says who runs.
+fn can_tell() -> bool {
+    cfg!(unix) && fs::exists("/proc/self/stat").unwrap_or(false)
 }
 
 fn holds(pid: u32, socket: &str) -> bool {

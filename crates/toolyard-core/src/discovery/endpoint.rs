@@ -21,7 +21,7 @@ pub enum Endpoint {
     Tcp(String),
     /// Lines over a Unix socket.
     Local(PathBuf),
-    /// Lines over a named pipe, which is a Unix socket in the temp directory here.
+    /// Lines over a named pipe, which is a Unix socket in the temp directory on other systems than Windows.
     Pipe(String),
     /// MCP over HTTP.
     Http(Uri),
@@ -134,6 +134,9 @@ fn holder_of_file(path: &Path) -> Holder {
 }
 
 fn pipe(name: &str) -> PathBuf {
+    if cfg!(windows) {
+        return PathBuf::from(format!(r"\\.\pipe\{name}"));
+    }
     Path::new(&std::env::temp_dir()).join(format!("{PIPE}{name}"))
 }
 

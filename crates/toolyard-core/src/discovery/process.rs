@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use toolyard_proto::name::{UpstreamId, sanitize_upstream_id};
@@ -87,7 +86,7 @@ impl Processes {
 
     /// Whether this system shows environments at all.
     pub fn can_look(&self) -> bool {
-        self.root.join("self/stat").exists()
+        cfg!(unix) && self.root.join("self/stat").exists()
     }
 
     /// `refuse` says why a listener is not for us, where it is not.
@@ -151,7 +150,7 @@ impl Processes {
         let Ok(entries) = fs::read_dir(&self.root) else { return HashMap::new() };
         let stat = |entry: fs::DirEntry| {
             let pid = entry.file_name().to_str()?.parse::<u32>().ok()?;
-            let is_own = entry.metadata().ok()?.uid() == self.uid;
+            let is_own = is_of(self.uid, &entry.metadata().ok()?);
             let text = is_own.then(|| fs::read_to_string(entry.path().join("stat")).ok()).flatten()?;
             Some((pid, Stat::parse(&text)?))
         };
@@ -184,6 +183,16 @@ impl Stat {
         let environment = (number(47).unwrap_or(0), number(48).unwrap_or(0));
         Some(Self { parent: u32::try_from(number(1)?).ok()?, started: number(19)?, environment })
     }
+}
+
+#[cfg(unix)]
+fn is_of(user: u32, about: &fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::uid(about) == user
+}
+
+#[cfg(not(unix))]
+fn is_of(_: u32, _: &fs::Metadata) -> bool {
+    false
 }
 
 fn read_environment(path: &Path) -> Said {
@@ -237,4 +246,5 @@ fn id_of(endpoint: &Endpoint) -> UpstreamId {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests;

@@ -13,7 +13,7 @@ use crate::{bridge, tasks};
 
 pub(super) async fn route(mut call: Call) -> Answer {
     let (in_flight, lease) = loop {
-        let in_flight = call.upstream.begin(call.params.len())?;
+        let in_flight = call.upstream.begin(call.params.len() + call.id.as_bytes().len())?;
         match call.upstream.lease(&call.origin).await {
             Ok(lease) => break (in_flight, Arc::new(lease)),
             // The config was changed since the call came: who has the name now is whom it means.

@@ -11,6 +11,8 @@ use super::Upstream;
 
 /// How many bytes the calls of one upstream may hold that it has not answered yet.
 const ROOM: usize = 128 * 1024 * 1024;
+/// Calls up to this size have as much room again to themselves: large ones never keep them out.
+const SMALL: usize = 64 * 1024;
 
 impl Upstream {
     /// Counts a call, and the bytes that it holds, until the guard is dropped, which is when its answer has really
@@ -19,7 +21,8 @@ impl Upstream {
         self.in_flight.fetch_add(1, Ordering::AcqRel);
         let before = self.holding.fetch_add(bytes, Ordering::AcqRel);
         let in_flight = InFlight { upstream: self.clone(), bytes };
-        if before > 0 && before.saturating_add(bytes) > ROOM {
+        let room = if bytes <= SMALL { 2 * ROOM } else { ROOM };
+        if before > 0 && before.saturating_add(bytes) > room {
             let message = format!(
                 "upstream `{}` has calls of {} MiB that it has not answered yet; try again in a moment",
                 self.plan.id,

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use toolyard_proto::splice::find_once;
 use toolyard_proto::{CallError, Method, Notification, Raw};
 use toolyard_transport::{ClientKey, Origin};
 
@@ -58,7 +59,10 @@ impl OwnedTasks {
     /// Refuses what is somebody else's. What nobody is known to have made is for the upstream to judge: it may
     /// be older than this process.
     pub(crate) fn check(&self, params: &Raw, origin: &Origin) -> Result<(), CallError> {
-        let id = params.member("taskId").and_then(|id| id.as_string());
+        // The upstream must not be able to read another one than was checked.
+        let id = find_once(params.as_bytes(), "taskId")
+            .map_err(|_| CallError::invalid_params("`taskId` stands twice in `params`"))?
+            .and_then(|range| params.slice(range).as_string());
         let Some(id) = id.filter(|id| self.is_of_another(id, origin)) else { return Ok(()) };
         Err(CallError::invalid_params(format!("unknown task {id:?}")))
     }

@@ -41,6 +41,16 @@ fn what_is_right_stays_to_the_byte() {
 }
 
 #[test]
+fn what_is_wrong_many_times_over_is_told_once() {
+    let many = |wrong: &str| [wrong; 50].join(",");
+    let text = format!(r#"{{"name":"a","inputSchema":{{"type":"object"}},{}}}"#, many(r#""title":1"#));
+    let expected = r#"{"name":"a","inputSchema":{"type":"object"}}"#;
+    check(tool, &text, Some(expected), &["title < `title` is not a text"]);
+    let text = format!(r#"{{"name":"a","arguments":[{}]}}"#, many(r#"{"name":"x","title":1}"#));
+    assert_eq!(prompt(&raw(&text)).faults.len(), MOST_FAULTS);
+}
+
+#[test]
 fn a_schema_that_is_a_truth_value_is_written_as_the_object_that_means_the_same() {
     let check = |schema: &str, expected: &str| {
         let of = |schema: &str| format!(r#"{{"name":"a","inputSchema":{schema},"outputSchema":{schema}}}"#);

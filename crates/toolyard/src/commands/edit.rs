@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -14,7 +13,7 @@ use crate::cli::Common;
 use crate::config::{self, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
 use crate::definition::{Definition, Written, apps_in_file, in_file};
 use crate::failure::{Failure, refused};
-use crate::{settings, state_dir};
+use crate::{settings, state_dir, system};
 
 /// Which file is changed.
 #[derive(Debug, Args)]
@@ -192,10 +191,12 @@ fn write(path: &Path, text: &str) -> Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         state_dir::create(folder)?;
     }
-    let mode = fs::metadata(&path).map_or(0o600, |about| about.permissions().mode() & 0o777);
     let draft = path.with_extension(format!("toml.{}", std::process::id()));
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+    let mut options = fs::OpenOptions::new();
+    let options = system::keep_mode(options.write(true).create(true).truncate(true), &path);
+    let mut file = options.open(&draft)?;
     file.write_all(text.as_bytes())?;
+    drop(file);
     fs::rename(&draft, &path)?;
     Ok(())
 }

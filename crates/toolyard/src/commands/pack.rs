@@ -131,6 +131,9 @@ fn no_pack(name: &str) -> String {
     let names: Vec<&str> = packs::all().iter().map(Pack::name).collect();
     let near = nearest(name, names.iter().copied());
     let near = near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
+    if let Some(why) = packs::not_here(name) {
+        return format!("{why}\n\nPacks: {}\n", names.join(", "));
+    }
     format!("there is no pack '{name}'{near}\n\nPacks: {}\n", names.join(", "))
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::interpolate::Variables;
 use super::problem::{Level, Problem};
 use super::trust::{Standing, Trusted};
+use crate::system;
 
 pub(crate) const PROJECT_FILE: &str = "toolyard.toml";
 
@@ -68,7 +69,8 @@ impl Found {
 
 /// `asked` is what `--config` says, and then it stands alone.
 pub(crate) fn find(asked: Option<&Path>, folder: &Path, variables: &Variables<'_>) -> Found {
-    let user_file = user_folder(variables).map(|folder| folder.join("toolyard").join("config.toml"));
+    let user_file =
+        system::config_folder(variables).map(|folder| folder.join("toolyard").join("config.toml"));
     if let Some(asked) = asked {
         let source = Source { path: asked.to_owned(), role: Role::Own };
         return Found { sources: vec![source], user_file, unused: None };
@@ -89,12 +91,6 @@ pub(crate) fn find(asked: Option<&Path>, folder: &Path, variables: &Variables<'_
 /// Where the app proxy that Toolyard replaces was told its config is.
 pub(crate) fn of_the_proxy() -> Option<PathBuf> {
     std::env::var_os("MCP_CONFIG").filter(|file| !file.is_empty()).map(PathBuf::from)
-}
-
-/// `$XDG_CONFIG_HOME`, which must be absolute to count, or its default.
-fn user_folder(variables: &Variables<'_>) -> Option<PathBuf> {
-    let absolute = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")))
 }
 
 /// Says that a project file was left alone, and how to use it.

@@ -62,7 +62,8 @@ fn report_unknown(reader: &mut Reader<'_>, field: &Field) {
         Some(name) => format!("did you mean `{name}`?"),
         None => format!("the packs are: {}", names().collect::<Vec<_>>().join(", ")),
     };
-    field.error(reader, format!("there is no pack `{}`", field.key), help);
+    let what = packs::not_here(&field.key).unwrap_or_else(|| format!("there is no pack `{}`", field.key));
+    field.error(reader, what, help);
 }
 
 /// Each problem is reported at its key, or at the section where the key is missing.

@@ -3,12 +3,11 @@
 //!
 //! The files are looked at every second. Being told by the system would be quicker, but editors replace files,
 //! network folders tell nothing, and a second is soon enough for somebody who edits by hand. A program that
-//! cannot wait says so with SIGUSR1; SIGHUP is taken, it means that the terminal is gone.
+//! cannot wait says so by a signal, where there are signals.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use toolyard_core::plan::Pings;
 use toolyard_core::{Gateway, Reloaded};
@@ -21,6 +20,7 @@ use crate::endpoints::Endpoints;
 use crate::plan::plan;
 use crate::scan::NotOurs;
 use crate::settings;
+use crate::stop::Nudge;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -45,9 +45,9 @@ impl Reload {
     pub(super) async fn watch(mut self, found: Found) {
         let (mut watched, set) = (files_of(&found), found.set());
         let mut applied = stamps(&watched);
-        let Ok(mut told) = signal(SignalKind::user_defined1()) else { return };
+        let Ok(mut nudge) = Nudge::new() else { return };
         loop {
-            let is_told = timeout(PAUSE, told.recv()).await.is_ok();
+            let is_told = timeout(PAUSE, nudge.felt()).await.is_ok();
             self.endpoints.try_again();
             let now = stamps(&watched);
             if now == applied && !is_told {

@@ -21,7 +21,7 @@ use toolyard_transport::local::{self, LocalStream};
 
 use super::lines::{next_line, write_lines};
 use super::opening::{Opening, TOKEN};
-use crate::{socket, state_dir};
+use crate::{socket, state_dir, system};
 
 /// How long finding or starting a gateway may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -64,7 +64,7 @@ impl Meeting {
 
     /// Whether a gateway runs now.
     pub(super) fn is_answered(&self) -> bool {
-        self.sockets().any(|path| std::os::unix::net::UnixStream::connect(path).is_ok())
+        self.sockets().any(|path| local::is_answered(&path))
     }
 
     /// A connection to the gateway, which is started if there is none. `opening` comes before everything else.
@@ -147,6 +147,7 @@ impl Meeting {
         command.args(&self.start.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
         // Who our client is concerns neither the gateway nor what it starts.
         command.env_remove(TOKEN);
+        system::detach(&mut command);
         command.current_dir(&self.start.folder).spawn().context("start the gateway")
     }
 }

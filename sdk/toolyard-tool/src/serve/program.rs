@@ -1,14 +1,22 @@
 //! A whole program: arguments, runtime, signals, exit code.
 
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-
 use super::arguments::USAGE;
 use super::{Door, ServeError, Server};
 use crate::ToolSet;
+
+#[cfg(unix)]
+pub(super) use unix::told_to_end;
+#[cfg(windows)]
+pub(super) use windows::told_to_end;
 
 /// How long a thread that still waits for input may hold up the end of the program.
 const LAST_THREADS: Duration = Duration::from_millis(100);
@@ -94,19 +102,6 @@ pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: &[Door]) -> Resu
     // Reading stdin cannot be interrupted, and must not keep the program alive.
     runtime.shutdown_timeout(LAST_THREADS);
     served
-}
-
-/// Waits for the interrupt or terminate signal.
-pub(super) async fn told_to_end() {
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
 }
 
 /// Says where clients find it, as they write it in their configs.

@@ -1,6 +1,7 @@
 //! Processes of a system of our own making, and one of the real one.
 
 use proptest::prelude::*;
+use std::os::unix::fs::MetadataExt;
 use tempfile::TempDir;
 
 use super::*;

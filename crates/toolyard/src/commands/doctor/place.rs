@@ -2,16 +2,16 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
+
+use toolyard_transport::local;
 
 use super::{Finding, State};
 use crate::cli::Common;
 use crate::commands::live;
 use crate::config::{Config, DEFAULT_ADDRESS, Found};
 use crate::state_dir::{self, GATEWAY_FILE, Running};
-use crate::{settings, socket};
+use crate::{settings, socket, system};
 
 /// Whether things can be kept.
 pub(super) fn state_dir(common: &Common, found: &Found) -> Option<Finding> {
@@ -100,7 +100,7 @@ fn taken(address: SocketAddr, key: &str) -> Option<(io::ErrorKind, Finding)> {
 fn stale(path: &Path) -> Option<Finding> {
     let about = std::fs::symlink_metadata(path).ok()?;
     let shown = path.display();
-    if !about.file_type().is_socket() {
+    if !system::is_socket(about.file_type()) {
         let message = format!("{shown} is there, but is no socket");
         return Some(Finding::new(
             State::Wrong,
@@ -109,7 +109,9 @@ fn stale(path: &Path) -> Option<Finding> {
             "move it away, or change `unix` in [listen]",
         ));
     }
-    UnixStream::connect(path).err()?;
+    if local::is_answered(path) {
+        return None;
+    }
     let message = format!("{shown} is left over: nobody listens there");
     Some(Finding::new(
         State::Wrong,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use crate::config::Variables;
+use crate::system;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Client {
@@ -91,8 +92,9 @@ impl Origin {
 
 /// Where the servers of these clients may be, or of all where none is named.
 pub(super) fn origins(clients: &[Client], variables: &Variables<'_>) -> Vec<Origin> {
-    let home = variables("HOME").map(PathBuf::from).unwrap_or_default();
-    let config = variables("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let home = system::home(variables).unwrap_or_default();
+    let config = variables("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.or_else(|| system::config_folder(variables)).unwrap_or_else(|| home.join(".config"));
     let codex = variables("CODEX_HOME").map_or_else(|| home.join(".codex"), PathBuf::from);
     let folder = std::env::current_dir().unwrap_or_default();
     let clients = if clients.is_empty() { Client::value_variants() } else { clients };

@@ -1,0 +1,45 @@
+//! Signals: to stop, from the keyboard, by the system, or because the terminal is gone; and to look.
+
+use anyhow::Result;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Listens for all of them from the moment it is made.
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next time somebody says so; its name.
+    pub(crate) async fn told(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.hang_up.recv() => "SIGHUP",
+        }
+    }
+}
+
+/// Whoever changed the config and cannot wait says so with SIGUSR1; SIGHUP is taken, it means that the
+/// terminal is gone.
+pub(crate) struct Nudge(Signal);
+
+impl Nudge {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(signal(SignalKind::user_defined1())?))
+    }
+
+    /// The next one.
+    pub(crate) async fn felt(&mut self) {
+        let _ = self.0.recv().await;
+    }
+}

@@ -1,0 +1,107 @@
+//! Unix: folders as the XDG base directories say, files and folders with permissions for their owner only.
+
+use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Uid;
+use tokio::process::Command;
+use toolyard_transport::local::LONGEST_PATH;
+
+use super::absolute;
+use crate::config::Variables;
+
+pub(crate) fn user() -> u32 {
+    Uid::current().as_raw()
+}
+
+pub(crate) fn home(variables: &Variables<'_>) -> Option<PathBuf> {
+    variables("HOME").map(PathBuf::from)
+}
+
+/// Where programs have their configs.
+pub(crate) fn config_folder(variables: &Variables<'_>) -> Option<PathBuf> {
+    let home = || absolute(variables, "HOME").map(|home| home.join(".config"));
+    absolute(variables, "XDG_CONFIG_HOME").or_else(home)
+}
+
+/// Where programs keep things between runs.
+pub(crate) fn state_folder(variables: &Variables<'_>) -> Option<PathBuf> {
+    let home = || absolute(variables, "HOME").map(|home| home.join(".local/state"));
+    absolute(variables, "XDG_STATE_HOME").or_else(home)
+}
+
+/// Where instances write their files, below a folder of their program.
+pub(crate) fn instances_base(variables: &Variables<'_>) -> PathBuf {
+    let base = absolute(variables, "XDG_RUNTIME_DIR").or_else(|| absolute(variables, "TMPDIR"));
+    base.unwrap_or_else(|| "/tmp".into())
+}
+
+/// The folder of a socket that is `room` bytes long below it: in the user's runtime folder, or in a folder of
+/// their own under the temp folder where there is none or the path would be too long for a socket.
+pub(crate) fn socket_folder(room: usize, variables: &Variables<'_>) -> PathBuf {
+    let user = user();
+    // Clients often start programs without this variable; then it is still where the system puts it.
+    let runtime =
+        absolute(variables, "XDG_RUNTIME_DIR").unwrap_or_else(|| format!("/run/user/{user}").into());
+    let own = format!("toolyard-{user}");
+    let candidates = [
+        Some(runtime).filter(|folder| folder.is_dir()).map(|folder| folder.join("toolyard")),
+        absolute(variables, "TMPDIR").map(|folder| folder.join(&own)),
+    ];
+    let fits = |folder: &PathBuf| folder.as_os_str().len() + room <= LONGEST_PATH;
+    candidates.into_iter().flatten().find(fits).unwrap_or_else(|| Path::new("/tmp").join(&own))
+}
+
+/// With all above it, for its owner only. An existing one keeps its permissions.
+pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// A file that is made by this is its owner's only.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600)
+}
+
+/// A file that is made by this has the permissions of the one at `path`, if there is one.
+pub(crate) fn keep_mode<'a>(options: &'a mut OpenOptions, path: &Path) -> &'a mut OpenOptions {
+    options.mode(fs::metadata(path).map_or(0o600, |about| about.permissions().mode() & 0o777))
+}
+
+/// Whether it is ours, and nobody else can change what is in it.
+pub(crate) fn is_only_ours(folder: &Path) -> io::Result<bool> {
+    let about = fs::symlink_metadata(folder)?;
+    Ok(about.uid() == user() && about.mode() & 0o022 == 0)
+}
+
+/// For reading, without following a link or waiting for whoever writes into a pipe.
+pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    File::options().read(true).custom_flags(flags.bits()).open(path)
+}
+
+pub(crate) fn is_socket(kind: FileType) -> bool {
+    kind.is_socket()
+}
+
+/// For a program that is to outlive us: it leaves our session itself.
+pub(crate) fn detach(_: &mut Command) {}
+
+/// Whoever started us may go, and the signals of their terminal are not meant for us. It fails only where we
+/// lead a session already.
+pub(crate) fn leave_session() {
+    let _ = nix::unistd::setsid();
+}
+
+/// As many connections as the system allows, not as many as it gives a program by default.
+pub(crate) fn allow_many_files() {
+    if let Ok((now, most)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && now < most
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most)
+    {
+        tracing::debug!(%error, "the number of open files stays at {now}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Windows: folders in the user's profile, which the system keeps others out of. So files and folders need no
+//! permissions of their own there.
+
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tokio::process::Command;
+
+use super::absolute;
+use crate::config::Variables;
+
+/// No window, but a console for what it starts itself; and the keys of ours are not meant for it.
+const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
+
+/// Users have no numbers here, and nothing is told apart by them.
+pub(crate) fn user() -> u32 {
+    0
+}
+
+pub(crate) fn home(variables: &Variables<'_>) -> Option<PathBuf> {
+    absolute(variables, "USERPROFILE").or_else(|| absolute(variables, "HOME"))
+}
+
+/// Where programs have their configs.
+pub(crate) fn config_folder(variables: &Variables<'_>) -> Option<PathBuf> {
+    absolute(variables, "XDG_CONFIG_HOME").or_else(|| absolute(variables, "APPDATA"))
+}
+
+/// Where programs keep things between runs.
+pub(crate) fn state_folder(variables: &Variables<'_>) -> Option<PathBuf> {
+    absolute(variables, "XDG_STATE_HOME").or_else(|| absolute(variables, "LOCALAPPDATA"))
+}
+
+/// Where instances write their files, below a folder of their program.
+pub(crate) fn instances_base(variables: &Variables<'_>) -> PathBuf {
+    let base = absolute(variables, "XDG_RUNTIME_DIR").or_else(|| absolute(variables, "LOCALAPPDATA"));
+    base.unwrap_or_else(std::env::temp_dir)
+}
+
+/// The folder after which a pipe is named, and where the lock beside it is. Its length does not matter.
+pub(crate) fn socket_folder(_: usize, variables: &Variables<'_>) -> PathBuf {
+    instances_base(variables).join("toolyard").join("run")
+}
+
+/// With all above it.
+pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
+}
+
+/// A file that is made by this belongs to whom its folder does.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// The same.
+pub(crate) fn keep_mode<'a>(options: &'a mut OpenOptions, _: &Path) -> &'a mut OpenOptions {
+    options
+}
+
+/// Who may change it stands in lists that only unsafe code can read. It is where a profile is, or where the
+/// user said.
+pub(crate) fn is_only_ours(folder: &Path) -> io::Result<bool> {
+    fs::symlink_metadata(folder).map(|_| true)
+}
+
+/// For reading, where no link is.
+pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    File::open(path)
+}
+
+/// Pipes are no files.
+pub(crate) fn is_socket(_: FileType) -> bool {
+    false
+}
+
+/// For a program that is to outlive us.
+pub(crate) fn detach(command: &mut Command) {
+    command.creation_flags(CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP);
+}
+
+/// Whoever starts us has seen to it.
+pub(crate) fn leave_session() {}
+
+/// There is no such limit.
+pub(crate) fn allow_many_files() {}

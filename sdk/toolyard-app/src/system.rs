@@ -1,0 +1,18 @@
+//! What systems do not have in common, as far as an app needs it.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub(crate) use unix::{create_folder, own_user, private, runtime_folder};
+#[cfg(windows)]
+pub(crate) use windows::{create_folder, own_user, private, runtime_folder};
+
+use std::path::PathBuf;
+
+/// A variable that says where something is, which must be absolute to count.
+fn absolute(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}

@@ -1,0 +1,28 @@
+//! Unix: files and folders with permissions for their owner only.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::absolute;
+
+/// Where programs put what is of use while they run.
+pub(crate) fn runtime_folder() -> PathBuf {
+    absolute("XDG_RUNTIME_DIR").or_else(|| absolute("TMPDIR")).unwrap_or_else(|| "/tmp".into())
+}
+
+/// With all above it.
+pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// A file that is made by this is its owner's only.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.mode(0o600)
+}
+
+/// Our user, where the system has a table of connections that says whose they are.
+pub(crate) fn own_user() -> Option<u32> {
+    fs::metadata("/proc/self").ok().map(|about| about.uid())
+}

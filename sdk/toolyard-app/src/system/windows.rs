@@ -1,0 +1,27 @@
+//! Windows: files in the user's profile, which the system keeps others out of.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::absolute;
+
+/// Where programs put what is of use while they run.
+pub(crate) fn runtime_folder() -> PathBuf {
+    absolute("XDG_RUNTIME_DIR").or_else(|| absolute("LOCALAPPDATA")).unwrap_or_else(std::env::temp_dir)
+}
+
+/// With all above it.
+pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
+}
+
+/// A file that is made by this belongs to whom its folder does.
+pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// No table here says whose a connection is.
+pub(crate) fn own_user() -> Option<u32> {
+    None
+}

@@ -1,0 +1,18 @@
+//! What a console tells a program that should end.
+
+use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown};
+
+/// Waits for the keyboard, the end of the window or that of the system.
+pub(in crate::serve) async fn told_to_end() {
+    let (Ok(mut interrupt), Ok(mut stop), Ok(mut close), Ok(mut shut_down)) =
+        (ctrl_c(), ctrl_break(), ctrl_close(), ctrl_shutdown())
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = stop.recv() => {}
+        _ = close.recv() => {}
+        _ = shut_down.recv() => {}
+    }
+}
