@@ -12,6 +12,7 @@ mod pool;
 pub mod retry;
 mod subscribe;
 mod supervise;
+mod turnstile;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -71,8 +72,7 @@ pub struct Upstream {
     opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
     held: held::HeldTasks,
     owned: owned::OwnedTasks,
-    /// One subscribes or unsubscribes at a time, so that the two cannot overtake each other.
-    turnstile: tokio::sync::Mutex<()>,
+    turnstile: turnstile::Turnstile,
     /// Its supervisor and all that it keeps running.
     life: Scope,
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
@@ -123,7 +123,7 @@ impl Upstream {
             opened: (open, tokio::sync::Mutex::new(opened)),
             held: held::HeldTasks::default(),
             owned: owned::OwnedTasks::default(),
-            turnstile: tokio::sync::Mutex::default(),
+            turnstile: turnstile::Turnstile::default(),
             life,
             in_flight: AtomicUsize::new(0),
             holding: AtomicUsize::new(0),

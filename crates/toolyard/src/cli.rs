@@ -1,9 +1,10 @@
 //! The command line: what can be asked of the program.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::commands;
@@ -16,6 +17,9 @@ const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong,
 130 it was interrupted.
 Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) says how much of them.";
+
+/// The heading in the help of what goes with every command.
+const COMMON: &str = "For every command";
 
 /// One endpoint for every tool: an MCP gateway. Without a command it serves.
 #[derive(Debug, Parser)]
@@ -34,31 +38,31 @@ pub(crate) struct Cli {
 pub(crate) struct Common {
     /// The config: TOML, or a JSON file with `mcpServers` [default: toolyard/config.toml in
     /// `$XDG_CONFIG_HOME`, if it is there].
-    #[arg(long, value_name = "FILE", global = true, env = "TOOLYARD_CONFIG")]
+    #[arg(long, value_name = "FILE", global = true, help_heading = COMMON, env = "TOOLYARD_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// Where things are kept between runs [default: a folder for this config in `$XDG_STATE_HOME/toolyard`].
-    #[arg(long, value_name = "DIR", global = true, env = "TOOLYARD_STATE_DIR")]
+    #[arg(long, value_name = "DIR", global = true, help_heading = COMMON, env = "TOOLYARD_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Say more; twice for everything.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, help_heading = COMMON, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
-    /// Say only where it listens, and errors.
-    #[arg(short, long, global = true)]
+    /// Say no more than where it listens, answers and errors.
+    #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) quiet: bool,
     /// Say this much on stderr; wins over `TOOLYARD_LOG`, -v and -q.
-    #[arg(long, value_name = "LEVEL", global = true, env = "TOOLYARD_LOG_LEVEL", ignore_case = true)]
+    #[arg(long, value_name = "LEVEL", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_LEVEL", ignore_case = true)]
     log_level: Option<Level>,
     /// Say it as text, or as one JSON object a line, with one for each call.
-    #[arg(long, value_name = "FORMAT", global = true, env = "TOOLYARD_LOG_FORMAT", ignore_case = true)]
+    #[arg(long, value_name = "FORMAT", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_FORMAT", ignore_case = true)]
     log_format: Option<Format>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the gateway.
+    #[command(aliases = ["run", "start"])]
     Serve(ServeArgs),
-    /// Speak MCP on stdin and stdout, through the running gateway of this config, or one that is started for
-    /// it: what the config of a client runs.
+    /// Speak MCP on stdin and stdout: what the config of a client runs.
     Stdio(StdioArgs),
     /// Check the config and say what is wrong with it.
     Validate(ValidateArgs),
@@ -83,6 +87,9 @@ pub(crate) struct ServeArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+It joins the gateway that runs with this config, or starts one that ends soon after its last client. In the config
+of a client: command `toolyard`, arguments `stdio`; or: claude mcp add toolyard -- toolyard stdio")]
 pub(crate) struct StdioArgs {
     /// Only what this profile allows.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub"])]
@@ -100,6 +107,21 @@ pub(crate) struct ValidateArgs {
     /// Print the outcome as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What somebody gets wrong often is answered in more words than "unexpected argument".
+pub(crate) fn explained(
+    mut error: clap::Error,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> clap::Error {
+    let words: Vec<OsString> = arguments.into_iter().collect();
+    let says = |word: &str| words.iter().any(|said| said == word);
+    let is_slip = error.get(ContextKind::SuggestedArg).is_some();
+    if error.kind() == ErrorKind::UnknownArgument && says("add") && !says("--") && !is_slip {
+        let tip = "a program and its arguments come after `--`: toolyard add NAME -- COMMAND…";
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 impl Cli {

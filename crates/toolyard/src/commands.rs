@@ -20,13 +20,17 @@ use clap::Subcommand;
 use crate::cli::Common;
 use crate::failure::Failure;
 
+pub(crate) use live::answers;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Put a server into the config.
     Add(add::AddArgs),
     /// Take a server out of the config.
+    #[command(alias = "rm")]
     Remove(remove::RemoveArgs),
-    /// Show the servers of the config, and how they are.
+    /// Show servers, packs, apps and instances, and how they are.
+    #[command(aliases = ["ls", "status"])]
     List(list::ListArgs),
     /// Show one server of the config, and how it is.
     Get(get::GetArgs),

@@ -40,7 +40,8 @@ fn main() -> ExitCode {
     if let Some(code) = guard::run(std::env::args_os()) {
         return code;
     }
-    let mut cli = Cli::parse();
+    let parsed = Cli::try_parse();
+    let mut cli = parsed.unwrap_or_else(|error| cli::explained(error, std::env::args_os()).exit());
     cli.common.config = cli.common.config.take().or_else(config::of_the_proxy);
     let command = cli.command().unwrap_or_else(|error| error.exit());
     match run(&cli, command) {

@@ -15,6 +15,7 @@ use toolyard_transport::{Principal, Scope};
 
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
+use crate::commands::answers;
 use crate::config::{AppsConfig, Config, Found, LocalDoor, Scan, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
@@ -26,7 +27,7 @@ use crate::logging::{self, Wish};
 use crate::plan::plan;
 use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
-use crate::state_dir::{self, Addresses, Announcement};
+use crate::state_dir::{self, Addresses, Announcement, Running};
 use crate::stop::Stop;
 use crate::{say, socket, system};
 use reload::Reload;
@@ -85,6 +86,13 @@ fn announce(
     state_dir: Option<&Path>,
     addresses: &Addresses,
 ) -> Result<Option<Announcement>> {
+    if let Some(first) = state_dir.and_then(|folder| still_first(folder, addresses)) {
+        tracing::warn!(
+            "another gateway runs with this config at {}; `toolyard list` and the like ask that one",
+            first.http
+        );
+        return Ok(None);
+    }
     match state_dir.map(|folder| Announcement::write(folder, addresses)).transpose() {
         Err(error) if common.state_dir.is_none() => {
             tracing::warn!("other programs cannot find this gateway: {error:#}");
@@ -92,6 +100,13 @@ fn announce(
         }
         announced => announced,
     }
+}
+
+/// The gateway that came before this one, has the socket of this config, and is still there.
+fn still_first(folder: &Path, own: &Addresses) -> Option<Running> {
+    let first = state_dir::announced(folder)?;
+    let has_socket = own.socket.is_none() && first.socket.is_some();
+    (has_socket && first.http != own.http && answers(&first.http)).then_some(first)
 }
 
 /// Everything that listens.

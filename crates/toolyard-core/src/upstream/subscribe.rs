@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::select;
@@ -116,10 +116,13 @@ struct Keeper {
 impl Keeper {
     async fn run(self, scope: Scope) {
         let mut state = self.upstream.state.subscribe();
+        // One that merely does not answer keeps its link, and with it what it was told.
+        let mut told: Option<Weak<dyn Link>> = None;
         while !self.upstream.is_retired() {
             let mut was_held = false;
             if let Ok(lease) = self.upstream.lease_to_stay(&self.origin).await {
                 let link = lease.link();
+                told = Some(Arc::downgrade(link));
                 let held = async {
                     if bridge::subscribes_by_listening(link.greeting().revision) {
                         self.hold_by_listening(link.as_ref()).await
@@ -141,7 +144,12 @@ impl Keeper {
             // Without a change of the upstream's state it was the stream that ended, or the client's own link.
             let try_again = was_held || self.upstream.live_link().is_some();
             tokio::select! {
-                () = scope.ended() => return,
+                () = scope.ended() => {
+                    if let Some(link) = told.and_then(|link| link.upgrade()) {
+                        self.leave(link.as_ref()).await;
+                    }
+                    return;
+                }
                 _ = state.changed() => {}
                 () = tokio::time::sleep(HOLD_AGAIN), if try_again => {}
             }
@@ -165,7 +173,7 @@ impl Keeper {
     }
 
     async fn hold_in_session(&self, lease: &Lease) -> Result<(), CallError> {
-        let turn = self.upstream.turnstile.lock().await;
+        let turn = self.upstream.turnstile.turn(&self.uri).await;
         let told = self.call(lease.link().as_ref(), Method::RESOURCES_SUBSCRIBE, Peer::nobody());
         let told = tokio::time::timeout(self.upstream.pace.connect, told).await;
         told.unwrap_or_else(|_| {
@@ -231,7 +239,7 @@ impl Keeper {
         if bridge::subscribes_by_listening(link.greeting().revision) {
             return;
         }
-        let _turn = self.upstream.turnstile.lock().await;
+        let _turn = self.upstream.turnstile.turn(&self.uri).await;
         let is_wanted_again = {
             let all = self.upstream.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.contains_key(&(self.client.clone(), self.uri.clone()))

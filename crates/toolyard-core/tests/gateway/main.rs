@@ -18,3 +18,4 @@ mod reload;
 mod renewal;
 mod room;
 mod tasks;
+mod watching;

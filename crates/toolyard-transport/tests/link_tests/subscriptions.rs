@@ -148,3 +148,20 @@ async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_c
         }
     }
 }
+
+#[tokio::test]
+async fn a_session_in_which_somebody_watches_makes_no_room_for_another() {
+    let mut setup = setup().await;
+    let names = (0..999).map(|number| format!("s{number}")).chain(["one more".to_owned()]);
+    for (number, name) in names.enumerate() {
+        let (waiting, asked) = setup.first_call(&name, Peer::nobody()).await;
+        asked.result(json!({}));
+        whole(soon(waiting).await.unwrap());
+        if number == 0 {
+            setup.watch(&session(&name), "a:b").await;
+        }
+    }
+    let ended = setup.server.got(Http::DELETE).await;
+    assert_eq!(ended.header("mcp-session-id"), "s1", "the longest idle of those that nobody listens in");
+    ended.status(200);
+}

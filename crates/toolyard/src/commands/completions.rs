@@ -8,6 +8,7 @@ use crate::say;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Where it goes:
   bash: toolyard completions bash > ~/.local/share/bash-completion/completions/toolyard
   zsh:  toolyard completions zsh > ~/.zfunc/_toolyard      (with ~/.zfunc in $fpath)
   fish: toolyard completions fish > ~/.config/fish/completions/toolyard.fish")]

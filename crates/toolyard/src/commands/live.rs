@@ -117,7 +117,7 @@ pub(super) fn running(common: &Common, found: &Found) -> Option<Running> {
 }
 
 /// Whether anybody is there.
-pub(super) fn answers(http: &str) -> bool {
+pub(crate) fn answers(http: &str) -> bool {
     let address = reachable(http).trim_start_matches("http://").to_owned();
     let addresses = address.to_socket_addrs().into_iter().flatten();
     addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, A_MOMENT).is_ok())

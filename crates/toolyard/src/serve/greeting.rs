@@ -66,7 +66,7 @@ fn upstreams(greeting: &Greeting<'_>) -> String {
     let off = if off.is_empty() { String::new() } else { format!("; switched off: {}", off.join(", ")) };
     let origin = match (greeting.found.names(), &greeting.found.user_file) {
         (Some(files), _) => format!("from {files}"),
-        (None, Some(file)) => format!("add some in {}", file.display()),
+        (None, Some(_)) => "add some: toolyard add NAME -- COMMAND…, or toolyard import".to_owned(),
         (None, None) => "add some in a file, and name it with --config".to_owned(),
     };
     format!("{on}{off} ({origin})")

@@ -44,7 +44,7 @@ pub(super) async fn run(session: Arc<Session>, stands: oneshot::Sender<()>) {
                 session.lock().deaf = true;
                 return;
             }
-            // The next call opens another.
+            // The next call opens another, or whoever looks after what is watched in it.
             Ended::SessionLost => return session.retire(),
             Ended::Talked => pause = FIRST_PAUSE,
             Ended::Quiet => {}

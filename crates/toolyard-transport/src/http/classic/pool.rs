@@ -145,16 +145,20 @@ impl Pool {
         if slots.len() >= MAX_SESSIONS {
             slots.retain(|_, slot| !is_left_empty(slot));
         }
+        let mut evicted = None;
         if slots.len() >= MAX_SESSIONS {
-            let evicted = longest_idle(&slots).and_then(|owner| slots.remove(&owner));
+            evicted = longest_idle(&slots).and_then(|owner| slots.remove(&owner));
             if evicted.is_none() {
                 let message = format!("{MAX_SESSIONS} sessions with upstream `{}` are in use", self.name());
                 return Err(CallError::limit(message).at(self.name()));
             }
-            self.say_goodbye(evicted);
         }
         let slot = Arc::new(Slot::new());
         slots.insert(owner.clone(), slot.clone());
+        // What was lost is locked before the slots, everywhere.
+        drop(slots);
+        self.keep_level(evicted.as_ref());
+        self.say_goodbye(evicted);
         Ok(slot)
     }
 
@@ -177,6 +181,15 @@ impl Pool {
             if !memory.is_empty() {
                 lost.insert(session.owner.clone(), memory);
             }
+        }
+    }
+
+    /// A client whose session made room for another finds its log level again.
+    fn keep_level(&self, evicted: Option<&Arc<Slot>>) {
+        let Some(session) = evicted.and_then(|slot| slot.get()) else { return };
+        let memory = std::mem::take(&mut session.lock().memory);
+        if matches!(session.owner, Owner::Client(_)) && !memory.is_empty() {
+            self.lost().insert(session.owner.clone(), memory);
         }
     }
 
@@ -279,10 +292,13 @@ fn is_left_empty(slot: &Arc<Slot>) -> bool {
     slot.get().is_none() && Arc::strong_count(slot) == 1
 }
 
+/// Of those in which nobody watches anything: who only listens would not notice.
 fn longest_idle(slots: &HashMap<Owner, Arc<Slot>>) -> Option<Owner> {
     let now = Instant::now();
-    let idle = slots.iter().filter_map(|(owner, slot)| Some((slot.get()?.idle(now)?, owner)));
-    let idle = idle.filter(|(_, owner)| **owner != Owner::Gateway);
+    let may_go =
+        |session: &&Arc<Session>| session.owner != Owner::Gateway && !session.lock().memory.has_subscribers();
+    let sessions = slots.iter().filter_map(|(owner, slot)| Some((owner, slot.get().filter(may_go)?)));
+    let idle = sessions.filter_map(|(owner, session)| Some((session.idle(now)?, owner)));
     idle.max_by_key(|(idle, _)| *idle).map(|(_, owner)| owner.clone())
 }
 

@@ -1,0 +1,29 @@
+//! Subscribing to a resource and taking it back happen one after the other, so that the two cannot overtake each
+//! other. Different resources do not wait for each other, save that only so many are under way at once.
+
+use std::hash::{BuildHasher, RandomState};
+
+use tokio::sync::{Mutex, MutexGuard};
+
+/// How many are under way at once.
+const LANES: usize = 64;
+
+pub(super) struct Turnstile {
+    lanes: [Mutex<()>; LANES],
+    choice: RandomState,
+}
+
+impl Default for Turnstile {
+    fn default() -> Self {
+        Self { lanes: std::array::from_fn(|_| Mutex::default()), choice: RandomState::new() }
+    }
+}
+
+impl Turnstile {
+    /// Waits until nobody else subscribes to this resource, or takes it back.
+    pub(super) async fn turn(&self, uri: &str) -> MutexGuard<'_, ()> {
+        let lanes = u64::try_from(LANES).unwrap_or(1);
+        let lane = usize::try_from(self.choice.hash_one(uri) % lanes).unwrap_or_default();
+        self.lanes[lane].lock().await
+    }
+}
