@@ -118,6 +118,18 @@ fn row_12_a_shim_whose_config_lacks_a_variable_is_told_which() {
 }
 
 #[test]
+fn row_12_a_config_that_is_being_edited_keeps_no_shim_out_while_its_secret_can_be_read() {
+    let yard = yard();
+    let path = yard.folder().join("config.toml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{config}\n[upstreams.half]\ncomand = \"x\"\n")).unwrap();
+    let mut shim = Shim::of(&yard, None);
+    shim.agent.call("yard__status", &json!({}));
+    std::fs::write(&path, config).unwrap();
+    assert_eq!(shim.principal(&yard), format!("client:toolyard-stdio-{}", shim.child.id()));
+}
+
+#[test]
 fn row_12_a_shim_without_the_secret_is_told_what_is_missing() {
     let yard = yard();
     let other = format!("[listen]\nunix = \"{}\"\n", yard.socket().display());
