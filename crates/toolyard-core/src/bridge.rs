@@ -37,8 +37,8 @@ pub(crate) async fn exchange(call: Call, lease: &Arc<Lease>) -> Answer {
 
 /// Clients and upstreams of the same era, but not always of the same revision.
 async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
-    // Where each client has a session there, the upstream tells them apart itself.
-    if lease.link().per_client() {
+    // Where each client has a session or a process there, the upstream tells them apart itself.
+    if lease.is_apart() {
         return between_older(call, lease).await;
     }
     let (upstream, origin, method) = (call.upstream.clone(), call.origin.clone(), call.method.clone());
