@@ -107,6 +107,12 @@ pub(crate) fn hears_clients(revision: Revision) -> bool {
     !revision.is_modern()
 }
 
+/// Whether an upstream says by codes of the protocol that it did not take a request for our way of asking. Of an
+/// older one the same numbers may mean anything, also after the work was done.
+pub(crate) fn tells_what_it_refused(revision: Revision) -> bool {
+    revision.is_modern()
+}
+
 /// Asks a subscription of one resource, in the upstream's way.
 pub(crate) fn subscribes_by_listening(revision: Revision) -> bool {
     revision.is_modern()
