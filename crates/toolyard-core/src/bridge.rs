@@ -46,6 +46,7 @@ async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
         upstream.owned().check(&call.params, &origin)?;
     }
     let makes_task = call.params.member("task").is_some();
+    let _making = makes_task.then(|| upstream.owned().making());
     let answer = between_older(call, lease).await?;
     match &answer {
         AnswerBody::Whole(result, revision) if method == Method::TASKS_LIST => {

@@ -9,6 +9,7 @@ use toolyard_proto::{CallError, Id, Method, Raw};
 use toolyard_transport::{Answer, AnswerBody, Link, LinkRequest, Origin, Peer, Request};
 
 use crate::gateway::Shared;
+use crate::hub::Hub;
 use crate::upstream::Upstream;
 
 const LEVEL_WAIT: Duration = Duration::from_secs(5);
@@ -31,11 +32,15 @@ pub(crate) async fn set_level(shared: Arc<Shared>, request: Request) -> Answer {
     Ok(AnswerBody::Whole(Raw::empty_object(), request.origin.revision))
 }
 
-/// A session comes to see an upstream that it did not see when it chose its level.
-pub(crate) fn catch_up(upstream: &Arc<Upstream>, origin: &Arc<Origin>) {
+/// A session of the hub comes to see an instance that it did not see when it chose its level. It may have turned
+/// away again before that is told.
+pub(crate) fn catch_up(upstream: &Arc<Upstream>, origin: &Arc<Origin>, hub: Arc<Hub>) {
     let Some(level) = origin.log_level.get() else { return };
     let (told, origin) = (upstream.clone(), origin.clone());
     upstream.later(Box::pin(async move {
+        if hub.target(&origin.client).as_ref() != Some(told.id()) {
+            return;
+        }
         let id = Id::string("yard-level");
         let _ = tokio::time::timeout(LEVEL_WAIT, tell_level(&told, &origin, &id, level)).await;
     }));

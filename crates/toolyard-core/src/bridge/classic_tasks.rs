@@ -36,6 +36,7 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     let ttl = u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX);
     let params = params.with("task", &json!({ "ttl": ttl }).into());
     let made = request(&call.origin, call.id.clone(), call.method.clone(), params);
+    let making = call.upstream.owned().making();
     let created = whole(link.call(made, call.peer.clone()).await?)?;
     let Some(task) = created.member("task") else {
         return Ok(AnswerBody::Whole(created, link.greeting().revision));
@@ -45,6 +46,7 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     if !lease.is_apart() {
         call.upstream.owned().made(&id, &call.origin);
     }
+    drop(making);
     if tasks::declared(&call.origin) {
         hold(call, lease, &id);
         let flat = convert::task_from_older(&task).with("resultType", &Raw::from_serialize(&"task"));

@@ -89,7 +89,8 @@ impl Desk<'_> {
             before.leave(&self.origin.client);
         }
         if let Some(after) = after {
-            levels::catch_up(after, self.origin);
+            let hub = self.catalog.rules().hub.clone();
+            levels::catch_up(after, self.origin, hub);
         }
         let listed = |one: Option<&Arc<Upstream>>| one.filter(|one| one.is_listed())?.definitions();
         let (before, after) = (listed(before), listed(after));

@@ -2,6 +2,7 @@
 //! the gateway does. Whoever did not make a task learns nothing of it, not even that it is there.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toolyard_proto::splice::find_once;
@@ -12,7 +13,20 @@ use toolyard_transport::{ClientKey, Origin, Principal};
 const MOST: usize = 10_000;
 
 #[derive(Default)]
-pub(crate) struct OwnedTasks(Mutex<Known>);
+pub(crate) struct OwnedTasks {
+    known: Mutex<Known>,
+    /// How many calls are under way that make one.
+    making: AtomicUsize,
+}
+
+/// A call that makes a task, until it is known whose the task is.
+pub(crate) struct Making<'a>(&'a OwnedTasks);
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.0.making.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 #[derive(Default)]
 struct Known {
@@ -41,7 +55,12 @@ impl Owner {
 
 impl OwnedTasks {
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn making(&self) -> Making<'_> {
+        self.making.fetch_add(1, Ordering::Relaxed);
+        Making(self)
     }
 
     /// A client has made a task. An upstream that begins anew may give an id a second time.
@@ -86,13 +105,16 @@ impl OwnedTasks {
         listed.with("tasks", &Raw::from_serialize(&own.collect::<Vec<Raw>>()))
     }
 
-    /// Whether a notification may reach this client: one about a task is for who made it.
+    /// Whether a notification may reach this client: one about a task is for who made it. As long as some are being
+    /// made, one that nobody knows may be among them, and is for nobody.
     pub(crate) fn may_hear(&self, notification: &Notification, origin: &Origin) -> bool {
         if notification.method.as_str() != "notifications/tasks/status" {
             return true;
         }
         let id = notification.params.as_ref().and_then(|params| params.member("taskId")?.as_string());
-        id.is_none_or(|id| !self.is_of_another(&id, origin))
+        let is_known = |id: &str| self.known().owners.contains_key(id);
+        let is_any_being_made = || self.making.load(Ordering::Relaxed) > 0;
+        id.is_none_or(|id| !self.is_of_another(&id, origin) && (is_known(&id) || !is_any_being_made()))
     }
 }
 

@@ -108,6 +108,33 @@ async fn how_a_task_stands_is_told_to_who_made_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn how_a_task_stands_reaches_nobody_else_before_it_is_known_whose_it_is() {
+    let hangs: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
+    let double = Double::with(OLD, &["t"], hangs);
+    let gateway = gateway(&[("a", &double)]);
+    let clients = clients(&gateway, ["a", "a"]).await;
+    for client in &clients {
+        tokio::spawn(
+            client.send("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } })),
+        );
+    }
+    let params = json!({ "name": "t", "arguments": {}, "task": {} });
+    let making = tokio::spawn(clients[0].send("tools/call", params));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let tell = async |id: &str| {
+        let status =
+            Notification::new(Method::new("notifications/tasks/status"), raw(json!({ "taskId": id })));
+        double.say(LinkEvent::Notification(None, status));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let is_status = |method: &String| method == "notifications/tasks/status";
+        clients.each_ref().map(|client| client.inbox.methods().into_iter().filter(is_status).count())
+    };
+    assert_eq!(tell("t1").await, [0, 0], "it may be the one that is being made");
+    making.abort();
+    assert_eq!(tell("t0").await, [1, 1], "one from before the gateway was started");
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_has_proven_who_it_is_finds_its_tasks_in_whatever_session() {
     let gateway = gateway(&[("a", &worker())]);
     let [ann, again, bob] = ["ann", "ann", "bob"].map(|name| Client::named(&gateway, OLD, "a", name));

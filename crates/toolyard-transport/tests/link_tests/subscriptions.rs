@@ -9,6 +9,7 @@ use toolyard_proto::{Id, Method, Revision};
 use toolyard_transport::{ClientKey, Origin, Peer};
 
 use crate::classic::{Setup, no_inbox, open, session, setup};
+use crate::server::Exchange;
 use crate::support::{origin, request, soon, whole};
 
 /// A request that stands alone; all of one principal share a session.
@@ -164,4 +165,47 @@ async fn a_session_in_which_somebody_watches_makes_no_room_for_another() {
     let ended = setup.server.got(Http::DELETE).await;
     assert_eq!(ended.header("mcp-session-id"), "s1", "the longest idle of those that nobody listens in");
     ended.status(200);
+}
+
+#[tokio::test]
+async fn who_turns_away_while_its_session_is_opened_leaves_none_behind() {
+    let mut setup = setup().await;
+    let waiting = setup.call(&session("ann"), json!({}), Peer::nobody());
+    let hello = setup.server.posted("initialize").await;
+    setup.connected.link.leave(&ClientKey::Session("ann".into()));
+    hello.result_with(
+        &[("mcp-session-id", "ann")],
+        &json!({ "protocolVersion": "2025-06-18", "capabilities": { "tools": {} } }),
+    );
+    setup.server.posted("notifications/initialized").await.status(202);
+    no_inbox(&mut setup.server).await;
+    setup.server.posted("tools/call").await.result(json!({ "ok": 1 }));
+    assert_eq!(whole(soon(waiting).await.unwrap()), json!({ "ok": 1 }), "the call is not cut off");
+    assert_eq!(setup.server.got(Http::DELETE).await.header("mcp-session-id"), "ann");
+}
+
+#[tokio::test]
+async fn what_is_left_while_a_session_is_set_up_again_is_taken_back_after_that() {
+    let mut setup = setup().await;
+    let ann = session("old");
+    let (waiting, asked) = setup.first_call("old", Peer::nobody()).await;
+    asked.result(json!({}));
+    whole(soon(waiting).await.unwrap());
+    setup.watch(&ann, "a:b").await;
+    setup.watch(&ann, "a:c").await;
+    let _waiting = setup.call(&ann, json!({}), Peer::nobody());
+    setup.server.posted("tools/call").await.status(404);
+    open(&mut setup.server, "new").await;
+    no_inbox(&mut setup.server).await;
+    let first = setup.server.posted("resources/subscribe").await;
+    let leaving = tokio::task::spawn(setup.connected.link.unsubscribe(&ann, "a:c"));
+    tokio::task::yield_now().await;
+    first.result(json!({}));
+    for method in ["resources/subscribe", "resources/unsubscribe"] {
+        let is_about = |asked: &Exchange| asked.body()["params"]["uri"] == "a:c";
+        let next = setup.server.next_where(is_about).await;
+        assert_eq!(next.body()["method"], method);
+        next.result(json!({}));
+    }
+    soon(leaving).await.unwrap();
 }

@@ -1,32 +1,44 @@
 //! What a client leaves before it is gone: a session it does not need for now, a resource it watched.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use tokio::time::timeout;
 
 use super::owner::Owner;
-use super::pool::{LAST_CALLS, LOOK, Pool};
+use super::pool::{LAST_CALLS, LOOK, Pool, Slot};
 use super::session::Session;
 use crate::{ClientKey, Origin};
 
 impl Pool {
     /// Ends a client's session once no call is under way in it; its next call opens another.
-    pub(crate) fn leave(&self, client: &ClientKey) {
+    pub(crate) fn leave(self: &Arc<Self>, client: &ClientKey) {
         let owner = Owner::Client(client.clone());
         self.lost().remove(&owner);
-        let slot = self.remove(&owner, |slot| slot.get().is_some());
-        let Some(session) = slot.and_then(|slot| slot.get().cloned()) else { return };
-        let scope = self.parts.scope.clone();
+        let Some(slot) = self.lock().get(&owner).map(Arc::downgrade) else { return };
+        let pool = self.clone();
+        if let Some(session) = opened(&slot) {
+            self.remove(&owner, |now| is_in(now, &session));
+            return self.parts.scope.spawn(async move { pool.end_unused(session).await });
+        }
         self.parts.scope.spawn(async move {
-            let unused = async {
-                while session.idle(Instant::now()).is_none() {
-                    tokio::time::sleep(LOOK).await;
-                }
-            };
-            let _ = timeout(LAST_CALLS, unused).await;
-            session.say_goodbye(&scope);
+            // A call is opening it, and is not cut off.
+            let Ok(Some(session)) = timeout(LAST_CALLS, opening(&slot)).await else { return };
+            let is_back = session.lock().memory.has_subscribers();
+            if !is_back && pool.remove(&owner, |now| is_in(now, &session)).is_some() {
+                pool.end_unused(session).await;
+            }
         });
+    }
+
+    async fn end_unused(&self, session: Arc<Session>) {
+        let unused = async {
+            while session.idle(Instant::now()).is_none() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let _ = timeout(LAST_CALLS, unused).await;
+        session.say_goodbye(&self.parts.scope);
     }
 
     /// A client wants to hear no more of a resource. The upstream is told if nobody in its session does.
@@ -52,4 +64,23 @@ impl Pool {
         let is_last = session.lock().memory.release(uri, client);
         is_last.then_some(session)
     }
+}
+
+fn opened(slot: &Weak<Slot>) -> Option<Arc<Session>> {
+    slot.upgrade().and_then(|slot| slot.get().cloned())
+}
+
+/// Waits for a session that is being opened; nothing comes of it if whoever does so gives up.
+async fn opening(slot: &Weak<Slot>) -> Option<Arc<Session>> {
+    while slot.strong_count() > 0 {
+        if let Some(session) = opened(slot) {
+            return Some(session);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    None
+}
+
+fn is_in(slot: &Slot, session: &Arc<Session>) -> bool {
+    slot.get().is_some_and(|now| Arc::ptr_eq(now, session))
 }
