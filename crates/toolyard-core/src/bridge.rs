@@ -37,8 +37,8 @@ pub(crate) async fn exchange(call: Call, lease: &Arc<Lease>) -> Answer {
 
 /// Clients and upstreams of the same era, but not always of the same revision.
 async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
-    // Where each client has a session there, the upstream tells them apart itself.
-    if lease.link().per_client() {
+    // Where each client has a session or a process there, the upstream tells them apart itself.
+    if lease.is_apart() {
         return between_older(call, lease).await;
     }
     let (upstream, origin, method) = (call.upstream.clone(), call.origin.clone(), call.method.clone());
@@ -105,6 +105,12 @@ pub(crate) fn must_listen(revision: Revision) -> bool {
 /// Whether an upstream takes notifications of clients; today's know none but a cancel.
 pub(crate) fn hears_clients(revision: Revision) -> bool {
     !revision.is_modern()
+}
+
+/// Whether an upstream says by codes of the protocol that it did not take a request for our way of asking. Of an
+/// older one the same numbers may mean anything, also after the work was done.
+pub(crate) fn tells_what_it_refused(revision: Revision) -> bool {
+    revision.is_modern()
 }
 
 /// Asks a subscription of one resource, in the upstream's way.

@@ -258,7 +258,11 @@ impl Handler for Gateway {
         if let Some(id) = UpstreamId::parse(keepsake).ok().filter(|_| origin.view == View::Hub) {
             let rules = self.rules();
             let is_there = rules.upstreams.iter().any(|upstream| *upstream.id() == id);
-            rules.hub.restore(&origin.client, id, is_there);
+            rules.hub.restore(&origin.client, id.clone(), is_there);
+            // It may have been found in between, when nobody was awaiting it.
+            if self.rules().upstreams.iter().any(|upstream| *upstream.id() == id) {
+                rules.hub.found(&id);
+            }
         }
     }
 

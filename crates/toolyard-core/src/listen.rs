@@ -34,8 +34,10 @@ struct Listener {
     origin: Arc<Origin>,
     peer: Peer,
     filter: Filter,
-    /// Changes only when an upstream is replaced by another of its name.
+    /// Changes only when an upstream is replaced by another of its name, or seen no longer.
     resources: Mutex<Vec<Watched>>,
+    /// Ends with the gateway, or when nothing is left to listen to.
+    open: Scope,
 }
 
 /// One resource that a client watches.
@@ -137,12 +139,16 @@ impl Listeners {
         }
     }
 
-    /// Ends what a client watches at an upstream that it sees no longer.
+    /// Ends what a client watches at an upstream that it sees no longer, and whatever listens to nothing else.
     pub(crate) fn let_go(&self, client: &ClientKey, upstream: &Upstream) {
         for listener in self.all().iter().filter(|listener| listener.origin.client == *client) {
             let ended: Vec<Watched> =
                 listener.watched().extract_if(.., |watched| watched.upstream.id() == upstream.id()).collect();
+            let is_empty = !ended.is_empty() && listener.watched().is_empty();
             drop(ended);
+            if is_empty && !ListKind::ALL.iter().any(|kind| listener.filter.wants(*kind)) {
+                listener.open.cancel();
+            }
         }
     }
 
@@ -194,7 +200,7 @@ impl Listeners {
                 && belongs(origin, client)
                 && sees(&snapshot, origin, upstream.id())
                 && grave_enough(origin, notification)
-                && upstream.owned().may_hear(notification, origin)
+                && (client == Some(&origin.client) || upstream.owned().may_hear(notification, origin))
             {
                 listener.peer.notify(notification.clone());
             }
@@ -326,10 +332,14 @@ pub(crate) async fn listen(
     filter.resource_subscriptions = honoured;
     let ack = Raw::empty_object().with("notifications", &filter.to_raw());
     let resources = Mutex::new(resources.into_iter().map(|(_, watched)| watched).collect());
-    let listener = Listener { origin: request.origin.clone(), peer: peer.clone(), filter, resources };
+    let (origin, open) = (request.origin.clone(), scope.child());
+    let listener = Listener { origin, peer: peer.clone(), filter, resources, open: open.clone() };
     let _registered = listeners.register(listener);
     peer.notify(Notification::new(Method::ACKNOWLEDGED, ack));
-    scope.ended().await;
+    open.ended().await;
+    if !scope.is_ended() {
+        return Err(CallError::unavailable("what was listened to is not in sight any more"));
+    }
     Ok(AnswerBody::ours(serde_json::json!({ "resultType": "complete" }).into()))
 }
 

@@ -263,10 +263,15 @@ impl ProfilePlan {
         chosen.iter().flatten()
     }
 
-    /// How it spells the id of an app or an instance; case does not count.
-    pub fn spellings(&self, kind: UpstreamKind, id: &str) -> impl Iterator<Item = String> {
-        let chosen = self.chosen(kind).filter(move |_| kind.is_guest());
-        chosen.filter(move |own| own.eq_ignore_ascii_case(id)).cloned()
+    /// What `allow` and `deny` may call a tool or prompt: its canonical id, and where the profile names the app or
+    /// instance, as it spells the id there (case does not count), and by the name of the instance. Of the others
+    /// a name says nothing: anybody can choose the id of a server for one.
+    pub fn ids_of(&self, kind: UpstreamKind, id: &str, names: &[String], own: &str) -> Vec<String> {
+        let spelled = self.chosen(kind).filter(|_| kind.is_guest());
+        let spelled = spelled.filter(|spelled| spelled.eq_ignore_ascii_case(id));
+        let names = names.iter().filter(|_| self.instances.is_some());
+        let all = names.chain(spelled).map(String::as_str).chain([id]);
+        all.map(|name| format!("{name}:{own}")).collect()
     }
 
     /// Whether something is in it, by its canonical id or by another.
@@ -294,7 +299,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use super::{ToolRule, matches};
+    use super::{ProfilePlan, ToolRule, UpstreamKind, matches};
 
     #[test]
     fn the_rule_of_a_tool_goes_before_patterns_and_these_in_their_order() {
@@ -310,6 +315,18 @@ mod tests {
         check(&rules, "files:write", Some(1));
         check(&rules[1..], "files:write", Some(2));
         check(&rules[1..], "wiki:read", None);
+    }
+
+    #[test]
+    fn an_instance_is_known_by_its_name_only_where_the_profile_has_instances() {
+        let ids = |instances: Option<&str>| {
+            let instances = instances.map(|named| vec![named.to_owned()]);
+            let profile = ProfilePlan { instances, ..ProfilePlan::default() };
+            profile.ids_of(UpstreamKind::Instance, "dev-1", &["files".to_owned()], "t")
+        };
+        assert_eq!(ids(None), ["dev-1:t"]);
+        assert_eq!(ids(Some("files")), ["files:t", "dev-1:t"]);
+        assert_eq!(ids(Some("DEV-1")), ["files:t", "DEV-1:t", "dev-1:t"]);
     }
 
     #[test]

@@ -42,7 +42,9 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     };
     let id = task.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::bad_answer("its task has no `taskId`"))?;
-    call.upstream.owned().made(&id, &call.origin);
+    if !lease.is_apart() {
+        call.upstream.owned().made(&id, &call.origin);
+    }
     if tasks::declared(&call.origin) {
         hold(call, lease, &id);
         let flat = convert::task_from_older(&task).with("resultType", &Raw::from_serialize(&"task"));

@@ -224,13 +224,9 @@ fn is_inside(part: &Part, only: Option<&Arc<Upstream>>, profile: Option<&Profile
     right && named
 }
 
-/// By its canonical id, by the name of an instance, or as the profile spells the id of an app.
 fn is_shown(profile: &ProfilePlan, entry: &Entry) -> bool {
-    let mut others = entry.upstream.other_names();
-    others.extend(profile.spellings(entry.upstream.kind(), entry.upstream.id().as_str()));
-    let mut ids: Vec<String> = others.iter().map(|name| format!("{name}:{}", entry.own_name)).collect();
-    ids.push(entry.canonical.to_string());
-    profile.includes(&ids)
+    let (upstream, names) = (&entry.upstream, entry.upstream.other_names());
+    profile.includes(&profile.ids_of(upstream.kind(), upstream.id().as_str(), &names, &entry.own_name))
 }
 
 fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameStyle) -> Entry {

@@ -114,6 +114,6 @@ async fn reach(upstream: &Upstream) -> Result<(), CallError> {
 }
 
 fn names(definitions: &Definitions) -> Vec<String> {
-    let tools = definitions.list(ListKind::Tools).iter();
+    let tools = definitions.fits(ListKind::Tools).iter().filter_map(|fit| fit.entry.as_ref());
     tools.filter_map(|tool| tool.member("name")?.as_string()).collect()
 }

@@ -22,9 +22,12 @@ pub(super) async fn route(mut call: Call) -> Answer {
     };
     let edits = call.edits;
     let upstream = call.upstream.clone();
-    let again = Again::of(&call);
+    let is_told = bridge::tells_what_it_refused(lease.link().greeting().revision);
+    let again = if is_told { Again::of(&call) } else { None };
     let mut answer = bridge::exchange(call, &lease).await;
     lease.done();
+    // Whoever is asked again needs a place of its own.
+    drop(lease);
     if let Err(error) = &answer
         && about_own_hop(error).is_some()
         && let Some(again) = again

@@ -29,6 +29,11 @@ impl Lease {
         &self.link
     }
 
+    /// Whether what lives there is one client's: a link of its own, or a session.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.held.is_some() || self.link.per_client()
+    }
+
     /// Waits for the end of a link of one's own. That of the one that all share is told by the upstream's state.
     pub(super) async fn ended(&self) {
         match &self.held {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toolyard_proto::splice::find_once;
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::{ClientKey, Origin};
+use toolyard_transport::{ClientKey, Origin, Principal};
 
 /// How many are known; the oldest makes room.
 const MOST: usize = 10_000;
@@ -21,7 +21,7 @@ struct Known {
     order: VecDeque<String>,
 }
 
-/// One client; or all requests of a principal, where each stands alone.
+/// One client; or a principal, where that is proven, or each request stands alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Owner {
     Client(ClientKey),
@@ -30,7 +30,8 @@ enum Owner {
 
 impl Owner {
     fn of(origin: &Origin) -> Self {
-        if origin.client.stands_alone() {
+        // Whoever comes back with its credential finds its tasks in whatever session.
+        if origin.client.stands_alone() || origin.principal != Principal::local() {
             Self::Principal(origin.principal.name().clone())
         } else {
             Self::Client(origin.client.clone())

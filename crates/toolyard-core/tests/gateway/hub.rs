@@ -138,6 +138,18 @@ async fn an_instance_that_was_given_up_is_tried_when_somebody_connects() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_connects_is_told_only_of_tools_that_are_there_to_be_called() {
+    let (gateway, double) = (gateway(&[]), Double::new(NEW, &["t"]));
+    double.tools.lock().unwrap().push(json!({ "name": "strange", "inputSchema": 7 }));
+    join(&gateway, "shop", &double);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let hub = listening(&gateway, "hub").await;
+    let told = hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    assert_eq!(told["structuredContent"]["tools"], json!(["t"]), "{told}");
+    assert!(!hub.tools().await.contains(&"strange".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_level_chosen_before_connecting_reaches_the_instance() {
     let (gateway, double) = (gateway(&[]), Double::new(OLD, &["t"]));
     double.levels.store(true, Ordering::SeqCst);

@@ -67,6 +67,10 @@ impl Program {
                 }
                 Some("resources/list") => json!({ "resources": [{ "uri": "test://a", "name": "a" }] }),
                 Some("resources/templates/list") => json!({ "resourceTemplates": [] }),
+                Some("tools/call") if message["params"]["task"].is_object() => {
+                    json!({ "task": { "taskId": "t1", "status": "working" } })
+                }
+                Some("tasks/get") => json!({ "taskId": "t1", "status": number.to_string() }),
                 Some("tools/call") => json!({ "content": [{ "type": "text", "text": number.to_string() }] }),
                 _ => json!({}),
             };
@@ -142,6 +146,23 @@ async fn a_watch_is_kept_when_only_the_clients_own_process_dies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tasks_of_one_id_in_two_clients_own_processes_are_each_clients_own() {
+    let program = Program::default();
+    let gateway = program.gateway(Sharing::Client);
+    let clients = [(); 2].map(|()| Client::new(&gateway, Revision::V2025_11_25, "a"));
+    clients[0].tools().await;
+    for client in &clients {
+        let params = json!({ "name": "who", "arguments": {}, "task": { "ttl": 60_000 } });
+        assert_eq!(client.ask("tools/call", params).await.unwrap()["task"]["taskId"], "t1");
+    }
+    let mut processes = Vec::new();
+    for client in &clients {
+        processes.push(client.ask("tasks/get", json!({ "taskId": "t1" })).await.unwrap()["status"].clone());
+    }
+    assert_eq!(processes, ["1", "2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_is_kept_when_the_shared_process_dies() {
     let program = Program::default();
     let gateway = program.gateway(Sharing::Shared);
@@ -169,6 +190,15 @@ async fn a_restarted_program_is_told_the_log_level_again_before_anybody_calls() 
     program.kill(0);
     let all = [(0, "warning"), (0, "info"), (1, "info")];
     program.until_heard("logging/setLevel", "level", &all).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_level_that_is_chosen_before_a_program_has_said_a_word_reaches_it() {
+    let program = Program::default();
+    let gateway = program.gateway(Sharing::Shared);
+    let client = Client::new(&gateway, Revision::V2025_11_25, "a");
+    client.ask("logging/setLevel", json!({ "level": "info" })).await.unwrap();
+    program.until_heard("logging/setLevel", "level", &[(0, "info")]).await;
 }
 
 #[tokio::test(start_paused = true)]

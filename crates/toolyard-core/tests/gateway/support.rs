@@ -290,6 +290,15 @@ impl Client {
         Self { gateway: gateway.clone(), origin, inbox: Arc::default() }
     }
 
+    /// A client that has proven who it is.
+    pub(crate) fn named(gateway: &Gateway, revision: Revision, view: &str, name: &str) -> Self {
+        let mut client = Self::new(gateway, revision, view);
+        if let Some(origin) = Arc::get_mut(&mut client.origin) {
+            origin.principal = Principal::named(name);
+        }
+        client
+    }
+
     /// A request that stands alone.
     pub(crate) fn alone(gateway: &Gateway, view: &str) -> Self {
         let number = NEXT.fetch_add(1, Ordering::SeqCst);

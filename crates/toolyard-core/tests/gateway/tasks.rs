@@ -106,3 +106,15 @@ async fn how_a_task_stands_is_told_to_who_made_it() {
     let heard = |client: &Client| client.inbox.methods().contains(&"notifications/tasks/status".to_owned());
     assert_eq!(clients.each_ref().map(heard), [true, false]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_has_proven_who_it_is_finds_its_tasks_in_whatever_session() {
+    let gateway = gateway(&[("a", &worker())]);
+    let [ann, again, bob] = ["ann", "ann", "bob"].map(|name| Client::named(&gateway, OLD, "a", name));
+    ann.tools().await;
+    let task = make(&ann, "t").await;
+    assert_eq!(ids(&listed(&again).await), [&*task]);
+    again.ask("tasks/result", json!({ "taskId": task })).await.unwrap();
+    assert_eq!(ids(&listed(&bob).await), [] as [&str; 0]);
+    assert_eq!(bob.ask("tasks/get", json!({ "taskId": task })).await.unwrap_err().code(), -32602);
+}

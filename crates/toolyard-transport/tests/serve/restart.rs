@@ -30,6 +30,10 @@ async fn its_session_is_there_again_with_all_it_said() {
     let origin = &origins.last().unwrap();
     assert_eq!(origin.revision.as_str(), "2025-06-18");
     assert_eq!(origin.capabilities.as_str(), r#"{"elicitation":{},"sampling":{},"roots":{}}"#);
+    let requests = second.double.requests.lock().unwrap().clone();
+    let told = requests.iter().filter(|request| request.method.as_str() == "logging/setLevel");
+    let told: Vec<_> = told.map(|request| request.params.as_str().to_owned()).collect();
+    assert_eq!(told, [r#"{"level":"error"}"#], "the handler is told, once");
     assert_eq!(one.events().len(), 2, "only what is as grave as it asked for, and the answer: {}", one.body);
 }
 

@@ -122,14 +122,13 @@ fn owner(tool: &Tool, tools: &Tools) -> (UpstreamKind, Vec<String>) {
 }
 
 fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[String]) -> String {
-    let (place, id) = (format!("/mcp/p/{}", profile.name), tool.canonical());
+    let place = format!("/mcp/p/{}", profile.name);
     let key = match kind {
         UpstreamKind::App => "apps",
         UpstreamKind::Instance => "instances",
         UpstreamKind::Server | UpstreamKind::BuiltIn => "upstreams",
     };
-    let others = names.iter().cloned().chain(profile.spellings(kind, &tool.upstream));
-    let ids: Vec<String> = others.map(|name| format!("{name}:{}", tool.own)).chain([id]).collect();
+    let ids = profile.ids_of(kind, &tool.upstream, names, &tool.own);
     let fits = |pattern: &String| ids.iter().any(|id| toolyard_core::plan::matches(pattern, id));
     let is_inside = if profile.is_choosy() {
         profile.includes_upstream(kind, &tool.upstream, names)

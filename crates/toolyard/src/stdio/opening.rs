@@ -73,6 +73,9 @@ impl Opening {
             return why.to_owned();
         }
         let tokens = self.tokens();
+        // Without a token is the last that is tried, after all that we can make.
+        let was_refused = tokens.presented() == Some(Presented::Nothing) && tokens.has_secret();
+        let why = if was_refused { "the token is not accepted here" } else { why };
         let advice = match (tokens.presented(), &self.trouble) {
             (Some(Presented::Given), _) => {
                 "the one in MCP_AUTH_TOKEN is wrong, has expired or was used before"

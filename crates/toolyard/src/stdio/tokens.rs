@@ -93,7 +93,7 @@ impl Tokens {
         let secret = rules.secrets.iter().cycle().take(rules.secrets.len() * TRIES).nth(self.refused)?;
         let next = now.max(self.last + 1);
         let is_good = self.refused == 0 && next <= now + rules.skew;
-        let made = if is_good { next } else { now - random % (rules.window / 2).max(1) };
+        let made = if is_good { next } else { now.saturating_sub(random % (rules.window / 2).max(1)) };
         Some((made, secret.mint(client, made)))
     }
 }

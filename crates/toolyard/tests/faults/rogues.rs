@@ -68,6 +68,8 @@ impl Rogues {
             config.push(format!("[upstreams.{fault}]\n{reach}\nera = \"{era}\"\ntimeout = 2\n"));
         }
         config.push(format!("[upstreams.good]\n{}\nera = \"legacy\"\n", child("good", Era::Legacy)));
+        // Where it always listens for apps another gateway may stand, and go while the files are counted.
+        config.push("[apps]\nlisten = \"127.0.0.1:0\"\n".to_owned());
         home.write("config.toml", &config.concat());
         let gateway = home.start(&["--config", "config.toml"]);
         Self { gateway, servers: RefCell::new(servers), _home: home }

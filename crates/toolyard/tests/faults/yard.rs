@@ -21,7 +21,10 @@ impl Yard {
         let home = Home::new();
         home.write("upstream.sh", include_str!("upstream.sh"));
         let upstream = "[upstreams.sh]\ncommand = \"sh\"\nargs = [\"upstream.sh\"]\n";
-        home.write("config.toml", &format!("{upstream}[listen]\ntcp = \"127.0.0.1:0\"\n"));
+        home.write(
+            "config.toml",
+            &format!("{upstream}[listen]\ntcp = \"127.0.0.1:0\"\n\n[apps]\nlisten = \"127.0.0.1:0\"\n"),
+        );
         let gateway = home.start(&["--config", "config.toml"]);
         let note: Value =
             serde_json::from_slice(&std::fs::read(home.path("state/gateway.json")).unwrap()).unwrap();

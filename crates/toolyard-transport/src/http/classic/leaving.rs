@@ -33,6 +33,8 @@ impl Pool {
     pub(crate) async fn unsubscribe(&self, origin: &Arc<Origin>, uri: &str) {
         let owner = Owner::of(origin);
         if let Some(session) = self.released(&owner, &origin.client, uri) {
+            // What is being set up again must not come after it.
+            session.set_up().await;
             session.unsubscribe(origin, uri).await;
         }
     }

@@ -217,7 +217,9 @@ fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Op
     if let Some(keepsake) = keepsake {
         endpoint.handler.recalled(&origin, &keepsake);
     }
-    open(endpoint, id.into(), origin, Some(watched), &turn)
+    let session = open(endpoint, id.into(), origin, Some(watched), &turn)?;
+    session.session.tell_level();
+    Some(session)
 }
 
 /// The response to a POST: JSON if there is nothing but answers, else a stream.

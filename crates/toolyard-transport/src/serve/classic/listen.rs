@@ -67,9 +67,14 @@ impl Session {
         let what = What::Resource(Mutex::new(Some(acknowledge)));
         let back = ListenBack { session: self.clone(), scope: scope.0.clone(), what };
         let listening = self.open_listen(&uri, &json!({ "resourceSubscriptions": [uri] }), back);
+        let (session, own) = (self.clone(), scope.0.clone());
         scope.0.spawn(async move {
+            // Unless the handler itself comes to its end, a subscription that stood is over for its client, too.
+            let Err(error) = listening.await else { return };
+            own.cancel();
             // Nobody waits any more once the subscription stands.
-            let _ = refuse.send(listening.await.err());
+            let _ = refuse.send(Some(error));
+            session.drop_ended();
         });
         let deadline = tokio::time::sleep(self.handshake_timeout);
         tokio::select! {
@@ -81,8 +86,25 @@ impl Session {
             }
             () = deadline => return Err(CallError::timeout(format!("no word on a subscription to {uri}"))),
         }
+        let is_ended = scope.0.is_ended();
         self.subscriptions().insert(uri, scope);
+        if is_ended {
+            self.drop_ended();
+        }
         Ok(Raw::empty_object())
+    }
+
+    fn drop_ended(&self) {
+        let ended: Vec<_> = self.subscriptions().extract_if(|_, scope| scope.0.is_ended()).collect();
+        if !ended.is_empty() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// What it wanted to watch again was where it has turned away from.
+    pub(super) fn turned_away(&self) {
+        self.unwatched().clear();
+        self.changed.notify_one();
     }
 
     pub(super) fn unsubscribe(&self, params: &Raw) -> Result<Raw, CallError> {

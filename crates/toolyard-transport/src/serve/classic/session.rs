@@ -9,7 +9,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use toolyard_proto::error::code;
 use toolyard_proto::modern::LogLevel;
-use toolyard_proto::{CallError, Message, Notification, Raw, RequestMessage, Response, RpcError, classic};
+use toolyard_proto::{
+    CallError, Id, Message, Method, Notification, Raw, RequestMessage, Response, RpcError, classic,
+};
 
 use super::asks::Asks;
 use crate::peer::{Ask, AskError, Back};
@@ -171,7 +173,7 @@ impl Session {
         let before = self.handler.keepsake(&self.origin);
         let answer = self.handler.handle(request, Peer::new(Arc::new(back))).await;
         if self.handler.keepsake(&self.origin) != before {
-            self.changed.notify_one();
+            self.turned_away();
         }
         match answer? {
             AnswerBody::Whole(result, form) if form > self.origin.revision => {
@@ -188,6 +190,21 @@ impl Session {
         let level = level.ok_or_else(|| CallError::invalid_params("`level` must be a log level"))?;
         self.origin.log_level.set(level);
         Ok(())
+    }
+
+    /// Tells the handler of the level that was chosen before a restart: it is a new one.
+    pub(super) fn tell_level(&self) {
+        let Some(level) = self.origin.log_level.get() else { return };
+        let request = Request {
+            origin: self.origin.clone(),
+            id: Id::string("level"),
+            method: Method::SET_LEVEL,
+            params: serde_json::json!({ "level": level.as_str() }).into(),
+            headers: None,
+            relay: false,
+        };
+        let telling = self.handler.handle(request, Peer::nobody());
+        self.scope.spawn(async move { drop(telling.await) });
     }
 
     pub(super) fn subscriptions(&self) -> MutexGuard<'_, HashMap<String, EndOnDrop>> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Finding, State};
+use super::{Finding, State, count};
 use crate::cli::Common;
 use crate::commands::live::State as Live;
 use crate::commands::tools::with_client;
@@ -39,7 +39,7 @@ pub(super) fn servers(common: &Common) -> Result<Asked, Failure> {
 
 fn finding(state: &Live) -> Finding {
     if state.phase == "active" {
-        return Finding::good(&state.id, format!("active, {} tools", state.tools));
+        return Finding::good(&state.id, format!("active, {}", count(state.tools, "tool")));
     }
     let reason = state.reason.as_deref().unwrap_or("does not answer");
     let (message, help) = advice(reason);

@@ -65,9 +65,17 @@ impl Session {
 
 /// Whether any session is kept with this instance.
 fn is_kept(yard: &Yard, id: &str) -> bool {
+    kept(yard).iter().any(|text| text.contains(&format!(r#""keepsake":"{id}""#)))
+}
+
+/// What is kept of each session.
+fn kept(yard: &Yard) -> Vec<String> {
     let files = std::fs::read_dir(yard.folder().join("state/sessions")).into_iter().flatten().flatten();
-    let mut kept = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
-    kept.any(|text| text.contains(&format!(r#""keepsake":"{id}""#)))
+    files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+}
+
+fn watches(yard: &Yard) -> bool {
+    kept(yard).iter().any(|text| text.contains("test://watched-resource"))
 }
 
 #[test]
@@ -116,6 +124,33 @@ fn row_27_a_session_hears_that_its_instance_is_not_back_yet_and_is_told_when_it_
     let _again = Instance::start(&yard, "shop", "both");
     said.find(|line| line.contains("notifications/tools/list_changed")).expect("it is told");
     assert_eq!(session.echo(&yard)["content"][0]["text"], "still here");
+}
+
+#[test]
+fn row_29_what_was_watched_at_one_instance_is_not_watched_at_the_next_before_a_restart_or_after() {
+    for is_away in [false, true] {
+        let mut yard = Yard::start("");
+        let (mut one, _two) =
+            (Instance::start(&yard, "one", "legacy"), Instance::start(&yard, "two", "legacy"));
+        wait_for(&mut hub(&yard), "one");
+        wait_for(&mut hub(&yard), "two");
+        let session = Session::open(&yard);
+        session.connect(&yard, "one");
+        session.ask(&yard, "resources/subscribe", &json!({ "uri": "test://watched-resource" }));
+        eventually("it to be kept", || watches(&yard).then_some(()));
+        if is_away {
+            one.kill();
+            std::fs::remove_file(&one.file).unwrap();
+            yard.restart();
+            assert_eq!(session.tools(&yard).len(), HUB_TOOLS.len());
+            assert!(watches(&yard), "it would be watched again at its own instance");
+        }
+        session.connect(&yard, "two");
+        eventually("nothing to be watched", || (!watches(&yard)).then_some(()));
+        yard.restart();
+        assert_eq!(session.echo(&yard)["content"][0]["text"], "still here");
+        assert!(!watches(&yard));
+    }
 }
 
 #[test]
