@@ -51,6 +51,7 @@ impl Held {
     }
 
     /// The child is gone: ends what it has left in its job.
+    #[expect(clippy::unused_async, reason = "elsewhere it takes a while")]
     pub(super) async fn let_go(mut self) {
         if let Err(error) = self.job.start_kill() {
             tracing::debug!(%error, "a job was not ended; it ends when it is closed");

@@ -9,22 +9,22 @@ use tokio::signal::windows::{
 /// Listens for all of them from the moment it is made.
 pub(crate) struct Stop {
     interrupt: CtrlC,
-    stop: CtrlBreak,
+    pause: CtrlBreak,
     close: CtrlClose,
     shut_down: CtrlShutdown,
 }
 
 impl Stop {
     pub(crate) fn new() -> Result<Self> {
-        let (interrupt, stop) = (ctrl_c()?, ctrl_break()?);
-        Ok(Self { interrupt, stop, close: ctrl_close()?, shut_down: ctrl_shutdown()? })
+        let (interrupt, pause) = (ctrl_c()?, ctrl_break()?);
+        Ok(Self { interrupt, pause, close: ctrl_close()?, shut_down: ctrl_shutdown()? })
     }
 
     /// The next time somebody says so; its name.
     pub(crate) async fn told(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "Ctrl+C",
-            _ = self.stop.recv() => "Ctrl+Break",
+            _ = self.pause.recv() => "Ctrl+Break",
             _ = self.close.recv() => "CTRL_CLOSE",
             _ = self.shut_down.recv() => "CTRL_SHUTDOWN",
         }
@@ -42,6 +42,6 @@ impl Nudge {
 
     /// The next one.
     pub(crate) async fn felt(&mut self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
