@@ -9,6 +9,7 @@ mod stream;
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::windows::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ pub use stream::LocalStream;
 const PIPE_BUSY: i32 = 231;
 /// A client came and was gone before it was accepted.
 const NO_DATA: i32 = 232;
+/// Who listens may learn who opens a pipe, but not act for them.
+const SECURITY_IDENTIFICATION: u32 = 0x0001_0000;
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a client waits for an instance, and a listener for the end of its predecessor: a pipe is there
 /// until the last client of a dead listener has closed its end.
@@ -171,7 +174,7 @@ fn options() -> ServerOptions {
 
 /// As a file, which needs no runtime.
 fn open(name: &str) -> io::Result<File> {
-    File::options().read(true).write(true).open(name)
+    File::options().read(true).write(true).security_qos_flags(SECURITY_IDENTIFICATION).open(name)
 }
 
 fn is_busy(error: &io::Error) -> bool {

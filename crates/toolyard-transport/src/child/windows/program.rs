@@ -17,7 +17,9 @@ pub(super) fn find(spec: &ChildSpec) -> OsString {
     let is_bare = command.components().count() == 1 && !command.has_root();
     let places: Vec<PathBuf> = if is_bare {
         let path = variable(spec, "PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| cwd.join(folder).join(command)).collect()
+        // An empty entry would mean the working directory, and whoever can write there.
+        let folders = std::env::split_paths(&path).filter(|folder| !folder.as_os_str().is_empty());
+        folders.map(|folder| cwd.join(folder).join(command)).collect()
     } else {
         vec![cwd.join(command)]
     };
@@ -78,6 +80,17 @@ mod tests {
         check("python3.11", Some("python3.11.exe"));
         check("missing", None);
         check(r"sub\tool", None);
+    }
+
+    #[test]
+    fn a_bare_command_is_not_looked_for_in_the_working_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("run.bat"), "").unwrap();
+        for path in ["", ";", r"C:\nowhere;"] {
+            let env = vec![("Path".into(), path.into()), ("PathExt".into(), ".BAT".into())];
+            let spec = ChildSpec { env, cwd: Some(folder.path().to_owned()), ..ChildSpec::new("run") };
+            assert_eq!(find(&spec), "run", "{path}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::timeout;
@@ -16,7 +17,15 @@ pub(super) struct Memory {
     level: Option<Raw>,
     /// Who watches what; as many as there are who listen, which is bounded where they do.
     subscribed: BTreeMap<String, HashSet<ClientKey>>,
+    /// How many sessions in a row were lost soon after they were opened.
+    soon_lost: u32,
 }
+
+/// How long after a loss another session is opened; longer and longer where they do not last.
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A session that has lasted this long is a good one.
+const LASTING: Duration = Duration::from_mins(1);
 
 impl Memory {
     /// Notes what a request that succeeded has left in the session.
@@ -43,6 +52,13 @@ impl Memory {
     /// Whether nobody who makes no calls would miss the session.
     pub(super) fn is_empty(&self) -> bool {
         self.level.is_none() && self.subscribed.is_empty()
+    }
+
+    /// The session is lost that `lasted` so long; how long nobody opens another who makes no calls.
+    pub(super) fn lost_after(&mut self, lasted: Duration) -> Duration {
+        let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.soon_lost)).min(LONGEST_PAUSE);
+        self.soon_lost = if lasted < LASTING { self.soon_lost.saturating_add(1) } else { 0 };
+        if self.soon_lost == 0 { FIRST_PAUSE } else { pause }
     }
 
     pub(super) fn has_subscribers(&self) -> bool {
@@ -97,4 +113,19 @@ impl Session {
 fn own(origin: &Arc<Origin>, method: Method, params: Raw) -> LinkRequest {
     let id = Id::string("yard-session");
     LinkRequest { origin: origin.clone(), id, method, params, headers: None, name: None, relay: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_do_not_last_are_opened_less_and_less_often() {
+        let mut memory = Memory::default();
+        let mut pauses = |lasted: [u64; 7]| {
+            lasted.map(|seconds| memory.lost_after(Duration::from_secs(seconds)).as_secs())
+        };
+        assert_eq!(pauses([3600, 0, 5, 5, 5, 5, 5]), [1, 1, 2, 4, 8, 16, 30]);
+        assert_eq!(pauses([5, 3600, 5, 5, 3600, 3600, 5]), [30, 1, 1, 2, 1, 1, 1]);
+    }
 }

@@ -218,6 +218,8 @@ impl Session {
     pub(super) fn retire(&self) {
         self.lock().ended = true;
         self.scope.cancel();
+        // Nobody sets it up any more, so nobody waits for that.
+        self.is_set_up.send_replace(true);
     }
 
     /// Ends it in the background, in a task of `scope`: its own is over then.

@@ -5,16 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::memory::Memory;
+use super::memory::{FIRST_PAUSE, LONGEST_PAUSE, Memory};
 use super::pool::Pool;
 use super::session::Session;
 use crate::Origin;
-
-/// How long after the loss another session is opened, and how long after that it is tried again.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Pool {
     /// Looks after what is watched in this session, once, until it is over.
@@ -24,6 +20,11 @@ impl Pool {
         }
     }
 
+    /// How long to wait until another session is opened in place of a lost one.
+    fn pause_after(&self, session: &Session, lasted: Duration) -> Duration {
+        self.lost().get_mut(&session.owner).map_or(FIRST_PAUSE, |memory| memory.lost_after(lasted))
+    }
+
     /// Whether something was watched in a lost session, and no other stands in its place.
     fn is_missed(&self, session: &Session) -> bool {
         self.lost().get(&session.owner).is_some_and(Memory::has_subscribers)
@@ -31,10 +32,11 @@ impl Pool {
 }
 
 async fn watch(pool: Arc<Pool>, session: Arc<Session>, origin: Arc<Origin>) {
+    let since = Instant::now();
     session.scope.ended().await;
     // One that was ended on purpose is not in its place any more, and leaves nothing.
     pool.discard(&session);
-    let mut pause = FIRST_PAUSE;
+    let mut pause = pool.pause_after(&session, since.elapsed());
     loop {
         sleep(pause).await;
         if !pool.is_missed(&session) {
