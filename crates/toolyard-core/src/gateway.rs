@@ -18,7 +18,7 @@ use crate::listen::Listeners;
 use crate::pipeline::Common;
 use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::upstream::{Outlets, Upstream};
-use crate::{bridge, wake, yard};
+use crate::{bridge, levels, wake, yard};
 
 /// How long calls in flight of an upstream that goes may take to finish.
 pub(crate) const DRAIN: Duration = Duration::from_mins(5);
@@ -165,7 +165,10 @@ impl Gateway {
 
     pub(crate) fn start_one(&self, upstream: &Arc<Upstream>) {
         upstream.start(self.shared.outlets.clone());
-        self.rules().hub.found(upstream.id());
+        let hub = &self.rules().hub;
+        for origin in self.shared.listeners.origins_of(&hub.found(upstream.id())) {
+            levels::catch_up(upstream, &origin, hub.clone());
+        }
         self.shared.listeners.came_back(upstream, &self.shared.scope);
     }
 

@@ -74,11 +74,14 @@ impl Hub {
         self.sessions().get(client).is_some_and(|target| target.is_awaited)
     }
 
-    /// An instance has been found.
-    pub(crate) fn found(&self, id: &UpstreamId) {
-        for target in self.sessions().values_mut().filter(|target| target.instance == *id) {
-            target.is_awaited = false;
-        }
+    /// An instance has been found; gives who was waiting for it.
+    pub(crate) fn found(&self, id: &UpstreamId) -> Vec<ClientKey> {
+        let mut sessions = self.sessions();
+        let theirs = sessions.iter_mut().filter(|(_, target)| target.instance == *id);
+        let awaiting = |(client, target): (&ClientKey, &mut Target)| {
+            std::mem::take(&mut target.is_awaited).then(|| client.clone())
+        };
+        theirs.filter_map(awaiting).collect()
     }
 
     /// The session is over.

@@ -139,6 +139,15 @@ impl Listeners {
         }
     }
 
+    /// What is known of these clients, each once.
+    pub(crate) fn origins_of(&self, clients: &[ClientKey]) -> Vec<Arc<Origin>> {
+        let all = self.all();
+        let origin = |client: &ClientKey| {
+            all.iter().find(|listener| listener.origin.client == *client).map(|one| one.origin.clone())
+        };
+        clients.iter().filter_map(origin).collect()
+    }
+
     /// Ends what a client watches at an upstream that it sees no longer, and whatever listens to nothing else.
     pub(crate) fn let_go(&self, client: &ClientKey, upstream: &Upstream) {
         for listener in self.all().iter().filter(|listener| listener.origin.client == *client) {

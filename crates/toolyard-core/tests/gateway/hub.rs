@@ -150,6 +150,21 @@ async fn who_connects_is_told_only_of_tools_that_are_there_to_be_called() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_level_chosen_before_a_restart_reaches_the_instance_when_it_is_back() {
+    let (gateway, double) = (gateway(&[]), Double::new(OLD, &["t"]));
+    double.levels.store(true, Ordering::SeqCst);
+    let hub = listening(&gateway, "hub").await;
+    hub.set_level("warning");
+    hub.recalled("shop");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    join(&gateway, "shop", &double);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let seen = double.seen.lock().unwrap();
+    let told = seen.iter().find(|(method, _)| method.as_str() == "logging/setLevel");
+    assert_eq!(told.map(|(_, params)| params.as_str()), Some(r#"{"level":"warning"}"#), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_level_chosen_before_connecting_reaches_the_instance() {
     let (gateway, double) = (gateway(&[]), Double::new(OLD, &["t"]));
     double.levels.store(true, Ordering::SeqCst);

@@ -341,6 +341,11 @@ impl Client {
         self.origin.log_level.set(LogLevel::parse(level).unwrap());
     }
 
+    /// It was connected to this instance before a restart.
+    pub(crate) fn recalled(&self, instance: &str) {
+        self.gateway.recalled(&self.origin, instance);
+    }
+
     /// A request without parameters.
     pub(crate) fn request(&self, method: &str) -> Request {
         let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
