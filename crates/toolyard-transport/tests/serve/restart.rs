@@ -21,9 +21,13 @@ async fn its_session_is_there_again_with_all_it_said() {
     first.classic(&session, "logging/setLevel", json!({ "level": "error" })).await;
     first.endpoint.end(std::time::Duration::from_secs(1)).await;
     let second = world_of(folder.path()).await;
+    // At once, so their ids differ.
+    let echo = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": "echo" } });
+    let (echo, json) = (echo.to_string(), "application/json");
+    let headers = [("content-type", json), ("mcp-session-id", session.as_str())];
     let (one, two) = tokio::join!(
         second.classic(&session, "tools/call", json!({ "name": "log" })),
-        second.classic(&session, "tools/call", json!({ "name": "echo" })),
+        second.send("POST", "/mcp", &headers, &echo),
     );
     assert_eq!((one.status, two.status, second.endpoint.sessions()), (200, 200, 1));
     let origins = second.double.origins.lock().unwrap().clone();
