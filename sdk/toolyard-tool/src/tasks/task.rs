@@ -1,8 +1,9 @@
 //! One task: where it stands, what it wants to know, and what came of it.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{oneshot, watch};
 use toolyard_proto::{CallError, Notification, Raw};
@@ -16,9 +17,11 @@ pub(crate) struct Task {
     id: String,
     owner: Principal,
     created: SystemTime,
-    began: Instant,
     kept_for: Duration,
+    /// Ends when the task is forgotten.
     scope: Scope,
+    /// Ends when the task does.
+    work: Scope,
     changes: Changes,
     state: Mutex<State>,
     /// Counts changes, for whoever waits for one.
@@ -71,7 +74,8 @@ impl Task {
         let created = SystemTime::now();
         let state = State { outcome: None, questions: Vec::new(), asked: 0, updated: created };
         let (state, version) = (Mutex::new(state), watch::Sender::new(0));
-        Arc::new(Self { id, owner, created, began: Instant::now(), kept_for, scope, changes, state, version })
+        let work = scope.child();
+        Arc::new(Self { id, owner, created, kept_for, scope, work, changes, state, version })
     }
 
     pub(super) fn id(&self) -> &str {
@@ -90,13 +94,14 @@ impl Task {
         self.kept_for
     }
 
-    /// An expired task is forgotten, and stopped if it still runs.
-    pub(super) fn is_expired(&self) -> bool {
-        let is_expired = self.began.elapsed() > self.kept_for;
-        if is_expired {
-            self.scope.cancel();
-        }
-        is_expired
+    /// Ends when the task is forgotten.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(super) fn run(self: &Arc<Self>, running: impl Future<Output = Answer> + Send + 'static) {
+        let task = self.clone();
+        self.work.spawn(async move { task.finish(running.await) });
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -105,7 +110,7 @@ impl Task {
         Standing { outcome: state.outcome.clone(), questions, updated: state.updated }
     }
 
-    pub(super) fn finish(&self, answer: Answer) {
+    fn finish(&self, answer: Answer) {
         let outcome = match answer {
             Ok(AnswerBody::Whole(result, _)) => Outcome::Result(result),
             Ok(AnswerBody::Stream(_)) => Outcome::Error(CallError::internal("a tool answered with a stream")),
@@ -117,8 +122,14 @@ impl Task {
     /// Stops the task. False if it was over already.
     pub(super) fn cancel(&self) -> bool {
         let was_running = self.end(Outcome::Cancelled);
-        self.scope.cancel();
+        self.work.cancel();
         was_running
+    }
+
+    /// Stops it if it still runs: nobody can ask about it any more.
+    pub(super) fn stop(&self) {
+        self.cancel();
+        self.scope.cancel();
     }
 
     /// The first end counts.
