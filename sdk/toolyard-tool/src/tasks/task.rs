@@ -134,39 +134,41 @@ impl Task {
 
     /// The first end counts.
     fn end(&self, outcome: Outcome) -> bool {
-        let is_first = self.state().outcome.is_none();
-        if is_first {
-            self.change(|state| {
+        self.change(|state| {
+            let is_first = state.outcome.is_none();
+            if is_first {
                 state.outcome = Some(outcome);
                 state.questions.clear();
-            });
-        }
-        is_first
+            }
+            is_first
+        })
     }
 
     /// Answers to questions, by their keys; unknown keys are ignored.
     pub(super) fn take_answers(&self, answers: Option<&Raw>) {
         let Some(answers) = answers else { return };
         self.change(|state| {
-            let (answered, open) =
+            let (answered, open): (Vec<_>, _) =
                 state.questions.drain(..).partition(|one| answers.member(&one.key).is_some());
             state.questions = open;
+            let is_any = !answered.is_empty();
             for question in answered {
                 if let Some(answer) = answers.member(&question.key) {
                     // The task may have given up waiting.
                     let _ = question.reply.send(Ok(answer));
                 }
             }
+            is_any
         });
     }
 
     /// The answer to one question.
     pub(super) fn take_answer(&self, key: &str, answer: Result<Raw, AskError>) {
         self.change(|state| {
-            if let Some(at) = state.questions.iter().position(|one| one.key == key) {
-                // The task may have given up waiting.
-                let _ = state.questions.remove(at).reply.send(answer);
-            }
+            let Some(at) = state.questions.iter().position(|one| one.key == key) else { return false };
+            // The task may have given up waiting.
+            let _ = state.questions.remove(at).reply.send(answer);
+            true
         });
     }
 
@@ -182,6 +184,7 @@ impl Task {
                 state.questions.push(Question { key, ask, reply });
                 asking.push(Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) }) as Asking);
             }
+            true
         });
         asking
     }
@@ -197,14 +200,18 @@ impl Task {
         *self.version.borrow()
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    /// Looks and changes under one lock; `change` says whether anything is different now.
+    fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
         {
             let mut state = self.state();
-            change(&mut state);
+            if !change(&mut state) {
+                return false;
+            }
             state.updated = SystemTime::now();
         }
         self.version.send_modify(|version| *version += 1);
         self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(self)));
+        true
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -220,5 +227,26 @@ impl Back for Task {
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         let mut asking = self.ask_all([(None, ask)]);
         asking.pop().unwrap_or_else(|| Box::pin(async { Err(AskError::Gone) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_ends_at_once_only_the_first_counts() {
+        for _ in 0..500 {
+            let (owner, time) = (Principal::local(), Duration::from_secs(1));
+            let task = Task::new("t".into(), owner, time, Scope::new(), Changes::default());
+            let firsts = std::thread::scope(|scope| {
+                // Nobody gets on before all are there.
+                let state = task.state();
+                let ending: Vec<_> = (0..8).map(|_| scope.spawn(|| task.cancel())).collect();
+                drop(state);
+                ending.into_iter().map(|ending| ending.join().unwrap()).filter(|first| *first).count()
+            });
+            assert_eq!(firsts, 1);
+        }
     }
 }
