@@ -48,7 +48,9 @@ impl Kept {
 
     pub(super) fn forget_all(&self) {
         let tasks = std::mem::take(&mut *self.tasks());
-        tasks.values().for_each(|task| task.stop());
+        for task in tasks.values() {
+            task.stop();
+        }
     }
 
     fn tasks(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
