@@ -18,6 +18,8 @@ use serde_json::Value;
 use crate::Problems;
 use crate::schema::CLAMP;
 
+pub(crate) use words::cut;
+
 /// References that lead to references end here.
 const DEEPEST: usize = 64;
 
@@ -150,8 +152,8 @@ impl<'a> At<'a> {
     fn append(&self, path: &mut String) {
         match self.step {
             Step::Root | Step::Same => {}
-            Step::Field(name) if path.is_empty() => path.push_str(name),
-            Step::Field(name) => path.extend([".", name]),
+            Step::Field(name) if path.is_empty() => path.push_str(&words::short(name)),
+            Step::Field(name) => path.extend([".", &words::short(name)]),
             Step::Item(index) => path.extend(["[", &index.to_string(), "]"]),
         }
     }

@@ -33,7 +33,12 @@ fn check_any(checker: &Checker, forms: &[Value], value: &Value, at: &At<'_>, pro
     let mut tried: Vec<(&Value, Problems)> = Vec::new();
     for form in forms {
         let mut found = Problems::default();
-        checker.visit(form, value, at, &mut found);
+        // Only one form of a tagged enum is looked into: with all of them, enums within enums would take time
+        // that doubles with every level.
+        match other_tag(checker, form, value) {
+            Some((tag, wanted)) => found.add(&at.field(tag).path(), format!("must be {wanted}")),
+            None => checker.visit(form, value, at, &mut found),
+        }
         if found.is_empty() {
             return;
         }
@@ -82,6 +87,11 @@ fn has_tag_of(checker: &Checker, form: &Value, value: &Value) -> bool {
     let Some(properties) = properties(checker, form) else { return false };
     tag_of(properties).is_some_and(|(name, tag)| value.get(name) == Some(tag))
         || properties.len() == 1 && properties.keys().all(|name| value.get(name).is_some())
+}
+
+/// The tag of a form of a tagged enum, if the value names another variant.
+fn other_tag<'a>(checker: &'a Checker, form: &'a Value, value: &Value) -> Option<(&'a String, &'a Value)> {
+    tag_of(properties(checker, form)?).filter(|(name, tag)| value.get(name).is_some_and(|said| said != *tag))
 }
 
 /// The name of the tag that all forms have, and the values it may take.

@@ -39,6 +39,9 @@ fn check_fields(
         problems.add(&at.field(name).path(), format!("is missing{}", instead.unwrap_or_default()));
     }
     for (name, value) in fields {
+        if problems.has_more() {
+            return;
+        }
         match (properties.get(name), keywords.get("additionalProperties")) {
             (None, Some(Value::Bool(false))) => {
                 let meant = did_you_mean(name, properties.keys().map(String::as_str));
@@ -69,7 +72,12 @@ fn check_items(
         }
     }
     let first = keywords.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    for (index, item) in items.iter().enumerate() {
+    // Of too many, those that are too many are not looked at.
+    let most = keywords.get("maxItems").and_then(Value::as_u64).and_then(|most| usize::try_from(most).ok());
+    for (index, item) in items.iter().enumerate().take(most.unwrap_or(usize::MAX)) {
+        if problems.has_more() {
+            return;
+        }
         if let Some(schema) = first.get(index).or_else(|| keywords.get("items")) {
             checker.visit(schema, item, &at.item(index), problems);
         }
