@@ -106,8 +106,8 @@ async fn post(address: SocketAddr, headers: &str, method: &str, params: Value) -
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let message = body.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
-    let message = message.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    (head.to_owned(), message.filter(Value::is_object).last().unwrap_or_default())
+    let mut message = message.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    (head.to_owned(), message.rfind(Value::is_object).unwrap_or_default())
 }
 
 async fn check_that_each_has_its_own(mut one: Client, mut other: Client, gate: &Notify) {
