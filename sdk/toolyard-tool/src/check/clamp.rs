@@ -62,17 +62,10 @@ fn without_fraction(value: &mut Value) {
 
 /// Takes clamped ranges out of a schema and says them in the description, so that nobody on the way refuses
 /// what the tool would accept.
-pub(super) fn publish(schema: &mut Value) {
-    match schema {
-        Value::Object(keywords) => {
-            keywords.remove(PATH);
-            if keywords.remove(CLAMP).is_some() {
-                tell_range(keywords);
-            }
-            keywords.values_mut().for_each(publish);
-        }
-        Value::Array(schemas) => schemas.iter_mut().for_each(publish),
-        _ => {}
+pub(super) fn publish(keywords: &mut Map<String, Value>) {
+    keywords.remove(PATH);
+    if keywords.remove(CLAMP).is_some() {
+        tell_range(keywords);
     }
 }
 

@@ -1,10 +1,12 @@
 //! The checker against real schemas: what is said about wrong values, and that right ones pass.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde_json::json;
 
 use super::*;
-use crate::{clamp, schema};
+use crate::clamp;
 
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -48,7 +50,11 @@ enum Filter {
 }
 
 fn check(value: &Value, expected: &str) {
-    let checker = Checker::new(schema::input::<Search>());
+    check_as::<Search>(value, expected);
+}
+
+fn check_as<T: JsonSchema>(value: &Value, expected: &str) {
+    let checker = Checker::new(schema::input::<T>());
     let said = checker
         .check(value)
         .into_result()
@@ -136,4 +142,53 @@ fn a_type_that_contains_itself_is_checked_all_the_way_down() {
         problems.into_result().unwrap_err().message(),
         "The arguments are not valid: `leaves[0].leaves[0].leaves` must be an array, not 3."
     );
+}
+
+#[test]
+fn a_map_may_have_numbers_or_patterns_for_keys() {
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Maps {
+        counts: BTreeMap<u32, String>,
+        shifts: HashMap<i8, Tag>,
+        orders: HashMap<Order, u8>,
+        any: BTreeMap<String, bool>,
+    }
+    let with = |key: &str, value: Value| {
+        let mut whole = json!({ "counts": {}, "shifts": {}, "orders": {}, "any": {} });
+        whole[key] = value;
+        whole
+    };
+    let right = |key: &str, value: Value| check_as::<Maps>(&with(key, value), "fine");
+    let wrong = |key: &str, value: Value, said: &str| {
+        check_as::<Maps>(&with(key, value), &format!("The arguments are not valid: {said}."));
+    };
+    right("counts", json!({ "1": "a", "22": "b" }));
+    right("shifts", json!({ "-1": { "name": "a" } }));
+    right("orders", json!({ "newest": 1 }));
+    right("any", json!({ "1": true, "x": false }));
+    wrong("counts", json!({ "1": 1 }), "`counts.1` must be a string, not 1");
+    wrong(
+        "counts",
+        json!({ "-1": "a" }),
+        "`counts.-1` is not known: such a name must match the pattern ^\\d+$",
+    );
+    wrong("shifts", json!({ "-1": {} }), "`shifts.-1.name` is missing");
+    wrong("orders", json!({ "newset": 1 }), "`orders.newset` is not known (did you mean `newest`?)");
+    wrong("any", json!({ "x": 1 }), "`any.x` must be true or false, not 1");
+}
+
+#[test]
+fn a_default_may_hold_what_looks_like_a_schema() {
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Settings {
+        #[schemars(extend("default" = { "pattern": "(", "x-toolyard-clamp": true, "maximum": 3 }))]
+        search: Option<Value>,
+        pattern: String,
+    }
+    let checker = Checker::new(schema::input::<Settings>());
+    let default = json!({ "pattern": "(", "x-toolyard-clamp": true, "maximum": 3 });
+    assert_eq!(checker.published()["properties"]["search"]["default"], default);
+    check_as::<Settings>(&json!({ "pattern": "(" }), "fine");
 }
