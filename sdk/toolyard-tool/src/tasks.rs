@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolyard_proto::{CallError, Raw};
-use toolyard_transport::{Answer, AnswerBody, BoxFuture, Peer, Principal, Request, Scope};
+use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Origin, Owner, Peer, Request, Scope};
 
 use crate::changes::Changes;
 use crate::item::tool::TaskUse;
@@ -50,7 +50,7 @@ impl Tasks {
         let kept_for = wire::kept_for(request).unwrap_or(KEPT).min(KEPT);
         let task = Task::new(
             random::token(),
-            request.origin.principal.clone(),
+            Owner::of(&request.origin),
             kept_for,
             self.scope.child(),
             self.changes.clone(),
@@ -79,7 +79,7 @@ impl Tasks {
                 wire::cancelled(request, &task, was_running).map(ready)
             }),
             "tasks/list" if wire::knows_lists(request) => {
-                Ok(ready(wire::list(&self.kept.of(&request.origin.principal))))
+                Ok(ready(wire::list(&self.kept.of(&Owner::of(&request.origin)))))
             }
             "tasks/result" if wire::knows_lists(request) => {
                 self.about(request).map(|task| -> BoxFuture<Answer> { Box::pin(wire::result(task, peer)) })
@@ -89,9 +89,14 @@ impl Tasks {
         Some(answering.unwrap_or_else(|error| Box::pin(async { Err(error) })))
     }
 
-    /// Whether there is such a task and it belongs to `principal`.
-    pub(crate) fn is_of(&self, id: &str, principal: &Principal) -> bool {
-        self.kept.find(id, principal).is_some()
+    /// Whether there is such a task and it belongs to who asks.
+    pub(crate) fn is_of(&self, id: &str, origin: &Origin) -> bool {
+        self.kept.find(id, &Owner::of(origin)).is_some()
+    }
+
+    /// A client is gone, and with it whoever could come back for its tasks.
+    pub(crate) fn client_ended(&self, client: &ClientKey) {
+        self.kept.forget_of(&Owner::Client(client.clone()));
     }
 
     /// Ends them all; whoever waits for one hears that it was cancelled.
@@ -105,7 +110,7 @@ impl Tasks {
         wire::allowed(request)?;
         let id = request.params.member("taskId").and_then(|id| id.as_string()).unwrap_or_default();
         self.kept
-            .find(&id, &request.origin.principal)
+            .find(&id, &Owner::of(&request.origin))
             .ok_or_else(|| CallError::invalid_params(format!("unknown task: {id}")))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use toolyard_proto::CallError;
-use toolyard_transport::Principal;
+use toolyard_transport::Owner;
 
 use super::Task;
 
@@ -26,12 +26,12 @@ impl Kept {
     }
 
     /// One of somebody else is as unknown as one that never was.
-    pub(super) fn find(&self, id: &str, owner: &Principal) -> Option<Arc<Task>> {
+    pub(super) fn find(&self, id: &str, owner: &Owner) -> Option<Arc<Task>> {
         self.tasks().get(id).filter(|task| task.owner() == owner).cloned()
     }
 
     /// Those of one owner, oldest first.
-    pub(super) fn of(&self, owner: &Principal) -> Vec<Arc<Task>> {
+    pub(super) fn of(&self, owner: &Owner) -> Vec<Arc<Task>> {
         let mut tasks: Vec<Arc<Task>> =
             self.tasks().values().filter(|task| task.owner() == owner).cloned().collect();
         tasks.sort_by_key(|task| task.created());
@@ -43,6 +43,13 @@ impl Kept {
         let task = self.tasks().remove(id);
         if let Some(task) = task {
             task.stop();
+        }
+    }
+
+    /// Those of one owner, who cannot ask about them any more.
+    pub(super) fn forget_of(&self, owner: &Owner) {
+        for task in self.of(owner) {
+            self.forget(task.id());
         }
     }
 

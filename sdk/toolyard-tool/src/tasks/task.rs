@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::{oneshot, watch};
 use toolyard_proto::{CallError, Notification, Raw};
-use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Principal, Scope};
+use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Owner, Scope};
 
 use super::wire;
 use crate::changes::{Change, Changes};
@@ -15,7 +15,7 @@ use crate::changes::{Change, Changes};
 #[derive(Debug)]
 pub(crate) struct Task {
     id: String,
-    owner: Principal,
+    owner: Owner,
     created: SystemTime,
     kept_for: Duration,
     /// Ends when the task is forgotten.
@@ -66,7 +66,7 @@ pub(super) struct Standing {
 impl Task {
     pub(super) fn new(
         id: String,
-        owner: Principal,
+        owner: Owner,
         kept_for: Duration,
         scope: Scope,
         changes: Changes,
@@ -82,7 +82,7 @@ impl Task {
         &self.id
     }
 
-    pub(super) fn owner(&self) -> &Principal {
+    pub(super) fn owner(&self) -> &Owner {
         &self.owner
     }
 
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn of_many_ends_at_once_only_the_first_counts() {
         for _ in 0..500 {
-            let (owner, time) = (Principal::local(), Duration::from_secs(1));
+            let (owner, time) = (Owner::Principal("local".into()), Duration::from_secs(1));
             let task = Task::new("t".into(), owner, time, Scope::new(), Changes::default());
             let firsts = std::thread::scope(|scope| {
                 // Nobody gets on before all are there.
