@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::poll;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -217,4 +218,29 @@ async fn whoever_waits_for_a_task_hears_when_its_time_is_over() {
     assert_eq!(answer.unwrap_err().message, "the call was cancelled");
     let error = client.request(&set, "tasks/get", about).await.unwrap_err();
     assert_eq!(error.code(), -32602, "and the task is forgotten");
+}
+
+#[tokio::test]
+async fn a_question_of_a_task_is_put_once_and_ends_with_the_task() {
+    let (set, client) = (set(&Arc::default()), older().silent());
+    let started = client.request(&set, "tools/call", json!({ "name": "greet", "task": {} })).await.unwrap();
+    let id = &started["task"]["taskId"];
+    until(&client, &set, id, "input_required").await;
+    let result = || client.start(&set, "tasks/result", json!({ "taskId": id }));
+    let [mut leaves, one, other] = [result(), result(), result()];
+    assert!(poll!(&mut leaves).is_pending());
+    let cancelling = async {
+        assert_eq!(client.asked().len(), 1, "whoever comes later waits with the first");
+        drop(leaves);
+        while client.asked().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        client.request(&set, "tasks/cancel", json!({ "taskId": id })).await.unwrap();
+    };
+    let ending = async { tokio::join!(one, other, cancelling) };
+    let (one, other, ()) = tokio::time::timeout(Duration::from_secs(5), ending).await.expect("both end");
+    for answer in [one, other] {
+        assert_eq!(answer.unwrap_err().message, "the call was cancelled");
+    }
+    assert_eq!(client.asked().len(), 2, "once by whom it was left to, too");
 }
