@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use toolyard_proto::Method;
+use toolyard_transport::Ask;
 
 use super::ask::{Reply, Root, Sample, Sampled, read_form, read_roots};
 use super::rounds::input_required;
@@ -35,6 +36,12 @@ pub(super) struct Question {
     pub(super) name: String,
     pub(super) method: Method,
     pub(super) params: Value,
+}
+
+impl Question {
+    pub(super) fn ask(&self) -> Ask {
+        Ask { method: self.method.clone(), params: Some(self.params.clone().into()) }
+    }
 }
 
 /// What came back, by the names of the questions.
@@ -126,7 +133,7 @@ impl Questions<'_> {
     /// may be what brings the questions to the client.
     pub async fn put(self) -> Result<Replies, ToolError> {
         for question in &self.all {
-            self.context.check_can(&question.method)?;
+            self.context.check_can(&question.ask())?;
             self.context.check_name(question)?;
         }
         if self.context.asks_by_answer() { self.put_by_answer() } else { self.put_at_once().await }

@@ -46,9 +46,17 @@ async fn confusion(context: &Context) -> Result<String, ToolError> {
     Ok("all deleted".into())
 }
 
+/// Wants a page visited, in its own words.
+#[tool]
+async fn visit(context: &Context) -> Result<String, ToolError> {
+    let params = json!({ "mode": "url", "message": "Sign in", "url": "https://example.com" });
+    context.questions().raw("page", "elicitation/create", params).put().await?;
+    Ok("visited".into())
+}
+
 fn set() -> ToolSet<Runs> {
     let set = ToolSet::new("rounds", "1").seal_key(b"the same for all");
-    set.with::<confusion>().state(Runs::default()).with::<interview>()
+    set.with::<confusion>().with::<visit>().state(Runs::default()).with::<interview>()
 }
 
 fn able() -> Value {
@@ -148,6 +156,11 @@ async fn a_client_that_cannot_answer_is_told_what_is_missing() {
         (error.code(), &said["data"]["requiredCapabilities"]),
         (-32021, &json!({ "elicitation": {} }))
     );
+    let client = Client::new(Revision::NEWEST, able());
+    let error = client.request(&set(), "tools/call", json!({ "name": "visit" })).await.unwrap_err();
+    let said: Value = error.to_raw().read().unwrap();
+    assert_eq!(error.code(), -32021, "forms are not pages");
+    assert_eq!(said["data"]["requiredCapabilities"], json!({ "elicitation": { "url": {} } }));
 }
 
 #[tokio::test]

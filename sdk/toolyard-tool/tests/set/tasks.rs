@@ -54,8 +54,19 @@ async fn linger(gate: &Arc<Notify>) {
     std::future::pending::<()>().await;
 }
 
+/// Wants a page visited.
+#[tool(task)]
+async fn visit(context: &Context) -> Result<(), ToolError> {
+    context.ask_to_visit("https://example.com", "Please sign in.").await?.accepted()
+}
+
 fn set(gate: &Arc<Notify>) -> ToolSet<Arc<Notify>> {
-    ToolSet::new("tasks", "1").state(gate.clone()).with::<wait>().with::<greet>().with::<linger>()
+    ToolSet::new("tasks", "1")
+        .state(gate.clone())
+        .with::<wait>()
+        .with::<greet>()
+        .with::<linger>()
+        .with::<visit>()
 }
 
 fn newer() -> Client {
@@ -68,13 +79,15 @@ fn older() -> Client {
 }
 
 async fn until(client: &Client, set: &dyn Handler, id: &Value, status: &str) -> Value {
-    loop {
-        let task = client.request(set, "tasks/get", json!({ "taskId": id })).await.unwrap();
+    let mut task = Value::Null;
+    for _ in 0..5_000 {
+        task = client.request(set, "tasks/get", json!({ "taskId": id })).await.unwrap();
         if task["status"] == status {
             return task;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    panic!("it is never {status}: {task}");
 }
 
 #[tokio::test]
@@ -243,4 +256,13 @@ async fn a_question_of_a_task_is_put_once_and_ends_with_the_task() {
         assert_eq!(answer.unwrap_err().message, "the call was cancelled");
     }
     assert_eq!(client.asked().len(), 2, "once by whom it was left to, too");
+}
+
+#[tokio::test]
+async fn a_task_does_not_ask_what_the_client_cannot_be_asked() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let started = client.request(&set, "tools/call", json!({ "name": "visit" })).await.unwrap();
+    let task = until(&client, &set, &started["taskId"], "failed").await;
+    assert_eq!(task["error"]["code"], -32021);
+    assert_eq!(task["error"]["data"]["requiredCapabilities"], json!({ "elicitation": { "url": {} } }));
 }
