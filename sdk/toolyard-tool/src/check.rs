@@ -60,6 +60,13 @@ impl Checker {
         problems
     }
 
+    /// Whether a value fits a part of the schema.
+    fn fits(&self, schema: &Value, value: &Value) -> bool {
+        let mut problems = Problems::default();
+        self.visit(schema, value, &At::root(), &mut problems);
+        problems.is_empty()
+    }
+
     fn visit(&self, schema: &Value, value: &Value, at: &At<'_>, problems: &mut Problems) {
         let Value::Object(keywords) = schema else {
             if *schema == Value::Bool(false) {
