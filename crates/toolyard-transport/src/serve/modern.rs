@@ -8,12 +8,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use tokio::time::sleep;
 use toolyard_proto::modern::{Claim, Found, LogLevel, RequestMeta, SUBSCRIPTION_ID};
 use toolyard_proto::{CallError, Era, Id, Method, Notification, Raw, RequestMessage, era};
 
 use super::endpoint::{Counts, Endpoint, next_number};
+use super::fields::Fields;
 use super::outbox::Outbox;
 use super::post::Begun;
 use super::rendered::Rendered;
@@ -43,7 +44,7 @@ pub(super) fn begin<'a>(
     endpoint: &Arc<Endpoint>,
     view: View,
     admitted: Admitted,
-    headers: &HeaderMap,
+    fields: Fields<'_>,
     arrived: Arrived,
 ) -> Begun<'a> {
     if view == View::Hub {
@@ -52,7 +53,7 @@ pub(super) fn begin<'a>(
         return Begun::Answered(reply::text(StatusCode::BAD_REQUEST, text));
     }
     let Arrived { message: RequestMessage { id, method, params }, claim, found } = arrived;
-    let meta = match accept(headers, &method, &claim, found) {
+    let meta = match accept(fields, &method, &claim, found) {
         Ok(meta) => meta,
         Err(error) => return Begun::Answered(reply::error(Era::Modern, &id, &error)),
     };
@@ -66,19 +67,19 @@ pub(super) fn begin<'a>(
         relay: method != Method::LISTEN,
         method,
         params: params.unwrap_or_else(Raw::empty_object),
-        headers: headers::params(headers),
+        headers: headers::params(fields),
     };
     let future = park::handle(endpoint, request, back.clone());
     Begun::Running(Running { id, back, future })
 }
 
 fn accept(
-    headers: &HeaderMap,
+    fields: Fields<'_>,
     method: &Method,
     claim: &Claim,
     found: Found,
 ) -> Result<RequestMeta, CallError> {
-    let meta = headers::check(headers, method, claim, found)?;
+    let meta = headers::check(fields, method, claim, found)?;
     if era::is_removed(method) { Err(CallError::unknown_method(method.as_str())) } else { Ok(meta) }
 }
 
