@@ -63,10 +63,9 @@ fn owned(line: &httparse::Header<'_>) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::from_bytes(line.value).ok()?))
 }
 
-/// A value as text, where it has no characters but those that can be seen, blanks and tabs.
+/// A value as text, if that is what it is: it may have bytes of any encoding, though no control characters.
 pub(crate) fn text(value: &[u8]) -> Option<&str> {
-    let is_plain = |byte: &u8| (b' '..0x7f).contains(byte) || *byte == b'\t';
-    if value.iter().all(is_plain) { std::str::from_utf8(value).ok() } else { None }
+    if value.is_ascii() { std::str::from_utf8(value).ok() } else { None }
 }
 
 /// The values of one name, in their order.

@@ -34,25 +34,34 @@ pub(crate) fn check(
     Ok(meta)
 }
 
-fn check_name(header: Option<&str>, named: Option<&str>) -> Result<(), CallError> {
+fn check_name(header: Option<&[u8]>, named: Option<&str>) -> Result<(), CallError> {
     let Some(named) = named else {
         // Without a name in the body the handler says what is missing.
         return header
             .map_or(Ok(()), |_| Err(CallError::header_mismatch("Mcp-Name names what the body does not")));
     };
     let header = header.ok_or_else(|| missing("Mcp-Name"))?;
-    let decoded = header_text(header).ok_or_else(|| CallError::header_mismatch("Mcp-Name is malformed"))?;
-    agree("Mcp-Name", Some(&decoded), named)
+    let malformed = || malformed("Mcp-Name");
+    let decoded =
+        text(header).ok_or_else(malformed).and_then(|text| header_text(text).ok_or_else(malformed))?;
+    if decoded == named { Ok(()) } else { Err(mismatch("Mcp-Name", &decoded, named)) }
 }
 
-fn agree(name: &str, header: Option<&str>, body: &str) -> Result<(), CallError> {
-    match header {
-        Some(header) if header == body => Ok(()),
-        Some(header) => {
-            Err(CallError::header_mismatch(format!("{name} says {header:?}, the body says {body:?}")))
-        }
-        None => Err(missing(name)),
+fn agree(name: &str, header: Option<&[u8]>, body: &str) -> Result<(), CallError> {
+    let header = header.ok_or_else(|| missing(name))?;
+    // Said in bytes, for it is nearly always true.
+    if header == body.as_bytes() && body.is_ascii() {
+        return Ok(());
     }
+    Err(text(header).map_or_else(|| malformed(name), |header| mismatch(name, header, body)))
+}
+
+fn mismatch(name: &str, header: &str, body: &str) -> CallError {
+    CallError::header_mismatch(format!("{name} says {header:?}, the body says {body:?}"))
+}
+
+fn malformed(name: &str) -> CallError {
+    CallError::header_mismatch(format!("the {name} header is malformed"))
 }
 
 fn missing(name: &str) -> CallError {
@@ -60,16 +69,13 @@ fn missing(name: &str) -> CallError {
 }
 
 /// The value of a header that may stand there once only.
-fn single<'a>(fields: Fields<'a>, name: &HeaderName) -> Result<Option<&'a str>, CallError> {
+fn single<'a>(fields: Fields<'a>, name: &HeaderName) -> Result<Option<&'a [u8]>, CallError> {
     let mut values = fields.all(name);
     let first = values.next();
     if values.next().is_some() {
         return Err(CallError::header_mismatch(format!("the {name} header stands there twice")));
     }
-    let text = |value| {
-        text(value).ok_or_else(|| CallError::header_mismatch(format!("the {name} header is malformed")))
-    };
-    first.map(text).transpose().map(|value| value.map(|text| text.trim_matches([' ', '\t'])))
+    Ok(first.map(<[u8]>::trim_ascii))
 }
 
 /// The `Mcp-Param-*` headers, to be passed on as they came.

@@ -53,7 +53,9 @@ pub(super) fn whole<'a>(
     fields: Fields<'_>,
     body: &Bytes,
 ) -> Begun<'a> {
-    let refusal = refuse_by_headers(fields, endpoint.options.body_limit).or_else(|| refuse_by_depth(body));
+    let refusal = refuse_by_headers(fields)
+        .or_else(|| (body.len() > endpoint.options.body_limit).then(too_large))
+        .or_else(|| refuse_by_depth(body));
     refusal.map_or_else(|| begin(endpoint, view, admitted, fields, body), Begun::Answered)
 }
 
@@ -111,7 +113,10 @@ pub(super) async fn read(
     headers: &HeaderMap,
     body: IncomingBody,
 ) -> Result<Bytes, Box<HttpResponse>> {
-    if let Some(refusal) = refuse_by_headers(Fields::Map(headers), endpoint.options.body_limit) {
+    let fields = Fields::Map(headers);
+    if let Some(refusal) =
+        refuse_by_headers(fields).or_else(|| refuse_by_length(fields, endpoint.options.body_limit))
+    {
         return Err(Box::new(refusal));
     }
     let bytes = read_body(body, endpoint).await?;
@@ -153,24 +158,15 @@ pub(super) fn malformed(error: &ParseError) -> HttpResponse {
     reply::refusal(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.to_rpc())
 }
 
-fn refuse_by_headers(fields: Fields<'_>, limit: usize) -> Option<HttpResponse> {
-    if !fields.text(&CONTENT_TYPE).is_some_and(is_json) {
+fn refuse_by_headers(fields: Fields<'_>) -> Option<HttpResponse> {
+    if !fields.first(&CONTENT_TYPE).is_some_and(is_json) {
         return Some(reply::text(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "the content type must be application/json\n",
         ));
     }
-    let length = fields.text(&CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    if length.is_some_and(|length| length > limit) {
-        return Some(too_large());
-    }
-    let acceptable = |accept: &str| {
-        ["application/json", "text/event-stream", "*/*", "application/*"]
-            .iter()
-            .any(|kind| accept.contains(kind))
-    };
-    if fields.first(&ACCEPT).is_none() || fields.all(&ACCEPT).any(|value| text(value).is_some_and(acceptable))
-    {
+    let mut accepted = fields.all(&ACCEPT).peekable();
+    if accepted.peek().is_none() || accepted.any(is_acceptable) {
         return None;
     }
     Some(reply::text(
@@ -179,9 +175,21 @@ fn refuse_by_headers(fields: Fields<'_>, limit: usize) -> Option<HttpResponse> {
     ))
 }
 
-fn is_json(content_type: &str) -> bool {
-    let kind = content_type.split(';').next().unwrap_or_default();
-    kind.trim().eq_ignore_ascii_case("application/json")
+fn refuse_by_length(fields: Fields<'_>, limit: usize) -> Option<HttpResponse> {
+    let length = fields.text(&CONTENT_LENGTH)?.parse::<usize>().ok()?;
+    (length > limit).then(too_large)
+}
+
+fn is_acceptable(accept: &[u8]) -> bool {
+    // As the specification has it, and so nearly always.
+    let is_usual = accept == b"application/json, text/event-stream";
+    let kinds = ["application/json", "text/event-stream", "*/*", "application/*"];
+    is_usual || text(accept).is_some_and(|accept| kinds.iter().any(|kind| accept.contains(kind)))
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
 fn too_large() -> HttpResponse {

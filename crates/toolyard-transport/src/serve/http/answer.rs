@@ -29,8 +29,10 @@ impl Turns {
         let (head, mut body) = response.into_parts();
         let mut framing = body.size_hint().exact().map_or(Framing::Chunks, Framing::Length);
         put_head(self.out.small(), &head, &framing, is_last);
-        poll_fn(|cx| self.poll_body(cx, &mut body, &mut framing)).await?;
-        poll_fn(|cx| self.out.poll_flush(&mut self.stream, cx)).await
+        let sent = poll_fn(|cx| self.poll_body(cx, &mut body, &mut framing)).await;
+        // What came before a body broke off is the client's, too.
+        poll_fn(|cx| self.out.poll_flush(&mut self.stream, cx)).await?;
+        sent
     }
 
     /// Takes the body piece by piece. While there is none, what there is goes out.
