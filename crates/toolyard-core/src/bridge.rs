@@ -67,9 +67,9 @@ async fn between_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
     let link = lease.link();
     let (client, revision) = (call.origin.revision, link.greeting().revision);
     if revision < client {
-        call.params = convert::params_for_older(revision, &call.method, call.params);
+        call.params = convert::params_for_older(revision, &call.method, call.params.into_raw()).into();
     } else if client < revision && classic_tasks::is_required(&call, link.greeting()) {
-        let params = call.params.clone();
+        let params = call.params.as_raw().clone();
         return classic_tasks::run(&call, lease, params).await;
     }
     let shows_pages = call.origin.capabilities.at(&["elicitation", "url"]).is_some();
@@ -84,7 +84,8 @@ async fn between_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
 
 /// A request of a client, or one that the bridge makes on its behalf.
 fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
-    LinkRequest { origin: origin.clone(), id, method, params, headers: None, name: None, relay: false }
+    let (origin, params) = (origin.clone(), params.into());
+    LinkRequest { origin, id, method, params, headers: None, name: None, relay: false }
 }
 
 fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_transport::Peer) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use toolyard_proto::uri::ResultKind;
-use toolyard_proto::{Id, Method, Raw};
+use toolyard_proto::{Id, Method, Params};
 use toolyard_transport::{Origin, Peer};
 
 use crate::catalog::Entry;
@@ -20,7 +20,7 @@ pub struct Call {
     pub id: Id,
     pub method: Method,
     /// In the upstream's own names, otherwise as the client sent them.
-    pub params: Raw,
+    pub params: Params,
     pub headers: Option<Box<HeaderMap>>,
     pub relay: bool,
     pub peer: Peer,

@@ -10,7 +10,7 @@ mod keep;
 mod params;
 
 pub use definitions::{Definitions, ListKind};
-pub(crate) use keep::Catalog;
+pub(crate) use keep::{Catalog, Change};
 pub use params::param_headers;
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::Views;

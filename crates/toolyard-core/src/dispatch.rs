@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use toolyard_proto::splice::find_once;
 use toolyard_proto::uri::ResultKind;
-use toolyard_proto::{CallError, Method, Raw};
+use toolyard_proto::{CallError, Method, Params, Raw};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture, Peer, Request};
 
 use crate::call::{Call, Edits};
@@ -63,14 +62,14 @@ fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a ViewCatalog
     snapshot.seen_by(&request.origin).ok_or_else(|| CallError::invalid_params("there is no such view"))
 }
 
-fn string_member(params: &Raw, key: &str) -> Result<String, CallError> {
+fn string_member(params: &Params, key: &str) -> Result<String, CallError> {
     let text = params.slice(member(params, key)?).as_string();
     text.ok_or_else(|| must_be_string(key))
 }
 
 /// Where a member stands that a request is judged by. The upstream must not be able to read another one.
-fn member(params: &Raw, key: &str) -> Result<Range<usize>, CallError> {
-    let found = find_once(params.as_bytes(), key);
+fn member(params: &Params, key: &str) -> Result<Range<usize>, CallError> {
+    let found = params.find_once(key);
     found
         .map_err(|_| CallError::invalid_params(format!("`{key}` stands twice in `params`")))?
         .ok_or_else(|| must_be_string(key))
@@ -238,7 +237,7 @@ fn read_resource(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture
     });
     match found {
         Ok(((upstream, own), true)) => {
-            let params = request.params.with("uri", &Raw::from_serialize(&own));
+            let params = request.params.with("uri", &Raw::from_serialize(&own)).into();
             let edits = Edits { uris: Some(ResultKind::ReadResult), tasks: false };
             send(Request { params, ..request }, peer, upstream, None, edits)
         }
@@ -255,26 +254,26 @@ fn complete(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answ
     }
 }
 
-fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Raw), CallError> {
+fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Params), CallError> {
     let view = view(snapshot, request)?;
     if let Some(alone) = &view.alone {
         return Ok((alone.clone(), request.params.clone()));
     }
-    let reference = request.params.slice(member(&request.params, "ref")?);
+    let reference = Params::from(request.params.slice(member(&request.params, "ref")?));
     match string_member(&reference, "type")?.as_str() {
         "ref/prompt" => {
             let name = string_member(&reference, "name")?;
             let entry =
                 view.prompt(&name).ok_or_else(|| unknown(snapshot, request, view, "prompt", &name))?;
             let params = request.params.with_path(&["ref", "name"], &Raw::from_serialize(&entry.own_name));
-            Ok((entry.upstream.clone(), params))
+            Ok((entry.upstream.clone(), params.into()))
         }
         "ref/resource" => {
             let uri = string_member(&reference, "uri")?;
             let owner = view.resource(&uri);
             let (upstream, own) =
                 owner.ok_or_else(|| CallError::invalid_params(format!("unknown resource {uri}")))?;
-            Ok((upstream, request.params.with_path(&["ref", "uri"], &Raw::from_serialize(&own))))
+            Ok((upstream, request.params.with_path(&["ref", "uri"], &Raw::from_serialize(&own)).into()))
         }
         other => Err(CallError::invalid_params(format!("`ref.type` {other:?} is not known"))),
     }
@@ -325,7 +324,7 @@ fn task(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> 
     }
 }
 
-fn task_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Raw, Edits), CallError> {
+fn task_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Params, Edits), CallError> {
     let view = view(snapshot, request)?;
     if let Some(alone) = &view.alone {
         return Ok((alone.clone(), request.params.clone(), Edits::default()));
@@ -338,7 +337,7 @@ fn task_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>,
     let (upstream, own) =
         found.ok_or_else(|| CallError::invalid_params(format!("unknown task {shown:?}")))?;
     let params = request.params.with("taskId", &Raw::from_serialize(&own));
-    Ok((upstream, params, Edits { uris: None, tasks: true }))
+    Ok((upstream, params.into(), Edits { uris: None, tasks: true }))
 }
 
 /// What we do not know passes where one upstream is seen alone: it may know.

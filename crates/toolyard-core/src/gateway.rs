@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::mpsc;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Kind, Method, Notification, modern};
@@ -135,6 +136,15 @@ impl Gateway {
             shared.scope.spawn(upstream.retire(DRAIN));
         }
         done
+    }
+
+    /// Says what else is known of an instance. Profiles may know it by its name, so another one shows at once.
+    pub fn describe(&self, instance: &Upstream, about: Value) {
+        let before = instance.other_names();
+        instance.describe(about);
+        if instance.other_names() != before {
+            self.shared.outlets.announce();
+        }
     }
 
     /// What was seen while looking for upstreams.

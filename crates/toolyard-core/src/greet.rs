@@ -51,7 +51,7 @@ fn extensions(view: &ViewCatalog) -> Option<Raw> {
             continue;
         };
         for member in toolyard_proto::splice::members(own.as_bytes()) {
-            let Some(name) = own.slice(member.key).as_string() else { continue };
+            let Some(name) = own.slice(member.key.at).as_string() else { continue };
             let so_far = all.take().unwrap_or_else(Raw::empty_object);
             all = Some(if so_far.member(&name).is_none() {
                 so_far.with(&name, &own.slice(member.value))

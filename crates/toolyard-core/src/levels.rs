@@ -75,7 +75,7 @@ fn telling(origin: &Arc<Origin>, id: Id, level: LogLevel) -> LinkRequest {
         origin: origin.clone(),
         id,
         method: Method::SET_LEVEL,
-        params: Raw::empty_object().with("level", &Raw::from_serialize(&level.as_str())),
+        params: Raw::empty_object().with("level", &Raw::from_serialize(&level.as_str())).into(),
         headers: None,
         name: None,
         relay: false,

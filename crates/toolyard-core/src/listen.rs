@@ -12,10 +12,10 @@ use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::uri::{ResultKind, map_result};
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::{Answer, AnswerBody, ClientKey, Origin, Peer, Request, Scope};
+use toolyard_transport::{Answer, AnswerBody, ClientKey, Origin, Peer, Request, Scope, View};
 
 use crate::bridge;
-use crate::catalog::{Catalog, ListKind, Snapshot};
+use crate::catalog::{Catalog, Change, ListKind, Snapshot};
 use crate::upstream::{Subscribed, Upstream};
 
 /// How many resources one request may listen to.
@@ -116,19 +116,15 @@ impl Listeners {
 
     /// Lists of upstreams changed: whoever sees one of them and wants to know is told, once per list.
     /// Who saw an upstream that is there no longer sees that it is gone.
-    pub(crate) fn lists_changed(
-        &self,
-        changes: &[(UpstreamId, ListKind)],
-        before: &Snapshot,
-        after: &Snapshot,
-    ) {
+    pub(crate) fn lists_changed(&self, changes: &[Change], before: &Snapshot, after: &Snapshot) {
         for listener in self.all() {
             let origin = &listener.origin;
-            let concerns = |(upstream, kind): &&(UpstreamId, ListKind)| {
+            let concerns = |Change { upstream, kind, is_in_name_only }: &&Change| {
                 listener.filter.wants(*kind)
+                    && (!is_in_name_only || matches!(origin.view, View::Profile(_)))
                     && (sees(after, origin, upstream) || sees(before, origin, upstream))
             };
-            listener.tell_of(changes.iter().filter(concerns).map(|(_, kind)| *kind));
+            listener.tell_of(changes.iter().filter(concerns).map(|change| change.kind));
         }
     }
 

@@ -312,7 +312,7 @@ impl Upstream {
     }
 
     /// Says what else is known of it.
-    pub fn describe(&self, about: Value) {
+    pub(crate) fn describe(&self, about: Value) {
         self.described.store(Some(Arc::new(about)));
     }
 

@@ -13,7 +13,7 @@ use std::fmt;
 
 use crate::Raw;
 use crate::calendar::is_rfc3339;
-use crate::splice::{elements, key_text, members, replace_all};
+use crate::splice::{elements, members, replace_all};
 use shape::{Field, Need, Shape};
 
 /// How much of a server's own words is repeated.
@@ -116,7 +116,7 @@ impl Look {
     fn map(&mut self, each: &Shape, raw: &Raw) -> Looked {
         let mut edits = Vec::new();
         for member in members(raw.as_bytes()) {
-            self.path.push(named(&String::from_utf8_lossy(&key_text(raw.as_bytes(), &member.key))));
+            self.path.push(named(&String::from_utf8_lossy(&member.key.text(raw.as_bytes()))));
             let changed = self.at(each, &raw.slice(member.value.clone()))?;
             self.path.pop();
             edits.extend(changed.map(|new| (member.value, new)));

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use data_encoding::BASE64;
 
 use crate::era::Revision;
-use crate::splice::{end_of_value, find, key_text, members, members_from};
-use crate::{CallError, Method, Raw};
+use crate::params::Draft;
+use crate::splice::{end_of_value, find, members, members_from};
+use crate::{CallError, Method, Params, Raw};
 
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -67,6 +68,8 @@ pub fn claim(params: Option<&Raw>) -> Claim {
 /// What the endpoint looks at in the parameters of a request, found in one pass.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
+    /// The parameters themselves; `{}` where there are none.
+    pub params: Params,
     pub envelope: Envelope,
     /// The member that the `Mcp-Name` header repeats.
     pub name: Option<Raw>,
@@ -99,7 +102,7 @@ impl Envelope {
         let mut inside = members_from(bytes, start);
         while let Some((key, from)) = inside.next_key() {
             let end = end_of_value(bytes, from);
-            if let Some(slot) = found.slot(&key_text(bytes, &key)) {
+            if let Some(slot) = found.slot(&key.text(bytes)) {
                 let twice = slot.replace(params.slice(from..end)).is_some();
                 found.is_ambiguous |= twice;
             }
@@ -120,26 +123,25 @@ impl Envelope {
 }
 
 pub fn find_parts(method: &Method, params: Option<&Raw>) -> Found {
-    let (mut found, name_key) = (Found::default(), name_member(method).map(str::as_bytes));
-    let Some(params) = params else { return found };
+    let Some(params) = params else { return Found::default() };
+    let (mut envelope, mut draft) = (Envelope::default(), Draft::default());
     let bytes = params.as_bytes();
     let mut members = members(bytes);
     while let Some((key, from)) = members.next_key() {
-        let key = key_text(bytes, &key);
-        let end = if *key == *b"_meta" {
-            let (mut envelope, end) = Envelope::find(params, from);
-            envelope.is_ambiguous |= found.envelope.is_there;
-            found.envelope = envelope;
+        let end = if *key.text(bytes) == *b"_meta" {
+            let (another, end) = Envelope::find(params, from);
+            let is_ambiguous = another.is_ambiguous || envelope.is_there;
+            envelope = Envelope { is_ambiguous, ..another };
             end
         } else {
             end_of_value(bytes, from)
         };
-        if name_key == Some(&*key) {
-            found.name = Some(params.slice(from..end));
-        }
+        draft.add(&key, &(from..end));
         members.go_on(end);
     }
-    found
+    let params = draft.finish(params.clone());
+    let name = name_member(method).and_then(|key| params.member(key));
+    Found { params, envelope, name }
 }
 
 impl RequestMeta {

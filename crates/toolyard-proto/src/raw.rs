@@ -113,7 +113,7 @@ impl Raw {
         if inner.contains(&b'\\') {
             return self.read().ok().map(Cow::Owned);
         }
-        Some(String::from_utf8_lossy(inner))
+        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
     }
 
     pub fn is_null(&self) -> bool {

@@ -4,32 +4,46 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
 
 use crate::Raw;
 
-/// One member of an object: where its key (with quotes) and its value stand.
+/// One member of an object: its key, and where its value stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    pub key: Range<usize>,
+    pub key: Key,
     pub value: Range<usize>,
 }
 
 impl Member {
     /// Whether the key is `name`, also when it was written with escapes.
     pub fn is(&self, object: &[u8], name: &str) -> bool {
-        *key_text(object, &self.key) == *name.as_bytes()
+        *self.key.text(object) == *name.as_bytes()
     }
 }
 
-/// What a key says, also when it was written with escapes.
-pub(crate) fn key_text<'a>(object: &'a [u8], key: &Range<usize>) -> Cow<'a, [u8]> {
-    let text = object.get(key.start + 1..key.end.saturating_sub(1)).unwrap_or_default();
-    if memchr(b'\\', text).is_none() {
-        return Cow::Borrowed(text);
+/// Where a key stands (with quotes), and whether it was written with escapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub at: Range<usize>,
+    is_escaped: bool,
+}
+
+impl Key {
+    /// Where its text stands, if that is what it says.
+    pub(crate) fn plain(&self) -> Option<Range<usize>> {
+        (!self.is_escaped).then_some(self.at.start + 1..self.at.end - 1)
     }
-    let read = serde_json::from_slice::<String>(&object[key.clone()]);
-    read.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))
+
+    /// What it says.
+    pub(crate) fn text<'a>(&self, object: &'a [u8]) -> Cow<'a, [u8]> {
+        let text = object.get(self.at.start + 1..self.at.end - 1).unwrap_or_default();
+        if !self.is_escaped {
+            return Cow::Borrowed(text);
+        }
+        let read = serde_json::from_slice::<String>(&object[self.at.clone()]);
+        read.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))
+    }
 }
 
 /// The members of an object, in order.
@@ -52,13 +66,14 @@ pub(crate) fn members_from(bytes: &[u8], start: usize) -> Members<'_> {
 impl Members<'_> {
     /// The next key, and where its value starts. Whoever uses this says with [`Members::go_on`] where the
     /// value ends, and so can look into it without going over it twice.
-    pub(crate) fn next_key(&mut self) -> Option<(Range<usize>, usize)> {
+    pub(crate) fn next_key(&mut self) -> Option<(Key, usize)> {
         let start = skip_space(self.bytes, self.at);
         if self.bytes.get(start) != Some(&b'"') {
             return None;
         }
-        let key = start..end_of_string(self.bytes, start);
-        let colon = skip_space(self.bytes, key.end);
+        let (end, is_escaped) = end_of_text(self.bytes, start);
+        let key = Key { at: start..end, is_escaped };
+        let colon = skip_space(self.bytes, end);
         if self.bytes.get(colon) != Some(&b':') {
             return None;
         }
@@ -127,23 +142,29 @@ const SHORT: usize = 12;
 
 /// Where the string that starts at `at` ends (after the closing quote).
 pub fn end_of_string(bytes: &[u8], at: usize) -> usize {
-    let mut at = at + 1;
+    end_of_text(bytes, at).0
+}
+
+/// The same, and whether it is written with escapes.
+fn end_of_text(bytes: &[u8], at: usize) -> (usize, bool) {
+    let (mut at, mut is_escaped) = (at + 1, false);
     // Keys and names are short: for them a plain loop beats the set-up of a wide search.
     let near = bytes.len().min(at + SHORT);
     while at < near {
         match bytes[at] {
-            b'"' => return at + 1,
+            b'"' => return (at + 1, false),
             b'\\' => break,
             _ => at += 1,
         }
     }
     while let Some(step) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         if bytes[at + step] == b'"' {
-            return at + step + 1;
+            return (at + step + 1, is_escaped);
         }
+        is_escaped = true;
         at += step + 2;
     }
-    bytes.len()
+    (bytes.len(), is_escaped)
 }
 
 /// Where the value that starts at `at` ends.
@@ -230,18 +251,6 @@ impl Raw {
         find(self.as_bytes(), key).map(|range| self.slice(range))
     }
 
-    /// The values of several keys, found in one pass.
-    pub fn pick<const N: usize>(&self, keys: [&str; N]) -> [Option<Raw>; N] {
-        let bytes = self.as_bytes();
-        let mut found = [const { None }; N];
-        for member in members(bytes) {
-            if let Some(at) = keys.iter().position(|key| member.is(bytes, key)) {
-                found[at] = Some(member.value);
-            }
-        }
-        found.map(|range| range.map(|range| self.slice(range)))
-    }
-
     pub fn at(&self, path: &[&str]) -> Option<Raw> {
         find_path(self.as_bytes(), path).map(|range| self.slice(range))
     }
@@ -293,7 +302,7 @@ impl Raw {
             if out.len() > 1 {
                 out.push(b',');
             }
-            out.extend_from_slice(&bytes[member.key.start..member.value.end]);
+            out.extend_from_slice(&bytes[member.key.at.start..member.value.end]);
         }
         out.push(b'}');
         Raw::assembled(out)
@@ -349,13 +358,6 @@ mod tests {
     #[test]
     fn an_escaped_key_is_found() {
         assert_eq!(raw(r#"{"n\u0061me":"v"}"#).member("name").unwrap().as_str(), "\"v\"");
-    }
-
-    #[test]
-    fn several_members_are_found_as_one_by_one() {
-        let object = raw(r#"{"a":1,"b":{"c":2},"a":3,"\u0063":[4]}"#);
-        let keys = ["b", "a", "none", "c"];
-        assert_eq!(object.pick(keys), keys.map(|key| object.member(key)));
     }
 
     #[test]

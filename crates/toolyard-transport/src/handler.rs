@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use toolyard_proto::{Id, Method, Notification, Raw};
+use toolyard_proto::{Id, Method, Notification, Params};
 
 use crate::{Answer, BoxFuture, ClientKey, Origin, Peer, View};
 
@@ -14,7 +14,7 @@ pub struct Request {
     pub id: Id,
     pub method: Method,
     /// As sent, in the form of the origin's revision; `{}` where there were none.
-    pub params: Raw,
+    pub params: Params,
     /// `Mcp-Param-*` headers, to be passed on as they came.
     pub headers: Option<Box<HeaderMap>>,
     /// Whether the client can take an upstream's HTTP body as it is (`AnswerBody::Stream`).

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue};
 use toolyard_proto::error::code;
 use toolyard_proto::modern::SERVER_INFO;
-use toolyard_proto::{CallError, Fault, Id, Method, Notification, Raw, Retry, Revision};
+use toolyard_proto::{CallError, Fault, Id, Method, Notification, Params, Raw, Retry, Revision};
 
 use crate::peer::{Ask, AskError};
 use crate::{Answer, BoxFuture, ClientKey, Origin, Peer};
@@ -58,7 +58,7 @@ pub struct LinkRequest {
     /// The client's id. Links that do not share a channel forward it unchanged, others mint their own.
     pub id: Id,
     pub method: Method,
-    pub params: Raw,
+    pub params: Params,
     pub headers: Option<Box<HeaderMap>>,
     /// What is called, as the `Mcp-Name` header says it, where that is known already.
     pub name: Option<HeaderValue>,
@@ -157,5 +157,6 @@ pub(crate) fn own_hop(mut error: CallError) -> CallError {
 
 /// The gateway's own question to an upstream, as part of meeting it.
 pub(crate) fn own_request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
-    LinkRequest { origin: origin.clone(), id, method, params, headers: None, name: None, relay: false }
+    let (origin, params) = (origin.clone(), params.into());
+    LinkRequest { origin, id, method, params, headers: None, name: None, relay: false }
 }

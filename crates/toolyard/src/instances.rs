@@ -168,7 +168,7 @@ impl Instances {
         if let Some((old, upstream)) = &before
             && (&old.id, old.dialled_at()) == (&instance.id, instance.dialled_at())
         {
-            upstream.describe(instance.about());
+            self.gateway.describe(upstream, instance.about());
             // A file that is written again is a sign of life.
             if upstream.state().phase == Phase::Dead {
                 upstream.wake();

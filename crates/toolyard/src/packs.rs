@@ -51,6 +51,16 @@ pub(crate) fn standings(config: &Config) -> Vec<Standing> {
     all().iter().map(|pack| Standing { pack, config: stand(pack, config) }).collect()
 }
 
+/// Which packs that somebody may miss are off, each with the reason. Nobody misses one that was never set up.
+pub(crate) fn off(config: &Config) -> Option<String> {
+    let is_set_up = |name: &str| config.packs.iter().any(|written| written.name == name);
+    let off =
+        standings(config).into_iter().filter_map(|Standing { pack, config }| Some((pack, config.err()?)));
+    let off = off.filter(|(pack, _)| !pack.needs_config() || is_set_up(pack.name()));
+    let off: Vec<String> = off.map(|(pack, reason)| format!("{} ({reason})", pack.name())).collect();
+    (!off.is_empty()).then(|| format!("packs off: {}", off.join(", ")))
+}
+
 /// Why a pack of this name is off, if there is one and it is.
 pub(crate) fn why_off(config: &Config, name: &str) -> Option<String> {
     stand(find(name)?, config).err()

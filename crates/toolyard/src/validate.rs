@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::cli::{Common, ValidateArgs};
 use crate::config::{Config, Found, Loaded, Problem, Reach};
 use crate::failure::Failure;
-use crate::packs::{Standing, standings};
+use crate::packs::{self, Standing, standings};
 use crate::{say, settings};
 
 pub(crate) fn validate(common: &Common, args: &ValidateArgs) -> Result<(), Failure> {
@@ -35,7 +35,7 @@ fn summary(found: &Found, config: &Config) -> String {
     let apps: Vec<&str> = config.apps.endpoints.iter().map(|app| app.id.as_str()).collect();
     parts.extend((!apps.is_empty()).then(|| part("apps to dial", &apps)));
     parts.extend((!profiles.is_empty()).then(|| part("profiles", &profiles)));
-    parts.extend(packs_off(config).map(|off| format!("packs off: {off}")));
+    parts.extend(packs::off(config));
     if parts.is_empty() {
         parts.push("no upstreams, only the built-in tools".to_owned());
     }
@@ -48,16 +48,6 @@ fn packs_on(config: &Config) -> impl Iterator<Item = &'static str> {
     let is_set_up = |name: &str| config.packs.iter().any(|written| written.name == name);
     let on = standings(config).into_iter().filter(|standing| standing.config.is_ok());
     on.map(|standing| standing.pack.name()).filter(move |name| is_set_up(name))
-}
-
-/// Packs that somebody may miss, each with the reason. Nobody misses one that was never set up.
-fn packs_off(config: &Config) -> Option<String> {
-    let is_set_up = |name: &str| config.packs.iter().any(|written| written.name == name);
-    let off =
-        standings(config).into_iter().filter_map(|Standing { pack, config }| Some((pack, config.err()?)));
-    let off = off.filter(|(pack, _)| !pack.needs_config() || is_set_up(pack.name()));
-    let off: Vec<String> = off.map(|(pack, reason)| format!("{} ({reason})", pack.name())).collect();
-    (!off.is_empty()).then(|| off.join(", "))
 }
 
 /// What `--json` prints.

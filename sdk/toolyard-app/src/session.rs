@@ -253,7 +253,7 @@ impl Session {
             origin: self.origin.clone(),
             id,
             method,
-            params,
+            params: params.into(),
             headers: None,
             name: None,
             relay: false,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use toolyard_proto::{Id, Method, Notification, Raw, Revision};
+use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
 use toolyard_transport::{Origin, Peer, Request};
 
 use crate::changes::Changes;
@@ -94,7 +94,7 @@ impl Context {
             id: request.id.clone(),
             peer,
             method: request.method.clone(),
-            params: request.params.clone(),
+            params: request.params.as_raw().clone(),
             progress_token: OnceLock::new(),
             last_progress: Mutex::new(f64::NEG_INFINITY),
             cancel: CancellationToken::new(),
@@ -119,7 +119,7 @@ impl Context {
             origin: Origin::gateway(Raw::empty_object(), json!({ "name": "none", "version": "0" }).into()),
             id: Id::number(0),
             method: Method::TOOLS_CALL,
-            params: Raw::empty_object(),
+            params: Params::none(),
             headers: None,
             relay: false,
         };

@@ -60,7 +60,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 
     fn call_tool(&self, request: &Request, peer: Peer) -> Answering {
-        let [name, arguments] = request.params.pick(["name", "arguments"]);
+        let (name, arguments) = (request.params.member("name"), request.params.member("arguments"));
         let Some(name) = name.as_ref().and_then(Raw::text) else { return Err(no_text("name")) };
         let Some(tool) = self.offer.items().tool(&name).cloned() else {
             return Err(CallError::invalid_params(format!("unknown tool: {name}")));

@@ -83,7 +83,7 @@ mod tests {
             origin,
             id: Id::number(1),
             method: Method::TOOLS_CALL,
-            params: Raw::empty_object(),
+            params: Raw::empty_object().into(),
             headers: Some(headers),
             relay: false,
         };

@@ -71,7 +71,7 @@ pub(super) fn questions(result: &Raw) -> Vec<(String, Ask)> {
     let bytes = requests.as_bytes();
     members(bytes)
         .filter_map(|member| {
-            let key = requests.slice(member.key.clone()).as_string()?;
+            let key = requests.slice(member.key.at.clone()).as_string()?;
             let request = requests.slice(member.value);
             let method = Method::new(&request.member("method")?.as_string()?);
             Some((key, Ask { method, params: request.member("params") }))

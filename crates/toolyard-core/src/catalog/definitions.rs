@@ -74,6 +74,8 @@ impl ListKind {
 #[derive(Clone, Debug)]
 pub struct Definitions {
     pub greeting: Greeting,
+    /// Every call asks, so it is looked up once.
+    has_resources: bool,
     lists: [Vec<Raw>; 4],
     /// The same in the form that strict clients take.
     fits: [Vec<Fit>; 4],
@@ -81,7 +83,8 @@ pub struct Definitions {
 
 impl Definitions {
     pub fn new(greeting: Greeting) -> Self {
-        Self { greeting, lists: Default::default(), fits: Default::default() }
+        let has_resources = greeting.capabilities.member("resources").is_some();
+        Self { greeting, has_resources, lists: Default::default(), fits: Default::default() }
     }
 
     /// As the upstream said it.
@@ -126,6 +129,6 @@ impl Definitions {
 
     /// Whether answers of this upstream can carry URIs of its resources.
     pub fn has_resources(&self) -> bool {
-        self.greeting.capabilities.member("resources").is_some()
+        self.has_resources
     }
 }

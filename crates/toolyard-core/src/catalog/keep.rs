@@ -11,7 +11,7 @@ use toolyard_proto::name::{NameStyle, UpstreamId};
 use toolyard_transport::Origin;
 
 use super::snapshot::{Part, Views};
-use super::{Definitions, ListKind, Snapshot};
+use super::{ListKind, Snapshot};
 use crate::hub::Hub;
 use crate::listen::Listeners;
 use crate::plan::{Pace, ProfilePlan};
@@ -147,21 +147,26 @@ fn build(rules: &Arc<Views>) -> Snapshot {
         settled &= upstream.is_settled() || upstream.definitions().is_some();
         let (definitions, listed) = (upstream.definitions()?, upstream.is_listed());
         let built_in = *upstream.id() == UpstreamId::yard();
-        Some(Part { upstream: upstream.clone(), definitions, listed, built_in })
+        let names = upstream.other_names();
+        Some(Part { upstream: upstream.clone(), names, definitions, listed, built_in })
     });
     let parts = parts.collect();
     Snapshot::build(rules.clone(), parts, settled)
 }
 
-/// Which lists of which upstreams a client would see differently.
-fn differences(old: &Snapshot, new: &Snapshot) -> Vec<(UpstreamId, ListKind)> {
-    let find = |snapshot: &Snapshot, id: &UpstreamId| {
-        snapshot
-            .parts()
-            .iter()
-            .find(|part| part.listed && part.upstream.id() == id)
-            .map(|part| part.definitions.clone())
-    };
+/// A list of an upstream that a client may see differently.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) upstream: UpstreamId,
+    pub(crate) kind: ListKind,
+    /// The list is as it was, but its upstream goes by another name: only profiles ask for that.
+    pub(crate) is_in_name_only: bool,
+}
+
+fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
+    fn find<'a>(snapshot: &'a Snapshot, id: &UpstreamId) -> Option<&'a Part> {
+        snapshot.parts().iter().find(|part| part.listed && part.upstream.id() == id)
+    }
     let mut ids: Vec<&UpstreamId> = new.rules().upstreams.iter().map(|upstream| upstream.id()).collect();
     ids.extend(
         old.rules().upstreams.iter().map(|upstream| upstream.id()).filter(|id| new.find(id).is_none()),
@@ -169,12 +174,14 @@ fn differences(old: &Snapshot, new: &Snapshot) -> Vec<(UpstreamId, ListKind)> {
     let mut out = Vec::new();
     for id in ids {
         let (before, after) = (find(old, id), find(new, id));
+        let is_renamed = before.zip(after).is_some_and(|(before, after)| before.names != after.names);
         for kind in ListKind::ALL {
-            let list = |part: &Option<Arc<Definitions>>| {
-                part.as_ref().map(|part| part.list(kind).to_vec()).unwrap_or_default()
+            let list = |part: Option<&Part>| {
+                part.map(|part| part.definitions.list(kind).to_vec()).unwrap_or_default()
             };
-            if list(&before) != list(&after) {
-                out.push((id.clone(), kind));
+            let is_in_name_only = list(before) == list(after);
+            if !is_in_name_only || (is_renamed && !list(after).is_empty()) {
+                out.push(Change { upstream: id.clone(), kind, is_in_name_only });
             }
         }
     }

@@ -62,7 +62,7 @@ fn document(entry: &Entry) -> HashMap<String, f64> {
     add(&text(&["description"]), DESCRIPTION_WEIGHT);
     if let Some(properties) = entry.own.at(&["inputSchema", "properties"]) {
         for member in members(properties.as_bytes()) {
-            add(&properties.slice(member.key).as_string().unwrap_or_default(), PARAMETER_WEIGHT);
+            add(&properties.slice(member.key.at).as_string().unwrap_or_default(), PARAMETER_WEIGHT);
         }
     }
     out

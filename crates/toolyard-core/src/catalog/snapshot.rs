@@ -17,6 +17,8 @@ use crate::upstream::Upstream;
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) upstream: Arc<Upstream>,
+    /// What it is called beside its id, which may change while it is there.
+    pub(crate) names: Vec<String>,
     pub(crate) definitions: Arc<Definitions>,
     pub(crate) listed: bool,
     /// Offered by the gateway itself.

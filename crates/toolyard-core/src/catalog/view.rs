@@ -146,7 +146,7 @@ impl ViewCatalog {
             return self.left_out.push((canonical(part.upstream.id(), "?"), reason));
         };
         let entry = Arc::new(entry(part, kind, own_name, raw, names));
-        if profile.is_some_and(|profile| !is_shown(profile, &entry)) {
+        if profile.is_some_and(|profile| !is_shown(profile, part, &entry)) {
             return;
         }
         let name = if self.is_namespaced() { entry.shown.clone() } else { entry.own_name.clone() };
@@ -217,16 +217,16 @@ fn is_inside(part: &Part, only: Option<&Arc<Upstream>>, profile: Option<&Profile
     let right = only.is_none_or(|only| only.id() == part.upstream.id());
     // The gateway's own tools are in a profile only where it names them.
     let named = profile.is_none_or(|profile| {
-        let (upstream, names) = (&part.upstream, part.upstream.other_names());
-        let is_named = || profile.includes_upstream(upstream.kind(), upstream.id().as_str(), &names);
+        let upstream = &part.upstream;
+        let is_named = || profile.includes_upstream(upstream.kind(), upstream.id().as_str(), &part.names);
         if profile.is_choosy() { is_named() } else { !part.built_in }
     });
     right && named
 }
 
-fn is_shown(profile: &ProfilePlan, entry: &Entry) -> bool {
-    let (upstream, names) = (&entry.upstream, entry.upstream.other_names());
-    profile.includes(&profile.ids_of(upstream.kind(), upstream.id().as_str(), &names, &entry.own_name))
+fn is_shown(profile: &ProfilePlan, part: &Part, entry: &Entry) -> bool {
+    let (kind, id) = (part.upstream.kind(), part.upstream.id().as_str());
+    profile.includes(&profile.ids_of(kind, id, &part.names, &entry.own_name))
 }
 
 fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameStyle) -> Entry {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::time::Instant;
-use toolyard_proto::splice::find_once;
 use toolyard_proto::{CallError, Raw};
 use toolyard_transport::{Request, View};
 
@@ -21,7 +20,7 @@ pub(crate) struct Led {
 
 /// The request that `request` stands for.
 pub(crate) fn lead(snapshot: &Snapshot, request: Request) -> Result<Led, CallError> {
-    let at = find_once(request.params.as_bytes(), "arguments");
+    let at = request.params.find_once("arguments");
     let at = at.map_err(|_| CallError::invalid_params("`arguments` stands twice in `params`"))?;
     let given = at.map_or_else(Raw::empty_object, |at| request.params.slice(at));
     let arguments: Value = given.read().map_err(|error| refused(format!("`arguments`: {error}")))?;
@@ -35,7 +34,7 @@ pub(crate) fn lead(snapshot: &Snapshot, request: Request) -> Result<Led, CallErr
     }
     let params = request.params.with("name", &entry.own_name_raw).with("arguments", &inner);
     // Its headers were those of the outer call.
-    Ok(Led { request: Request { params, headers: None, relay: false, ..request }, entry })
+    Ok(Led { request: Request { params: params.into(), headers: None, relay: false, ..request }, entry })
 }
 
 /// The instance that a request means: by handle, by id, or the one that its session is connected to.

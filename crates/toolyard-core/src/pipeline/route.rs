@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolyard_proto::uri::{map_result, to_shown};
-use toolyard_proto::{CallError, Fault, Id, Kind, Method, Raw, Retry};
+use toolyard_proto::{CallError, Fault, Id, Kind, Method, Params, Raw, Retry};
 use toolyard_transport::{Answer, AnswerBody, Origin, Peer};
 
 use super::{Call, Edits};
@@ -63,7 +63,7 @@ struct Again {
     entry: Arc<Entry>,
     id: Id,
     method: Method,
-    params: Raw,
+    params: Params,
     relay: bool,
     peer: Peer,
     edits: Edits,

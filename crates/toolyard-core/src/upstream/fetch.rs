@@ -88,7 +88,7 @@ pub(super) fn own_request(
         origin: origin.clone(),
         id: Id::string(id),
         method,
-        params,
+        params: params.into(),
         headers: None,
         name: None,
         relay: false,

@@ -20,9 +20,16 @@ const OLD: Revision = Revision::NEWEST_LEGACY;
 fn join(gateway: &Gateway, id: &str, double: &Arc<Double>) -> Arc<Upstream> {
     let found = plan(&[(id, double)]).upstreams.remove(0);
     let upstream = gateway.join(UpstreamPlan { kind: UpstreamKind::Instance, ..found }).unwrap();
-    let file = json!({ "id": id, "name": "shop", "directory": "/srv/shop", "port": 7777, "pid": 42 });
-    upstream.describe(Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap().about());
+    call_it(gateway, &upstream, "shop");
     upstream
+}
+
+/// As its file says it.
+fn call_it(gateway: &Gateway, upstream: &Upstream, name: &str) {
+    let id = upstream.id().as_str();
+    let file = json!({ "id": id, "name": name, "directory": "/srv/shop", "port": 7777, "pid": 42 });
+    let instance = Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap();
+    gateway.describe(upstream, instance.about());
 }
 
 /// What a tool says its answers look like.
@@ -121,6 +128,31 @@ async fn who_saw_an_instance_is_told_when_it_is_forgotten() {
     assert!(idle.inbox.methods().is_empty());
     let refused = hub.call("t", json!({})).await.unwrap();
     assert_eq!(refused["isError"], true, "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_name_of_an_instance_is_news_to_the_profiles_that_name_it_and_to_nobody_else() {
+    let some = |name: &str| ProfilePlan {
+        name: name.into(),
+        instances: Some(vec![name.into()]),
+        ..ProfilePlan::default()
+    };
+    let gateway = start(&[], |plan| plan.profiles = ["shop", "stall", "other"].map(some).to_vec());
+    let upstream = join(&gateway, "market", &Double::new(NEW, &["t"]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut clients = Vec::new();
+    for view in ["p/shop", "p/stall", "p/other", "", "market", "hub"] {
+        clients.push(listening(&gateway, view).await);
+    }
+    call_it(&gateway, &upstream, "stall");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let heard: Vec<usize> = clients.iter().map(|client| client.inbox.methods().len()).collect();
+    assert_eq!(heard, [1, 1, 0, 0, 0, 0]);
+    assert_eq!(clients[0].tools().await, Vec::<String>::new());
+    assert_eq!(clients[1].tools().await, ["market__t"]);
+    call_it(&gateway, &upstream, "stall");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(clients[1].inbox.methods().len(), 1, "nothing is new");
 }
 
 #[tokio::test(start_paused = true)]

@@ -284,7 +284,7 @@ async fn a_panic_over_what_a_clients_link_says_costs_that_link_and_freezes_nothi
     first.tools().await;
     assert_eq!((said(&first, "who").await, said(&second, "who").await), ("1".into(), "2".into()));
     let params = raw(json!({ "notifications": { "toolsListChanged": true } }));
-    let listen = Request { params, ..first.request("subscriptions/listen") };
+    let listen = Request { params: params.into(), ..first.request("subscriptions/listen") };
     tokio::spawn(gateway.handle(listen, Peer::new(Arc::new(Breaking))));
     tokio::time::sleep(Duration::from_secs(1)).await;
     said(&first, "shout").await;

@@ -70,7 +70,7 @@ async fn all_questions_are_put_at_once_and_the_answers_go_back_with_the_very_sta
     let (double, gateway) = before(asking(two_questions(), 1));
     let client = older_client(&gateway).await;
     let request = Request {
-        params: raw(json!({ "name": "t", "arguments": { "x": 1.0 } })),
+        params: raw(json!({ "name": "t", "arguments": { "x": 1.0 } })).into(),
         ..client.request("tools/call")
     };
     let call = gateway.handle(request, Peer::new(Arc::new(Both(Arc::new(Barrier::new(2))))));
@@ -125,7 +125,7 @@ async fn check_unanswered(method: &str, error: fn() -> AskError, expected: Resul
     let asked = json!({ "resultType": "input_required", "inputRequests": requests });
     let (double, gateway) = before(asking(asked, 1));
     let client = older_client(&gateway).await;
-    let request = Request { params: raw(json!({ "name": "t" })), ..client.request("tools/call") };
+    let request = Request { params: raw(json!({ "name": "t" })).into(), ..client.request("tools/call") };
     let answer = gateway.handle(request, Peer::new(Arc::new(Says(error)))).await.unwrap();
     let AnswerBody::Whole(result, _) = answer else { panic!("nothing streams here") };
     let seen = double.seen.lock().unwrap();

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
+use toolyard_proto::{CallError, Id, Method, Notification, Params, Raw, Revision};
 use toolyard_transport::{
     Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Handler, LevelCell, Link,
     LinkEvent, LinkRequest, Origin, Peer, Principal, Request, Scope, View,
@@ -191,7 +191,7 @@ impl Link for DoubleLink {
         if let Some(listed) = listed {
             return Box::pin(async move { Ok(AnswerBody::Whole(raw(listed), Revision::NEWEST)) });
         }
-        self.double.seen.lock().unwrap().push((request.method.clone(), request.params.clone()));
+        self.double.seen.lock().unwrap().push((request.method.clone(), request.params.as_raw().clone()));
         let counted = CountDrop(self.double.dropped.clone());
         let answer = (self.double.behaviour)(request, peer);
         Box::pin(async move {
@@ -350,7 +350,7 @@ impl Client {
     pub(crate) fn request(&self, method: &str) -> Request {
         let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
         let (origin, method) = (self.origin.clone(), Method::new(method));
-        Request { origin, id, method, params: Raw::empty_object(), headers: None, relay: false }
+        Request { origin, id, method, params: Params::none(), headers: None, relay: false }
     }
 
     pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {
@@ -358,7 +358,7 @@ impl Client {
     }
 
     pub(crate) fn send_exactly(&self, method: &str, params: Raw) -> BoxFuture<Answer> {
-        let request = Request { params, ..self.request(method) };
+        let request = Request { params: params.into(), ..self.request(method) };
         self.gateway.handle(request, Peer::new(Arc::new(Mouth(self.inbox.clone()))))
     }
 

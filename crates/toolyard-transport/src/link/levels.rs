@@ -28,7 +28,7 @@ impl Told {
             origin: request.origin.clone(),
             id: Id::string("yard-level"),
             method: Method::SET_LEVEL,
-            params: Raw::empty_object().with("level", &Raw::from_serialize(&wanted.as_str())),
+            params: Raw::empty_object().with("level", &Raw::from_serialize(&wanted.as_str())).into(),
             headers: None,
             name: None,
             relay: false,
@@ -56,7 +56,7 @@ mod tests {
             log_level: LevelCell::new(level.and_then(LogLevel::parse)),
         };
         let (id, method) = (Id::number(1), Method::TOOLS_CALL);
-        let params = Raw::empty_object();
+        let params = Raw::empty_object().into();
         LinkRequest { origin: Arc::new(origin), id, method, params, headers: None, name: None, relay: false }
     }
 

@@ -5,6 +5,7 @@
 mod stream;
 
 use std::future::poll_fn;
+use std::mem;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -52,7 +53,8 @@ pub(super) fn begin<'a>(
         let text = "this view needs a session: send initialize";
         return Begun::Answered(reply::text(StatusCode::BAD_REQUEST, text));
     }
-    let Arrived { message: RequestMessage { id, method, params }, claim, found } = arrived;
+    let Arrived { message: RequestMessage { id, method, .. }, claim, mut found } = arrived;
+    let params = mem::take(&mut found.params);
     let meta = match accept(fields, &method, &claim, found) {
         Ok(meta) => meta,
         Err(error) => return Begun::Answered(reply::error(Era::Modern, &id, &error)),
@@ -66,7 +68,7 @@ pub(super) fn begin<'a>(
         id: id.clone(),
         relay: method != Method::LISTEN,
         method,
-        params: params.unwrap_or_else(Raw::empty_object),
+        params,
         headers: headers::params(fields),
     };
     let future = park::handle(endpoint, request, back.clone());

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
-use toolyard_proto::modern::{Envelope, RequestMeta, find_parts};
+use toolyard_proto::modern::{Found, RequestMeta, find_parts};
 use toolyard_proto::{
     CallError, Era, Id, Incoming, Message, Method, Notification, ParseError, Raw, RequestMessage, Revision,
     RpcError, era,
@@ -234,7 +234,7 @@ impl Connection {
         let found = find_parts(&message.method, message.params.as_ref());
         let claim = found.envelope.claim();
         match era::classify(&message.method, &claim, None) {
-            Era::Modern => self.modern(message, found.envelope).await,
+            Era::Modern => self.modern(message, found).await,
             Era::Legacy => self.legacy(message).await,
         }
     }
@@ -272,8 +272,9 @@ impl Connection {
         }
     }
 
-    async fn modern(&mut self, message: RequestMessage, envelope: Envelope) {
-        let RequestMessage { id, method, params } = message;
+    async fn modern(&mut self, message: RequestMessage, found: Found) {
+        let RequestMessage { id, method, .. } = message;
+        let Found { params, envelope, .. } = found;
         let meta = match RequestMeta::judge(envelope) {
             // The hub lives in a session: whatever is wrong with the request, clients of both eras fall back
             // to `initialize` on this.
@@ -294,7 +295,6 @@ impl Connection {
             (_, None) => return,
         };
         let origin = origin(self.view.clone(), self.admitted.clone(), self.client.clone(), meta);
-        let params = params.unwrap_or_else(Raw::empty_object);
         let request = Request { origin, id, method, params, headers: None, relay: false };
         let scope = slot.scope.clone();
         let (endpoint, leaving) = (self.endpoint.clone(), self.leaving.clone());

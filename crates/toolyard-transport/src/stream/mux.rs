@@ -135,8 +135,11 @@ impl Mux {
         let had_token = token.is_some();
         let id = self.0.enter(Flight { client, principal, peer, token, addressable, more: waiting })?;
         let minted = Id::number(id);
-        let params =
-            if had_token { params.with_path(&["_meta", "progressToken"], minted.as_raw()) } else { params };
+        let params = if had_token {
+            params.with_path(&["_meta", "progressToken"], minted.as_raw())
+        } else {
+            params.into_raw()
+        };
         let cancellable = method != Method::INITIALIZE && method != Method::DISCOVER;
         let line = Message::Request(RequestMessage { id: minted, method, params: Some(params) }).render();
         Ok((Ticket { shared: self.0.clone(), id, sent: false, cancellable }, answer, line))

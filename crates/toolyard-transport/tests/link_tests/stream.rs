@@ -318,7 +318,7 @@ async fn garbage_is_counted_and_ignored() {
 async fn a_message_is_written_on_one_line() {
     let Setup { link, mut upstream, .. } = legacy();
     let mut request = call(1, json!({}));
-    request.params = toolyard_proto::Raw::parse("{\r\n\"a\":\n\"x\\ny\"\r\n}").unwrap();
+    request.params = toolyard_proto::Raw::parse("{\r\n\"a\":\n\"x\\ny\"\r\n}").unwrap().into();
     let waiting = tokio::task::spawn(link.call(request, Peer::nobody()));
     assert_eq!(upstream.next().await["params"], json!({"a": "x\ny"}));
     waiting.abort();

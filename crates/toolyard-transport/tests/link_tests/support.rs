@@ -65,7 +65,7 @@ pub(crate) fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Valu
         origin: origin.clone(),
         id,
         method,
-        params: raw(params),
+        params: raw(params).into(),
         headers: None,
         name: None,
         relay: false,

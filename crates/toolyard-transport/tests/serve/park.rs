@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolyard_proto::Raw;
 use toolyard_transport::serve::Options;
 
 use crate::support::{Reply, World, until, world, world_with};
@@ -99,7 +98,7 @@ async fn a_state_of_somebody_elses_making_reaches_the_handler() {
     let world = world().await;
     let more = json!({ "requestState": "yard-0011223344556677.abc", "inputResponses": {} });
     assert_eq!(text(&call(&world, "echo", more).await), "echo");
-    let params: Raw = world.double.requests.lock().unwrap()[0].params.clone();
+    let params = world.double.requests.lock().unwrap()[0].params.clone();
     assert_eq!(params.member("requestState").unwrap().as_str(), "\"yard-0011223344556677.abc\"");
 }
 

@@ -129,7 +129,8 @@ async fn check_link(connected: Connected, revision: Revision) {
     let params: Raw =
         modern("", json!({ "name": "echo", "arguments": { "x": "one\ntwo" } }))["params"].clone().into();
     let (id, method) = (Id::number(1), Method::TOOLS_CALL);
-    let request = LinkRequest { origin, id, method, params, name: None, headers: None, relay: false };
+    let request =
+        LinkRequest { origin, id, method, params: params.into(), name: None, headers: None, relay: false };
     let answer = link.call(request, Peer::nobody()).await.unwrap();
     assert!(matches!(answer, AnswerBody::Whole(..)));
     link.close().await;

@@ -9,10 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::Common;
-use crate::config::{Found, Level, Loaded, Problem, unused_hint};
+use crate::config::{Config, Found, Level, Loaded, Problem, unused_hint};
 use crate::failure::Failure;
 use crate::say::{self, Colour};
-use crate::settings;
+use crate::{packs, settings};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -98,14 +98,7 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
     let mut findings = Vec::new();
     match (&loaded.config, found.names()) {
         (Some(config), Some(files)) => {
-            let (on, off) = (config.upstreams.on.len(), config.upstreams.off.len());
-            let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
-            let packs = if config.packs.is_empty() {
-                String::new()
-            } else {
-                format!(", {}", count(config.packs.len(), "pack"))
-            };
-            findings.push(Finding::good("config", format!("{files}: {}{off}{packs}", count(on, "server"))));
+            findings.push(Finding::good("config", format!("{files}: {}", summary(config))));
         }
         (Some(_), None) => {
             let help = "toolyard add NAME -- COMMAND…, or toolyard import";
@@ -125,6 +118,16 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
     }
     findings.extend(loaded.problems.iter().map(problem));
     findings
+}
+
+/// How many servers and packs there are, and which are off.
+fn summary(config: &Config) -> String {
+    let (on, off) = (config.upstreams.on.len(), config.upstreams.off.len());
+    let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
+    let packs = packs::standings(config).iter().filter(|standing| standing.config.is_ok()).count();
+    let packs = if packs == 0 { String::new() } else { format!(", {}", count(packs, "pack")) };
+    let packs_off = packs::off(config).map(|off| format!("; {off}")).unwrap_or_default();
+    format!("{}{off}{packs}{packs_off}", count(on, "server"))
 }
 
 fn problem(problem: &Problem) -> Finding {

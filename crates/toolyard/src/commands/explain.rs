@@ -89,11 +89,16 @@ fn server(id: &str, tools: &Tools, upstreams: &[Written]) -> String {
     let state = tools.states.iter().find(|state| state.id == id);
     let place =
         upstreams.iter().find(|upstream| upstream.id == id).map(|upstream| upstream.place.to_string());
-    match (state, place) {
-        (Some(state), Some(place)) => {
-            let why = state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-            format!("its server is {id}, {}{why} (from {place})", state.phase)
+    let Some(state) = state else { return format!("its server is {id}, built in") };
+    let why = state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let phase = &state.phase;
+    match (state.kind.as_deref(), place) {
+        (Some(kind @ ("app" | "instance")), _) => {
+            let name = state.about.as_ref().and_then(|about| about["name"].as_str());
+            let name = name.filter(|name| *name != id).map(|name| format!(" ({name})")).unwrap_or_default();
+            format!("its server is the {kind} {id}{name}, {phase}{why}")
         }
+        (_, Some(place)) => format!("its server is {id}, {phase}{why} (from {place})"),
         _ => format!("its server is {id}, built in"),
     }
 }
@@ -152,16 +157,21 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
     let mut reasons = Vec::new();
     match prefix.map(|prefix| (prefix, upstreams.iter().find(|own| own.id.eq_ignore_ascii_case(prefix)))) {
         None => reasons.push("no server that is active offers it".to_owned()),
-        Some((prefix, None)) => reasons.push(match packs::why_off(config, prefix) {
-            Some(why) => format!("the pack {prefix} is off: {why}"),
-            None => format!("there is no server `{prefix}` in the config"),
-        }),
+        Some((prefix, None)) => match tools.states.iter().find(|own| own.id.eq_ignore_ascii_case(prefix)) {
+            Some(own) if tools.missing.iter().all(|(id, _)| *id != own.id) => {
+                reasons.extend(offers_no_such(&own.id, tools, upstreams));
+            }
+            Some(_) => {}
+            None => reasons.push(match packs::why_off(config, prefix) {
+                Some(why) => format!("the pack {prefix} is off: {why}"),
+                None => format!("there is no server `{prefix}` in the config"),
+            }),
+        },
         Some((prefix, Some(own))) if own.definition.is_off => {
             reasons.push(format!("{prefix} is switched off: `enabled = false` (from {})", own.place));
         }
         Some((prefix, Some(_))) if tools.missing.iter().all(|(id, _)| !id.eq_ignore_ascii_case(prefix)) => {
-            reasons.push(server(prefix, tools, upstreams));
-            reasons.push(format!("{prefix} offers no such tool: `toolyard tools list --upstream {prefix}`"));
+            reasons.extend(offers_no_such(prefix, tools, upstreams));
         }
         Some(_) => {}
     }
@@ -169,4 +179,9 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
     let missing = tools.missing.iter().filter(|(id, _)| is_meant(id));
     reasons.extend(missing.map(|(id, why)| format!("{id} is not active: {why}")));
     Explanation { id: name.to_owned(), there: false, name: None, reasons }
+}
+
+fn offers_no_such(id: &str, tools: &Tools, upstreams: &[Written]) -> [String; 2] {
+    let help = format!("{id} offers no such tool: `toolyard tools list --upstream {id}`");
+    [server(id, tools, upstreams), help]
 }

@@ -181,7 +181,7 @@ impl Client {
             client_info: Some(self.info.clone()),
             log_level: None,
         };
-        let params = stamp_request(Some(params), &meta);
+        let params = stamp_request(Some(params), &meta).into();
         let (origin, id) = (self.origin(view), Id::number(1));
         let answer = match &self.way {
             Way::Own(gateway) => {

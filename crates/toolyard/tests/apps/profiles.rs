@@ -16,6 +16,23 @@ instances = ["shop"]
 "#;
 
 #[test]
+fn a_profile_follows_an_instance_that_goes_by_another_name_from_now_on() {
+    let profiles = "[profiles.shop]\ninstances = [\"shop\"]\n\n[profiles.stall]\ninstances = [\"stall\"]\n\n";
+    let yard = Yard::start_with("", profiles, &[]);
+    let (mut shop, mut stall) = (Agent::in_view(&yard, "p/shop"), Agent::in_view(&yard, "p/stall"));
+    let has_it = |tools: &[String]| tools.contains(&"market__test_echo".to_owned());
+    let instance = Instance::start_as(&yard, "market", "shop");
+    shop.wait_for_news(has_it);
+    instance.rename(&yard, "stall");
+    stall.wait_for_news(has_it);
+    shop.wait_for_news(<[String]>::is_empty);
+    let refused = shop.ask("tools/call", json!({ "name": "market__test_echo", "arguments": {} }));
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let echoed = stall.call("market__test_echo", &json!({ "text": "here" }));
+    assert_eq!(echoed["content"][0]["text"], "here");
+}
+
+#[test]
 fn a_profile_shows_an_app_or_an_instance_when_it_is_there() {
     let yard = Yard::start_with("", PROFILES, &[]);
     let (mut desk, mut shop) = (Agent::in_view(&yard, "p/desk"), Agent::in_view(&yard, "p/shop"));

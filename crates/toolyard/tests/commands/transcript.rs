@@ -10,11 +10,11 @@ use tempfile::TempDir;
 
 use crate::fixture::fixture;
 
-/// `with-gateway COMMAND`: runs a command while a gateway runs.
+/// `with-gateway COMMAND`: runs a command while a gateway runs; with `APPS=` before it, one that has apps.
 const WITH_GATEWAY: &str = r#"
 #!/bin/sh
 rm -f gateway.log
-toolyard serve --no-apps --listen 127.0.0.1:0 2>gateway.log & gateway=$!
+toolyard serve ${APPS---no-apps} --listen 127.0.0.1:0 2>gateway.log & gateway=$!
 until grep -qs 'listening on' gateway.log; do kill -0 $gateway || exit 9; sleep 0.02; done
 sh -c "$1"; code=$?
 kill $gateway 2>/dev/null; wait $gateway 2>/dev/null

@@ -66,7 +66,7 @@ impl Client for Memory {
                 origin: Origin::gateway(Raw::empty_object(), Raw::empty_object()),
                 id: Id::number(1),
                 method: Method::new(method),
-                params: params_of(self.revision, &params),
+                params: params_of(self.revision, &params).into(),
                 headers: None,
                 name: None,
                 relay: false,

@@ -106,7 +106,7 @@ impl<'a> Underway<'a> {
         let id = if minted { Id::string(&format!("yard-{number}")) } else { request.id.clone() };
         let params = match token {
             Some(_) if minted => request.params.with_path(&["_meta", "progressToken"], id.as_raw()),
-            _ => request.params.clone(),
+            _ => request.params.as_raw().clone(),
         };
         let message = RequestMessage { id: id.clone(), method: request.method.clone(), params: Some(params) };
         let call = Self { session: session.clone(), peer, number, id, minted, ended: false };

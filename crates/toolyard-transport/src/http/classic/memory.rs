@@ -112,7 +112,8 @@ impl Session {
 
 fn own(origin: &Arc<Origin>, method: Method, params: Raw) -> LinkRequest {
     let id = Id::string("yard-session");
-    LinkRequest { origin: origin.clone(), id, method, params, headers: None, name: None, relay: false }
+    let (origin, params) = (origin.clone(), params.into());
+    LinkRequest { origin, id, method, params, headers: None, name: None, relay: false }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use toolyard_proto::{CallError, Id, Method, Raw, Revision, classic};
+use toolyard_proto::{CallError, Id, Method, Params, Raw, Revision, classic};
 
 use crate::{AnswerBody, ClientKey, Handler, LevelCell, Origin, Peer, Principal, Request, View};
 
@@ -47,7 +47,7 @@ pub(crate) async fn greet(
         origin: origin.clone(),
         id,
         method: Method::DISCOVER,
-        params: Raw::empty_object(),
+        params: Params::none(),
         headers: None,
         relay: false,
     };

@@ -166,7 +166,7 @@ impl Session {
             origin: self.origin.clone(),
             id,
             method: method.clone(),
-            params,
+            params: params.into(),
             headers: None,
             relay: false,
         };

@@ -55,8 +55,8 @@ fn node(text: &[u8], start: usize, offset: usize) -> Node {
 fn table(object: &[u8], at: usize) -> Vec<Entry> {
     members(object)
         .map(|member| Entry {
-            key: first(&object[member.key.start..]).unwrap_or_default(),
-            at: at + member.key.start,
+            key: first(&object[member.key.at.start..]).unwrap_or_default(),
+            at: at + member.key.at.start,
             node: node(object, member.value.start, at),
         })
         .collect()

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use toolyard_tool::{Door, Server, ToolSet};
 
@@ -42,6 +42,14 @@ impl Instance {
             "process_info": { "pid": child.id(), "executable": "fixture" } });
         let file = yard.write_instance("toolyard", &format!("{id}.json"), &about.to_string());
         Self { child, file }
+    }
+
+    /// Its file says another name, and nothing else that is new.
+    pub(crate) fn rename(&self, yard: &Yard, name: &str) {
+        let mut about: Value = serde_json::from_slice(&std::fs::read(&self.file).unwrap()).unwrap();
+        about["name"] = json!(name);
+        let file = self.file.file_name().unwrap().to_str().unwrap();
+        yard.write_instance("toolyard", file, &about.to_string());
     }
 
     pub(crate) fn kill(&mut self) {
