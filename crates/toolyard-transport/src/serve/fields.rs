@@ -80,12 +80,13 @@ impl<'a> Iterator for Values<'a, '_> {
     fn next(&mut self) -> Option<&'a [u8]> {
         match self {
             Self::Map(values) => values.next().map(HeaderValue::as_bytes),
-            Self::Lines(lines, name) => {
-                let at = lines.iter().position(|line| line.name.eq_ignore_ascii_case(name))?;
-                let value = lines[at].value;
-                *lines = &lines[at + 1..];
-                Some(value)
-            }
+            Self::Lines(lines, name) => loop {
+                let (line, rest) = lines.split_first()?;
+                *lines = rest;
+                if line.name.len() == name.len() && line.name.eq_ignore_ascii_case(name) {
+                    return Some(line.value);
+                }
+            },
         }
     }
 }

@@ -19,7 +19,7 @@ use super::fields::Fields;
 use super::outbox::Outbox;
 use super::post::Begun;
 use super::rendered::Rendered;
-use super::reply::{self, HttpResponse};
+use super::reply::{self, Reply};
 use super::{ServeBody, headers, park};
 use crate::admit::Admitted;
 use crate::peer::{Ask, AskError, Back};
@@ -109,7 +109,7 @@ pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: Re
 impl Running {
     /// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream. So does
     /// silence, before somebody on the way takes the connection for dead.
-    pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> HttpResponse {
+    pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> Reply {
         let Self { id, back, mut future } = self;
         let mut silence = None;
         let first = poll_fn(|cx| {
@@ -125,19 +125,19 @@ impl Running {
         .await;
         let stream = match first {
             First::Answer(Err(error)) if back.outbox.is_empty() => {
-                return reply::error(Era::Modern, &id, &error);
+                return reply::error(Era::Modern, &id, &error).into();
             }
             First::Answer(Ok(answer)) if back.subscription.is_none() && back.outbox.is_empty() => {
                 return match answer {
-                    AnswerBody::Whole(result, _) => reply::message(Rendered::result(&id, result)),
-                    AnswerBody::Stream(relay) => reply::relay(relay),
+                    AnswerBody::Whole(result, _) => Reply::Message(Rendered::result(&id, result)),
+                    AnswerBody::Stream(relay) => reply::relay(relay).into(),
                 };
             }
             First::Answer(answer) => CallStream::answered(endpoint, id, back, answer),
             First::Word => CallStream::running(endpoint, id, back, future),
             First::Silence => CallStream::running(endpoint, id, back, future).after_silence(),
         };
-        reply::events(ServeBody::live(stream))
+        reply::events(ServeBody::live(stream)).into()
     }
 }
 

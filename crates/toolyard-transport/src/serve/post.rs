@@ -25,7 +25,7 @@ use super::endpoint::Endpoint;
 use super::fields::{Fields, text};
 use super::headers::VERSION;
 use super::modern::{self, Arrived};
-use super::reply::{self, HttpResponse};
+use super::reply::{self, HttpResponse, Reply};
 use crate::admit::Admitted;
 use crate::{LevelCell, Origin, View};
 
@@ -41,7 +41,7 @@ pub(super) fn post(
             Ok(bytes) => bytes,
             Err(refusal) => return *refusal,
         };
-        begin(endpoint, view, admitted, Fields::Map(&headers), &bytes).respond(endpoint).await
+        begin(endpoint, view, admitted, Fields::Map(&headers), &bytes).respond(endpoint).await.into_http()
     }
 }
 
@@ -68,11 +68,11 @@ pub(super) enum Begun<'a> {
 }
 
 impl Begun<'_> {
-    pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> HttpResponse {
+    pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> Reply {
         match self {
-            Self::Answered(response) => response,
+            Self::Answered(response) => response.into(),
             Self::Running(call) => call.respond(endpoint).await,
-            Self::Older(answering) => answering.await,
+            Self::Older(answering) => answering.await.into(),
         }
     }
 }

@@ -14,7 +14,8 @@ use http_body::Body as _;
 use super::out::Out;
 use super::turns::Turns;
 use crate::serve::ServeBody;
-use crate::serve::reply::HttpResponse;
+use crate::serve::rendered::Rendered;
+use crate::serve::reply::{HttpResponse, Reply};
 
 /// How the client knows where the body ends.
 enum Framing {
@@ -24,8 +25,29 @@ enum Framing {
 }
 
 impl Turns {
-    /// Sends a response to its end. After an error the connection is of no more use.
-    pub(super) async fn send(&mut self, response: HttpResponse, is_last: bool) -> Result<()> {
+    /// Sends a reply to its end. After an error the connection is of no more use.
+    pub(super) async fn send(&mut self, reply: Reply, is_last: bool) -> Result<()> {
+        match reply {
+            Reply::Message(message) => {
+                self.put_message(message, is_last);
+                poll_fn(|cx| self.out.poll_flush(&mut self.stream, cx)).await
+            }
+            Reply::Http(response) => self.send_response(response, is_last).await,
+        }
+    }
+
+    fn put_message(&mut self, message: Rendered, is_last: bool) {
+        let out = self.out.small();
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
+        put_rest_of_head(out, &Framing::Length(message.len() as u64), is_last);
+        let [head, shared, _] = message.into_parts();
+        self.out.put(head, b"");
+        if !shared.is_empty() {
+            self.out.put(shared, b"}");
+        }
+    }
+
+    async fn send_response(&mut self, response: HttpResponse, is_last: bool) -> Result<()> {
         let (head, mut body) = response.into_parts();
         let mut framing = body.size_hint().exact().map_or(Framing::Chunks, Framing::Length);
         put_head(self.out.small(), &head, &framing, is_last);
@@ -102,6 +124,10 @@ fn put_head(out: &mut Vec<u8>, head: &Parts, framing: &Framing, is_last: bool) {
     for (name, value) in &head.headers {
         put_field(out, name.as_str(), value.as_bytes());
     }
+    put_rest_of_head(out, framing, is_last);
+}
+
+fn put_rest_of_head(out: &mut Vec<u8>, framing: &Framing, is_last: bool) {
     match framing {
         Framing::Length(length) => put_field(out, "content-length", length.to_string().as_bytes()),
         Framing::Chunks => put_field(out, "transfer-encoding", b"chunked"),
