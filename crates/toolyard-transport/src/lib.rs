@@ -19,7 +19,7 @@ pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
 pub use connect::{ConnectError, Connected, SocketSpec, Target, Timeouts, Trouble, UpstreamTarget, connect};
 pub use handler::{Handler, Request};
 pub use link::{Greeting, Link, LinkEvent, LinkRequest};
-pub use origin::{ClientKey, LevelCell, Origin, Principal, View};
+pub use origin::{ClientKey, LevelCell, Origin, Owner, Principal, View};
 pub use peer::{Ask, AskError, Back, Peer};
 pub use probe::connect;
 pub use probe::{EraPin, Offer};

@@ -84,6 +84,25 @@ impl ClientKey {
     }
 }
 
+/// Whose something is that outlives the request it came from, such as a task: one client's; or a principal's, where
+/// that is proven. Where neither is, each request stands alone, and to know the thing's name must be proof enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Client(ClientKey),
+    Principal(Arc<str>),
+}
+
+impl Owner {
+    pub fn of(origin: &Origin) -> Self {
+        // Whoever comes back with its credential finds what it owns in whatever session.
+        if origin.client.stands_alone() || origin.principal != Principal::local() {
+            Self::Principal(origin.principal.name().clone())
+        } else {
+            Self::Client(origin.client.clone())
+        }
+    }
+}
+
 /// The log level of a client: fixed for a modern request, changeable in a legacy session.
 #[derive(Debug)]
 pub struct LevelCell(AtomicU8);

@@ -12,18 +12,18 @@ use tokio::net::TcpListener;
 use toolyard_core::{AppOptions, Apps, Gateway, Timeouts};
 use toolyard_transport::Scope;
 use toolyard_transport::admit::Signed;
-use toolyard_transport::local::LocalListener;
 
 use crate::bind::listen;
 use crate::config::{AppsConfig, DEFAULT_APPS, LocalDoor, TcpDoor};
-use crate::doors::open_local;
+use crate::doors::{Local, open_local};
+use crate::whereabouts::Whereabouts;
 
 /// How often a door that somebody else has is tried.
 const AGAIN: Duration = Duration::from_secs(5);
 
 pub(crate) struct AppDoors {
     tcp: Option<Tcp>,
-    local: Option<LocalListener>,
+    local: Local,
 }
 
 enum Tcp {
@@ -36,7 +36,7 @@ impl AppDoors {
     /// An address that was asked for must be good; the usual one may be taken by another gateway, or by what
     /// Toolyard replaces.
     pub(crate) fn open(config: &AppsConfig, local: Option<&Path>) -> Result<Self> {
-        let local = local.map(|path| open_local(path, &config.local, "apps")).transpose()?.flatten();
+        let local = local.map_or(Ok(Local::Shut), |path| open_local(path, &config.local, "apps"))?;
         let tcp = match config.tcp {
             TcpDoor::Off => None,
             TcpDoor::Usual => Some(open_tcp(DEFAULT_APPS)?),
@@ -51,7 +51,7 @@ impl AppDoors {
             Some(Tcp::Open(_, address)) => Some(format!("tcp://{address}")),
             _ => None,
         };
-        (tcp, self.local.as_ref().map(|local| local.path().to_owned()))
+        (tcp, self.local.path())
     }
 
     /// The address that somebody else has.
@@ -63,7 +63,7 @@ impl AppDoors {
     }
 
     /// Lets apps in, and tells what is asked after these doors.
-    pub(crate) fn serve(self, gateway: &Gateway, apps: &Apps, scope: &Scope) {
+    pub(crate) fn serve(self, gateway: &Gateway, apps: &Apps, whereabouts: &Whereabouts, scope: &Scope) {
         let taken = Arc::new(Mutex::new(self.taken()));
         let told = taken.clone();
         gateway.report_on("doors", move || {
@@ -71,19 +71,26 @@ impl AppDoors {
             serde_json::json!({ "appsTaken": taken.map(|address| address.to_string()) })
         });
         if let Some(tcp) = self.tcp {
-            let (apps, inner) = (apps.clone(), scope.clone());
+            let (apps, whereabouts, inner) = (apps.clone(), whereabouts.clone(), scope.clone());
             scope.spawn(async move {
                 let listener = match tcp {
                     Tcp::Open(listener, _) => listener,
-                    Tcp::Taken(address) => wait_for(address).await,
+                    Tcp::Taken(address) => {
+                        let listener = wait_for(address).await;
+                        whereabouts.change(|own| own.apps = Some(format!("tcp://{address}")));
+                        listener
+                    }
                 };
                 *taken.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 apps.serve_tcp(listener, inner).await;
             });
         }
-        if let Some(listener) = self.local {
-            scope.spawn(apps.clone().serve_local(listener, scope.clone()));
-        }
+        let (apps, whereabouts, inner) = (apps.clone(), whereabouts.clone(), scope.clone());
+        scope.spawn(async move {
+            let Some(listener) = self.local.listener().await else { return };
+            whereabouts.change(|own| own.apps_socket = Some(listener.path().to_owned()));
+            apps.serve_local(listener, inner).await;
+        });
     }
 }
 

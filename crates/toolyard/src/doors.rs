@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -15,11 +15,48 @@ use crate::bind::{Bound, bind, listen};
 use crate::config::{ListenConfig, LocalDoor};
 use crate::socket;
 use crate::state_dir::Addresses;
+use crate::whereabouts::{AGAIN, Whereabouts};
 
 pub(crate) struct Doors {
     http: Bound,
     tcp: Option<(TcpListener, SocketAddr)>,
-    local: Option<LocalListener>,
+    local: Local,
+}
+
+/// A socket for programs on this machine.
+pub(crate) enum Local {
+    Open(LocalListener),
+    /// Another gateway of this config has it.
+    Taken(PathBuf),
+    Shut,
+}
+
+impl Local {
+    /// Where it is, if it is open.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Open(listener) => Some(listener.path().to_owned()),
+            Self::Taken(_) | Self::Shut => None,
+        }
+    }
+
+    /// Its listener, as soon as the other gateway has left it.
+    pub(crate) async fn listener(self) -> Option<LocalListener> {
+        let path = match self {
+            Self::Open(listener) => return Some(listener),
+            Self::Taken(path) => path,
+            Self::Shut => return None,
+        };
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            let path = path.clone();
+            let bound = tokio::task::spawn_blocking(move || LocalListener::bind(&path)).await;
+            if let Ok(Ok(listener)) = bound {
+                tracing::info!("{} is free, and is this gateway's now", listener.path().display());
+                return Some(listener);
+            }
+        }
+    }
 }
 
 impl Doors {
@@ -29,7 +66,7 @@ impl Doors {
         config: &ListenConfig,
         local: Option<&Path>,
     ) -> Result<Self> {
-        let local = local.map(|path| open_local(path, &config.local, "listen")).transpose()?.flatten();
+        let local = local.map_or(Ok(Local::Shut), |path| open_local(path, &config.local, "listen"))?;
         let http = bind(http.or(config.http))?;
         let tcp = match config.tcp {
             None => None,
@@ -48,7 +85,7 @@ impl Doors {
         Addresses {
             http: format!("http://{}", self.http.address),
             tcp: self.tcp.as_ref().map(|(_, address)| format!("tcp://{address}")),
-            socket: self.local.as_ref().map(|local| local.path().to_owned()),
+            socket: self.local.path(),
             ..Addresses::default()
         }
     }
@@ -60,25 +97,28 @@ impl Doors {
 
     /// Whether clients on this machine find the gateway by its config.
     pub(crate) fn has_local(&self) -> bool {
-        self.local.is_some()
+        matches!(self.local, Local::Open(_))
     }
 
     /// Lets clients in.
-    pub(crate) fn serve(self, endpoint: &Arc<Endpoint>, scope: &Scope) {
+    pub(crate) fn serve(self, endpoint: &Arc<Endpoint>, whereabouts: &Whereabouts, scope: &Scope) {
         scope.spawn(serve_http(self.http.listener, endpoint.clone(), scope.clone()));
         if let Some((listener, _)) = self.tcp {
             scope.spawn(serve_tcp(listener, endpoint.clone(), scope.clone()));
         }
-        if let Some(listener) = self.local {
-            scope.spawn(serve_local(listener, endpoint.clone(), scope.clone()));
-        }
+        let (endpoint, whereabouts, inner) = (endpoint.clone(), whereabouts.clone(), scope.clone());
+        scope.spawn(async move {
+            let Some(listener) = self.local.listener().await else { return };
+            whereabouts.change(|addresses| addresses.socket = Some(listener.path().to_owned()));
+            serve_local(listener, endpoint, inner).await;
+        });
     }
 }
 
 /// `section` is where the path can be chosen.
-pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result<Option<LocalListener>> {
+pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result<Local> {
     match socket::make_folder(path).and_then(|()| LocalListener::bind(path)) {
-        Ok(listener) => Ok(Some(listener)),
+        Ok(listener) => Ok(Local::Open(listener)),
         Err(error) if *door != LocalDoor::Usual => {
             let what =
                 format!("cannot listen on {} (choose another path for unix in [{section}])", path.display());
@@ -86,18 +126,19 @@ pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result
         }
         Err(error) if section == "apps" => {
             tracing::warn!("apps cannot register at {}: {error}", path.display());
-            Ok(None)
+            let is_taken = error.kind() == ErrorKind::AddrInUse;
+            Ok(if is_taken { Local::Taken(path.to_owned()) } else { Local::Shut })
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             tracing::warn!(
                 "another gateway serves this config already; `toolyard stdio` reaches that one ({})",
                 path.display()
             );
-            Ok(None)
+            Ok(Local::Taken(path.to_owned()))
         }
         Err(error) => {
             tracing::warn!("`toolyard stdio` cannot reach this gateway: {}: {error}", path.display());
-            Ok(None)
+            Ok(Local::Shut)
         }
     }
 }

@@ -25,6 +25,7 @@ mod socket;
 mod stop;
 mod system;
 mod state_dir;
+mod whereabouts;
 mod logging;
 mod failure;
 mod say;

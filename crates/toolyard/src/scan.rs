@@ -16,33 +16,46 @@ use crate::connect::Approach;
 use crate::endpoints::dial;
 use crate::state_dir::Addresses;
 use crate::system;
+use crate::whereabouts::Whereabouts;
 
 /// Listeners that no hint is needed for: our own, and those that the config names. With why. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NotOurs {
-    addresses: Arc<Addresses>,
+    own: Whereabouts,
     listeners: Arc<Mutex<HashMap<String, String>>>,
 }
 
 impl NotOurs {
-    pub(crate) fn new(config: &Config, apps: &AppsConfig, addresses: &Addresses) -> Self {
-        let own = Self { addresses: Arc::new(addresses.clone()), listeners: Arc::default() };
-        own.renew(config, apps);
-        own
+    pub(crate) fn new(config: &Config, apps: &AppsConfig, own: &Whereabouts) -> Self {
+        let not_ours = Self { own: own.clone(), listeners: Arc::default() };
+        not_ours.renew(config, apps);
+        not_ours
     }
 
     /// The config names others now. The next look goes by it.
     pub(crate) fn renew(&self, config: &Config, apps: &AppsConfig) {
-        let listeners = named(config, apps, &self.addresses);
+        let listeners = named(config, apps);
         *self.listeners.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
     }
 
     fn why(&self, endpoint: &Endpoint) -> Option<String> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).get(&endpoint.listener()).cloned()
+        let listener = endpoint.listener();
+        if is_at(&self.own.now(), &listener) {
+            return Some("that is this gateway".to_owned());
+        }
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).get(&listener).cloned()
     }
 }
 
-fn named(config: &Config, apps: &AppsConfig, addresses: &Addresses) -> HashMap<String, String> {
+fn is_at(addresses: &Addresses, listener: &str) -> bool {
+    let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
+    let sockets = sockets.map(|path| format!("unix://{}", path.display()));
+    let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
+    let mut all = doors.into_iter().flatten().cloned().chain(sockets);
+    all.any(|own| Endpoint::parse(&own).is_ok_and(|own| own.listener() == listener))
+}
+
+fn named(config: &Config, apps: &AppsConfig) -> HashMap<String, String> {
     let mut listeners = HashMap::new();
     for upstream in &config.upstreams.on {
         let endpoint = match &upstream.reach {
@@ -57,14 +70,6 @@ fn named(config: &Config, apps: &AppsConfig, addresses: &Addresses) -> HashMap<S
     }
     for EndpointConfig { id, endpoint, .. } in &apps.endpoints {
         listeners.insert(endpoint.listener(), format!("the config names it, as `{id}`"));
-    }
-    let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
-    let sockets = sockets.map(|path| format!("unix://{}", path.display()));
-    let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
-    for own in doors.into_iter().flatten().cloned().chain(sockets) {
-        if let Ok(own) = Endpoint::parse(&own) {
-            listeners.insert(own.listener(), "that is this gateway".to_owned());
-        }
     }
     listeners
 }

@@ -15,7 +15,6 @@ use toolyard_transport::{Principal, Scope};
 
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
-use crate::commands::answers;
 use crate::config::{AppsConfig, Config, Found, LocalDoor, Scan, needs_token};
 use crate::connect::Approach;
 use crate::doors::Doors;
@@ -27,8 +26,9 @@ use crate::logging::{self, Wish};
 use crate::plan::plan;
 use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
-use crate::state_dir::{self, Addresses, Announcement, Running};
+use crate::state_dir::{self, Addresses};
 use crate::stop::Stop;
+use crate::whereabouts::{Note, Whereabouts};
 use crate::{say, socket, system};
 use reload::Reload;
 
@@ -80,35 +80,6 @@ fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf
     }
 }
 
-/// The same: other programs find the gateway by this only if they know the folder.
-fn announce(
-    common: &Common,
-    state_dir: Option<&Path>,
-    addresses: &Addresses,
-) -> Result<Option<Announcement>> {
-    if let Some(first) = state_dir.and_then(|folder| still_first(folder, addresses)) {
-        tracing::warn!(
-            "another gateway runs with this config at {}; `toolyard list` and the like ask that one",
-            first.http
-        );
-        return Ok(None);
-    }
-    match state_dir.map(|folder| Announcement::write(folder, addresses)).transpose() {
-        Err(error) if common.state_dir.is_none() => {
-            tracing::warn!("other programs cannot find this gateway: {error:#}");
-            Ok(None)
-        }
-        announced => announced,
-    }
-}
-
-/// The gateway that came before this one, has the socket of this config, and is still there.
-fn still_first(folder: &Path, own: &Addresses) -> Option<Running> {
-    let first = state_dir::announced(folder)?;
-    let has_socket = own.socket.is_none() && first.socket.is_some();
-    (has_socket && first.http != own.http && answers(&first.http)).then_some(first)
-}
-
 /// Everything that listens.
 struct Entrance {
     doors: Doors,
@@ -149,21 +120,23 @@ async fn run(
         Entrance::open(common, args, &found, &config)?;
     let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
-    let announcement = announce(common, state_dir.as_deref(), &addresses)?;
-    let scope = Scope::new();
+    let whereabouts = Whereabouts::new(addresses.clone());
+    let note = Note::begin(common, state_dir.as_deref(), &whereabouts)?;
+    let (scope, noting) = (Scope::new(), Scope::new());
+    noting.spawn(note.keep());
     let approach = Approach::new(guards.guard(), scope.child());
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
     let signed = config.auth.clone().map(Signed::new);
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
     let endpoints = Lookout { gateway: &gateway, apps: &apps, approach: &approach, scope: &scope };
-    let not_ours = NotOurs::new(&config, &apps_config, &addresses);
+    let not_ours = NotOurs::new(&config, &apps_config, &whereabouts);
     let endpoints = endpoints.begin(args, &not_ours, &apps_config);
     let apps_taken = app_doors.taken();
-    app_doors.serve(&gateway, &apps, &scope);
+    app_doors.serve(&gateway, &apps, &whereabouts, &scope);
     let options = options(&config, signed, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
     let taken = doors.taken();
-    doors.serve(&endpoint, &scope);
+    doors.serve(&endpoint, &whereabouts, &scope);
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
         taken,
@@ -192,7 +165,7 @@ async fn run(
     };
     tracing::info!("{why}: stopping");
     end(&endpoint, &gateway, &mut stop).await;
-    drop(announcement);
+    let _ = tokio::time::timeout(LAST_TASKS, noting.end()).await;
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);
     Ok(())

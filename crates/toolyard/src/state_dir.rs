@@ -71,10 +71,12 @@ fn canonical(file: &Path) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Announcement {
     path: PathBuf,
+    /// Seconds since 1970.
+    started: u64,
 }
 
 /// Where a gateway listens.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Addresses {
     pub(crate) http: String,
     pub(crate) tcp: Option<String>,
@@ -101,6 +103,16 @@ pub(crate) struct Running {
     started: u64,
 }
 
+impl Running {
+    /// Whether it says just these addresses.
+    pub(crate) fn is_at(&self, addresses: &Addresses) -> bool {
+        let Self { http, tcp, socket, apps, apps_socket, .. } = self;
+        let Addresses { http: own, .. } = addresses;
+        let rest = (&addresses.tcp, &addresses.socket, &addresses.apps, &addresses.apps_socket);
+        http == own && (tcp, socket, apps, apps_socket) == rest
+    }
+}
+
 /// The gateway that says it runs with this folder. It may have been killed since.
 pub(crate) fn announced(folder: &Path) -> Option<Running> {
     read(&folder.join(GATEWAY_FILE))
@@ -109,12 +121,18 @@ pub(crate) fn announced(folder: &Path) -> Option<Running> {
 impl Announcement {
     pub(crate) fn write(folder: &Path, addresses: &Addresses) -> Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let own = Self { path: folder.join(GATEWAY_FILE), started };
+        own.renew(addresses)?;
+        Ok(own)
+    }
+
+    /// Says it again, whoever has said what since.
+    pub(crate) fn renew(&self, addresses: &Addresses) -> Result<()> {
         let Addresses { http, tcp, socket, apps, apps_socket } = addresses.clone();
-        let running = Running { http, tcp, socket, apps, apps_socket, pid: std::process::id(), started };
-        let path = folder.join(GATEWAY_FILE);
-        replace(&path, &serde_json::to_vec(&running)?)
-            .with_context(|| format!("write {}", path.display()))?;
-        Ok(Self { path })
+        let pid = std::process::id();
+        let running = Running { http, tcp, socket, apps, apps_socket, pid, started: self.started };
+        replace(&self.path, &serde_json::to_vec(&running)?)
+            .with_context(|| format!("write {}", self.path.display()))
     }
 
     /// Another gateway may have come since.

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toolyard_proto::Raw;
 
-use crate::check::Checker;
+use crate::check::{Checker, cut};
 use crate::{Problems, ToolError, schema};
 
 /// What a function may take as its arguments: a struct that derives `Deserialize` and `JsonSchema`.
@@ -50,6 +50,9 @@ pub struct NoArguments {}
 /// Checks that say more than a schema can, such as that one field must not exceed another.
 #[doc(hidden)]
 pub type Check<A> = fn(&A, &mut Problems);
+
+/// What serde says is cut at this many characters.
+const LONGEST: usize = 300;
 
 /// Knows the schema of `A` and reads values of it.
 pub(crate) struct Reader<A> {
@@ -124,7 +127,7 @@ impl<A: Arguments> Reader<A> {
         if problems.is_empty()
             && let Err(error) = A::deserialize(value)
         {
-            problems.add_general(error.to_string());
+            problems.add_general(said(&error));
         }
         problems
     }
@@ -138,12 +141,17 @@ impl<A: Arguments> Reader<A> {
         match (&read, self.check) {
             (Ok(arguments), Some(check)) if problems.is_empty() => check(arguments, &mut problems),
             (Ok(arguments), Some(check)) => problems.extend(said_by(check, arguments)),
-            (Err(error), _) if problems.is_empty() => problems.add_general(error.to_string()),
+            (Err(error), _) if problems.is_empty() => problems.add_general(said(error)),
             (Ok(_), None) | (Err(_), _) => {}
         }
         problems.into_result()?;
         Ok(read?)
     }
+}
+
+/// What serde says, which may repeat a whole value.
+fn said(error: &serde_json::Error) -> String {
+    cut(&error.to_string(), LONGEST).into_owned()
 }
 
 /// Whether a schema says nothing that reading would not find out: fields that are texts, numbers or flags, or

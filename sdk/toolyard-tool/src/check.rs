@@ -13,10 +13,12 @@ mod words;
 use std::collections::HashMap;
 
 use regex_lite::Regex;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::Problems;
 use crate::schema::CLAMP;
+use crate::{Problems, schema};
+
+pub(crate) use words::cut;
 
 /// References that lead to references end here.
 const DEEPEST: usize = 64;
@@ -30,9 +32,9 @@ pub(crate) struct Checker {
 
 impl Checker {
     /// Panics on a pattern that is not a regular expression: the tool could never be called.
-    pub(crate) fn new(schema: Value) -> Self {
+    pub(crate) fn new(mut schema: Value) -> Self {
         let mut patterns = HashMap::new();
-        collect_patterns(&schema, &mut patterns);
+        schema::each(&mut schema, |keywords| collect_patterns(keywords, &mut patterns));
         Self { schema, patterns }
     }
 
@@ -43,7 +45,7 @@ impl Checker {
     /// The schema as clients see it: what is clamped is no condition for them, but worth saying.
     pub(crate) fn published(&self) -> Value {
         let mut schema = self.schema.clone();
-        clamp::publish(&mut schema);
+        schema::each(&mut schema, clamp::publish);
         schema
     }
 
@@ -56,6 +58,13 @@ impl Checker {
         let mut problems = Problems::default();
         self.visit(&self.schema, value, &At::root(), &mut problems);
         problems
+    }
+
+    /// Whether a value fits a part of the schema.
+    fn fits(&self, schema: &Value, value: &Value) -> bool {
+        let mut problems = Problems::default();
+        self.visit(schema, value, &At::root(), &mut problems);
+        problems.is_empty()
     }
 
     fn visit(&self, schema: &Value, value: &Value, at: &At<'_>, problems: &mut Problems) {
@@ -88,18 +97,14 @@ impl Checker {
     }
 }
 
-fn collect_patterns(schema: &Value, patterns: &mut HashMap<String, Regex>) {
-    match schema {
-        Value::Object(keywords) => {
-            if let Some(Value::String(text)) = keywords.get("pattern") {
-                let regex = Regex::new(text)
-                    .unwrap_or_else(|error| panic!("the pattern `{text}` of a field is not valid: {error}"));
-                patterns.insert(text.clone(), regex);
-            }
-            keywords.values().for_each(|inner| collect_patterns(inner, patterns));
-        }
-        Value::Array(schemas) => schemas.iter().for_each(|inner| collect_patterns(inner, patterns)),
-        _ => {}
+/// The patterns of texts, and of the names in maps.
+fn collect_patterns(keywords: &Map<String, Value>, patterns: &mut HashMap<String, Regex>) {
+    let names = keywords.get("patternProperties").and_then(Value::as_object);
+    let names = names.into_iter().flatten().map(|(name, _)| name.as_str());
+    for text in keywords.get("pattern").and_then(Value::as_str).into_iter().chain(names) {
+        let regex = Regex::new(text)
+            .unwrap_or_else(|error| panic!("the pattern `{text}` of a field is not valid: {error}"));
+        patterns.insert(text.to_owned(), regex);
     }
 }
 
@@ -150,14 +155,14 @@ impl<'a> At<'a> {
     fn append(&self, path: &mut String) {
         match self.step {
             Step::Root | Step::Same => {}
-            Step::Field(name) if path.is_empty() => path.push_str(name),
-            Step::Field(name) => path.extend([".", name]),
+            Step::Field(name) if path.is_empty() => path.push_str(&words::short(name)),
+            Step::Field(name) => path.extend([".", &words::short(name)]),
             Step::Item(index) => path.extend(["[", &index.to_string(), "]"]),
         }
     }
 }
 
-fn is_clamped(keywords: &serde_json::Map<String, Value>) -> bool {
+fn is_clamped(keywords: &Map<String, Value>) -> bool {
     keywords.get(CLAMP) == Some(&Value::Bool(true))
 }
 

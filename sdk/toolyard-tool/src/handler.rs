@@ -32,7 +32,9 @@ impl<S: Send + Sync + 'static> Handler for ToolSet<S> {
 
     fn notice(&self, _: &Arc<Origin>, _: Notification) {}
 
-    fn ended(&self, _: &ClientKey) {}
+    fn ended(&self, client: &ClientKey) {
+        self.tasks.client_ended(client);
+    }
 }
 
 impl<S: Send + Sync + 'static> ToolSet<S> {
@@ -134,11 +136,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         let wishes: Value =
             request.params.member("notifications").and_then(|wishes| wishes.read().ok()).unwrap_or_default();
         let items = self.offer.items();
-        let filter = Filter::new(
-            &wishes,
-            |uri| items.has_resource(uri),
-            |id| self.tasks.is_of(id, &request.origin.principal),
-        );
+        let filter =
+            Filter::new(&wishes, |uri| items.has_resource(uri), |id| self.tasks.is_of(id, &request.origin));
         let changes = self.surroundings.changes.clone();
         Box::pin(async move {
             changes.tell(peer, filter).await;

@@ -1,11 +1,12 @@
 //! From a function's return type to the answer: its schema, its structured content and its text.
 //!
 //! Structured content is always an object, since clients before 2026-07-28 accept nothing else: a list or a
-//! number stands under `result`. Text and `()` have none.
+//! number stands under `result`, and so does what need not be an object, such as an `Option` or an enum with
+//! data. Text and `()` have none.
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::schema;
 use crate::{Content, ToolError};
@@ -87,9 +88,13 @@ fn content_of<T: Serialize>(value: &T, shape: &Shape, text: Option<String>) -> R
     let value = serde_json::to_value(value)?;
     match shape {
         Shape::Nothing => Ok(Content::new().text(text.unwrap_or_else(|| "Done.".into()))),
-        Shape::Object(_) | Shape::Wrapped(_) => {
+        Shape::Object(_) => {
+            Ok(Content::new().text(text.unwrap_or_else(|| readable(&value))).structured(&value))
+        }
+        // What may be an object or something else stands there as an object, too: so its schema says.
+        Shape::Wrapped(_) => {
             let text = text.unwrap_or_else(|| readable(&value));
-            Ok(Content::new().text(text).structured(&value))
+            Ok(Content::new().text(text).structured(&json!({ "result": value })))
         }
         Shape::Text | Shape::Free => Ok(Content::new().text(text.unwrap_or_else(|| bare(value)))),
     }

@@ -16,48 +16,71 @@ use crate::pack::Wrong;
 ///     }
 /// }
 /// ```
+///
+/// The first 20 are kept: who sent a thousand wrong items learns no more from the rest.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Problems(Vec<Wrong>);
+pub struct Problems {
+    wrongs: Vec<Wrong>,
+    has_more: bool,
+}
+
+/// More than this are not listed.
+const MOST: usize = 20;
 
 impl Problems {
     /// `what` is wrong with `field`: "`field` what".
     pub fn add(&mut self, field: &str, what: impl AsRef<str>) {
-        self.0.push(Wrong { key: field.to_owned(), what: what.as_ref().to_owned() });
+        self.push(|| Wrong { key: field.to_owned(), what: what.as_ref().to_owned() });
     }
 
     /// Something that concerns no single field.
     pub fn add_general(&mut self, what: impl Into<String>) {
-        self.0.push(Wrong { key: String::new(), what: what.into() });
+        self.push(|| Wrong { key: String::new(), what: what.into() });
     }
 
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.wrongs.is_empty()
+    }
+
+    fn push(&mut self, wrong: impl FnOnce() -> Wrong) {
+        if self.wrongs.len() < MOST {
+            self.wrongs.push(wrong());
+        } else {
+            self.has_more = true;
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.wrongs.len()
+    }
+
+    /// Whether more is wrong than will be listed, so that looking on is of no use.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_more
     }
 
     pub(crate) fn extend(&mut self, other: Self) {
-        self.0.extend(other.0);
+        for wrong in other.wrongs {
+            self.push(|| wrong);
+        }
+        self.has_more |= other.has_more;
     }
 
     pub(crate) fn into_wrongs(self) -> Vec<Wrong> {
-        self.0
+        self.wrongs
     }
 
-    /// One error that lists them all; nothing if there are none.
+    /// One error that lists them; nothing if there are none.
     pub(crate) fn into_result(self) -> Result<(), ToolError> {
-        match self.0.as_slice() {
-            [] => Ok(()),
-            [one] => Err(invalid(format!("The arguments are not valid: {one}."))),
-            all => {
-                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-                let list = all.join("\n- ");
-                Err(invalid(format!("The arguments have {} problems:\n- {list}", all.len())))
-            }
-        }
+        let count = match self.wrongs.as_slice() {
+            [] => return Ok(()),
+            [one] => return Err(invalid(format!("The arguments are not valid: {one}."))),
+            all if self.has_more => format!("more than {} problems; the first are", all.len()),
+            all => format!("{} problems", all.len()),
+        };
+        let list: Vec<String> = self.wrongs.iter().map(ToString::to_string).collect();
+        Err(invalid(format!("The arguments have {count}:\n- {}", list.join("\n- "))))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Schemas of Rust types, as clients and models read them: without what only Rust readers need.
 
 use schemars::generate::{Contract, SchemaSettings};
-use schemars::transform::{Transform, transform_subschemas};
+use schemars::transform::{RecursiveTransform, Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Marks a number that is moved into its range instead of being refused.
 pub(crate) const CLAMP: &str = "x-toolyard-clamp";
@@ -75,6 +75,14 @@ pub(crate) fn form<T: JsonSchema>() -> Value {
         "properties": schema.get("properties").cloned().unwrap_or_else(|| json!({})),
         "required": schema.get("required").cloned().unwrap_or_else(|| json!([])),
     })
+}
+
+/// Shows every schema within a schema to `see`, and nothing that merely looks like one, such as a default.
+pub(crate) fn each(schema: &mut Value, mut see: impl FnMut(&mut Map<String, Value>)) {
+    let see = |schema: &mut Schema| schema.as_object_mut().into_iter().for_each(&mut see);
+    if let Ok(schema) = schema.try_into() {
+        RecursiveTransform(see).transform(schema);
+    }
 }
 
 /// Removes formats such as `uint32`: they are no standard, and some models' interfaces refuse them. And writes

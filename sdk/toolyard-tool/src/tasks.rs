@@ -1,27 +1,26 @@
 //! Calls that take long: the client gets a task at once and comes back for the result. Tasks are kept in
 //! memory, bounded in number and time, and belong to whoever started them.
 
+mod kept;
 mod task;
 mod time;
 mod wire;
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use toolyard_proto::{CallError, Raw};
-use toolyard_transport::{Answer, AnswerBody, BoxFuture, Peer, Principal, Request, Scope};
+use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Origin, Owner, Peer, Request, Scope};
 
 use crate::changes::Changes;
 use crate::item::tool::TaskUse;
 use crate::random;
+use kept::Kept;
 
 pub(crate) use task::Task;
 pub(crate) use wire::declare;
 
-/// How many tasks are kept at once.
-const MOST: usize = 1_000;
 /// How long a task and its result are kept, unless the client asks for less.
 const KEPT: Duration = Duration::from_hours(1);
 /// How often clients should look.
@@ -31,12 +30,12 @@ const POLL: Duration = Duration::from_millis(500);
 pub(crate) struct Tasks {
     scope: Scope,
     changes: Changes,
-    kept: Mutex<HashMap<String, Arc<Task>>>,
+    kept: Arc<Kept>,
 }
 
 impl Tasks {
     pub(crate) fn new(changes: Changes) -> Self {
-        Self { scope: Scope::new(), changes, kept: Mutex::default() }
+        Self { scope: Scope::new(), changes, kept: Arc::default() }
     }
 
     /// Starts a task and says so. `run` gets the task, which is also the way back to whoever asks about it.
@@ -48,26 +47,22 @@ impl Tasks {
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        let scope = self.scope.child();
         let kept_for = wire::kept_for(request).unwrap_or(KEPT).min(KEPT);
         let task = Task::new(
             random::token(),
-            request.origin.principal.clone(),
+            Owner::of(&request.origin),
             kept_for,
-            scope.clone(),
+            self.scope.child(),
             self.changes.clone(),
         );
-        {
-            let mut kept = self.kept();
-            kept.retain(|_, task| !task.is_expired());
-            if kept.len() >= MOST {
-                return Err(CallError::limit("too many tasks are kept; wait until some are over"));
-            }
-            kept.insert(task.id().to_owned(), task.clone());
-        }
+        self.kept.add(&task)?;
         let started = wire::started(request, &task);
-        let running = run(&task);
-        scope.spawn(async move { task.finish(running.await) });
+        task.run(run(&task));
+        let (kept, id) = (self.kept.clone(), task.id().to_owned());
+        task.scope().spawn(async move {
+            tokio::time::sleep(kept_for).await;
+            kept.forget(&id);
+        });
         Ok(started)
     }
 
@@ -83,7 +78,9 @@ impl Tasks {
                 let was_running = task.cancel();
                 wire::cancelled(request, &task, was_running).map(ready)
             }),
-            "tasks/list" if wire::knows_lists(request) => Ok(ready(self.list(request))),
+            "tasks/list" if wire::knows_lists(request) => {
+                Ok(ready(wire::list(&self.kept.of(&Owner::of(&request.origin)))))
+            }
             "tasks/result" if wire::knows_lists(request) => {
                 self.about(request).map(|task| -> BoxFuture<Answer> { Box::pin(wire::result(task, peer)) })
             }
@@ -92,12 +89,19 @@ impl Tasks {
         Some(answering.unwrap_or_else(|error| Box::pin(async { Err(error) })))
     }
 
-    /// Whether there is such a task and it belongs to `principal`.
-    pub(crate) fn is_of(&self, id: &str, principal: &Principal) -> bool {
-        self.kept().get(id).is_some_and(|task| task.owner() == principal && !task.is_expired())
+    /// Whether there is such a task and it belongs to who asks.
+    pub(crate) fn is_of(&self, id: &str, origin: &Origin) -> bool {
+        self.kept.find(id, &Owner::of(origin)).is_some()
     }
 
+    /// A client is gone, and with it whoever could come back for its tasks.
+    pub(crate) fn client_ended(&self, client: &ClientKey) {
+        self.kept.forget_of(&Owner::Client(client.clone()));
+    }
+
+    /// Ends them all; whoever waits for one hears that it was cancelled.
     pub(crate) async fn end(&self) {
+        self.kept.forget_all();
         self.scope.end().await;
     }
 
@@ -105,20 +109,9 @@ impl Tasks {
     fn about(&self, request: &Request) -> Result<Arc<Task>, CallError> {
         wire::allowed(request)?;
         let id = request.params.member("taskId").and_then(|id| id.as_string()).unwrap_or_default();
-        let task = self.kept().get(&id).cloned();
-        task.filter(|task| *task.owner() == request.origin.principal && !task.is_expired())
+        self.kept
+            .find(&id, &Owner::of(&request.origin))
             .ok_or_else(|| CallError::invalid_params(format!("unknown task: {id}")))
-    }
-
-    fn list(&self, request: &Request) -> Raw {
-        let mut tasks: Vec<Arc<Task>> = self.kept().values().cloned().collect();
-        tasks.retain(|task| *task.owner() == request.origin.principal && !task.is_expired());
-        tasks.sort_by_key(|task| task.created());
-        wire::list(&tasks)
-    }
-
-    fn kept(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -48,8 +48,9 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     }
     drop(making);
     if tasks::declared(&call.origin) {
-        hold(call, lease, &id);
-        let flat = convert::task_from_older(&task).with("resultType", &Raw::from_serialize(&"task"));
+        let held = hold(call, lease, &id);
+        let flat = known_as(held.shown_id(), &convert::task_from_older(&task));
+        let flat = flat.with("resultType", &Raw::from_serialize(&"task"));
         return Ok(AnswerBody::Whole(flat, link.greeting().revision));
     }
     let abandoned = CancelOnDrop::new(call, link, &id);
@@ -72,9 +73,10 @@ fn whole(answer: AnswerBody) -> Result<Raw, CallError> {
 }
 
 /// An older upstream asks its questions on the request for the result, so that is held open from the start.
-fn hold(call: &Call, lease: &Arc<Lease>, id: &str) {
+fn hold(call: &Call, lease: &Arc<Lease>, id: &str) -> Arc<HeldTask> {
     let link = lease.link().clone();
     let held = call.upstream.held().hold(id, lease, &call.origin, TTL);
+    let known = held.clone();
     let waiting = link.call(about(call, Method::TASKS_RESULT, id), Peer::new(held.clone()));
     let at_the_end = about(call, Method::TASKS_GET, id);
     call.upstream.later(Box::pin(async move {
@@ -84,8 +86,14 @@ fn hold(call: &Call, lease: &Arc<Lease>, id: &str) {
         let task = task.ok().and_then(Result::ok).and_then(|task| whole(task).ok());
         held.end(task.unwrap_or_else(Raw::empty_object), outcome.and_then(whole));
     }));
+    known
 }
 
+fn known_as(id: &str, task: &Raw) -> Raw {
+    task.with("taskId", &Raw::from_serialize(&id))
+}
+
+/// Its id at the upstream, and what is held of it.
 fn held_by(call: &Call) -> Result<(String, Option<Arc<HeldTask>>), CallError> {
     if !tasks::declared(&call.origin) {
         return Err(tasks::undeclared());
@@ -93,10 +101,11 @@ fn held_by(call: &Call) -> Result<(String, Option<Arc<HeldTask>>), CallError> {
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
     let held = call.upstream.held().find(&id, &call.origin)?;
-    if held.is_none() {
-        call.upstream.owned().check(&call.params, &call.origin)?;
+    if let Some(held) = held {
+        return Ok((held.own_id().to_owned(), Some(held)));
     }
-    Ok((id, held))
+    call.upstream.owned().check(&call.params, &call.origin)?;
+    Ok((id, None))
 }
 
 /// `tasks/get`: where the task stands, with its result or its questions.
@@ -118,6 +127,10 @@ pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
                 None => without_holding(call, link, &id, task).await,
             }
         }
+    };
+    let said = match &held {
+        Some(held) => known_as(held.shown_id(), &said),
+        None => said,
     };
     let info = link.greeting().server_info.as_ref();
     Ok(AnswerBody::ours(convert::result_from_older(&call.method, &said, info)))

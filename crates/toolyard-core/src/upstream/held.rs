@@ -1,5 +1,9 @@
 //! Tasks that an older upstream carries out for clients that ask after them: what each has asked so far, and
 //! what became of it.
+//!
+//! An upstream may have a process, or a session, for each client, and each of them may give its tasks the ids that
+//! another gives. Clients may be told apart by nothing but the task they ask after, so an id that is in use is
+//! shown as another.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +20,15 @@ use crate::bridge::Standing;
 /// How many may be held; the one that expires first makes room.
 const MOST: usize = 1_000;
 
+/// By the ids that clients know.
 #[derive(Default)]
 pub(crate) struct HeldTasks(Mutex<HashMap<String, Arc<HeldTask>>>);
 
 /// One of them. It is the way back of the request that waits for the task's result.
 pub(crate) struct HeldTask {
+    /// Its id at the upstream, and the one that clients know.
+    own: String,
+    shown: String,
     origin: Arc<Origin>,
     expires: Instant,
     state: Mutex<State>,
@@ -56,7 +64,6 @@ impl HeldTasks {
         let now = Instant::now();
         let state = State { lease: Some(lease.clone()), asked: 0, open: Vec::new(), ended: None };
         let (origin, expires) = (origin.clone(), now + ttl);
-        let held = Arc::new(HeldTask { origin, expires, state: Mutex::new(state) });
         let mut all = self.all();
         all.retain(|_, task| task.expires > now);
         if all.len() >= MOST
@@ -64,7 +71,9 @@ impl HeldTasks {
         {
             all.remove(&first);
         }
-        all.insert(id.to_owned(), held.clone());
+        let (own, shown) = (id.to_owned(), free_id(&all, id));
+        let held = Arc::new(HeldTask { own, shown, origin, expires, state: Mutex::new(state) });
+        all.insert(held.shown.clone(), held.clone());
         held
     }
 
@@ -79,7 +88,22 @@ impl HeldTasks {
     }
 }
 
+/// There is one: fewer are in use than are tried.
+fn free_id(used: &HashMap<String, Arc<HeldTask>>, own: &str) -> String {
+    let others = (2..=used.len() + 2).map(|number| format!("{own}~{number}"));
+    let mut all = std::iter::once(own.to_owned()).chain(others);
+    all.find(|id| !used.contains_key(id)).unwrap_or_else(|| own.to_owned())
+}
+
 impl HeldTask {
+    pub(crate) fn own_id(&self) -> &str {
+        &self.own
+    }
+
+    pub(crate) fn shown_id(&self) -> &str {
+        &self.shown
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

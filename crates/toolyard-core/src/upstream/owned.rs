@@ -3,11 +3,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toolyard_proto::splice::find_once;
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::{ClientKey, Origin, Principal};
+use toolyard_transport::{Origin, Owner};
 
 /// How many are known; the oldest makes room.
 const MOST: usize = 10_000;
@@ -33,24 +33,6 @@ struct Known {
     owners: HashMap<String, Owner>,
     /// In the order they were made.
     order: VecDeque<String>,
-}
-
-/// One client; or a principal, where that is proven, or each request stands alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Owner {
-    Client(ClientKey),
-    Principal(Arc<str>),
-}
-
-impl Owner {
-    fn of(origin: &Origin) -> Self {
-        // Whoever comes back with its credential finds its tasks in whatever session.
-        if origin.client.stands_alone() || origin.principal != Principal::local() {
-            Self::Principal(origin.principal.name().clone())
-        } else {
-            Self::Client(origin.client.clone())
-        }
-    }
 }
 
 impl OwnedTasks {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::select;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use toolyard_proto::{CallError, Method, Notification, Raw};
 use toolyard_transport::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin, Peer, Scope};
 
@@ -19,6 +19,8 @@ use crate::listen::Listeners;
 
 /// How long after the end of its stream a subscription is made anew.
 const HOLD_AGAIN: Duration = Duration::from_secs(2);
+/// How long an answer that nobody waits for any more is listened for, to take back what it leads to.
+const LATE: Duration = Duration::from_mins(1);
 
 /// A subscription is shared by all clients, or belongs to one where the upstream keeps a session for each.
 type Key = (Option<ClientKey>, String);
@@ -87,14 +89,9 @@ impl Upstream {
         let shared = all.entry(key.clone()).or_insert_with(|| {
             let (decide, outcome) = watch::channel(None);
             let own = scope.child();
-            let keeper = Keeper {
-                upstream: self.clone(),
-                origin: origin.clone(),
-                listeners: listeners.clone(),
-                client: key.0.clone(),
-                uri: key.1.clone(),
-                decide,
-            };
+            let (upstream, origin) = (self.clone(), origin.clone());
+            let watch = Watch { upstream, origin, client: key.0.clone(), uri: key.1.clone() };
+            let keeper = Keeper { watch, listeners: listeners.clone(), decide };
             scope.spawn(keeper.run(own.clone()));
             Shared { count: 0, scope: own, outcome }
         });
@@ -103,24 +100,32 @@ impl Upstream {
     }
 }
 
-/// Holds one subscription at the upstream and renews it when the link is renewed.
-struct Keeper {
+/// What is watched, and on whose behalf.
+#[derive(Clone)]
+struct Watch {
     upstream: Arc<Upstream>,
     origin: Arc<Origin>,
-    listeners: Arc<Listeners>,
     client: Option<ClientKey>,
     uri: String,
+}
+
+/// Holds one subscription at the upstream and renews it when the link is renewed.
+struct Keeper {
+    watch: Watch,
+    listeners: Arc<Listeners>,
     decide: watch::Sender<Option<Result<(), CallError>>>,
 }
 
 impl Keeper {
     async fn run(self, scope: Scope) {
-        let mut state = self.upstream.state.subscribe();
+        let upstream = &self.watch.upstream;
+        let mut state = upstream.state.subscribe();
         // One that merely does not answer keeps its link, and with it what it was told.
         let mut told: Option<Weak<dyn Link>> = None;
-        while !self.upstream.is_retired() {
+        while !upstream.is_retired() {
             let mut was_held = false;
-            if let Ok(lease) = self.upstream.lease_to_stay(&self.origin).await {
+            if let Ok(lease) = upstream.lease_to_stay(&self.watch.origin).await {
+                let lease = Arc::new(lease);
                 let link = lease.link();
                 told = Some(Arc::downgrade(link));
                 let held = async {
@@ -131,7 +136,7 @@ impl Keeper {
                     }
                 };
                 tokio::select! {
-                    () = scope.ended() => return self.leave(link.as_ref()).await,
+                    () = scope.ended() => return self.watch.leave(link.as_ref()).await,
                     outcome = held => {
                         was_held = true;
                         self.not_accepted(outcome);
@@ -142,11 +147,11 @@ impl Keeper {
                 return;
             }
             // Without a change of the upstream's state it was the stream that ended, or the client's own link.
-            let try_again = was_held || self.upstream.live_link().is_some();
+            let try_again = was_held || upstream.live_link().is_some();
             tokio::select! {
                 () = scope.ended() => {
                     if let Some(link) = told.and_then(|link| link.upgrade()) {
-                        self.leave(link.as_ref()).await;
+                        self.watch.leave(link.as_ref()).await;
                     }
                     return;
                 }
@@ -172,17 +177,12 @@ impl Keeper {
         self.decide.send_replace(Some(Ok(())));
     }
 
-    async fn hold_in_session(&self, lease: &Lease) -> Result<(), CallError> {
-        let turn = self.upstream.turnstile.turn(&self.uri).await;
-        let told = self.call(lease.link().as_ref(), Method::RESOURCES_SUBSCRIBE, Peer::nobody());
-        let told = tokio::time::timeout(self.upstream.pace.connect, told).await;
-        told.unwrap_or_else(|_| {
-            Err(CallError::timeout("the upstream did not answer `resources/subscribe`"))
-        })?;
-        drop(turn);
+    async fn hold_in_session(&self, lease: &Arc<Lease>) -> Result<(), CallError> {
+        let told = self.watch.tell(lease.clone()).await;
+        told.unwrap_or_else(|_| Err(CallError::unavailable("the upstream was ended")))?;
         self.accepted();
         // It holds until the link is lost; the next link is told anew.
-        let mut state = self.upstream.state.subscribe();
+        let mut state = self.watch.upstream.state.subscribe();
         let is_lost = |phase| matches!(phase, Phase::Retrying | Phase::Dead | Phase::Ended);
         let lost = state.wait_for(|state| is_lost(state.phase));
         select(pin!(lost), pin!(lease.ended())).await;
@@ -192,7 +192,7 @@ impl Keeper {
     async fn hold_by_listening(&self, link: &dyn Link) -> Result<(), CallError> {
         let (send, mut heard) = mpsc::channel(64);
         let peer = Peer::new(Arc::new(Heard(send)));
-        let call = self.call(link, Method::LISTEN, peer);
+        let call = self.watch.call(link, Method::LISTEN, peer);
         tokio::pin!(call);
         loop {
             let notification = tokio::select! {
@@ -203,7 +203,8 @@ impl Keeper {
             if notification.method == Method::ACKNOWLEDGED {
                 self.acknowledged(&notification)?;
             } else if let Some(params) = notification.params.as_ref() {
-                self.listeners.resource_updated(&self.upstream, self.client.as_ref(), params);
+                let Watch { upstream, client, .. } = &self.watch;
+                self.listeners.resource_updated(upstream, client.as_ref(), params);
             }
         }
     }
@@ -212,15 +213,44 @@ impl Keeper {
         let honoured =
             ack.params.as_ref().and_then(|params| params.at(&["notifications", "resourceSubscriptions"]));
         let uris: Vec<String> = honoured.and_then(|uris| uris.read().ok()).unwrap_or_default();
-        if !uris.contains(&self.uri) {
+        let Watch { upstream, uri, .. } = &self.watch;
+        if !uris.contains(uri) {
             return Err(CallError::invalid_params(format!(
-                "{} does not offer to watch {}",
-                self.upstream.id(),
-                self.uri
+                "{} does not offer to watch {uri}",
+                upstream.id()
             )));
         }
         self.accepted();
         Ok(())
+    }
+}
+
+impl Watch {
+    /// Tells a session. Whoever leaves meanwhile cannot unsay what was said, and a server may begin to watch after
+    /// it was told to stop; so the answer is waited for all the same, and nobody takes it back before.
+    fn tell(&self, lease: Arc<Lease>) -> oneshot::Receiver<Result<(), CallError>> {
+        let (told, outcome) = oneshot::channel();
+        let watch = self.clone();
+        self.upstream.later(Box::pin(async move {
+            let turn = watch.upstream.turnstile.turn(&watch.uri).await;
+            if told.is_closed() {
+                return;
+            }
+            let mut answer =
+                pin!(watch.call(lease.link().as_ref(), Method::RESOURCES_SUBSCRIBE, Peer::nobody()));
+            let answered = tokio::time::timeout(watch.upstream.pace.connect, &mut answer).await;
+            drop(turn);
+            if let Ok(answered) = answered {
+                let _ = told.send(answered);
+                return;
+            }
+            let silence = CallError::timeout("the upstream did not answer `resources/subscribe`");
+            let _ = told.send(Err(silence));
+            if !matches!(tokio::time::timeout(LATE, answer).await, Ok(Err(_))) {
+                watch.leave(lease.link().as_ref()).await;
+            }
+        }));
+        outcome
     }
 
     async fn call(&self, link: &dyn Link, method: Method, peer: Peer) -> Result<(), CallError> {

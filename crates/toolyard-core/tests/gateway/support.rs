@@ -106,6 +106,9 @@ impl Double {
         if self.levels.load(Ordering::SeqCst) {
             capabilities["logging"] = json!({});
         }
+        if self.tools.lock().unwrap().iter().any(|tool| tool["execution"].is_object()) {
+            capabilities["tasks"] = json!({ "requests": { "tools": { "call": {} } } });
+        }
         let whole =
             json!({ "capabilities": capabilities, "serverInfo": { "name": "double", "version": "1" } });
         Greeting::read(self.revision, raw(whole))

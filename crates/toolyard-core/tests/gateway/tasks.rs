@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolyard_core::Gateway;
-use toolyard_proto::{Method, Notification, Revision};
+use toolyard_core::{Gateway, Sharing};
+use toolyard_proto::{CallError, Method, Notification, Revision};
 use toolyard_transport::{AnswerBody, LinkEvent};
 
-use crate::support::{Behaviour, Client, Double, gateway, raw};
+use crate::support::{Behaviour, Client, Double, gateway, raw, start};
 
 const OLD: Revision = Revision::NEWEST_LEGACY;
 
@@ -144,4 +144,50 @@ async fn who_has_proven_who_it_is_finds_its_tasks_in_whatever_session() {
     again.ask("tasks/result", json!({ "taskId": task })).await.unwrap();
     assert_eq!(ids(&listed(&bob).await), [] as [&str; 0]);
     assert_eq!(bob.ask("tasks/get", json!({ "taskId": task })).await.unwrap_err().code(), -32602);
+}
+
+/// A server with a process for each client, which all count their tasks from one, and say whose a result is.
+fn processes() -> Gateway {
+    let behaviour: Behaviour = Arc::new(move |request, _| {
+        let whose = format!("{:?}", request.origin.client);
+        let task = json!({ "taskId": "t1", "status": "completed" });
+        let result = match request.method.as_str() {
+            "tools/call" => json!({ "task": task }),
+            "tasks/result" => json!({ "content": [{ "type": "text", "text": whose }] }),
+            _ if request.params.at(&["taskId"]).and_then(|id| id.as_string()).as_deref() == Some("t1") => {
+                task
+            }
+            _ => return Box::pin(async { Err(CallError::invalid_params("there is no such task")) }),
+        };
+        Box::pin(async move { Ok(AnswerBody::Whole(raw(result), OLD)) })
+    });
+    let double = Double::with(OLD, &["t"], behaviour);
+    double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "required" });
+    start(&[("a", &double)], |plan| plan.upstreams[0].sharing = Sharing::Client)
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_two_processes_that_give_them_the_same_id_are_told_apart() {
+    const NEW: Revision = Revision::NEWEST;
+    let gateway = processes();
+    Client::new(&gateway, NEW, "").tools().await;
+    for view in ["", "a"] {
+        let ann_and_bob = ["ann", "bob"].map(|name| Client::named(&gateway, NEW, view, name));
+        for mut clients in [[(); 2].map(|()| Client::new(&gateway, NEW, view)), ann_and_bob] {
+            let (mut made, tool) = (Vec::new(), if view.is_empty() { "a__t" } else { "t" });
+            for client in &mut clients {
+                client.declare(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));
+                made.push(client.call(tool, json!({})).await.unwrap()["taskId"].clone());
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_ne!(made[0], made[1]);
+            for (client, id) in clients.iter().zip(&made) {
+                let got = client.ask("tasks/get", json!({ "taskId": id })).await.unwrap();
+                assert_eq!((&got["taskId"], &got["status"]), (id, &json!("completed")), "{got}");
+                let whose = got["result"]["content"][0]["text"].as_str().unwrap();
+                assert_eq!(whose, format!("{:?}", client.key()), "{got}");
+                client.ask("tasks/cancel", json!({ "taskId": id })).await.unwrap();
+            }
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Watched resources of an upstream that keeps what it is told: taken back whenever nobody watches any more, and
 //! in nobody's way.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
@@ -87,4 +87,70 @@ async fn who_leaves_many_resources_keeps_nobody_from_watching_others() {
     seconds(9).await;
     assert_eq!(bob.inbox.methods(), ["notifications/subscriptions/acknowledged"]);
     assert_eq!(told(&double, &Method::RESOURCES_UNSUBSCRIBE), 200);
+}
+
+/// A server that takes its time to begin watching, whoever still waits for it, and none to end that.
+fn thoughtful(takes: u64) -> (Arc<Double>, Arc<Mutex<Vec<String>>>) {
+    let watched = Arc::<Mutex<Vec<String>>>::default();
+    let kept = watched.clone();
+    let behaviour: Behaviour = Arc::new(move |request, _| {
+        let uri = request.params.member("uri").and_then(|uri| uri.as_string()).unwrap_or_default();
+        let (watched, begins) = (kept.clone(), request.method == Method::RESOURCES_SUBSCRIBE);
+        let work = tokio::spawn(async move {
+            if begins {
+                seconds(takes).await;
+                watched.lock().unwrap().push(uri);
+            } else {
+                watched.lock().unwrap().retain(|watched| *watched != uri);
+            }
+        });
+        Box::pin(async move {
+            work.await.unwrap();
+            Ok(AnswerBody::Whole(raw(json!({})), OLD))
+        })
+    });
+    (Double::with(OLD, &["t"], behaviour), watched)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_before_the_server_has_begun_to_watch_leaves_nothing_watched() {
+    // Sooner, and later than anybody waits for the answer.
+    for takes in [5, 25] {
+        let (double, watched) = thoughtful(takes);
+        let uris = ["test://a".to_owned()];
+        offer(&double, &uris);
+        let gateway = gateway(&[("a", &double)]);
+        let [ann, bob] = [(); 2].map(|()| Client::new(&gateway, OLD, "a"));
+        ann.tools().await;
+        let watching = watch(&ann, &uris);
+        seconds(1).await;
+        watching.abort();
+        seconds(60).await;
+        assert_eq!(told(&double, &Method::RESOURCES_SUBSCRIBE), 1);
+        assert_eq!(*watched.lock().unwrap(), Vec::<String>::new(), "it takes {takes} s");
+        // Who is refused because it takes so long has left, too.
+        let _watching = watch(&bob, &uris);
+        seconds(60).await;
+        let is_watched = takes < 10;
+        assert_eq!(watched.lock().unwrap().len(), usize::from(is_watched), "it takes {takes} s");
+        assert_eq!(bob.inbox.methods().len(), usize::from(is_watched));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_while_the_server_begins_to_watch_is_watched_for() {
+    let (double, watched) = thoughtful(5);
+    let uris = ["test://a".to_owned()];
+    offer(&double, &uris);
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, OLD, "a");
+    client.tools().await;
+    let watching = watch(&client, &uris);
+    seconds(1).await;
+    watching.abort();
+    seconds(1).await;
+    let _watching = watch(&client, &uris);
+    seconds(60).await;
+    assert!(!watched.lock().unwrap().is_empty());
+    assert_eq!(client.inbox.methods(), ["notifications/subscriptions/acknowledged"]);
 }

@@ -3,11 +3,17 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::json;
 use toolyard_proto::error::code;
 use toolyard_proto::{Id, Incoming, Message, Raw, RpcError};
 
 use crate::admit::{Admitted, Gate};
 use crate::{Principal, View};
+
+/// The member of an error's `data` that says for programs why a connection is refused.
+pub const REFUSED: &str = "dev.toolyard/refused";
+/// Its value where it is for the token that was brought, or for want of one.
+pub const REFUSED_TOKEN: &str = "token";
 
 /// What a listener takes for proof of who is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +62,7 @@ pub(super) fn open(
     if !is_opening(&line) {
         let token = if gate.is_open() { None } else { handshake_token(&line) };
         let admitted = admit(gate, trust, token.as_deref())
-            .map_err(|text| Refused { id: id_of(&line), ..refused(text) })?;
+            .map_err(|text| Refused { id: id_of(&line), ..refused_token(text) })?;
         return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
     }
     let opening: Opening = serde_json::from_slice(&line)
@@ -64,7 +70,7 @@ pub(super) fn open(
     if opening.toolyard != 1 {
         return Err(refused(format!("opening line {} is not known here: send 1", opening.toolyard)));
     }
-    let admitted = admit(gate, trust, opening.token.as_deref()).map_err(refused)?;
+    let admitted = admit(gate, trust, opening.token.as_deref()).map_err(refused_token)?;
     let name = opening.view.unwrap_or_default();
     match View::parse(&name).filter(offers) {
         Some(view) => Ok(Opened { view, admitted, first: None }),
@@ -111,6 +117,12 @@ fn refused(message: impl Into<String>) -> Refused {
     Refused { id: None, error: RpcError::new(code::INVALID_REQUEST, message.into()) }
 }
 
+fn refused_token(message: String) -> Refused {
+    let mut refused = refused(message);
+    refused.error.data = Some(json!({ REFUSED: REFUSED_TOKEN }).into());
+    refused
+}
+
 /// So that a client which knows nothing of opening lines sees its own request refused.
 fn id_of(line: &Bytes) -> Option<Id> {
     match Incoming::parse(line) {
@@ -137,6 +149,21 @@ mod tests {
             Err(Refused { id, error }) => format!("{id:?} {}", error.message),
         };
         assert!(got.starts_with(expected), "{line}: {got}");
+    }
+
+    #[test]
+    fn only_a_refusal_for_the_token_says_so_to_programs() {
+        let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+        let why = |line: &'static str| {
+            let refused = open(Bytes::from_static(line.as_bytes()), &gate, Trust::Gate, |_| false);
+            refused.unwrap_err().error.data.map(|data| data.as_str().to_owned())
+        };
+        let token = Some(r#"{"dev.toolyard/refused":"token"}"#.to_owned());
+        assert_eq!(why(r#"{"toolyard":1}"#), token);
+        assert_eq!(why(r#"{"toolyard":1,"token":"other"}"#), token);
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), token);
+        assert_eq!(why(r#"{"toolyard":1,"token":"s3cret","view":"token"}"#), None);
+        assert_eq!(why(r#"{"toolyard":2,"token":"s3cret"}"#), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::{Message, Response};
 use toolyard_transport::local::{self, LocalStream};
+use toolyard_transport::serve::{REFUSED, REFUSED_TOKEN};
 
 use super::lines::{next_line, write_lines};
 use super::opening::{Opening, TOKEN};
@@ -30,6 +31,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// Answered by every gateway, before any handshake and in every view.
 const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-knock","method":"ping"}"#;
+/// How gateways that say no more than that refuse a token, or ask for one.
+const OF_OLDER: [&str; 2] = ["the token is not accepted here", "a token is required"];
 /// A log beyond this is begun anew.
 const LONGEST_LOG: u64 = 1024 * 1024;
 /// How much of the end of a log is shown.
@@ -47,7 +50,15 @@ pub(super) enum Met {
     /// It listens.
     Welcome(LocalStream),
     /// It does not want us, and says why.
-    Refused(String),
+    Refused(Refusal),
+}
+
+/// What a gateway says to somebody it does not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) why: String,
+    /// Whether another token may help.
+    pub(super) is_for_token: bool,
 }
 
 /// How a gateway is started: with which arguments, and where.
@@ -162,13 +173,17 @@ async fn hear(mut stream: LocalStream, opening: &Opening) -> Option<Met> {
 }
 
 /// A gateway that lets us in answers the knock; an error is what it says to somebody it does not let in.
-fn refusal_in(line: &Bytes) -> Option<String> {
-    match Message::parse(line) {
-        Ok(Message::Response(Response { outcome: Err(error), .. })) => {
-            error.member("message").and_then(|message| message.as_string())
-        }
-        _ => None,
-    }
+fn refusal_in(line: &Bytes) -> Option<Refusal> {
+    let Ok(Message::Response(Response { outcome: Err(error), .. })) = Message::parse(line) else {
+        return None;
+    };
+    let why = error.member("message")?.as_string()?;
+    let said = error.at(&["data", REFUSED]).and_then(|said| said.as_string());
+    let is_for_token = match said {
+        Some(said) => said == REFUSED_TOKEN,
+        None => OF_OLDER.iter().any(|older| why.starts_with(older)),
+    };
+    Some(Refusal { why, is_for_token })
 }
 
 /// What the gateway says. It has no terminal, so it goes to a file in the state directory.
@@ -210,5 +225,25 @@ impl Log {
             return format!("; its log is {}", path.display());
         }
         format!("; it said (all of it in {}):\n{words}", path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_for_the_token_where_the_gateway_says_so_or_an_older_one_would() {
+        let check = |error: &str, expected: Option<bool>| {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32600,{error}}}}}"#);
+            let refusal = refusal_in(&Bytes::from(line));
+            assert_eq!(refusal.map(|refusal| refusal.is_for_token), expected, "{error}");
+        };
+        check(r#""message":"no","data":{"dev.toolyard/refused":"token"}"#, Some(true));
+        check(r#""message":"a token is required","data":{"dev.toolyard/refused":"room"}"#, Some(false));
+        check(r#""message":"the token is not accepted here""#, Some(true));
+        check(r#""message":"a token is required: send {\"toolyard\":1} as the first line""#, Some(true));
+        check(r#""message":"there is no view \"token-store\"""#, Some(false));
+        assert_eq!(refusal_in(&Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#)), None);
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::json;
 use toolyard_proto::token::Rules;
 
+use super::meet::Refusal;
 use super::tokens::{Presented, Tokens};
 use crate::cli::{Common, StdioArgs};
 use crate::settings;
@@ -63,19 +64,19 @@ impl Opening {
     }
 
     /// Whether there is another token to try with a gateway that gives this reason.
-    pub(super) fn has_another(&self, why: &str) -> bool {
-        is_about_tokens(why) && self.tokens().refused()
+    pub(super) fn has_another(&self, refusal: &Refusal) -> bool {
+        refusal.is_for_token && self.tokens().refused()
     }
 
     /// Why we are not wanted, and what can be done about it where it is our token.
-    pub(super) fn explained(&self, why: &str) -> String {
-        if !is_about_tokens(why) {
-            return why.to_owned();
+    pub(super) fn explained(&self, refusal: Refusal) -> String {
+        if !refusal.is_for_token {
+            return refusal.why;
         }
         let tokens = self.tokens();
         // Without a token is the last that is tried, after all that we can make.
         let was_refused = tokens.presented() == Some(Presented::Nothing) && tokens.has_secret();
-        let why = if was_refused { "the token is not accepted here" } else { why };
+        let why = if was_refused { "the token is not accepted here" } else { &refusal.why };
         let advice = match (tokens.presented(), &self.trouble) {
             (Some(Presented::Given), _) => {
                 "the one in MCP_AUTH_TOKEN is wrong, has expired or was used before"
@@ -86,10 +87,6 @@ impl Opening {
         };
         format!("{why} ({advice})")
     }
-}
-
-fn is_about_tokens(why: &str) -> bool {
-    why.contains("token")
 }
 
 fn view(args: &StdioArgs) -> Option<String> {

@@ -87,9 +87,9 @@ impl Relay {
                     self.opening.welcomed();
                     stream
                 }
-                Ok(Met::Refused(why)) if self.opening.has_another(&why) => continue,
-                Ok(Met::Refused(why)) => {
-                    let why = self.opening.explained(&why);
+                Ok(Met::Refused(refusal)) if self.opening.has_another(&refusal) => continue,
+                Ok(Met::Refused(refusal)) => {
+                    let why = self.opening.explained(refusal);
                     self.give_up(&mut client, &mut stdout, &why).await;
                     bail!("the gateway refuses the connection: {why}");
                 }

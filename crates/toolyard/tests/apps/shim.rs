@@ -130,6 +130,17 @@ fn row_12_a_config_that_is_being_edited_keeps_no_shim_out_while_its_secret_can_b
 }
 
 #[test]
+fn a_view_that_is_not_there_is_no_matter_of_tokens_whatever_its_name() {
+    let yard = yard();
+    let mut shim = Shim::start(&mut yard.command(&["stdio", "--upstream", "token-store"]));
+    let id = shim.agent.send_call("yard__status", &json!({}));
+    let refused = shim.agent.answer(id).to_string();
+    assert!(refused.contains("there is no view") && !refused.contains("secret"), "{refused}");
+    assert_eq!(shim.child.wait().unwrap().code(), Some(1));
+    assert!(!yard.said().contains("auth"), "one token is enough to be told: {}", yard.said());
+}
+
+#[test]
 fn row_12_a_shim_without_the_secret_is_told_what_is_missing() {
     let yard = yard();
     let other = format!("[listen]\nunix = \"{}\"\n", yard.socket().display());

@@ -6,6 +6,7 @@
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod gateway;
 mod deaf;
+mod succession;
 mod shim;
 
 use std::io::{BufRead, BufReader, Write};

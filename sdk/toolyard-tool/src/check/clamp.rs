@@ -2,41 +2,68 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Checker, DEEPEST, is_clamped, scalar};
+use super::{Checker, DEEPEST, forms, is_clamped, object, scalar};
 use crate::schema::{CLAMP, PATH};
 
-/// Puts numbers right, through objects, arrays and references.
+/// Puts numbers right, wherever they stand. `depth` counts the schemas that were met for this one value.
 pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, depth: usize) {
     let Value::Object(keywords) = schema else { return };
     if depth > DEEPEST {
         return;
     }
+    match value {
+        Value::Number(_) => apply_to_number(keywords, value),
+        Value::Object(fields) => apply_to_fields(checker, keywords, fields),
+        Value::Array(items) => apply_to_items(checker, keywords, items),
+        Value::Null | Value::Bool(_) | Value::String(_) => return,
+    }
+    let target = keywords.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name));
+    for schema in target.into_iter().chain(forms::list(keywords, "allOf")) {
+        apply(checker, schema, value, depth + 1);
+    }
+    for name in ["anyOf", "oneOf"] {
+        apply_forms(checker, forms::list(keywords, name), value, depth + 1);
+    }
+}
+
+fn apply_to_number(keywords: &Map<String, Value>, value: &mut Value) {
     if is_clamped(keywords) {
         move_into_range(keywords, value);
     }
     if scalar::wants(keywords, "integer") && !scalar::wants(keywords, "number") {
         without_fraction(value);
     }
-    if let Some(target) = keywords.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name))
-    {
-        apply(checker, target, value, depth + 1);
+}
+
+fn apply_to_fields(checker: &Checker, keywords: &Map<String, Value>, fields: &mut Map<String, Value>) {
+    for (name, field) in fields {
+        for schema in object::schemas_of(checker, keywords, name) {
+            apply(checker, schema, field, 0);
+        }
     }
-    match value {
-        Value::Object(fields) => {
-            let Some(Value::Object(properties)) = keywords.get("properties") else { return };
-            for (name, inner) in properties {
-                if let Some(field) = fields.get_mut(name) {
-                    apply(checker, inner, field, depth + 1);
-                }
-            }
+}
+
+fn apply_to_items(checker: &Checker, keywords: &Map<String, Value>, items: &mut [Value]) {
+    for (index, item) in items.iter_mut().enumerate() {
+        if let Some(schema) = object::schema_of_item(keywords, index) {
+            apply(checker, schema, item, 0);
         }
-        Value::Array(items) => {
-            let Some(inner) = keywords.get("items") else { return };
-            for item in items {
-                apply(checker, inner, item, depth + 1);
-            }
+    }
+}
+
+/// Of several forms, the one that is meant; where that cannot be told at a glance, the first that fits then.
+fn apply_forms(checker: &Checker, forms: &[Value], value: &mut Value, depth: usize) {
+    let meant: Vec<&Value> = forms.iter().filter(|form| forms::may_be_meant(checker, form, value)).collect();
+    if let [only] = meant.as_slice() {
+        return apply(checker, only, value, depth);
+    }
+    for form in meant {
+        let mut moved = value.clone();
+        apply(checker, form, &mut moved, depth);
+        if checker.fits(form, &moved) {
+            *value = moved;
+            return;
         }
-        _ => {}
     }
 }
 
@@ -62,17 +89,10 @@ fn without_fraction(value: &mut Value) {
 
 /// Takes clamped ranges out of a schema and says them in the description, so that nobody on the way refuses
 /// what the tool would accept.
-pub(super) fn publish(schema: &mut Value) {
-    match schema {
-        Value::Object(keywords) => {
-            keywords.remove(PATH);
-            if keywords.remove(CLAMP).is_some() {
-                tell_range(keywords);
-            }
-            keywords.values_mut().for_each(publish);
-        }
-        Value::Array(schemas) => schemas.iter_mut().for_each(publish),
-        _ => {}
+pub(super) fn publish(keywords: &mut Map<String, Value>) {
+    keywords.remove(PATH);
+    if keywords.remove(CLAMP).is_some() {
+        tell_range(keywords);
     }
 }
 

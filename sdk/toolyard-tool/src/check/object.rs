@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::scalar::amount;
-use super::words::{closest, did_you_mean};
+use super::words::{closest, did_you_mean, either};
 use super::{At, Checker};
 use crate::Problems;
 
@@ -30,26 +30,56 @@ fn check_fields(
     at: &At<'_>,
     problems: &mut Problems,
 ) {
-    let none = Map::new();
-    let properties = keywords.get("properties").and_then(Value::as_object).unwrap_or(&none);
+    let is_property = |name: &str| within(keywords, "properties").is_some_and(|all| all.contains_key(name));
     for name in keywords.get("required").and_then(Value::as_array).into_iter().flatten() {
         let Some(name) = name.as_str().filter(|name| !fields.contains_key(*name)) else { continue };
-        let unknown = fields.keys().map(String::as_str).filter(|said| !properties.contains_key(*said));
+        let unknown = fields.keys().map(String::as_str).filter(|said| !is_property(said));
         let instead = closest(name, unknown).map(|said| format!(" (there is `{said}` instead)"));
         problems.add(&at.field(name).path(), format!("is missing{}", instead.unwrap_or_default()));
     }
     for (name, value) in fields {
-        match (properties.get(name), keywords.get("additionalProperties")) {
-            (None, Some(Value::Bool(false))) => {
-                let meant = did_you_mean(name, properties.keys().map(String::as_str));
-                problems.add(&at.field(name).path(), format!("is not known{meant}"));
-            }
-            (Some(schema), _) | (None, Some(schema)) => {
-                checker.visit(schema, value, &at.field(name), problems);
-            }
-            (None, None) => {}
+        if problems.has_more() {
+            return;
         }
+        let (mut schemas, at) = (schemas_of(checker, keywords, name).peekable(), at.field(name));
+        if schemas.peek() == Some(&&Value::Bool(false)) {
+            problems.add(&at.path(), format!("is not known{}", instead_of(keywords, name)));
+            continue;
+        }
+        schemas.for_each(|schema| checker.visit(schema, value, &at, problems));
     }
+}
+
+/// The schemas that a field must fit: those of its name and of its pattern, or else that of all others.
+pub(super) fn schemas_of<'a>(
+    checker: &'a Checker,
+    keywords: &'a Map<String, Value>,
+    name: &'a str,
+) -> impl Iterator<Item = &'a Value> {
+    let named = within(keywords, "properties").and_then(|properties| properties.get(name));
+    let patterned = within(keywords, "patternProperties")
+        .into_iter()
+        .flatten()
+        .filter(|(pattern, _)| checker.pattern(pattern).is_some_and(|pattern| pattern.is_match(name)));
+    let mut known = named.into_iter().chain(patterned.map(|(_, schema)| schema)).peekable();
+    let others = keywords.get("additionalProperties").filter(|_| known.peek().is_none());
+    known.chain(others)
+}
+
+/// What might be meant by a name that is not known.
+fn instead_of(keywords: &Map<String, Value>, name: &str) -> String {
+    let properties = within(keywords, "properties").into_iter().flat_map(Map::keys);
+    let meant = did_you_mean(name, properties.map(String::as_str));
+    let patterns: Vec<&str> =
+        within(keywords, "patternProperties").into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    if patterns.is_empty() || !meant.is_empty() {
+        return meant;
+    }
+    format!(": such a name must match the pattern {}", either(&patterns))
+}
+
+fn within<'a>(keywords: &'a Map<String, Value>, key: &str) -> Option<&'a Map<String, Value>> {
+    keywords.get(key).and_then(Value::as_object)
 }
 
 fn check_items(
@@ -68,10 +98,20 @@ fn check_items(
             problems.add(&at.path(), "must not hold the same item twice");
         }
     }
-    let first = keywords.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    for (index, item) in items.iter().enumerate() {
-        if let Some(schema) = first.get(index).or_else(|| keywords.get("items")) {
+    // Of too many, those that are too many are not looked at.
+    let most = keywords.get("maxItems").and_then(Value::as_u64).and_then(|most| usize::try_from(most).ok());
+    for (index, item) in items.iter().enumerate().take(most.unwrap_or(usize::MAX)) {
+        if problems.has_more() {
+            return;
+        }
+        if let Some(schema) = schema_of_item(keywords, index) {
             checker.visit(schema, item, &at.item(index), problems);
         }
     }
+}
+
+/// The schema of an item: that of its place, or else that of all others.
+pub(super) fn schema_of_item(keywords: &Map<String, Value>, index: usize) -> Option<&Value> {
+    let first = keywords.get("prefixItems").and_then(Value::as_array);
+    first.and_then(|first| first.get(index)).or_else(|| keywords.get("items"))
 }

@@ -1,8 +1,10 @@
 //! The words: what a value is, what it should be, and what was probably meant.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
-/// Longer values are cut in messages.
+/// Longer values and names are cut in messages.
 const LONGEST: usize = 60;
 
 pub(super) fn wrong_type(keywords: &Map<String, Value>, value: &Value) -> String {
@@ -28,10 +30,19 @@ fn with_article(name: &str) -> &str {
 
 /// The value as JSON, cut where it is long.
 pub(super) fn shown(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(LONGEST) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
+    cut(&value.to_string(), LONGEST).into_owned()
+}
+
+/// A name in a path, cut where it is long.
+pub(super) fn short(name: &str) -> Cow<'_, str> {
+    cut(name, LONGEST)
+}
+
+/// The first `most` characters of a text.
+pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),
+        None => Cow::Borrowed(text),
     }
 }
 
@@ -49,10 +60,12 @@ pub(super) fn did_you_mean<'a>(said: &str, names: impl IntoIterator<Item = &'a s
     closest(said, names).map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
-/// The name that `said` was probably meant to be.
+/// The name that `said` was probably meant to be. Whatever is longer than any name is none, and costs nothing.
 pub(super) fn closest<'a>(said: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let is_name = |text: &str| text.len() <= 4 * LONGEST;
     let limit = said.chars().count() / 3;
-    let near = names.into_iter().map(|name| (distance(said, name), name)).filter(|(far, _)| *far <= limit);
+    let names = names.into_iter().filter(|name| is_name(said) && is_name(name));
+    let near = names.map(|name| (distance(said, name), name)).filter(|(far, _)| *far <= limit);
     near.min_by_key(|(far, _)| *far).map(|(_, name)| name)
 }
 

@@ -1,12 +1,13 @@
 //! One task: where it stands, what it wants to know, and what came of it.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{oneshot, watch};
 use toolyard_proto::{CallError, Notification, Raw};
-use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Principal, Scope};
+use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Owner, Scope};
 
 use super::wire;
 use crate::changes::{Change, Changes};
@@ -14,11 +15,13 @@ use crate::changes::{Change, Changes};
 #[derive(Debug)]
 pub(crate) struct Task {
     id: String,
-    owner: Principal,
+    owner: Owner,
     created: SystemTime,
-    began: Instant,
     kept_for: Duration,
+    /// Ends when the task is forgotten.
     scope: Scope,
+    /// Ends when the task does.
+    work: Scope,
     changes: Changes,
     state: Mutex<State>,
     /// Counts changes, for whoever waits for one.
@@ -63,7 +66,7 @@ pub(super) struct Standing {
 impl Task {
     pub(super) fn new(
         id: String,
-        owner: Principal,
+        owner: Owner,
         kept_for: Duration,
         scope: Scope,
         changes: Changes,
@@ -71,14 +74,15 @@ impl Task {
         let created = SystemTime::now();
         let state = State { outcome: None, questions: Vec::new(), asked: 0, updated: created };
         let (state, version) = (Mutex::new(state), watch::Sender::new(0));
-        Arc::new(Self { id, owner, created, began: Instant::now(), kept_for, scope, changes, state, version })
+        let work = scope.child();
+        Arc::new(Self { id, owner, created, kept_for, scope, work, changes, state, version })
     }
 
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    pub(super) fn owner(&self) -> &Principal {
+    pub(super) fn owner(&self) -> &Owner {
         &self.owner
     }
 
@@ -90,13 +94,14 @@ impl Task {
         self.kept_for
     }
 
-    /// An expired task is forgotten, and stopped if it still runs.
-    pub(super) fn is_expired(&self) -> bool {
-        let is_expired = self.began.elapsed() > self.kept_for;
-        if is_expired {
-            self.scope.cancel();
-        }
-        is_expired
+    /// Ends when the task is forgotten.
+    pub(super) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(super) fn run(self: &Arc<Self>, running: impl Future<Output = Answer> + Send + 'static) {
+        let task = self.clone();
+        self.work.spawn(async move { task.finish(running.await) });
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -105,7 +110,7 @@ impl Task {
         Standing { outcome: state.outcome.clone(), questions, updated: state.updated }
     }
 
-    pub(super) fn finish(&self, answer: Answer) {
+    fn finish(&self, answer: Answer) {
         let outcome = match answer {
             Ok(AnswerBody::Whole(result, _)) => Outcome::Result(result),
             Ok(AnswerBody::Stream(_)) => Outcome::Error(CallError::internal("a tool answered with a stream")),
@@ -117,45 +122,53 @@ impl Task {
     /// Stops the task. False if it was over already.
     pub(super) fn cancel(&self) -> bool {
         let was_running = self.end(Outcome::Cancelled);
-        self.scope.cancel();
+        self.work.cancel();
         was_running
+    }
+
+    /// Stops it if it still runs: nobody can ask about it any more.
+    pub(super) fn stop(&self) {
+        self.cancel();
+        self.scope.cancel();
     }
 
     /// The first end counts.
     fn end(&self, outcome: Outcome) -> bool {
-        let is_first = self.state().outcome.is_none();
-        if is_first {
-            self.change(|state| {
+        self.change(|state| {
+            let is_first = state.outcome.is_none();
+            if is_first {
                 state.outcome = Some(outcome);
                 state.questions.clear();
-            });
-        }
-        is_first
+            }
+            is_first
+        })
     }
 
     /// Answers to questions, by their keys; unknown keys are ignored.
     pub(super) fn take_answers(&self, answers: Option<&Raw>) {
         let Some(answers) = answers else { return };
         self.change(|state| {
-            let (answered, open) =
+            let (answered, open): (Vec<_>, _) =
                 state.questions.drain(..).partition(|one| answers.member(&one.key).is_some());
             state.questions = open;
+            let is_any = !answered.is_empty();
             for question in answered {
                 if let Some(answer) = answers.member(&question.key) {
                     // The task may have given up waiting.
                     let _ = question.reply.send(Ok(answer));
                 }
             }
+            is_any
         });
     }
 
     /// The answer to one question.
     pub(super) fn take_answer(&self, key: &str, answer: Result<Raw, AskError>) {
         self.change(|state| {
-            if let Some(at) = state.questions.iter().position(|one| one.key == key) {
-                // The task may have given up waiting.
-                let _ = state.questions.remove(at).reply.send(answer);
-            }
+            let Some(at) = state.questions.iter().position(|one| one.key == key) else { return false };
+            // The task may have given up waiting.
+            let _ = state.questions.remove(at).reply.send(answer);
+            true
         });
     }
 
@@ -171,6 +184,7 @@ impl Task {
                 state.questions.push(Question { key, ask, reply });
                 asking.push(Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) }) as Asking);
             }
+            true
         });
         asking
     }
@@ -186,14 +200,18 @@ impl Task {
         *self.version.borrow()
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    /// Looks and changes under one lock; `change` says whether anything is different now.
+    fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
         {
             let mut state = self.state();
-            change(&mut state);
+            if !change(&mut state) {
+                return false;
+            }
             state.updated = SystemTime::now();
         }
         self.version.send_modify(|version| *version += 1);
         self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(self)));
+        true
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -209,5 +227,26 @@ impl Back for Task {
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         let mut asking = self.ask_all([(None, ask)]);
         asking.pop().unwrap_or_else(|| Box::pin(async { Err(AskError::Gone) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_ends_at_once_only_the_first_counts() {
+        for _ in 0..500 {
+            let (owner, time) = (Owner::Principal("local".into()), Duration::from_secs(1));
+            let task = Task::new("t".into(), owner, time, Scope::new(), Changes::default());
+            let firsts = std::thread::scope(|scope| {
+                // Nobody gets on before all are there.
+                let state = task.state();
+                let ending: Vec<_> = (0..8).map(|_| scope.spawn(|| task.cancel())).collect();
+                drop(state);
+                ending.into_iter().map(|ending| ending.join().unwrap()).filter(|first| *first).count()
+            });
+            assert_eq!(firsts, 1);
+        }
     }
 }

@@ -30,6 +30,34 @@ async fn perhaps() -> Option<Sum> {
     None
 }
 
+/// An object, where there might be none.
+#[tool]
+async fn found() -> Option<Sum> {
+    Some(Sum { total: 3 })
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Shape {
+    Circle {
+        radius: u8,
+    },
+    #[expect(dead_code, reason = "the other form")]
+    Point,
+}
+
+/// One of several objects.
+#[tool]
+async fn shape() -> Told<Shape> {
+    Told::new(Shape::Circle { radius: 2 }, "round")
+}
+
+/// Anything.
+#[tool]
+async fn anything() -> Value {
+    json!({ "result": 1 })
+}
+
 /// Text.
 #[tool]
 async fn words() -> &'static str {
@@ -135,6 +163,9 @@ fn set() -> ToolSet {
         .with::<object>()
         .with::<list>()
         .with::<perhaps>()
+        .with::<found>()
+        .with::<shape>()
+        .with::<anything>()
         .with::<words>()
         .with::<nothing>()
         .with::<told>()
@@ -166,6 +197,25 @@ async fn a_return_type_decides_the_form_of_the_answer() {
     check("told", json!({ "content": says("four"), "structuredContent": { "total": 4 } })).await;
     let blocks = Client::newest().call(&set(), "blocks", json!({})).await;
     assert_eq!(blocks["content"][1], json!({ "type": "audio", "data": "YWJj", "mimeType": "audio/wav" }));
+}
+
+#[tokio::test]
+async fn an_object_that_might_be_something_else_stands_under_result() {
+    let structured =
+        async |tool| Client::newest().call(&set(), tool, json!({})).await["structuredContent"].clone();
+    assert_eq!(structured("found").await, json!({ "result": { "total": 3 } }));
+    assert_eq!(structured("shape").await, json!({ "result": { "kind": "circle", "radius": 2 } }));
+    assert_eq!(structured("anything").await, json!({ "result": { "result": 1 } }));
+}
+
+#[tokio::test]
+async fn structured_content_is_what_the_schema_of_the_answer_says() {
+    for tool in ["object", "list", "perhaps", "found", "shape", "anything", "told"] {
+        let schema = set().definition(tool).unwrap()["outputSchema"].clone();
+        let answer = Client::newest().call(&set(), tool, json!({})).await;
+        let said = jsonschema::validate(&schema, &answer["structuredContent"]);
+        assert!(said.is_ok(), "{tool}: {said:?}");
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod calls;
 mod doors;
 mod items;
 mod live;
+mod owners;
 mod pack;
 mod parked;
 mod rounds;

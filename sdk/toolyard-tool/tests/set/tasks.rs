@@ -37,8 +37,24 @@ async fn greet(context: &Context) -> Result<String, ToolError> {
     Ok(format!("Hello, {name}"))
 }
 
+/// Opens the gate when it is dropped.
+struct Gone(Arc<Notify>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// Never ends by itself; opens the gate when it is stopped.
+#[tool(task)]
+async fn linger(gate: &Arc<Notify>) {
+    let _gone = Gone(gate.clone());
+    std::future::pending::<()>().await;
+}
+
 fn set(gate: &Arc<Notify>) -> ToolSet<Arc<Notify>> {
-    ToolSet::new("tasks", "1").state(gate.clone()).with::<wait>().with::<greet>()
+    ToolSet::new("tasks", "1").state(gate.clone()).with::<wait>().with::<greet>().with::<linger>()
 }
 
 fn newer() -> Client {
@@ -179,4 +195,26 @@ async fn a_listener_hears_how_its_task_gets_on() {
     assert_eq!(client.told()[0][1]["notifications"]["taskIds"], json!([started["taskId"]]));
     assert_eq!(client.told()[1][0], "notifications/tasks");
     assert_eq!(client.told()[1][1]["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_nobody_asks_after_is_stopped_when_its_time_is_over() {
+    let gate = Arc::new(Notify::new());
+    let (set, client) = (set(&gate), older());
+    let params = json!({ "name": "linger", "task": { "ttl": 500 } });
+    client.request(&set, "tools/call", params).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(1), gate.notified()).await.expect("it is stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_task_hears_when_its_time_is_over() {
+    let (set, client) = (set(&Arc::default()), older());
+    let params = json!({ "name": "wait", "task": { "ttl": 500 } });
+    let started = client.request(&set, "tools/call", params).await.unwrap();
+    let about = json!({ "taskId": started["task"]["taskId"] });
+    let waiting = client.request(&set, "tasks/result", about.clone());
+    let answer = tokio::time::timeout(Duration::from_secs(1), waiting).await.expect("it is answered");
+    assert_eq!(answer.unwrap_err().message, "the call was cancelled");
+    let error = client.request(&set, "tasks/get", about).await.unwrap_err();
+    assert_eq!(error.code(), -32602, "and the task is forgotten");
 }

@@ -63,8 +63,52 @@ async fn strict(strict: Strict) -> u32 {
     strict.count
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only checked")]
+struct Batch {
+    paths: Vec<String>,
+    #[serde(default)]
+    #[schemars(length(max = 2))]
+    few: Vec<String>,
+}
+
+fn distrusts(batch: &Batch, problems: &mut Problems) {
+    for path in &batch.paths {
+        problems.add("paths", format!("must not hold {path}"));
+    }
+}
+
+/// Takes many.
+#[tool(check = distrusts)]
+async fn batch(_: Batch) {}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(tag = "is", rename_all = "lowercase")]
+#[expect(dead_code, reason = "it is only checked")]
+enum Term {
+    And { of: Vec<Term> },
+    Or(Several),
+    True,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only checked")]
+struct Several {
+    of: Vec<Term>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only checked")]
+struct Filter {
+    term: Term,
+}
+
+/// Takes terms within terms.
+#[tool]
+async fn filter(_: Filter) {}
+
 fn set() -> ToolSet {
-    ToolSet::new("t", "1").with::<go>().with::<strict>()
+    ToolSet::new("t", "1").with::<go>().with::<strict>().with::<batch>().with::<filter>()
 }
 
 /// `changes` on top of arguments that are right; what is said, without the hint.
@@ -169,4 +213,54 @@ async fn unknown_fields_are_ignored_unless_the_tool_refuses_them() {
     assert_eq!(said(json!({ "name2": 1 })).await, "abc 0");
     let answer = Client::newest().call(&set(), "strict", json!({ "count": 3, "counts": 1 })).await;
     assert!(text(&answer).contains("`counts` is not known (did you mean `count`?)"), "{answer}");
+}
+
+#[tokio::test]
+async fn twenty_problems_are_enough_for_one_answer() {
+    let call =
+        async |arguments: Value| text(&Client::newest().call(&set(), "batch", arguments).await).to_owned();
+    let exactly = call(json!({ "paths": vec![1; 20] })).await;
+    assert!(exactly.starts_with("The arguments have 20 problems:\n- `paths[0]` must be"), "{exactly}");
+    let (names, long) = (vec!["a"; 100_000], "x".repeat(1_000_000));
+    for arguments in [
+        json!({ "paths": vec![1; 100_000] }),
+        json!({ "paths": names }),
+        json!({ "paths": vec![vec![long.as_str()]; 30] }),
+    ] {
+        let said = call(arguments).await;
+        assert!(said.starts_with("The arguments have more than 20 problems; the first are:\n- "), "{said}");
+        assert_eq!(said.lines().count(), 22, "{said}");
+        assert!(said.len() < 4000, "{}", said.len());
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_much_anyway_is_not_looked_through() {
+    let arguments = json!({ "paths": [], "few": ["a", 1, 2, 3] });
+    let answer = Client::newest().call(&set(), "batch", arguments).await;
+    let said = text(&answer);
+    assert!(said.contains("`few` must have at most 2 items, not 4\n- `few[1]` must be a string"), "{said}");
+    assert!(!said.contains("few[2]"), "{said}");
+}
+
+#[tokio::test]
+async fn a_long_name_is_cut_in_what_is_said() {
+    let name = "x".repeat(1_000_000);
+    let answer = Client::newest().call(&set(), "strict", json!({ "count": 1, name: 1 })).await;
+    assert!(text(&answer).contains("xxx…` is not known"), "{}", text(&answer).len());
+    assert!(text(&answer).len() < 300);
+    let answer = Client::newest().call(&set(), "filter", json!({ "term": "x".repeat(1_000_000) })).await;
+    assert!(text(&answer).len() < 300, "{}", text(&answer).len());
+}
+
+#[tokio::test]
+async fn terms_within_terms_are_checked_once_each() {
+    let mut term = json!({ "is": "true" });
+    for is in ["or", "and"].repeat(25) {
+        term = json!({ "is": is, "of": [term] });
+    }
+    let answer = Client::newest().call(&set(), "filter", json!({ "term": term })).await;
+    assert_eq!(text(&answer), "Done.");
+    let answer = Client::newest().call(&set(), "filter", json!({ "term": { "is": "or", "of": 1 } })).await;
+    assert!(text(&answer).starts_with("The arguments are not valid: `term.of` must be an array, not 1."));
 }

@@ -1,0 +1,62 @@
+//! Several gateways of one config set: the first has the doors that are found by the config, and whoever is left
+//! when it has ended has them after it.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::gateway::{Gateway, Home, eventually};
+use crate::shim::Shim;
+use crate::{gateway_of, home_with_server, modern, note};
+
+const APPS: &str = "[apps]\nscan = false\nlisten = \"127.0.0.1:0\"\n";
+
+fn start(home: &Home) -> Gateway {
+    home.start(&["--config", "config.toml"])
+}
+
+/// Whether the programs that go by the config find this one.
+fn is_found(home: &Home, gateway: &Gateway) -> bool {
+    gateway_of(home).as_raw().unsigned_abs() == gateway.id()
+}
+
+#[test]
+fn a_second_gateway_is_found_after_the_first_has_ended_or_was_killed() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let home = home_with_server();
+        let servers = std::fs::read_to_string(home.path("config.toml")).unwrap();
+        home.write("config.toml", &format!("{servers}\n{APPS}"));
+        let (first, second) = (start(&home), start(&home));
+        assert!(is_found(&home, &first));
+        let doors = note(&home);
+        first.signal(signal);
+        first.wait();
+        eventually("the word of the second", || is_found(&home, &second).then_some(()));
+        // By its socket, which no shim would have to start a gateway for.
+        eventually("its socket", || (note(&home)["socket"] == doors["socket"]).then_some(()));
+        let mut shim = Shim::start(&home, &[]);
+        assert!(shim.ask(&modern(1, "tools/list", json!({})))["result"].is_object());
+        assert!(is_found(&home, &second));
+        assert!(!home.path("state/gateway.log").exists(), "a shim has started another");
+        // And so do apps.
+        let apps = &doors["apps_socket"];
+        eventually("the door for apps", || (note(&home)["apps_socket"] == *apps).then_some(()));
+        std::os::unix::net::UnixStream::connect(apps.as_str().unwrap()).unwrap();
+        assert_eq!(shim.close().0, Some(0));
+        second.signal(Signal::SIGTERM);
+        assert!(second.wait().0.success());
+        assert!(!home.path("state/gateway.json").exists());
+    }
+}
+
+#[test]
+fn a_gateway_whose_note_another_has_replaced_is_found_again_when_that_has_ended() {
+    let home = home_with_server();
+    home.write("config.toml", &format!("[listen]\nunix = false\n\n{APPS}unix = false\n"));
+    let first = start(&home);
+    assert!(is_found(&home, &first));
+    let second = start(&home);
+    assert!(is_found(&home, &second));
+    second.signal(Signal::SIGTERM);
+    assert!(second.wait().0.success());
+    eventually("the word of the first", || is_found(&home, &first).then_some(()));
+}

@@ -1,0 +1,66 @@
+//! The tasks that are kept, and whose they are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use toolyard_proto::CallError;
+use toolyard_transport::Owner;
+
+use super::Task;
+
+/// How many are kept at once.
+const MOST: usize = 1_000;
+
+/// By their ids.
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<HashMap<String, Arc<Task>>>);
+
+impl Kept {
+    pub(super) fn add(&self, task: &Arc<Task>) -> Result<(), CallError> {
+        let mut tasks = self.tasks();
+        if tasks.len() >= MOST {
+            return Err(CallError::limit("too many tasks are kept; wait until some are over"));
+        }
+        tasks.insert(task.id().to_owned(), task.clone());
+        Ok(())
+    }
+
+    /// One of somebody else is as unknown as one that never was.
+    pub(super) fn find(&self, id: &str, owner: &Owner) -> Option<Arc<Task>> {
+        self.tasks().get(id).filter(|task| task.owner() == owner).cloned()
+    }
+
+    /// Those of one owner, oldest first.
+    pub(super) fn of(&self, owner: &Owner) -> Vec<Arc<Task>> {
+        let mut tasks: Vec<Arc<Task>> =
+            self.tasks().values().filter(|task| task.owner() == owner).cloned().collect();
+        tasks.sort_by_key(|task| task.created());
+        tasks
+    }
+
+    /// Takes it out, and stops it if it still runs.
+    pub(super) fn forget(&self, id: &str) {
+        let task = self.tasks().remove(id);
+        if let Some(task) = task {
+            task.stop();
+        }
+    }
+
+    /// Those of one owner, who cannot ask about them any more.
+    pub(super) fn forget_of(&self, owner: &Owner) {
+        for task in self.of(owner) {
+            self.forget(task.id());
+        }
+    }
+
+    pub(super) fn forget_all(&self) {
+        let tasks = std::mem::take(&mut *self.tasks());
+        for task in tasks.values() {
+            task.stop();
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
