@@ -93,7 +93,7 @@ mod tests {
         for (name, value) in lines {
             headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        let (method, params) = (Method::new(method), Raw::parse(params.to_owned()).unwrap());
+        let (method, params) = (Method::new(method), Raw::parse(params.to_owned()).unwrap().into());
         let found = find_parts(&method, Some(&params));
         let claim = found.envelope.claim();
         let got = check(&headers, &method, &claim, found).map_or_else(|error| error.code(), |_| 0);
