@@ -18,6 +18,12 @@ pub struct Ask {
 impl Ask {
     /// Why a client with these capabilities cannot be asked this, if it cannot.
     pub fn refusal(&self, capabilities: &Raw) -> Option<AskError> {
+        let missing = self.missing(capabilities)?.join(".");
+        Some(AskError::Unsupported(format!("the client did not declare the capability `{missing}`")))
+    }
+
+    /// The capability that a client with these lacks to be asked this, if it lacks one.
+    pub fn missing(&self, capabilities: &Raw) -> Option<&'static [&'static str]> {
         let param = |key: &str| self.params.as_ref().and_then(|params| params.member(key));
         let is_url = || param("mode").is_some_and(|mode| mode.as_bytes() == b"\"url\"");
         let needed: &[&str] = match self.method.as_str() {
@@ -29,8 +35,7 @@ impl Ask {
             _ => return None,
         };
         let declared = capabilities.at(needed).is_some_and(|capability| !capability.is_null());
-        let message = || format!("the client did not declare the capability `{}`", needed.join("."));
-        (!declared).then(|| AskError::Unsupported(message()))
+        (!declared).then_some(needed)
     }
 }
 

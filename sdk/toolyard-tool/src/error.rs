@@ -39,8 +39,8 @@ enum Kind {
     NotFound,
     /// The request itself cannot be carried out: an error of the protocol rather than a result.
     Fatal,
-    /// The client would have to be able to do this.
-    Needs(&'static str),
+    /// The client would have to declare what these names lead to among its capabilities.
+    Needs(Vec<&'static str>),
     /// The function panicked.
     Broken,
     /// The request is malformed.
@@ -88,8 +88,14 @@ impl ToolError {
     /// }
     /// ```
     pub fn needs_capability(name: &'static str) -> Self {
+        Self::needs(&[name])
+    }
+
+    /// The same for one within another.
+    pub(crate) fn needs(path: &[&'static str]) -> Self {
+        let name = path.join(".");
         let message = format!("this needs `{name}`, which the client did not declare that it can do");
-        Self { kind: Kind::Needs(name), ..Self::new(message) }
+        Self { kind: Kind::Needs(path.to_vec()), ..Self::new(message) }
     }
 
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
@@ -129,11 +135,12 @@ impl ToolError {
 
     /// For requests that have no `isError`: resources, prompts, completions.
     pub(crate) fn to_call_error(&self) -> CallError {
-        let number = match self.kind {
+        let number = match &self.kind {
             Kind::NotFound | Kind::Malformed => code::INVALID_PARAMS,
             Kind::Failed | Kind::Fatal | Kind::Broken | Kind::Unanswered(_) => code::INTERNAL,
-            Kind::Needs(name) => {
-                return CallError::missing_capability(json!({ name: {} }).into(), self.to_string());
+            Kind::Needs(path) => {
+                let required = path.iter().rfold(json!({}), |inner, name| json!({ *name: inner }));
+                return CallError::missing_capability(required.into(), self.to_string());
             }
         };
         CallError::reported(RpcError::new(number, self.to_string()).to_raw())

@@ -5,15 +5,16 @@ mod app;
 mod mortal;
 mod proxy;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 pub(crate) use agent::Agent;
 pub(crate) use app::{App, Door, Listener, tool};
@@ -26,7 +27,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Yard {
     folder: TempDir,
     child: Child,
-    said: Arc<Mutex<String>>,
+    /// A file and no pipe: what it has said before it answers can be read as soon as it has answered.
+    said: NamedTempFile,
     note: Value,
     config: String,
     tokens: Mutex<Vec<String>>,
@@ -214,7 +216,7 @@ impl Yard {
 
     /// Everything it has said on stderr.
     pub(crate) fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
+        std::fs::read_to_string(self.said.path()).unwrap()
     }
 
     /// A fresh token, as the program makes it. Makers use the last timestamp plus one, so here one at a time.
@@ -299,22 +301,15 @@ fn at_home(folder: &TempDir, command: &mut Command) {
     command.env("XDG_RUNTIME_DIR", folder.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
 }
 
-fn spawn_with(folder: &TempDir, config: &str, command: &mut Command) -> (Child, Arc<Mutex<String>>) {
+fn spawn_with(folder: &TempDir, config: &str, command: &mut Command) -> (Child, NamedTempFile) {
     std::fs::write(folder.path().join("config.toml"), config).unwrap();
     run(command.args(["--listen", "127.0.0.1:0", "--state-dir", "state", "--config", "config.toml"]))
 }
 
-fn run(command: &mut Command) -> (Child, Arc<Mutex<String>>) {
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let (said, stderr) = (Arc::<Mutex<String>>::default(), BufReader::new(child.stderr.take().unwrap()));
-    let kept = said.clone();
-    std::thread::spawn(move || {
-        for line in stderr.lines().map_while(Result::ok) {
-            kept.lock().unwrap().extend([line.as_str(), "\n"]);
-        }
-    });
-    (child, said)
+fn run(command: &mut Command) -> (Child, NamedTempFile) {
+    let said = NamedTempFile::new().unwrap();
+    let stderr = File::options().append(true).open(said.path()).unwrap();
+    (command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap(), said)
 }
 
 impl Drop for Yard {

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value};
 
+use super::scalar::fits_type;
 use super::words::{either, shown};
 use super::{At, Checker};
 use crate::Problems;
@@ -25,7 +26,7 @@ pub(super) fn check(
     }
 }
 
-fn list<'a>(keywords: &'a Map<String, Value>, name: &str) -> &'a [Value] {
+pub(super) fn list<'a>(keywords: &'a Map<String, Value>, name: &str) -> &'a [Value] {
     keywords.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
@@ -82,33 +83,48 @@ fn choices(forms: &[Value]) -> Option<String> {
     Some(either(&values))
 }
 
+/// Whether a value may be of this form, at a glance.
+pub(super) fn may_be_meant(checker: &Checker, form: &Value, value: &Value) -> bool {
+    let fits_type = |schema: &Value| schema.as_object().is_none_or(|keywords| fits_type(keywords, value));
+    fits_type(form)
+        && target(checker, form).is_none_or(fits_type)
+        && other_tag(checker, form, value).is_none()
+}
+
 /// Whether a form of a tagged enum names the same variant as the value.
 fn has_tag_of(checker: &Checker, form: &Value, value: &Value) -> bool {
-    let Some(properties) = properties(checker, form) else { return false };
-    tag_of(properties).is_some_and(|(name, tag)| value.get(name) == Some(tag))
-        || properties.len() == 1 && properties.keys().all(|name| value.get(name).is_some())
+    let is_only = |properties: &Map<String, Value>| {
+        properties.len() == 1 && properties.keys().all(|name| value.get(name).is_some())
+    };
+    tag(checker, form).is_some_and(|(name, tag)| value.get(name) == Some(tag))
+        || properties(checker, form).any(is_only)
 }
 
 /// The tag of a form of a tagged enum, if the value names another variant.
 fn other_tag<'a>(checker: &'a Checker, form: &'a Value, value: &Value) -> Option<(&'a String, &'a Value)> {
-    tag_of(properties(checker, form)?).filter(|(name, tag)| value.get(name).is_some_and(|said| said != *tag))
+    tag(checker, form).filter(|(name, tag)| value.get(name).is_some_and(|said| said != *tag))
 }
 
 /// The name of the tag that all forms have, and the values it may take.
 fn tags<'a>(checker: &'a Checker, forms: impl Iterator<Item = &'a Value>) -> Option<(String, String)> {
-    let tags: Vec<(&String, &Value)> =
-        forms.map(|form| tag_of(properties(checker, form)?)).collect::<Option<_>>()?;
+    let tags: Vec<(&String, &Value)> = forms.map(|form| tag(checker, form)).collect::<Option<_>>()?;
     let (name, _) = *tags.first()?;
     let values: Vec<String> = tags.iter().map(|(_, value)| value.to_string()).collect();
     let values: Vec<&str> = values.iter().map(String::as_str).collect();
     tags.iter().all(|(other, _)| *other == name).then(|| (name.clone(), either(&values)))
 }
 
-fn properties<'a>(checker: &'a Checker, form: &'a Value) -> Option<&'a Map<String, Value>> {
-    let target = form.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name));
-    target.unwrap_or(form).get("properties")?.as_object()
+/// What tells one form of a tagged enum from the others: a property that can hold nothing else.
+fn tag<'a>(checker: &'a Checker, form: &'a Value) -> Option<(&'a String, &'a Value)> {
+    properties(checker, form).flatten().find_map(|(name, schema)| Some((name, schema.get("const")?)))
 }
 
-fn tag_of(properties: &Map<String, Value>) -> Option<(&String, &Value)> {
-    properties.iter().find_map(|(name, schema)| Some((name, schema.get("const")?)))
+/// The properties of a form: its own, then those of what it refers to.
+fn properties<'a>(checker: &'a Checker, form: &'a Value) -> impl Iterator<Item = &'a Map<String, Value>> {
+    let both = [Some(form), target(checker, form)].into_iter().flatten();
+    both.filter_map(|schema| schema.get("properties")?.as_object())
+}
+
+fn target<'a>(checker: &'a Checker, form: &Value) -> Option<&'a Value> {
+    form.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name))
 }

@@ -98,15 +98,20 @@ fn check_items(
             problems.add(&at.path(), "must not hold the same item twice");
         }
     }
-    let first = keywords.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     // Of too many, those that are too many are not looked at.
     let most = keywords.get("maxItems").and_then(Value::as_u64).and_then(|most| usize::try_from(most).ok());
     for (index, item) in items.iter().enumerate().take(most.unwrap_or(usize::MAX)) {
         if problems.has_more() {
             return;
         }
-        if let Some(schema) = first.get(index).or_else(|| keywords.get("items")) {
+        if let Some(schema) = schema_of_item(keywords, index) {
             checker.visit(schema, item, &at.item(index), problems);
         }
     }
+}
+
+/// The schema of an item: that of its place, or else that of all others.
+pub(super) fn schema_of_item(keywords: &Map<String, Value>, index: usize) -> Option<&Value> {
+    let first = keywords.get("prefixItems").and_then(Value::as_array);
+    first.and_then(|first| first.get(index)).or_else(|| keywords.get("items"))
 }

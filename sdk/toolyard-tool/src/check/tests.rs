@@ -192,3 +192,65 @@ fn a_default_may_hold_what_looks_like_a_schema() {
     assert_eq!(checker.published()["properties"]["search"]["default"], default);
     check_as::<Settings>(&json!({ "pattern": "(" }), "fine");
 }
+
+#[test]
+fn numbers_are_put_right_wherever_they_stand() {
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Page {
+        #[schemars(range(min = 1, max = 50), transform = clamp)]
+        limit: u32,
+    }
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    #[schemars(tag = "kind", rename_all = "lowercase")]
+    enum Step {
+        By { page: Page },
+        To { page: Page, at: f64 },
+    }
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    #[schemars(untagged)]
+    enum Either {
+        Names { names: Vec<String> },
+        Pages { names: Vec<u8>, page: Page },
+    }
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Everything {
+        page: Option<Page>,
+        step: Option<Step>,
+        either: Option<Either>,
+        by_name: Option<BTreeMap<String, Page>>,
+        by_number: Option<BTreeMap<u8, u8>>,
+        pair: Option<(Page, f64, u8)>,
+        #[schemars(flatten)]
+        more: Page,
+    }
+    let checker = Checker::new(schema::input::<Everything>());
+    let check = |value: Value, expected: &str| {
+        let mut whole = value.clone();
+        checker.clamp(&mut whole);
+        assert_eq!(whole.to_string(), expected, "{value}");
+    };
+    check(json!({ "page": { "limit": 1000 } }), r#"{"page":{"limit":50}}"#);
+    check(json!({ "page": { "limit": 5.0 } }), r#"{"page":{"limit":5}}"#);
+    check(json!({ "page": { "limit": 0, "x": 1.0 } }), r#"{"page":{"limit":1,"x":1.0}}"#);
+    check(
+        json!({ "step": { "kind": "to", "page": { "limit": 99 }, "at": 2.0 } }),
+        r#"{"step":{"kind":"to","page":{"limit":50},"at":2.0}}"#,
+    );
+    check(
+        json!({ "step": { "kind": "by", "page": { "limit": 0 } } }),
+        r#"{"step":{"kind":"by","page":{"limit":1}}}"#,
+    );
+    check(
+        json!({ "either": { "names": [1.0], "page": { "limit": 99 } } }),
+        r#"{"either":{"names":[1],"page":{"limit":50}}}"#,
+    );
+    check(json!({ "either": { "names": [true], "page": 1.0 } }), r#"{"either":{"names":[true],"page":1.0}}"#);
+    check(json!({ "by_name": { "a": { "limit": 99 } } }), r#"{"by_name":{"a":{"limit":50}}}"#);
+    check(json!({ "by_number": { "1": 2.0 } }), r#"{"by_number":{"1":2}}"#);
+    check(json!({ "pair": [{ "limit": 99 }, 1.0, 2.0] }), r#"{"pair":[{"limit":50},1.0,2]}"#);
+    check(json!({ "limit": 99 }), r#"{"limit":50}"#);
+}

@@ -188,9 +188,9 @@ impl Context {
     }
 
     /// Whether the client said that it can be asked this.
-    pub(super) fn check_can(&self, method: &Method) -> Result<(), ToolError> {
-        match needed(method).filter(|capability| !self.declares(capability)) {
-            Some(capability) => Err(ToolError::needs_capability(capability)),
+    pub(super) fn check_can(&self, ask: &Ask) -> Result<(), ToolError> {
+        match ask.missing(&self.0.origin.capabilities) {
+            Some(capability) => Err(ToolError::needs(capability)),
             None => Ok(()),
         }
     }
@@ -198,9 +198,9 @@ impl Context {
 
 /// Puts one question while the call is under way.
 async fn put(context: &Context, method: Method, params: Option<Value>) -> Result<Raw, ToolError> {
-    context.check_can(&method)?;
     let name = method.to_string();
     let ask = Ask { method, params: params.map(Raw::from) };
+    context.check_can(&ask)?;
     context.0.peer.ask(ask).await.map_err(|error| unanswered(&name, &error))
 }
 
@@ -210,10 +210,9 @@ pub(super) async fn put_all(
     all: Vec<Question>,
 ) -> Result<Vec<(String, Value)>, ToolError> {
     let names: Vec<_> = all.iter().map(|one| (one.name.clone(), one.method.to_string())).collect();
-    let ask = |one: Question| Ask { method: one.method, params: Some(one.params.into()) };
     let asking = match &context.0.task {
-        Some(task) => task.ask_all(all.into_iter().map(|one| (Some(one.name.clone()), ask(one)))),
-        None => all.into_iter().map(|one| context.0.peer.ask(ask(one))).collect(),
+        Some(task) => task.ask_all(all.into_iter().map(|one| (Some(one.name.clone()), one.ask()))),
+        None => all.into_iter().map(|one| context.0.peer.ask(one.ask())).collect(),
     };
     let answering = names.into_iter().zip(asking).map(|((name, method), asking)| async move {
         let answer = asking.await.map_err(|error| unanswered(&method, &error))?;
@@ -235,16 +234,6 @@ pub(super) fn read_form<T: DeserializeOwned + JsonSchema>(answer: &Value) -> Res
         Checker::new(schema::form::<T>()).check(&content).into_result()?;
         Ok(serde_json::from_value(content)?)
     })
-}
-
-/// What a client declares if it can be asked this.
-fn needed(method: &Method) -> Option<&'static str> {
-    match method.as_str() {
-        "elicitation/create" => Some("elicitation"),
-        "sampling/createMessage" => Some("sampling"),
-        "roots/list" => Some("roots"),
-        _ => None,
-    }
 }
 
 fn read_reply<T>(

@@ -6,9 +6,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use toolyard_proto::Method;
+use toolyard_transport::Ask;
 
 use super::ask::{Reply, Root, Sample, Sampled, read_form, read_roots};
-use super::rounds::{Kept, input_required};
+use super::rounds::input_required;
 use super::{Context, ask};
 use crate::{ToolError, schema};
 
@@ -37,6 +38,12 @@ pub(super) struct Question {
     pub(super) params: Value,
 }
 
+impl Question {
+    pub(super) fn ask(&self) -> Ask {
+        Ask { method: self.method.clone(), params: Some(self.params.clone().into()) }
+    }
+}
+
 /// What came back, by the names of the questions.
 ///
 /// ```
@@ -62,7 +69,8 @@ impl Context {
     /// Unlike with [`Context::ask`], nothing waits in the server for a client that may never come back: the
     /// call ends with the questions, and when the client calls again with the answers, the function runs
     /// again from its beginning and gets past the questions. So ask before you do anything that must not be
-    /// done twice. Earlier answers are kept by the client, under seal. Clients of older revisions are asked
+    /// done twice, and give each question a name of its own: a name that stands for two different questions is an
+    /// error. Earlier answers are kept by the client, under seal. Clients of older revisions are asked
     /// while the call is under way.
     ///
     /// ```
@@ -125,7 +133,8 @@ impl Questions<'_> {
     /// may be what brings the questions to the client.
     pub async fn put(self) -> Result<Replies, ToolError> {
         for question in &self.all {
-            self.context.check_can(&question.method)?;
+            self.context.check_can(&question.ask())?;
+            self.context.check_name(question)?;
         }
         if self.context.asks_by_answer() { self.put_by_answer() } else { self.put_at_once().await }
     }
@@ -151,7 +160,7 @@ impl Questions<'_> {
         if open.is_empty() {
             return Ok(Replies { answers, memory: remembered.cloned() });
         }
-        let state = (*kept != Kept::default()).then(|| context.sealed(&kept));
+        let state = (!kept.is_empty()).then(|| context.sealed(&kept));
         Err(ToolError::unanswered(input_required(&open, state)))
     }
 

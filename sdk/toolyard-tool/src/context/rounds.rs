@@ -1,11 +1,12 @@
 //! The rounds of a call whose questions are its answer: what the client has said so far, and the sealed state
 //! that it carries from one round to the next.
 
+use std::collections::HashMap;
 use std::sync::MutexGuard;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use toolyard_proto::Raw;
+use toolyard_proto::{Method, Raw};
 
 use super::Context;
 use super::questions::Question;
@@ -21,6 +22,15 @@ pub(super) struct Kept {
     /// What was to be remembered, by the name of the first question it was asked with.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) memory: Map<String, Value>,
+    /// What this run has asked under which name.
+    #[serde(skip)]
+    asked: HashMap<String, (Method, Value)>,
+}
+
+impl Kept {
+    pub(super) fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.memory.is_empty()
+    }
 }
 
 /// What the client has answered.
@@ -63,6 +73,18 @@ impl Context {
     /// What this run of the function has learnt so far; it goes into the state of the next round.
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Answers come back under the names of their questions, so a name must not stand for two.
+    pub(super) fn check_name(&self, question: &Question) -> Result<(), ToolError> {
+        let mut kept = self.kept();
+        let asked = (question.method.clone(), question.params.clone());
+        let first = kept.asked.entry(question.name.clone()).or_insert_with(|| asked.clone());
+        if *first == asked {
+            return Ok(());
+        }
+        let message = format!("two different questions are called `{}`", question.name);
+        Err(ToolError::broken(message).hint("give each question a name of its own"))
     }
 
     pub(super) fn sealed(&self, kept: &Kept) -> String {

@@ -50,9 +50,20 @@ pub(crate) enum Outcome {
 /// Something the task wants to know before it goes on.
 #[derive(Debug)]
 struct Question {
+    /// No two have the same; a name may be used again.
+    number: u64,
     key: String,
     ask: Ask,
     reply: oneshot::Sender<Result<Raw, AskError>>,
+    /// Whether somebody who waits for the result is being asked.
+    is_put: bool,
+}
+
+/// A question that is being put; whoever else waits for the result takes it up when this is dropped.
+pub(super) struct Putting {
+    task: Arc<Task>,
+    number: u64,
+    pub(super) ask: Ask,
 }
 
 /// Where a task stands, at one moment.
@@ -162,14 +173,16 @@ impl Task {
         });
     }
 
-    /// The answer to one question.
-    pub(super) fn take_answer(&self, key: &str, answer: Result<Raw, AskError>) {
-        self.change(|state| {
-            let Some(at) = state.questions.iter().position(|one| one.key == key) else { return false };
-            // The task may have given up waiting.
-            let _ = state.questions.remove(at).reply.send(answer);
-            true
-        });
+    /// The first question that nobody is being asked yet.
+    pub(super) fn put_next(self: &Arc<Self>) -> Option<Putting> {
+        let mut state = self.state();
+        let question = state.questions.iter_mut().find(|one| !one.is_put)?;
+        question.is_put = true;
+        Some(Putting { task: self.clone(), number: question.number, ask: question.ask.clone() })
+    }
+
+    fn asks(&self, number: u64) -> bool {
+        self.state().questions.iter().any(|one| one.number == number)
     }
 
     /// Puts questions so that they appear at once, each under its name if it has one that is free.
@@ -181,7 +194,7 @@ impl Task {
                 state.asked += 1;
                 let is_free = |name: &String| state.questions.iter().all(|open| open.key != *name);
                 let key = name.filter(is_free).unwrap_or_else(|| format!("question-{}", state.asked));
-                state.questions.push(Question { key, ask, reply });
+                state.questions.push(Question { number: state.asked, key, ask, reply, is_put: false });
                 asking.push(Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) }) as Asking);
             }
             true
@@ -216,6 +229,40 @@ impl Task {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Putting {
+    pub(super) fn take_answer(self, answer: Result<Raw, AskError>) {
+        self.task.change(|state| {
+            let Some(at) = state.questions.iter().position(|one| one.number == self.number) else {
+                return false;
+            };
+            // The task may have given up waiting.
+            let _ = state.questions.remove(at).reply.send(answer);
+            true
+        });
+    }
+
+    /// Waits until the answer is not needed any more: the task is over, or somebody else has answered.
+    pub(super) async fn settled(&self) {
+        let mut seen = self.task.version();
+        while self.task.asks(self.number) {
+            seen = self.task.changed_since(seen).await;
+        }
+    }
+}
+
+impl Drop for Putting {
+    fn drop(&mut self) {
+        let mut is_open = false;
+        for question in self.task.state().questions.iter_mut().filter(|one| one.number == self.number) {
+            question.is_put = false;
+            is_open = true;
+        }
+        if is_open {
+            self.task.version.send_modify(|version| *version += 1);
+        }
     }
 }
 

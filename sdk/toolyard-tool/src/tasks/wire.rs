@@ -11,7 +11,7 @@ use toolyard_proto::{CallError, Raw, Revision, RpcError};
 use toolyard_transport::{Answer, AnswerBody, Ask, Origin, Peer, Request};
 
 use super::POLL;
-use super::task::{Outcome, Standing, Task};
+use super::task::{Outcome, Putting, Standing, Task};
 use super::time::timestamp;
 
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
@@ -138,23 +138,26 @@ pub(super) fn list(tasks: &[Arc<Task>]) -> Raw {
 pub(super) async fn result(task: Arc<Task>, peer: Peer) -> Answer {
     loop {
         let seen = task.version();
-        let standing = task.standing();
-        match (standing.outcome, standing.questions.into_iter().next()) {
-            (Some(Outcome::Result(result)), _) => {
-                return Ok(AnswerBody::ours(related(&result, &task)));
-            }
-            (Some(Outcome::Error(error)), _) => return Err(error),
-            (Some(Outcome::Cancelled), _) => return Err(CallError::cancelled()),
-            (None, Some((key, ask))) => {
-                let params = ask.params.clone().unwrap_or_else(Raw::empty_object);
-                let ask = Ask { method: ask.method, params: Some(related(&params, &task)) };
-                let answer = peer.ask(ask).await;
-                task.take_answer(&key, answer);
-            }
-            (None, None) => {
-                task.changed_since(seen).await;
-            }
+        match task.standing().outcome {
+            Some(Outcome::Result(result)) => return Ok(AnswerBody::ours(related(&result, &task))),
+            Some(Outcome::Error(error)) => return Err(error),
+            Some(Outcome::Cancelled) => return Err(CallError::cancelled()),
+            None => {}
         }
+        match task.put_next() {
+            Some(question) => put(question, &task, &peer).await,
+            None => drop(task.changed_since(seen).await),
+        }
+    }
+}
+
+/// Asks the client that waits, until it answers or the answer is not needed any more.
+async fn put(question: Putting, task: &Task, peer: &Peer) {
+    let params = question.ask.params.clone().unwrap_or_else(Raw::empty_object);
+    let ask = Ask { method: question.ask.method.clone(), params: Some(related(&params, task)) };
+    tokio::select! {
+        answer = peer.ask(ask) => question.take_answer(answer),
+        () = question.settled() => {}
     }
 }
 

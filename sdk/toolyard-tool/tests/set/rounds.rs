@@ -36,8 +36,27 @@ async fn interview(runs: &Runs, context: &Context, args: Topic) -> Result<String
     Ok(format!("{name} on {topic}: {line} ({roots})"))
 }
 
+/// Asks twice under one name, as nobody should.
+#[tool]
+async fn confusion(context: &Context) -> Result<String, ToolError> {
+    for what in ["A", "A", "B"] {
+        let replies = context.questions().form::<Name>("sure", format!("Delete {what}?")).put().await?;
+        replies.form::<Name>("sure")?.accepted()?;
+    }
+    Ok("all deleted".into())
+}
+
+/// Wants a page visited, in its own words.
+#[tool]
+async fn visit(context: &Context) -> Result<String, ToolError> {
+    let params = json!({ "mode": "url", "message": "Sign in", "url": "https://example.com" });
+    context.questions().raw("page", "elicitation/create", params).put().await?;
+    Ok("visited".into())
+}
+
 fn set() -> ToolSet<Runs> {
-    ToolSet::new("rounds", "1").seal_key(b"the same for all").state(Runs::default()).with::<interview>()
+    let set = ToolSet::new("rounds", "1").seal_key(b"the same for all");
+    set.with::<confusion>().with::<visit>().state(Runs::default()).with::<interview>()
 }
 
 fn able() -> Value {
@@ -137,4 +156,21 @@ async fn a_client_that_cannot_answer_is_told_what_is_missing() {
         (error.code(), &said["data"]["requiredCapabilities"]),
         (-32021, &json!({ "elicitation": {} }))
     );
+    let client = Client::new(Revision::NEWEST, able());
+    let error = client.request(&set(), "tools/call", json!({ "name": "visit" })).await.unwrap_err();
+    let said: Value = error.to_raw().read().unwrap();
+    assert_eq!(error.code(), -32021, "forms are not pages");
+    assert_eq!(said["data"]["requiredCapabilities"], json!({ "elicitation": { "url": {} } }));
+}
+
+#[tokio::test]
+async fn the_answer_to_one_question_never_counts_for_another_of_that_name() {
+    let said = "two different questions are called `sure`\nHint: give each question a name of its own";
+    let (_, yes) = &answers()[0];
+    let modern = Client::new(Revision::NEWEST, able());
+    let params = json!({ "name": "confusion", "inputResponses": { "sure": yes } });
+    let answer = modern.request(&set(), "tools/call", params).await.unwrap();
+    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), said));
+    let older = Client::new(Revision::NEWEST_LEGACY, able()).answering("elicitation/create", yes.clone());
+    assert_eq!(text(&older.call(&set(), "confusion", json!({})).await), said);
 }

@@ -18,6 +18,8 @@ pub(crate) struct Client {
 
 #[derive(Default)]
 struct Side {
+    /// Questions are read and never answered.
+    is_silent: bool,
     answers: HashMap<&'static str, Value>,
     told: Mutex<Vec<Value>>,
     asked: Mutex<Vec<Value>>,
@@ -50,6 +52,11 @@ impl Client {
         let mut answers = self.side.answers.clone();
         answers.insert(method, result);
         Self { origin: self.origin, side: Arc::new(Side { answers, ..Side::default() }) }
+    }
+
+    /// Reads questions and never answers them.
+    pub(crate) fn silent(self) -> Self {
+        Self { origin: self.origin, side: Arc::new(Side { is_silent: true, ..Side::default() }) }
     }
 
     pub(crate) fn start(&self, set: &dyn Handler, method: &str, params: Value) -> BoxFuture<Answer> {
@@ -105,6 +112,9 @@ impl Back for Side {
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         let answer = self.answers.get(ask.method.as_str()).cloned().map(Raw::from);
         self.asked.lock().unwrap().push(json!([ask.method.as_str(), ask.params]));
+        if self.is_silent {
+            return Box::pin(std::future::pending());
+        }
         Box::pin(async { answer.ok_or_else(|| AskError::Unsupported("it cannot be asked".into())) })
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::poll;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -53,8 +54,19 @@ async fn linger(gate: &Arc<Notify>) {
     std::future::pending::<()>().await;
 }
 
+/// Wants a page visited.
+#[tool(task)]
+async fn visit(context: &Context) -> Result<(), ToolError> {
+    context.ask_to_visit("https://example.com", "Please sign in.").await?.accepted()
+}
+
 fn set(gate: &Arc<Notify>) -> ToolSet<Arc<Notify>> {
-    ToolSet::new("tasks", "1").state(gate.clone()).with::<wait>().with::<greet>().with::<linger>()
+    ToolSet::new("tasks", "1")
+        .state(gate.clone())
+        .with::<wait>()
+        .with::<greet>()
+        .with::<linger>()
+        .with::<visit>()
 }
 
 fn newer() -> Client {
@@ -67,13 +79,15 @@ fn older() -> Client {
 }
 
 async fn until(client: &Client, set: &dyn Handler, id: &Value, status: &str) -> Value {
-    loop {
-        let task = client.request(set, "tasks/get", json!({ "taskId": id })).await.unwrap();
+    let mut task = Value::Null;
+    for _ in 0..5_000 {
+        task = client.request(set, "tasks/get", json!({ "taskId": id })).await.unwrap();
         if task["status"] == status {
             return task;
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    panic!("it is never {status}: {task}");
 }
 
 #[tokio::test]
@@ -217,4 +231,38 @@ async fn whoever_waits_for_a_task_hears_when_its_time_is_over() {
     assert_eq!(answer.unwrap_err().message, "the call was cancelled");
     let error = client.request(&set, "tasks/get", about).await.unwrap_err();
     assert_eq!(error.code(), -32602, "and the task is forgotten");
+}
+
+#[tokio::test]
+async fn a_question_of_a_task_is_put_once_and_ends_with_the_task() {
+    let (set, client) = (set(&Arc::default()), older().silent());
+    let started = client.request(&set, "tools/call", json!({ "name": "greet", "task": {} })).await.unwrap();
+    let id = &started["task"]["taskId"];
+    until(&client, &set, id, "input_required").await;
+    let result = || client.start(&set, "tasks/result", json!({ "taskId": id }));
+    let [mut leaves, one, other] = [result(), result(), result()];
+    assert!(poll!(&mut leaves).is_pending());
+    let cancelling = async {
+        assert_eq!(client.asked().len(), 1, "whoever comes later waits with the first");
+        drop(leaves);
+        while client.asked().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        client.request(&set, "tasks/cancel", json!({ "taskId": id })).await.unwrap();
+    };
+    let ending = async { tokio::join!(one, other, cancelling) };
+    let (one, other, ()) = tokio::time::timeout(Duration::from_secs(5), ending).await.expect("both end");
+    for answer in [one, other] {
+        assert_eq!(answer.unwrap_err().message, "the call was cancelled");
+    }
+    assert_eq!(client.asked().len(), 2, "once by whom it was left to, too");
+}
+
+#[tokio::test]
+async fn a_task_does_not_ask_what_the_client_cannot_be_asked() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let started = client.request(&set, "tools/call", json!({ "name": "visit" })).await.unwrap();
+    let task = until(&client, &set, &started["taskId"], "failed").await;
+    assert_eq!(task["error"]["code"], -32021);
+    assert_eq!(task["error"]["data"]["requiredCapabilities"], json!({ "elicitation": { "url": {} } }));
 }

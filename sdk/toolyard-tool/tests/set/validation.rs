@@ -87,8 +87,14 @@ async fn batch(_: Batch) {}
 #[expect(dead_code, reason = "it is only checked")]
 enum Term {
     And { of: Vec<Term> },
-    Or { of: Vec<Term> },
+    Or(Several),
     True,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "it is only checked")]
+struct Several {
+    of: Vec<Term>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -250,9 +256,11 @@ async fn a_long_name_is_cut_in_what_is_said() {
 #[tokio::test]
 async fn terms_within_terms_are_checked_once_each() {
     let mut term = json!({ "is": "true" });
-    for _ in 0..50 {
-        term = json!({ "is": "or", "of": [term] });
+    for is in ["or", "and"].repeat(25) {
+        term = json!({ "is": is, "of": [term] });
     }
     let answer = Client::newest().call(&set(), "filter", json!({ "term": term })).await;
     assert_eq!(text(&answer), "Done.");
+    let answer = Client::newest().call(&set(), "filter", json!({ "term": { "is": "or", "of": 1 } })).await;
+    assert!(text(&answer).starts_with("The arguments are not valid: `term.of` must be an array, not 1."));
 }
