@@ -249,7 +249,10 @@ fn put_string(out: &mut Vec<u8>, text: &str) {
 }
 
 fn render_outcome(id: Option<&Id>, key: &[u8], value: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(value.len() + 64);
+    // Just as much as is needed: then it is not copied, and has no second part, when it is shared.
+    let id_length = id.map_or(0, |id| br#""id":,"#.len() + id.as_bytes().len());
+    let fixed = br#"{"jsonrpc":"2.0","":}"#.len();
+    let mut out = BytesMut::with_capacity(fixed + id_length + key.len() + value.len());
     put_outcome_head(&mut out, id, key);
     out.put_slice(value);
     out.put_u8(b'}');
@@ -275,6 +278,11 @@ fn put_outcome_head(out: &mut BytesMut, id: Option<&Id>, key: &[u8]) {
     out.put_u8(b'"');
     out.put_slice(key);
     out.put_slice(b"\":");
+}
+
+/// The answer of a request.
+pub fn render_result(id: &Id, result: &Raw) -> Bytes {
+    render_outcome(Some(id), b"result", result.as_bytes())
 }
 
 /// An error answer; without an id where the message's own could not be read.
