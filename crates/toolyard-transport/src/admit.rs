@@ -78,16 +78,12 @@ impl Gate {
 
     /// From an `Authorization` header.
     pub fn admit(&self, authorization: Option<&HeaderValue>) -> Result<Admitted, Challenge> {
-        self.admit_on(&Ticket::default(), authorization)
+        self.admit_on(&Ticket::default(), authorization.map(HeaderValue::as_bytes))
     }
 
     /// The same on a connection: a token that is good once is good for everything on the connection that it
     /// opened.
-    pub fn admit_on(
-        &self,
-        ticket: &Ticket,
-        authorization: Option<&HeaderValue>,
-    ) -> Result<Admitted, Challenge> {
+    pub fn admit_on(&self, ticket: &Ticket, authorization: Option<&[u8]>) -> Result<Admitted, Challenge> {
         if self.is_open() {
             return Ok(self.local.clone());
         }
@@ -95,12 +91,12 @@ impl Gate {
             tracing::warn!(target: "auth", "nobody was let in without a token");
             return Err(Challenge("Bearer"));
         };
-        if let Some((_, admitted)) = ticket.0.get().filter(|(used, _)| used == header) {
+        if let Some((_, admitted)) = ticket.0.get().filter(|(used, _)| used.as_ref() == header) {
             return Ok(admitted.clone());
         }
         let admitted = self.admit_token(token).ok_or(Challenge("Bearer error=\"invalid_token\""))?;
         if self.signed.is_some() {
-            let _ = ticket.0.set((header.clone(), admitted.clone()));
+            let _ = ticket.0.set((header.into(), admitted.clone()));
         }
         Ok(admitted)
     }
@@ -128,8 +124,15 @@ impl Gate {
 }
 
 /// What a connection was opened with.
-#[derive(Debug, Default)]
-pub struct Ticket(OnceLock<(HeaderValue, Admitted)>);
+#[derive(Default)]
+pub struct Ticket(OnceLock<(Box<[u8]>, Admitted)>);
+
+impl fmt::Debug for Ticket {
+    /// Whoever may read a log may not know the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ticket").field(&self.0.get().map(|(_, admitted)| admitted)).finish()
+    }
+}
 
 impl fmt::Debug for Gate {
     /// Tokens are secrets.
@@ -138,9 +141,8 @@ impl fmt::Debug for Gate {
     }
 }
 
-fn bearer(header: &HeaderValue) -> Option<&[u8]> {
-    let bytes = header.as_bytes();
-    let (scheme, token) = bytes.split_at_checked(7)?;
+fn bearer(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = header.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod at_once;
 pub(crate) mod body;
 pub(crate) mod calls;
 pub(crate) mod classic;
+pub(crate) mod fields;
 pub(crate) mod guard;
 pub(crate) mod headers;
 pub(crate) mod modern;

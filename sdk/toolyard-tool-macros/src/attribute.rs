@@ -234,11 +234,45 @@ impl Said {
             return wrong("every `{` needs a `}`");
         }
         match (has_variables, text.contains('{')) {
+            (true, true) if !has_names_in_braces(&text) => {
+                wrong("a variable is a name in braces, `{id}`, or `{+path}` if it may contain `/`")
+            }
             (true, false) => {
                 wrong("a template has variables, such as `notes://{id}`; without one it is a `resource`")
             }
             (false, true) => wrong("a resource is one URI; with variables it is a `template`"),
             _ => Ok(uri),
+        }
+    }
+}
+
+/// Whether braces stand around names and nowhere else.
+fn has_names_in_braces(mut text: &str) -> bool {
+    while let Some((before, after)) = text.split_once('{') {
+        let Some((name, rest)) = after.split_once('}') else { return false };
+        let name = name.strip_prefix('+').unwrap_or(name);
+        let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if before.contains('}') || name.is_empty() || !name.chars().all(is_legal) {
+            return false;
+        }
+        text = rest;
+    }
+    !text.contains('}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_stand_around_names_and_nowhere_else() {
+        for right in ["a://{b}", "a://{+b}/{c_d}.{e-f}", "a://b"] {
+            assert!(has_names_in_braces(right), "{right}");
+        }
+        for wrong in
+            ["a://}b{c", "a://}{", "a://{}", "a://{+}", "a://{{b}}", "a://{b}}{c", "a://{?b}", "a://{b*}"]
+        {
+            assert!(!has_names_in_braces(wrong), "{wrong}");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use toolyard_proto::Raw;
 
-use crate::check::{Checker, cut};
+use crate::check::{Checker, cut, limits};
 use crate::{Problems, ToolError, schema};
 
 /// What a function may take as its arguments: a struct that derives `Deserialize` and `JsonSchema`.
@@ -74,8 +74,9 @@ impl<A: Arguments> Reader<A> {
             keywords.remove("description");
             keywords.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         }
-        let is_plain = check.is_none() && is_plain(&schema);
-        Self { checker: Checker::new(schema), check, is_plain }
+        let checker = Checker::new(schema);
+        let is_plain = check.is_none() && is_plain(checker.schema());
+        Self { checker, check, is_plain }
     }
 
     /// The schema as clients see it.
@@ -169,6 +170,8 @@ fn is_plain_field(schema: &Value) -> bool {
     let is_simple = |(name, value): (&String, &Value)| match name.as_str() {
         "type" => value != "object",
         "description" | "default" => true,
+        "format" => limits::is_of_number(value),
+        "minimum" | "maximum" => schema.as_object().is_some_and(|all| limits::is_of_type(all, name)),
         "items" => is_plain_field(value),
         _ => false,
     };
@@ -197,60 +200,4 @@ fn wants(schema: &Value, name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
-    struct Simple {
-        text: String,
-        number: Option<i64>,
-        #[serde(default)]
-        flags: Vec<bool>,
-    }
-
-    #[derive(Debug, Deserialize, JsonSchema)]
-    struct Outer {
-        #[expect(dead_code, reason = "only its schema matters")]
-        inner: Option<Simple>,
-    }
-
-    #[derive(Debug, Deserialize, JsonSchema)]
-    struct Bounded {
-        #[schemars(range(max = 9))]
-        #[expect(dead_code, reason = "only its schema matters")]
-        number: i64,
-    }
-
-    #[test]
-    fn only_what_serde_checks_as_well_is_plain() {
-        assert!(Reader::<Simple>::new("t", None).is_plain);
-        assert!(!Reader::<Simple>::new("t", Some(|_, _| {})).is_plain);
-        assert!(!Reader::<Outer>::new("t", None).is_plain);
-        assert!(!Reader::<Bounded>::new("t", None).is_plain);
-    }
-
-    #[test]
-    fn the_short_way_gives_what_the_long_way_gives() {
-        let short = Reader::<Simple>::new("t", None);
-        let long = Reader { is_plain: false, ..Reader::<Simple>::new("t", None) };
-        for arguments in [
-            json!({ "text": "a" }),
-            json!({ "text": "a", "number": 5, "flags": [true, false], "more": {} }),
-            json!({ "text": "a", "number": 5.0 }),
-            json!({ "text": "a", "number": null }),
-            json!({ "text": "a", "number": 1.5 }),
-            json!({ "text": "a", "number": 1e300 }),
-            json!({ "text": 1, "flags": [1] }),
-            json!({ "number": 5 }),
-            json!(["a", 5, [true]]),
-            json!("a"),
-            json!(null),
-        ] {
-            let raw = Raw::from(arguments);
-            assert_eq!(short.read(Some(&raw)), long.read(Some(&raw)), "{}", raw.as_str());
-        }
-        assert_eq!(short.read(None), long.read(None));
-    }
-}
+mod tests;

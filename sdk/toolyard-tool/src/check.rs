@@ -6,6 +6,7 @@
 
 mod clamp;
 mod forms;
+pub(crate) mod limits;
 mod object;
 mod scalar;
 mod words;
@@ -34,7 +35,10 @@ impl Checker {
     /// Panics on a pattern that is not a regular expression: the tool could never be called.
     pub(crate) fn new(mut schema: Value) -> Self {
         let mut patterns = HashMap::new();
-        schema::each(&mut schema, |keywords| collect_patterns(keywords, &mut patterns));
+        schema::each(&mut schema, |keywords| {
+            limits::narrow(keywords);
+            collect_patterns(keywords, &mut patterns);
+        });
         Self { schema, patterns }
     }
 

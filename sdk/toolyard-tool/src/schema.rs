@@ -5,6 +5,8 @@ use schemars::transform::{RecursiveTransform, Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
+use crate::check::limits::remove_format;
+
 /// Marks a number that is moved into its range instead of being refused.
 pub(crate) const CLAMP: &str = "x-toolyard-clamp";
 
@@ -45,12 +47,15 @@ pub fn path(schema: &mut Schema) {
     schema.insert(PATH.into(), true.into());
 }
 
+/// With the formats of numbers, which tell a [`Checker`](crate::check::Checker) their limits.
 pub(crate) fn input<T: JsonSchema>() -> Value {
     generate::<T>(Contract::Deserialize)
 }
 
 pub(crate) fn output<T: JsonSchema>() -> Value {
-    generate::<T>(Contract::Serialize)
+    let mut schema = generate::<T>(Contract::Serialize);
+    each(&mut schema, remove_format);
+    schema
 }
 
 fn generate<T: JsonSchema>(contract: Contract) -> Value {
@@ -69,7 +74,8 @@ pub(crate) fn form<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12().with_transform(Plain).with_transform(Flat);
     settings.meta_schema = None;
     settings.inline_subschemas = true;
-    let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    each(&mut schema, remove_format);
     json!({
         "type": "object",
         "properties": schema.get("properties").cloned().unwrap_or_else(|| json!({})),
@@ -85,8 +91,8 @@ pub(crate) fn each(schema: &mut Value, mut see: impl FnMut(&mut Map<String, Valu
     }
 }
 
-/// Removes formats such as `uint32`: they are no standard, and some models' interfaces refuse them. And writes
-/// `{}` where `true` would mean the same: there are clients that drop the whole list of tools for one `true`.
+/// Writes `{}` where `true` would mean the same: there are clients that drop the whole list of tools for one
+/// `true`.
 #[derive(Clone)]
 struct Plain;
 
@@ -95,17 +101,9 @@ impl Transform for Plain {
         if schema.as_bool() == Some(true) {
             schema.ensure_object();
         }
-        let is_number_format = schema.get("format").and_then(Value::as_str).is_some_and(|format| {
-            format.starts_with("int") || format.starts_with("uint") || NUMBERS.contains(&format)
-        });
-        if is_number_format {
-            schema.remove("format");
-        }
         transform_subschemas(self, schema);
     }
 }
-
-const NUMBERS: [&str; 3] = ["float", "double", "decimal"];
 
 /// What a form cannot express is said in a simpler way: an optional field is simply not required, and the
 /// description of a choice is its title.

@@ -1,7 +1,7 @@
 //! Where somebody listens: `tcp://HOST:PORT`, `unix:///PATH`, `pipe://NAME`, or an `http` URL.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use http::Uri;
@@ -110,16 +110,20 @@ impl Endpoint {
 
     /// Who listens there now, as far as that can be seen without a word to them. Looks at files.
     pub(crate) fn holder(&self) -> Holder {
-        let port = match self {
-            Self::Tcp(address) => address.parse::<Authority>().ok().and_then(|address| address.port_u16()),
+        let place = match self {
+            Self::Tcp(address) => address.parse::<Authority>().ok().and_then(|address| {
+                let port = address.port_u16()?;
+                Some((addresses_of(address.host()), port))
+            }),
             Self::Http(url) => {
                 let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
-                Some(url.port_u16().unwrap_or(usual))
+                url.host().map(|host| (addresses_of(host), url.port_u16().unwrap_or(usual)))
             }
             Self::Local(path) => return holder_of_file(path),
             Self::Pipe(name) => return holder_of_file(&pipe(name)),
         };
-        port.filter(|_| self.is_local()).map_or(Holder::Unknown, holder)
+        let place = place.filter(|_| self.is_local());
+        place.map_or(Holder::Unknown, |(addresses, port)| holder(&addresses, port))
     }
 
     /// Whether it lies where others could have put it first, so that whoever answers must be of our own user.
@@ -163,8 +167,18 @@ fn parse_http(text: &str) -> Option<Endpoint> {
 }
 
 fn is_loopback(host: &str) -> bool {
+    let addresses = addresses_of(host);
+    !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback)
+}
+
+/// What is dialled for a host, where that can be told without asking for it: an address is itself, and our own
+/// name either of two.
+pub(super) fn addresses_of(host: &str) -> Vec<IpAddr> {
+    if host.eq_ignore_ascii_case("localhost") {
+        return vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    }
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    bare.parse().into_iter().collect()
 }
 
 /// All names of this machine are one: nobody has a port on one of them alone.

@@ -1,4 +1,5 @@
-//! Whose a port of this machine is. Linux lists every socket with the user it belongs to; elsewhere nobody can
+//! Whose a port of this machine is, at the addresses that are dialled: another address of the same port may be
+//! somebody else's. Linux lists every socket with the user it belongs to; elsewhere nobody can
 //! tell.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,12 +10,12 @@ const LISTENS: &str = "0A";
 /// Whoever is that can do as he likes anyhow. What forwards ports into containers runs so.
 const ROOT: u32 = 0;
 
-/// Who listens at a port.
+/// Who listens at a port, at one of some addresses or at all that there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// Our own user, or the administrator.
     Ours,
-    /// Somebody else, at one of its addresses at least.
+    /// Somebody else, at one of them at least.
     Other,
     Nobody,
     /// The system does not tell.
@@ -22,13 +23,13 @@ pub(crate) enum Holder {
 }
 
 /// Looks now. Reads files, so not for threads that carry calls.
-pub(crate) fn holder(port: u16) -> Holder {
+pub(crate) fn holder(addresses: &[IpAddr], port: u16) -> Holder {
     let Some(own) = own_user() else { return Holder::Unknown };
     let tables: Vec<String> = TABLES.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect();
     if tables.is_empty() {
         return Holder::Unknown;
     }
-    judge(&tables, port, own)
+    judge(&tables, addresses, port, own)
 }
 
 #[cfg(unix)]
@@ -42,9 +43,9 @@ fn own_user() -> Option<u32> {
     None
 }
 
-fn judge(tables: &[String], port: u16, own: u32) -> Holder {
-    let mut users =
-        tables.iter().flat_map(|table| table.lines().skip(1)).filter_map(|line| listener(line, port));
+fn judge(tables: &[String], addresses: &[IpAddr], port: u16, own: u32) -> Holder {
+    let lines = tables.iter().flat_map(|table| table.lines().skip(1));
+    let mut users = lines.filter_map(|line| listener(line, addresses, port));
     match users.next() {
         None => Holder::Nobody,
         Some(first) if [first].into_iter().chain(users).all(|user| [own, ROOT].contains(&user)) => {
@@ -54,12 +55,13 @@ fn judge(tables: &[String], port: u16, own: u32) -> Holder {
     }
 }
 
-/// The user of a socket that can be reached at this port by a name of this machine.
-fn listener(line: &str, port: u16) -> Option<u32> {
+/// The user of a socket that can be reached at this port by one of these addresses.
+fn listener(line: &str, addresses: &[IpAddr], port: u16) -> Option<u32> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let (address, at) = fields.get(1)?.split_once(':')?;
     let is_listening = fields.get(3) == Some(&LISTENS) && u16::from_str_radix(at, 16) == Ok(port);
-    let is_reached = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    // One that listens at all addresses of one kind may do so at those of the other, too.
+    let is_reached = |ip: IpAddr| ip.is_unspecified() || addresses.contains(&ip);
     (is_listening && is_reached(parse_address(address)?)).then(|| fields.get(7)?.parse().ok())?
 }
 
@@ -86,14 +88,15 @@ mod tests {
     const HEAD: &str =
         "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
 
-    fn check(lines: &[(&str, &str, u32)], expected: Holder) {
+    fn check(dialled: &str, lines: &[(&str, &str, u32)], expected: Holder) {
         let row = |(address, state, uid): &(&str, &str, u32)| {
             format!(
                 "   0: {address} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000  {uid}        0 1 1\n"
             )
         };
         let table: String = [HEAD.to_owned()].into_iter().chain(lines.iter().map(row)).collect();
-        assert_eq!(judge(&[table], 0x13EC, 1000), expected, "{lines:?}");
+        let dialled = crate::discovery::endpoint::addresses_of(dialled);
+        assert_eq!(judge(&[table], &dialled, 0x13EC, 1000), expected, "{dialled:?} {lines:?}");
     }
 
     #[test]
@@ -101,26 +104,48 @@ mod tests {
         let (any, local) = ("00000000:13EC", "0100007F:13EC");
         let (any6, local6) = ("0".repeat(32) + ":13EC", "0".repeat(24) + "01000000:13EC");
         let mapped = "0000000000000000FFFF00000100007F:13EC";
-        for address in [any, local, any6.as_str(), local6.as_str(), mapped] {
-            check(&[(address, "0A", 1000)], Holder::Ours);
-            check(&[(address, "0A", 0)], Holder::Ours);
-            check(&[(address, "0A", 1001)], Holder::Other);
-            check(&[(address, "01", 1001)], Holder::Nobody);
+        for (dialled, address) in [
+            ("localhost", any),
+            ("localhost", local),
+            ("localhost", any6.as_str()),
+            ("localhost", local6.as_str()),
+            ("127.0.0.1", any),
+            ("127.0.0.1", local),
+            ("127.0.0.1", any6.as_str()),
+            ("127.0.0.1", mapped),
+            ("127.9.9.9", any),
+            ("[::1]", any6.as_str()),
+            ("[::1]", local6.as_str()),
+        ] {
+            check(dialled, &[(address, "0A", 1000)], Holder::Ours);
+            check(dialled, &[(address, "0A", 0)], Holder::Ours);
+            check(dialled, &[(address, "0A", 1001)], Holder::Other);
+            check(dialled, &[(address, "01", 1001)], Holder::Nobody);
         }
-        check(&[(local, "0A", 1000), (&local6, "0A", 1001)], Holder::Other);
-        check(&[("0100007F:13ED", "0A", 1001)], Holder::Nobody);
+        check("localhost", &[(local, "0A", 1000), (&local6, "0A", 1001)], Holder::Other);
+        check("localhost", &[("0100007F:13ED", "0A", 1001)], Holder::Nobody);
         // An address of the network is not where hints lead.
-        check(&[("0100000A:13EC", "0A", 1001)], Holder::Nobody);
-        check(&[("nonsense", "0A", 1001), ("", "", 0)], Holder::Nobody);
+        check("localhost", &[("0100000A:13EC", "0A", 1001)], Holder::Nobody);
+        check("localhost", &[("nonsense", "0A", 1001), ("", "", 0)], Holder::Nobody);
+    }
+
+    #[test]
+    fn who_has_the_port_at_another_address_of_this_machine_does_not_count() {
+        let (first, second, local6) = ("0100007F:13EC", "0200007F:13EC", "0".repeat(24) + "01000000:13EC");
+        check("127.0.0.1", &[(first, "0A", 1000), (second, "0A", 1001)], Holder::Ours);
+        check("127.0.0.1", &[(first, "0A", 1000), (&local6, "0A", 1001)], Holder::Ours);
+        check("127.0.0.1", &[(second, "0A", 1001)], Holder::Nobody);
+        check("127.0.0.2", &[(first, "0A", 1000), (second, "0A", 1001)], Holder::Other);
+        check("[::1]", &[(first, "0A", 1001), (&local6, "0A", 1000)], Holder::Ours);
     }
 
     #[test]
     #[cfg(target_os = "linux")]
     fn a_listener_of_our_own_is_seen_and_gone_with_its_end() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        assert_eq!(holder(port), Holder::Ours);
+        let address = listener.local_addr().unwrap();
+        assert_eq!(holder(&[address.ip()], address.port()), Holder::Ours);
         drop(listener);
-        assert_eq!(holder(port), Holder::Nobody);
+        assert_eq!(holder(&[address.ip()], address.port()), Holder::Nobody);
     }
 }

@@ -39,10 +39,6 @@ impl<F: Future> AtOnce<F> {
             Arc::new(Bell { is_running: AtomicBool::new(false), is_rung: AtomicBool::new(false), task });
         Self { future: Box::pin(future), waker: Waker::from(bell.clone()), bell }
     }
-
-    pub(super) fn inner(&mut self) -> Pin<&mut F> {
-        self.future.as_mut()
-    }
 }
 
 impl<F: Future> Future for AtOnce<F> {

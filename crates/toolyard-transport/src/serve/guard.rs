@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
-use http::{HeaderMap, Uri};
+
+use super::fields::{Fields, text};
 
 /// What a listener accepts. Names are compared without their port.
 #[derive(Clone, Debug, Default)]
@@ -20,28 +21,27 @@ pub(crate) struct Guard {
 
 impl Guard {
     /// Why a request with these headers is refused, if it is.
-    pub(crate) fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
-        if self.check_host && !self.host_fits(uri, headers) {
+    pub(crate) fn refusal(&self, target: Option<&Authority>, fields: Fields<'_>) -> Option<&'static str> {
+        if self.check_host && !self.host_fits(target, fields) {
             return Some("the Host header names neither loopback nor a configured host");
         }
-        let mut origins = headers.get_all(ORIGIN).iter();
-        let foreign = |origin: &http::HeaderValue| !origin.to_str().is_ok_and(|text| self.origin_fits(text));
-        origins.any(foreign).then_some("requests from this Origin are not accepted")
+        let foreign = |origin| !text(origin).is_some_and(|origin| self.origin_fits(origin));
+        fields.all(&ORIGIN).any(foreign).then_some("requests from this Origin are not accepted")
     }
 
-    fn host_fits(&self, uri: &Uri, headers: &HeaderMap) -> bool {
-        let mut hosts = headers.get_all(HOST).iter();
+    fn host_fits(&self, target: Option<&Authority>, fields: Fields<'_>) -> bool {
+        let mut hosts = fields.all(&HOST);
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         // Nearly every client names the very address it connected to.
-        if uri.authority().is_none() && host.as_bytes() == self.own_address.as_bytes() {
+        if target.is_none() && host == self.own_address.as_bytes() {
             return true;
         }
         let known = |authority: &Authority| {
             let name = authority.host();
             is_loopback(name) || self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
         };
-        let named = host.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
-        named.as_ref().is_some_and(known) && uri.authority().is_none_or(known)
+        let named = text(host).and_then(|text| text.parse::<Authority>().ok());
+        named.as_ref().is_some_and(known) && target.is_none_or(known)
     }
 
     fn origin_fits(&self, origin: &str) -> bool {
@@ -65,6 +65,8 @@ fn is_loopback(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
+
     use super::*;
 
     fn check(host: &str, origin: Option<&str>, accepted: bool) {
@@ -79,7 +81,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(ORIGIN, origin.parse().unwrap());
         }
-        let refusal = guard.refusal(&Uri::from_static("/mcp"), &headers);
+        let refusal = guard.refusal(None, Fields::Map(&headers));
         assert_eq!(refusal.is_none(), accepted, "{host} {origin:?}: {refusal:?}");
     }
 
@@ -106,6 +108,6 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(HOST, "localhost".parse().unwrap());
         headers.append(HOST, "localhost".parse().unwrap());
-        assert!(guard.refusal(&Uri::from_static("/mcp"), &headers).is_some());
+        assert!(guard.refusal(None, Fields::Map(&headers)).is_some());
     }
 }

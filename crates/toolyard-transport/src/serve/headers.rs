@@ -4,6 +4,8 @@ use http::{HeaderMap, HeaderName};
 use toolyard_proto::modern::{Claim, Found, RequestMeta, header_text, name_member};
 use toolyard_proto::{CallError, Method, Raw};
 
+use super::fields::{Fields, text};
+
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
@@ -12,45 +14,54 @@ const PARAM_PREFIX: &str = "mcp-param-";
 /// Reads the envelope of a modern request and checks it against the headers. A disagreement about the
 /// version is found before the version is judged.
 pub(crate) fn check(
-    headers: &HeaderMap,
+    fields: Fields<'_>,
     method: &Method,
     claim: &Claim,
     found: Found,
 ) -> Result<RequestMeta, CallError> {
-    let version = single(headers, &VERSION)?;
+    let version = single(fields, &VERSION)?;
     if let Claim::Version(claimed) = claim
         && let Some(claimed) = claimed.text()
     {
         agree("MCP-Protocol-Version", version, &claimed)?;
     }
     let meta = RequestMeta::judge(found.envelope)?;
-    agree("Mcp-Method", single(headers, &METHOD)?, method.as_str())?;
+    agree("Mcp-Method", single(fields, &METHOD)?, method.as_str())?;
     if name_member(method).is_some() {
         let named = found.name.as_ref().and_then(Raw::text);
-        check_name(single(headers, &NAME)?, named.as_deref())?;
+        check_name(single(fields, &NAME)?, named.as_deref())?;
     }
     Ok(meta)
 }
 
-fn check_name(header: Option<&str>, named: Option<&str>) -> Result<(), CallError> {
+fn check_name(header: Option<&[u8]>, named: Option<&str>) -> Result<(), CallError> {
     let Some(named) = named else {
         // Without a name in the body the handler says what is missing.
         return header
             .map_or(Ok(()), |_| Err(CallError::header_mismatch("Mcp-Name names what the body does not")));
     };
     let header = header.ok_or_else(|| missing("Mcp-Name"))?;
-    let decoded = header_text(header).ok_or_else(|| CallError::header_mismatch("Mcp-Name is malformed"))?;
-    agree("Mcp-Name", Some(&decoded), named)
+    let malformed = || malformed("Mcp-Name");
+    let decoded =
+        text(header).ok_or_else(malformed).and_then(|text| header_text(text).ok_or_else(malformed))?;
+    if decoded == named { Ok(()) } else { Err(mismatch("Mcp-Name", &decoded, named)) }
 }
 
-fn agree(name: &str, header: Option<&str>, body: &str) -> Result<(), CallError> {
-    match header {
-        Some(header) if header == body => Ok(()),
-        Some(header) => {
-            Err(CallError::header_mismatch(format!("{name} says {header:?}, the body says {body:?}")))
-        }
-        None => Err(missing(name)),
+fn agree(name: &str, header: Option<&[u8]>, body: &str) -> Result<(), CallError> {
+    let header = header.ok_or_else(|| missing(name))?;
+    // Said in bytes, for it is nearly always true.
+    if header == body.as_bytes() && body.is_ascii() {
+        return Ok(());
     }
+    Err(text(header).map_or_else(|| malformed(name), |header| mismatch(name, header, body)))
+}
+
+fn mismatch(name: &str, header: &str, body: &str) -> CallError {
+    CallError::header_mismatch(format!("{name} says {header:?}, the body says {body:?}"))
+}
+
+fn malformed(name: &str) -> CallError {
+    CallError::header_mismatch(format!("the {name} header is malformed"))
 }
 
 fn missing(name: &str) -> CallError {
@@ -58,27 +69,18 @@ fn missing(name: &str) -> CallError {
 }
 
 /// The value of a header that may stand there once only.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, CallError> {
-    let mut values = headers.get_all(name).iter();
+fn single<'a>(fields: Fields<'a>, name: &HeaderName) -> Result<Option<&'a [u8]>, CallError> {
+    let mut values = fields.all(name);
     let first = values.next();
     if values.next().is_some() {
         return Err(CallError::header_mismatch(format!("the {name} header stands there twice")));
     }
-    let text = |value: &'a http::HeaderValue| {
-        value.to_str().map_err(|_| CallError::header_mismatch(format!("the {name} header is malformed")))
-    };
-    first.map(text).transpose().map(|value| value.map(|text| text.trim_matches([' ', '\t'])))
+    Ok(first.map(<[u8]>::trim_ascii))
 }
 
 /// The `Mcp-Param-*` headers, to be passed on as they came.
-pub(crate) fn params(headers: &HeaderMap) -> Option<Box<HeaderMap>> {
-    let mut out: Option<Box<HeaderMap>> = None;
-    for (name, value) in headers {
-        if name.as_str().starts_with(PARAM_PREFIX) {
-            out.get_or_insert_default().append(name.clone(), value.clone());
-        }
-    }
-    out
+pub(crate) fn params(fields: Fields<'_>) -> Option<Box<HeaderMap>> {
+    fields.starting(PARAM_PREFIX)
 }
 
 #[cfg(test)]
@@ -93,10 +95,11 @@ mod tests {
         for (name, value) in lines {
             headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        let (method, params) = (Method::new(method), Raw::parse(params.to_owned()).unwrap());
+        let (method, params) = (Method::new(method), Raw::parse(params.to_owned()).unwrap().into());
         let found = find_parts(&method, Some(&params));
         let claim = found.envelope.claim();
-        let got = check(&headers, &method, &claim, found).map_or_else(|error| error.code(), |_| 0);
+        let got =
+            check(Fields::Map(&headers), &method, &claim, found).map_or_else(|error| error.code(), |_| 0);
         assert_eq!(got, expected, "{lines:?} {method} {params:?}");
     }
 
@@ -129,9 +132,9 @@ mod tests {
     #[test]
     fn parameter_headers_are_collected() {
         let mut headers = HeaderMap::new();
-        assert!(params(&headers).is_none());
+        assert!(params(Fields::Map(&headers)).is_none());
         headers.insert("mcp-param-region", "eu".parse().unwrap());
         headers.insert("mcp-name", "x".parse().unwrap());
-        assert_eq!(params(&headers).unwrap().len(), 1);
+        assert_eq!(params(Fields::Map(&headers)).unwrap().len(), 1);
     }
 }

@@ -1,11 +1,19 @@
 //! The HTTP door: accepts connections, checks what must be checked before a message is read, and hands the
 //! message to its era.
 
+mod answer;
+mod head;
+mod out;
+mod turns;
+mod usual;
+
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ALLOW, AUTHORIZATION, WWW_AUTHENTICATE};
+use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,6 +26,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::accept::{Entry, Room, accept_all};
 use super::at_once::AtOnce;
 use super::endpoint::{Endpoint, OpenConnection};
+use super::fields::Fields;
 use super::guard::Guard;
 use super::reply::{self, HttpResponse};
 use super::stall::Impatient;
@@ -60,19 +69,31 @@ impl Door {
     async fn serve_connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let _open = OpenConnection::new(&self.endpoint);
         tracing::debug!(target: "clients", from = stream.peer_addr().ok().map(tracing::field::display), "connected over HTTP");
+        AtOnce::new(async move {
+            let stream = Impatient::new(stream, self.endpoint.options.patience);
+            let ticket = Ticket::default();
+            match usual::serve(&self, stream, &ticket).await {
+                Ok(None) => {}
+                Ok(Some(stream)) => Box::pin(self.serve_any(stream, ticket)).await,
+                Err(error) => tracing::debug!(%error, "a connection ended early"),
+            }
+        })
+        .await;
+    }
+
+    /// Whatever HTTP allows.
+    async fn serve_any(self: Arc<Self>, stream: Impatient, ticket: Ticket) {
         let ending = self.endpoint.ending.clone();
-        let stream = Impatient::new(stream, self.endpoint.options.patience);
-        let ticket = Ticket::default();
         let service = service_fn(move |request| self.clone().respond(request, &ticket));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIMEOUT)
             .serve_connection(TokioIo::new(stream), service);
-        let mut connection = AtOnce::new(connection);
+        let mut connection = pin!(connection);
         let finished = tokio::select! {
             finished = &mut connection => finished,
             () = ending.ended() => {
-                connection.inner().graceful_shutdown();
+                connection.as_mut().graceful_shutdown();
                 tokio::time::timeout(LAST_ANSWERS, connection).await.unwrap_or(Ok(()))
             }
         };
@@ -87,7 +108,8 @@ impl Door {
         request: Request<Incoming>,
         ticket: &Ticket,
     ) -> impl Future<Output = Result<HttpResponse, Infallible>> + use<> {
-        let entered = self.enter(&request, ticket);
+        let uri = request.uri();
+        let entered = self.enter(uri.path(), uri.authority(), Fields::Map(request.headers()), ticket);
         async move {
             let endpoint = &self.endpoint;
             Ok(match entered {
@@ -114,9 +136,15 @@ impl Door {
     }
 
     /// What can be said before the message is read.
-    fn enter(&self, request: &Request<Incoming>, ticket: &Ticket) -> Entered {
+    fn enter(
+        &self,
+        path: &str,
+        authority: Option<&Authority>,
+        fields: Fields<'_>,
+        ticket: &Ticket,
+    ) -> Entered {
         let answered = |response| Entered::Answered(Box::new(response));
-        match request.uri().path() {
+        match path {
             "/healthz" => return answered(reply::text(StatusCode::OK, "ok\n")),
             "/readyz" if self.endpoint.ending.is_ended() => {
                 return answered(reply::text(StatusCode::SERVICE_UNAVAILABLE, "ending\n"));
@@ -124,12 +152,11 @@ impl Door {
             "/readyz" => return answered(reply::text(StatusCode::OK, "ready\n")),
             _ => {}
         }
-        if let Some(reason) = self.guard.refusal(request.uri(), request.headers()) {
+        if let Some(reason) = self.guard.refusal(authority, fields) {
             return answered(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n")));
         }
-        let Some(place) = place(request.uri().path()) else { return Entered::Elsewhere };
-        let admitted = match self.endpoint.options.gate.admit_on(ticket, request.headers().get(AUTHORIZATION))
-        {
+        let Some(place) = place(path) else { return Entered::Elsewhere };
+        let admitted = match self.endpoint.options.gate.admit_on(ticket, fields.first(&AUTHORIZATION)) {
             Ok(admitted) => admitted,
             Err(challenge) => {
                 let mut response = reply::text(StatusCode::UNAUTHORIZED, "a bearer token is required\n");
@@ -141,7 +168,7 @@ impl Door {
         match View::parse(rest).filter(|view| self.endpoint.handler.offers(view)) {
             None => {
                 let base = if matches!(place, Place::Events(_)) { "/sse" } else { "/mcp" };
-                tracing::debug!(target: "clients", path = request.uri().path(), "there is no such view");
+                tracing::debug!(target: "clients", path, "there is no such view");
                 answered(reply::text(StatusCode::NOT_FOUND, format!("there is no view {base}/{rest}\n")))
             }
             Some(view) if matches!(place, Place::Events(_)) => Entered::Events(view, admitted),

@@ -9,16 +9,17 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use tokio::time::sleep;
 use toolyard_proto::modern::{Claim, Found, LogLevel, RequestMeta, SUBSCRIPTION_ID};
 use toolyard_proto::{CallError, Era, Id, Method, Notification, Raw, RequestMessage, era};
 
 use super::endpoint::{Counts, Endpoint, next_number};
+use super::fields::Fields;
 use super::outbox::Outbox;
 use super::post::Begun;
 use super::rendered::Rendered;
-use super::reply::{self, HttpResponse};
+use super::reply::{self, Reply};
 use super::{ServeBody, headers, park};
 use crate::admit::Admitted;
 use crate::peer::{Ask, AskError, Back};
@@ -44,7 +45,7 @@ pub(super) fn begin<'a>(
     endpoint: &Arc<Endpoint>,
     view: View,
     admitted: Admitted,
-    headers: &HeaderMap,
+    fields: Fields<'_>,
     arrived: Arrived,
 ) -> Begun<'a> {
     if view == View::Hub {
@@ -54,7 +55,7 @@ pub(super) fn begin<'a>(
     }
     let Arrived { message: RequestMessage { id, method, .. }, claim, mut found } = arrived;
     let params = mem::take(&mut found.params);
-    let meta = match accept(headers, &method, &claim, found) {
+    let meta = match accept(fields, &method, &claim, found) {
         Ok(meta) => meta,
         Err(error) => return Begun::Answered(reply::error(Era::Modern, &id, &error)),
     };
@@ -68,19 +69,19 @@ pub(super) fn begin<'a>(
         relay: method != Method::LISTEN,
         method,
         params,
-        headers: headers::params(headers),
+        headers: headers::params(fields),
     };
     let future = park::handle(endpoint, request, back.clone());
     Begun::Running(Running { id, back, future })
 }
 
 fn accept(
-    headers: &HeaderMap,
+    fields: Fields<'_>,
     method: &Method,
     claim: &Claim,
     found: Found,
 ) -> Result<RequestMeta, CallError> {
-    let meta = headers::check(headers, method, claim, found)?;
+    let meta = headers::check(fields, method, claim, found)?;
     if era::is_removed(method) { Err(CallError::unknown_method(method.as_str())) } else { Ok(meta) }
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: Re
 impl Running {
     /// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream. So does
     /// silence, before somebody on the way takes the connection for dead.
-    pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> HttpResponse {
+    pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> Reply {
         let Self { id, back, mut future } = self;
         let mut silence = None;
         let first = poll_fn(|cx| {
@@ -124,19 +125,19 @@ impl Running {
         .await;
         let stream = match first {
             First::Answer(Err(error)) if back.outbox.is_empty() => {
-                return reply::error(Era::Modern, &id, &error);
+                return reply::error(Era::Modern, &id, &error).into();
             }
             First::Answer(Ok(answer)) if back.subscription.is_none() && back.outbox.is_empty() => {
                 return match answer {
-                    AnswerBody::Whole(result, _) => reply::message(Rendered::result(&id, result)),
-                    AnswerBody::Stream(relay) => reply::relay(relay),
+                    AnswerBody::Whole(result, _) => Reply::Message(Rendered::result(&id, result)),
+                    AnswerBody::Stream(relay) => reply::relay(relay).into(),
                 };
             }
             First::Answer(answer) => CallStream::answered(endpoint, id, back, answer),
             First::Word => CallStream::running(endpoint, id, back, future),
             First::Silence => CallStream::running(endpoint, id, back, future).after_silence(),
         };
-        reply::events(ServeBody::live(stream))
+        reply::events(ServeBody::live(stream)).into()
     }
 }
 

@@ -22,9 +22,10 @@ use toolyard_proto::{
 use super::at_once::hushed;
 use super::classic::{self, http::SESSION};
 use super::endpoint::Endpoint;
+use super::fields::{Fields, text};
 use super::headers::VERSION;
 use super::modern::{self, Arrived};
-use super::reply::{self, HttpResponse};
+use super::reply::{self, HttpResponse, Reply};
 use crate::admit::Admitted;
 use crate::{LevelCell, Origin, View};
 
@@ -40,12 +41,22 @@ pub(super) fn post(
             Ok(bytes) => bytes,
             Err(refusal) => return *refusal,
         };
-        match begin(endpoint, view, admitted, &headers, &bytes) {
-            Begun::Answered(response) => response,
-            Begun::Running(call) => call.respond(endpoint).await,
-            Begun::Older(answering) => answering.await,
-        }
+        begin(endpoint, view, admitted, Fields::Map(&headers), &bytes).respond(endpoint).await.into_http()
     }
+}
+
+/// The same for a request whose body is there already.
+pub(super) fn whole<'a>(
+    endpoint: &'a Arc<Endpoint>,
+    view: View,
+    admitted: Admitted,
+    fields: Fields<'_>,
+    body: &Bytes,
+) -> Begun<'a> {
+    let refusal = refuse_by_headers(fields)
+        .or_else(|| (body.len() > endpoint.options.body_limit).then(too_large))
+        .or_else(|| refuse_by_depth(body));
+    refusal.map_or_else(|| begin(endpoint, view, admitted, fields, body), Begun::Answered)
 }
 
 /// What a message has led to. Made without waiting, so that nothing of the message has a place in the future
@@ -56,29 +67,41 @@ pub(super) enum Begun<'a> {
     Older(Pin<Box<dyn Future<Output = HttpResponse> + Send + 'a>>),
 }
 
+impl Begun<'_> {
+    pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> Reply {
+        match self {
+            Self::Answered(response) => response.into(),
+            Self::Running(call) => call.respond(endpoint).await,
+            Self::Older(answering) => answering.await.into(),
+        }
+    }
+}
+
 fn begin<'a>(
     endpoint: &'a Arc<Endpoint>,
     view: View,
     admitted: Admitted,
-    headers: &'a HeaderMap,
+    fields: Fields<'_>,
     bytes: &Bytes,
 ) -> Begun<'a> {
     Begun::Answered(match Incoming::parse(bytes) {
         Err(error) => malformed(&error),
         Ok(Incoming::Batch(batch)) => {
+            let headers = fields.to_map();
             let answering =
-                async move { classic::http::batch(endpoint, &view, &admitted, headers, batch).await };
+                async move { classic::http::batch(endpoint, &view, &admitted, &headers, batch).await };
             return Begun::Older(Box::pin(answering));
         }
         Ok(Incoming::One(Message::Request(message))) => {
-            return one_request(endpoint, view, admitted, headers, message);
+            return one_request(endpoint, view, admitted, fields, message);
         }
-        Ok(Incoming::One(Message::Notification(notification))) if speaks_modern(headers, &notification) => {
+        Ok(Incoming::One(Message::Notification(notification))) if speaks_modern(fields, &notification) => {
             notice(endpoint, view, admitted, notification)
         }
         Ok(Incoming::One(message)) => {
+            let headers = fields.to_map();
             let answering =
-                async move { classic::http::traffic(endpoint, &view, &admitted, headers, message).await };
+                async move { classic::http::traffic(endpoint, &view, &admitted, &headers, message).await };
             return Begun::Older(Box::pin(answering));
         }
     })
@@ -90,62 +113,60 @@ pub(super) async fn read(
     headers: &HeaderMap,
     body: IncomingBody,
 ) -> Result<Bytes, Box<HttpResponse>> {
-    if let Some(refusal) = refuse_by_headers(headers, endpoint.options.body_limit) {
+    let fields = Fields::Map(headers);
+    if let Some(refusal) =
+        refuse_by_headers(fields).or_else(|| refuse_by_length(fields, endpoint.options.body_limit))
+    {
         return Err(Box::new(refusal));
     }
     let bytes = read_body(body, endpoint).await?;
-    if nests_too_deep(&bytes) {
+    refuse_by_depth(&bytes).map_or(Ok(bytes), |refusal| Err(Box::new(refusal)))
+}
+
+fn refuse_by_depth(bytes: &[u8]) -> Option<HttpResponse> {
+    nests_too_deep(bytes).then(|| {
         let error = RpcError::new(code::INVALID_REQUEST, "the message nests too deeply");
-        return Err(Box::new(reply::refusal(StatusCode::BAD_REQUEST, None, &error)));
-    }
-    Ok(bytes)
+        reply::refusal(StatusCode::BAD_REQUEST, None, &error)
+    })
 }
 
 fn one_request<'a>(
     endpoint: &'a Arc<Endpoint>,
     view: View,
     admitted: Admitted,
-    headers: &'a HeaderMap,
+    fields: Fields<'_>,
     message: RequestMessage,
 ) -> Begun<'a> {
     let found = find_parts(&message.method, message.params.as_ref());
     let claim = found.envelope.claim();
-    match era::classify(&message.method, &claim, version(headers)) {
-        Era::Modern => modern::begin(endpoint, view, admitted, headers, Arrived { message, claim, found }),
+    match era::classify(&message.method, &claim, fields.text(&VERSION)) {
+        Era::Modern => modern::begin(endpoint, view, admitted, fields, Arrived { message, claim, found }),
         Era::Legacy => {
-            Begun::Older(Box::pin(classic::http::request(endpoint, view, admitted, headers, message)))
+            let headers = fields.to_map();
+            Begun::Older(Box::pin(async move {
+                classic::http::request(endpoint, view, admitted, &headers, message).await
+            }))
         }
     }
 }
 
 pub(super) fn version(headers: &HeaderMap) -> Option<&str> {
-    headers.get(VERSION).and_then(|value| value.to_str().ok())
+    Fields::Map(headers).text(&VERSION)
 }
 
 pub(super) fn malformed(error: &ParseError) -> HttpResponse {
     reply::refusal(StatusCode::BAD_REQUEST, error.id.as_ref(), &error.to_rpc())
 }
 
-fn refuse_by_headers(headers: &HeaderMap, limit: usize) -> Option<HttpResponse> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    if !text(CONTENT_TYPE).is_some_and(is_json) {
+fn refuse_by_headers(fields: Fields<'_>) -> Option<HttpResponse> {
+    if !fields.first(&CONTENT_TYPE).is_some_and(is_json) {
         return Some(reply::text(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "the content type must be application/json\n",
         ));
     }
-    if text(CONTENT_LENGTH).and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > limit)
-    {
-        return Some(too_large());
-    }
-    let acceptable = |accept: &str| {
-        ["application/json", "text/event-stream", "*/*", "application/*"]
-            .iter()
-            .any(|kind| accept.contains(kind))
-    };
-    if !headers.contains_key(ACCEPT)
-        || headers.get_all(ACCEPT).iter().any(|value| value.to_str().is_ok_and(acceptable))
-    {
+    let mut accepted = fields.all(&ACCEPT).peekable();
+    if accepted.peek().is_none() || accepted.any(is_acceptable) {
         return None;
     }
     Some(reply::text(
@@ -154,9 +175,21 @@ fn refuse_by_headers(headers: &HeaderMap, limit: usize) -> Option<HttpResponse> 
     ))
 }
 
-fn is_json(content_type: &str) -> bool {
-    let kind = content_type.split(';').next().unwrap_or_default();
-    kind.trim().eq_ignore_ascii_case("application/json")
+fn refuse_by_length(fields: Fields<'_>, limit: usize) -> Option<HttpResponse> {
+    let length = fields.text(&CONTENT_LENGTH)?.parse::<usize>().ok()?;
+    (length > limit).then(too_large)
+}
+
+fn is_acceptable(accept: &[u8]) -> bool {
+    // As the specification has it, and so nearly always.
+    let is_usual = accept == b"application/json, text/event-stream";
+    let kinds = ["application/json", "text/event-stream", "*/*", "application/*"];
+    is_usual || text(accept).is_some_and(|accept| kinds.iter().any(|kind| accept.contains(kind)))
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
 }
 
 fn too_large() -> HttpResponse {
@@ -237,12 +270,12 @@ impl Gathered {
 }
 
 /// A notification has no envelope; whoever has a session is not modern.
-fn speaks_modern(headers: &HeaderMap, notification: &Notification) -> bool {
-    let modern_version = version(headers).and_then(Revision::parse).is_some_and(Revision::is_modern);
+fn speaks_modern(fields: Fields<'_>, notification: &Notification) -> bool {
+    let modern_version = fields.text(&VERSION).and_then(Revision::parse).is_some_and(Revision::is_modern);
     let claimed = notification.params.as_ref().is_some_and(|params| {
         toolyard_proto::modern::claim(Some(params)) != toolyard_proto::modern::Claim::None
     });
-    modern_version || claimed && !headers.contains_key(SESSION)
+    modern_version || claimed && fields.first(&SESSION).is_none()
 }
 
 /// Over HTTP a modern client cancels by closing the stream, so `notifications/cancelled` says nothing.

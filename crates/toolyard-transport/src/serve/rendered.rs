@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use toolyard_proto::codec::{line, sse};
-use toolyard_proto::message::{outcome_head, render_error};
+use toolyard_proto::message::{outcome_head, render_error, render_result};
 use toolyard_proto::{Id, Message, Notification, Raw};
 
 /// Below this, copying into one buffer is cheaper than three.
@@ -21,15 +21,10 @@ impl Rendered {
     }
 
     pub(crate) fn result(id: &Id, result: Raw) -> Self {
-        let head = outcome_head(id, "result");
-        if result.len() >= WORTH_SHARING {
-            return Self { head, shared: Some(result.into_bytes()) };
+        if result.len() < WORTH_SHARING {
+            return Self::whole(render_result(id, &result));
         }
-        let mut out = BytesMut::with_capacity(head.len() + result.len() + 1);
-        out.put_slice(&head);
-        out.put_slice(result.as_bytes());
-        out.put_u8(b'}');
-        Self::whole(out.freeze())
+        Self { head: outcome_head(id, "result"), shared: Some(result.into_bytes()) }
     }
 
     pub(crate) fn error(id: Option<&Id>, error: &Raw) -> Self {

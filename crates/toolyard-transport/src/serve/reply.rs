@@ -11,6 +11,27 @@ use crate::{Relay, RelayKind};
 
 pub(crate) type HttpResponse = Response<ServeBody>;
 
+/// What is said to a posted message: nearly always another message, which needs no response to be built for it.
+pub(crate) enum Reply {
+    Message(Rendered),
+    Http(HttpResponse),
+}
+
+impl Reply {
+    pub(crate) fn into_http(self) -> HttpResponse {
+        match self {
+            Self::Message(rendered) => message(rendered),
+            Self::Http(response) => response,
+        }
+    }
+}
+
+impl From<HttpResponse> for Reply {
+    fn from(response: HttpResponse) -> Self {
+        Self::Http(response)
+    }
+}
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");

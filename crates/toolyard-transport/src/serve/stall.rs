@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
@@ -15,11 +16,18 @@ pub(super) struct Impatient {
     stream: TcpStream,
     patience: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
+    /// What was read of it already, and is to be read again.
+    unread: Bytes,
 }
 
 impl Impatient {
     pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, waiting: None }
+        Self { stream, patience, waiting: None, unread: Bytes::new() }
+    }
+
+    /// The same stream, as if `bytes` were still to come.
+    pub(super) fn with_unread(self, bytes: Bytes) -> Self {
+        Self { unread: bytes, ..self }
     }
 
     fn bounded<T>(
@@ -39,7 +47,13 @@ impl Impatient {
 
 impl AsyncRead for Impatient {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        if self.unread.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let count = self.unread.len().min(buf.remaining());
+        let part = self.unread.split_to(count);
+        buf.put_slice(&part);
+        Poll::Ready(Ok(()))
     }
 }
 

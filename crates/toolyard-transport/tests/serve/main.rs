@@ -24,3 +24,5 @@ mod sse;
 mod stream;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod usual;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request as HttpRequest};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -167,6 +167,13 @@ impl Double {
                     };
                     let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
                     return Ok(AnswerBody::Stream(Relay::new(kind, body.map_err(|e: RelayError| e))));
+                }
+                "relay_broken" => {
+                    count.finished();
+                    let broken = RelayError::Broken("broken off".into());
+                    let frames = [Ok(Frame::data(Bytes::from("data: 1\n\n"))), Err(broken)];
+                    let body = StreamBody::new(futures_util::stream::iter(frames));
+                    return Ok(AnswerBody::Stream(Relay::new(RelayKind::Sse, body)));
                 }
                 "missing_capability" => {
                     return Err(CallError::missing_capability(

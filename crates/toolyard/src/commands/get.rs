@@ -2,7 +2,8 @@
 
 use clap::Args;
 
-use super::list::{Entry, print_reason, states};
+use super::list::{Asked, Entry, Other, ask, others, print_reason};
+use super::live::State;
 use super::remove::known;
 use crate::cli::Common;
 use crate::definition::written;
@@ -28,12 +29,20 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     let Some(upstream) =
         upstreams.iter().find(|own| is_it(&own.id) || own.name.as_deref().is_some_and(is_it))
     else {
-        let ids: Vec<&str> = upstreams.iter().map(|upstream| upstream.id.as_str()).collect();
+        let asked = ask(common, &found, &loaded);
+        let others = others(&asked, loaded.config.as_ref());
+        if let Some(other) = others.iter().find(|other| is_it(other.id)) {
+            return show_other(other, &asked, args.json);
+        }
+        let ids = upstreams.iter().map(|upstream| upstream.id.as_str());
+        // Who has no server yet has none to choose from, whatever else is there.
+        let others = others.iter().map(|other| other.id).filter(|_| !upstreams.is_empty());
+        let ids: Vec<&str> = ids.chain(others).collect();
         let place = found.names().unwrap_or_else(|| "the config, which is not there yet".to_owned());
         return Err(refused(format!("there is no `{}` in {place}", args.name), known(&args.name, &ids)));
     };
-    let live = states(common, &found, loaded.config.as_ref());
-    let state = live.iter().flatten().find(|state| state.id == upstream.id);
+    let asked = ask(common, &found, &loaded);
+    let state = asked.states().iter().find(|state| state.id == upstream.id);
     if args.json {
         return Ok(say::json(&Entry::new(upstream, state))?);
     }
@@ -52,11 +61,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
         "state".to_owned(),
         match state {
             _ if definition.is_off => "off (enabled = false)".to_owned(),
-            Some(state) => format!(
-                "{}, {} tools, {} resources, {} prompts",
-                state.phase, state.tools, state.resources, state.prompts
-            ),
-            None => "no gateway runs with this config".to_owned(),
+            state => how_it_is(state, &asked),
         },
     ]);
     say::table(&rows);
@@ -65,4 +70,29 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     let own = format!("upstreams.{}", upstream.id);
     loaded.problems.iter().filter(|problem| problem.key.starts_with(&own)).for_each(say::line);
     Ok(())
+}
+
+/// A pack, an app or an instance.
+fn show_other(other: &Other<'_>, asked: &Asked, json: bool) -> Result<(), Failure> {
+    if json {
+        return Ok(say::json(other)?);
+    }
+    let state = how_it_is(other.live, asked);
+    say::table(
+        &[["name", other.id], ["kind", other.kind], ["state", &state]].map(|row| row.map(str::to_owned)),
+    );
+    other.live.into_iter().for_each(print_reason);
+    Ok(())
+}
+
+fn how_it_is(state: Option<&State>, asked: &Asked) -> String {
+    match (state, asked) {
+        (Some(state), _) => {
+            let State { phase, tools, resources, prompts, .. } = state;
+            format!("{phase}, {tools} tools, {resources} resources, {prompts} prompts")
+        }
+        (None, Asked::NoGateway) => "no gateway runs with this config".to_owned(),
+        (None, Asked::Silent) => "unknown".to_owned(),
+        (None, Asked::Told(_)) => "not taken up by the gateway that runs".to_owned(),
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::live::{self, Client, State};
 use crate::cli::Common;
-use crate::config::{Config, Found};
+use crate::config::{Config, Found, Loaded};
 use crate::definition::{Shown, Written, written};
 use crate::failure::Failure;
 use crate::packs::{Standing, standings};
@@ -55,19 +55,33 @@ impl<'a> Entry<'a> {
 
 /// An upstream that no file defines as a server: a pack, an app, an instance.
 #[derive(Serialize)]
-struct Other<'a> {
-    id: &'a str,
-    kind: &'a str,
+pub(super) struct Other<'a> {
+    pub(super) id: &'a str,
+    pub(super) kind: &'a str,
     enabled: bool,
-    live: Option<&'a State>,
+    pub(super) live: Option<&'a State>,
+}
+
+/// What the gateway that runs with these files says.
+pub(super) enum Asked {
+    NoGateway,
+    /// It cannot be asked.
+    Silent,
+    Told(Vec<State>),
+}
+
+impl Asked {
+    pub(super) fn states(&self) -> &[State] {
+        if let Self::Told(states) = self { states } else { &[] }
+    }
 }
 
 pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     let (found, loaded) = settings::look(common);
     let upstreams = written(&found.sources);
-    let live = states(common, &found, loaded.config.as_ref());
-    let state = |upstream: &Written| live.iter().flatten().find(|state| state.id == upstream.id);
-    let others = others(live.as_deref(), loaded.config.as_ref());
+    let asked = ask(common, &found, &loaded);
+    let state = |upstream: &Written| asked.states().iter().find(|state| state.id == upstream.id);
+    let others = others(&asked, loaded.config.as_ref());
     if args.json {
         let own = upstreams.iter().map(|own| serde_json::to_value(Entry::new(own, state(own))));
         let entries = own.chain(others.iter().map(serde_json::to_value));
@@ -81,12 +95,12 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
         loaded.problems.iter().for_each(say::line);
     }
     print(&upstreams, &others, &found, &state);
-    live.iter().flatten().for_each(print_reason);
+    asked.states().iter().for_each(print_reason);
     if !common.quiet {
         if upstreams.is_empty() {
             say::line("no servers yet: toolyard add NAME -- COMMAND…, or toolyard import");
         }
-        if live.is_none() {
+        if matches!(asked, Asked::NoGateway) {
             say::line("no gateway runs with this config; `toolyard` starts one");
         }
     }
@@ -94,7 +108,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
 }
 
 /// Who is there beside the servers of the config: as the gateway says, or the packs that it would have.
-fn others<'a>(live: Option<&'a [State]>, config: Option<&Config>) -> Vec<Other<'a>> {
+pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other<'a>> {
     let other = |state: &'a State| {
         let kind = match state.kind.as_deref()? {
             "server" => return None,
@@ -103,24 +117,24 @@ fn others<'a>(live: Option<&'a [State]>, config: Option<&Config>) -> Vec<Other<'
         };
         Some(Other { id: &state.id, kind, enabled: true, live: Some(state) })
     };
-    if let Some(live) = live {
-        return live.iter().filter_map(other).collect();
+    if let Asked::Told(states) = asked {
+        return states.iter().filter_map(other).collect();
     }
     let on = config.map(standings).unwrap_or_default().into_iter().filter(|standing| standing.config.is_ok());
     let pack = |Standing { pack, .. }| Other { id: pack.name(), kind: "pack", enabled: true, live: None };
     on.map(pack).collect()
 }
 
-/// What the running gateway says; nothing where none runs or it cannot be asked.
-pub(super) fn states(common: &Common, found: &Found, config: Option<&Config>) -> Option<Vec<State>> {
-    let running = live::running(common, found)?;
+/// Asks the gateway that runs. Its config may have been better than the one that is there now.
+pub(super) fn ask(common: &Common, found: &Found, loaded: &Loaded) -> Asked {
+    let Some(running) = live::running(common, found) else { return Asked::NoGateway };
     let asked = live::block_on(async {
-        let client = Client::of_running(&running, config?);
+        let client = Client::of_running(&running, loaded.config.as_ref(), loaded.auth.as_ref());
         let states = client.states().await.inspect_err(|error| say::line(format_args!("warning: {error:#}")));
         client.end().await;
         states.ok()
     });
-    asked.ok().flatten()
+    asked.ok().flatten().map_or(Asked::Silent, Asked::Told)
 }
 
 fn print<'a>(

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use toolyard_core::Gateway;
 use toolyard_proto::modern::{RequestMeta, stamp_request};
-use toolyard_proto::token::Secret;
+use toolyard_proto::token::{Rules, Secret};
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 use toolyard_transport::http::HttpSpec;
 use toolyard_transport::{
@@ -129,11 +129,12 @@ fn reachable(http: &str) -> String {
 }
 
 impl Client {
-    /// To a gateway that runs already.
-    pub(super) fn of_running(running: &Running, config: &Config) -> Self {
+    /// To a gateway that runs already, with what the config that it may have been started with says of tokens.
+    pub(super) fn of_running(running: &Running, config: Option<&Config>, auth: Option<&Rules>) -> Self {
         let mut headers = HeaderMap::new();
-        let signed = || config.auth.as_ref()?.secrets.first().map(Secret::bearer);
-        let token = config.listen.token.clone().or_else(signed).map(|token| format!("Bearer {token}"));
+        let signed = || auth?.secrets.first().map(Secret::bearer);
+        let token = config.and_then(|config| config.listen.token.clone()).or_else(signed);
+        let token = token.map(|token| format!("Bearer {token}"));
         if let Some(Ok(mut token)) = token.map(HeaderValue::try_from) {
             token.set_sensitive(true);
             headers.insert(AUTHORIZATION, token);

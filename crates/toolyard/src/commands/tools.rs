@@ -55,7 +55,9 @@ pub(super) fn with_client<T>(
     live::block_on(async {
         let mut stop = Stop::new()?;
         let client = match &running {
-            Some(running) => Client::of_running(running, &settings.config),
+            Some(running) => {
+                Client::of_running(running, Some(&settings.config), settings.config.auth.as_ref())
+            }
             None => Client::of_own(common, &settings),
         };
         let outcome = tokio::select! {

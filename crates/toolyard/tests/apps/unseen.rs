@@ -75,13 +75,17 @@ struct Stranger(Child);
 
 impl Stranger {
     /// As a user that is nobody's; nothing where we may not do that.
-    fn listen() -> Option<(Self, u16)> {
-        let script = "import os, socket, time
+    fn listen(address: &str, port: u16) -> Option<(Self, u16)> {
+        let script = "import os, socket, sys, time
 os.setgid(65534); os.setuid(65534)
-s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)
+s = socket.create_server((sys.argv[1], int(sys.argv[2]))); print(s.getsockname()[1], flush=True)
 c, _ = s.accept(); print('dialled', flush=True); time.sleep(600)";
         let mut command = Command::new("python3");
-        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
+        command
+            .args(["-c", script, address, &port.to_string()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .stdin(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -97,14 +101,23 @@ impl Drop for Stranger {
     }
 }
 
+const NOT_TRIED: &str =
+    "not tried: only an administrator can be somebody else; discovery/port.rs tries it on paper";
+
+#[test]
+fn a_hint_is_followed_though_another_user_has_the_port_at_another_address() {
+    let server = Server::start();
+    let Some(_stranger) = Stranger::listen("127.0.0.2", server.port) else { return eprintln!("{NOT_TRIED}") };
+    let yard = Yard::start("");
+    let file = json!({ "id": "mine", "name": "mine", "directory": "/srv", "port": server.port });
+    yard.write_instance("toolyard", "mine.json", &file.to_string());
+    let mut agent = yard.agent();
+    eventually("the instance", || (agent.upstream("mine")["state"] == "active").then_some(()));
+}
+
 #[test]
 fn a_hint_does_not_lead_to_a_port_of_another_user() {
-    let Some((_stranger, port)) = Stranger::listen() else {
-        eprintln!(
-            "not tried: only an administrator can be somebody else; discovery/port.rs tries it on paper"
-        );
-        return;
-    };
+    let Some((_stranger, port)) = Stranger::listen("127.0.0.1", 0) else { return eprintln!("{NOT_TRIED}") };
     let yard = Yard::start("");
     let mut agent = yard.agent();
     for (id, endpoint) in

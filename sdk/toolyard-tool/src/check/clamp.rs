@@ -1,7 +1,10 @@
 //! Numbers that are moved into their range instead of being refused, and `5.0` where `5` was meant.
 
-use serde_json::{Map, Value, json};
+use std::cmp::Ordering;
 
+use serde_json::{Map, Number, Value, json};
+
+use super::limits::{self, compare, whole};
 use super::{Checker, DEEPEST, forms, is_clamped, object, scalar};
 use crate::schema::{CLAMP, PATH};
 
@@ -68,22 +71,17 @@ fn apply_forms(checker: &Checker, forms: &[Value], value: &mut Value, depth: usi
 }
 
 fn move_into_range(keywords: &Map<String, Value>, value: &mut Value) {
-    let Some(number) = value.as_f64() else { return };
-    let end = |name: &str| keywords.get(name).filter(|end| end.is_number());
-    let below = end("minimum").filter(|end| end.as_f64().is_some_and(|end| number < end));
-    let above = end("maximum").filter(|end| end.as_f64().is_some_and(|end| number > end));
-    if let Some(end) = below.or(above) {
-        *value = end.clone();
+    for (name, beyond) in [("minimum", Ordering::Less), ("maximum", Ordering::Greater)] {
+        if let Some(end) = keywords.get(name).filter(|end| compare(value, end) == Some(beyond)) {
+            *value = end.clone();
+        }
     }
 }
 
 /// To JSON Schema `5.0` is an integer, to serde it is not.
-#[expect(clippy::cast_possible_truncation, reason = "guarded by the range check")]
 fn without_fraction(value: &mut Value) {
-    if let Some(number) = value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 9e15)
-        && value.is_f64()
-    {
-        *value = json!(number as i64);
+    if let Some(whole) = whole(value).filter(|_| value.is_f64()).and_then(Number::from_i128) {
+        *value = Value::Number(whole);
     }
 }
 
@@ -94,10 +92,13 @@ pub(super) fn publish(keywords: &mut Map<String, Value>) {
     if keywords.remove(CLAMP).is_some() {
         tell_range(keywords);
     }
+    limits::publish(keywords);
 }
 
 fn tell_range(keywords: &mut Map<String, Value>) {
-    let said = match (keywords.remove("minimum"), keywords.remove("maximum")) {
+    let silent = ["minimum", "maximum"].map(|name| limits::is_silent(keywords, name).then_some(name));
+    let mut take = |name: &str| keywords.remove(name).filter(|_| !silent.contains(&Some(name)));
+    let said = match (take("minimum"), take("maximum")) {
         (Some(least), Some(most)) => format!("From {least} to {most}"),
         (Some(least), None) => format!("At least {least}"),
         (None, Some(most)) => format!("At most {most}"),

@@ -1,7 +1,10 @@
 //! Types, choices, ranges, lengths and patterns.
 
+use std::cmp::Ordering;
+
 use serde_json::{Map, Value};
 
+use super::limits::{self, compare};
 use super::words::{did_you_mean, either, shown};
 use super::{At, Checker};
 use crate::Problems;
@@ -47,7 +50,7 @@ pub(super) fn check(
         problems.add(&at.path(), complaint);
     }
     let complaints = match value {
-        Value::Number(number) => [number.as_f64().and_then(|number| range(keywords, number, value)), None],
+        Value::Number(_) => [range(keywords, value), None],
         Value::String(text) => text_complaints(checker, keywords, text),
         _ => return,
     };
@@ -79,28 +82,38 @@ fn choice(keywords: &Map<String, Value>, value: &Value) -> Option<String> {
     Some(format!("must be {}, not {}{}", either(&names), shown(value), meant.unwrap_or_default()))
 }
 
-fn range(keywords: &Map<String, Value>, number: f64, value: &Value) -> Option<String> {
-    let bound = |name: &str| keywords.get(name).and_then(Value::as_f64);
-    let text = |name: &str| keywords.get(name).map(Value::to_string).unwrap_or_default();
-    let too_small = bound("minimum").is_some_and(|least| number < least);
-    let too_large = bound("maximum").is_some_and(|most| number > most);
-    if too_small || too_large {
-        let wanted = match (bound("minimum"), bound("maximum")) {
-            (Some(_), Some(_)) => format!("from {} to {}", text("minimum"), text("maximum")),
-            (Some(_), None) => format!("at least {}", text("minimum")),
-            _ => format!("at most {}", text("maximum")),
+fn range(keywords: &Map<String, Value>, value: &Value) -> Option<String> {
+    let is = |beyond: Ordering, name: &str| {
+        keywords.get(name).is_some_and(|bound| compare(value, bound) == Some(beyond))
+    };
+    let bound = |name: &str| keywords.get(name).filter(|bound| bound.is_number());
+    if is(Ordering::Less, "minimum") || is(Ordering::Greater, "maximum") {
+        let told = |name: &str, broken: Ordering| {
+            bound(name).filter(|_| is(broken, name) || !limits::is_silent(keywords, name))
+        };
+        let wanted = match (told("minimum", Ordering::Less), told("maximum", Ordering::Greater)) {
+            (Some(least), Some(most)) => format!("from {least} to {most}"),
+            (Some(least), None) => format!("at least {least}"),
+            (None, most) => format!("at most {}", most.unwrap_or(&Value::Null)),
         };
         return Some(format!("must be {wanted}, not {value}"));
     }
-    if bound("exclusiveMinimum").is_some_and(|least| number <= least) {
-        return Some(format!("must be greater than {}, not {value}", text("exclusiveMinimum")));
+    let at_most = |name: &str| bound(name).filter(|_| !is(Ordering::Greater, name));
+    if let Some(least) = at_most("exclusiveMinimum") {
+        return Some(format!("must be greater than {least}, not {value}"));
     }
-    if bound("exclusiveMaximum").is_some_and(|most| number >= most) {
-        return Some(format!("must be less than {}, not {value}", text("exclusiveMaximum")));
+    let at_least = |name: &str| bound(name).filter(|_| !is(Ordering::Less, name));
+    if let Some(most) = at_least("exclusiveMaximum") {
+        return Some(format!("must be less than {most}, not {value}"));
     }
-    let step = bound("multipleOf").filter(|step| *step > 0.0)?;
-    let is_multiple = (number / step - (number / step).round()).abs() < 1e-9;
-    (!is_multiple).then(|| format!("must be a multiple of {}, not {value}", text("multipleOf")))
+    multiple(keywords, value)
+}
+
+fn multiple(keywords: &Map<String, Value>, value: &Value) -> Option<String> {
+    let step = keywords.get("multipleOf")?;
+    let times = value.as_f64()? / step.as_f64().filter(|step| *step > 0.0)?;
+    let is_multiple = (times - times.round()).abs() < 1e-9;
+    (!is_multiple).then(|| format!("must be a multiple of {step}, not {value}"))
 }
 
 fn length(keywords: &Map<String, Value>, text: &str) -> Option<String> {

@@ -43,28 +43,65 @@ impl Pattern {
     }
 }
 
+/// As much as possible goes to each variable, the first one first, so that `{name}.{kind}` splits at the last
+/// dot. What is left for the others is known beforehand, so that nothing is tried twice.
 fn fit(parts: &[Part], uri: &str) -> Option<Vec<(String, String)>> {
-    match parts {
-        [] => uri.is_empty().then(Vec::new),
-        [Part::Text(text), rest @ ..] => fit(rest, uri.strip_prefix(text.as_str())?),
-        [Part::Variable { name, with_slashes }, rest @ ..] => {
-            let longest = if *with_slashes { uri.len() } else { uri.find('/').unwrap_or(uri.len()) };
-            // As much as possible first, so that `{name}.{kind}` splits at the last dot.
-            (1..=longest).rev().filter(|at| uri.is_char_boundary(*at)).find_map(|at| {
-                let mut found = fit(rest, &uri[at..])?;
-                found.insert(0, (name.clone(), decoded(&uri[..at])));
-                Some(found)
-            })
+    let rests = rests(parts, uri)?;
+    let (mut found, mut at) = (Vec::new(), 0);
+    for (part, rest) in parts.iter().zip(&rests) {
+        match part {
+            Part::Text(text) => at += text.len(),
+            Part::Variable { name, with_slashes } => {
+                let longest = if *with_slashes { uri.len() } else { end_of_part(uri, at) };
+                let end = (at + 1..=longest).rev().find(|end| rest[*end])?;
+                found.push((name.clone(), decoded(&uri[at..end])));
+                at = end;
+            }
         }
     }
+    Some(found)
+}
+
+fn end_of_part(uri: &str, at: usize) -> usize {
+    uri[at..].find('/').map_or(uri.len(), |length| at + length)
+}
+
+/// For each part, where in `uri` all that follow it may begin. Nothing, if the whole does not fit.
+fn rests(parts: &[Part], uri: &str) -> Option<Vec<Vec<bool>>> {
+    let mut rests = Vec::with_capacity(parts.len());
+    let mut rest: Vec<bool> = (0..=uri.len()).map(|at| at == uri.len()).collect();
+    for part in parts.iter().rev() {
+        let from = match part {
+            Part::Text(text) => begins_with(text, uri, &rest),
+            Part::Variable { with_slashes, .. } => begins_with_variable(*with_slashes, uri, &rest),
+        };
+        rests.push(std::mem::replace(&mut rest, from));
+    }
+    rests.reverse();
+    rest[0].then_some(rests)
+}
+
+fn begins_with(text: &str, uri: &str, rest: &[bool]) -> Vec<bool> {
+    let fits = |at: usize| uri.as_bytes()[at..].starts_with(text.as_bytes()) && rest[at + text.len()];
+    (0..=uri.len()).map(fits).collect()
+}
+
+/// From the end: a variable can begin wherever the rest can begin behind it, with no `/` between.
+fn begins_with_variable(with_slashes: bool, uri: &str, rest: &[bool]) -> Vec<bool> {
+    let (mut begins, mut can_end) = (vec![false; rest.len()], false);
+    for at in (0..uri.len()).rev() {
+        can_end = (can_end || rest[at + 1]) && (with_slashes || uri.as_bytes()[at] != b'/');
+        begins[at] = can_end && uri.is_char_boundary(at);
+    }
+    begins
 }
 
 /// Without percent signs; what is not well-formed stays as it is.
 fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let hex = hex.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let hex = tail.get(..2).filter(|digits| *first == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
+        let hex = hex.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         bytes.push(hex.unwrap_or(*first));
         rest = if hex.is_some() { &tail[2..] } else { tail };
     }
@@ -73,6 +110,8 @@ fn decoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn check(template: &str, uri: &str, expected: Option<&[(&str, &str)]>) {
@@ -80,6 +119,46 @@ mod tests {
         let expected: Option<Vec<_>> =
             expected.map(|pairs| pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect());
         assert_eq!(got, expected, "{template} {uri}");
+    }
+
+    #[test]
+    fn a_uri_of_nothing_but_dots_takes_no_longer_than_others() {
+        let dots = ".".repeat(100_000);
+        check("a://{x}.{y}.json", &format!("a://{dots}"), None);
+        check("a://{x}.{y}.{z}", &format!("a://{dots}/"), None);
+        let last = ".".repeat(99_998);
+        check("a://{x}.{y}", &format!("a://{dots}"), Some(&[("x", &last), ("y", ".")]));
+    }
+
+    #[test]
+    fn only_two_hexadecimal_digits_are_decoded() {
+        check("a://{x}", "a://%+1%2b%zz% 1%2", Some(&[("x", "%+1+%zz% 1%2")]));
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_trying_everything_finds(
+            template in "a:([./aé]{0,2}\\{\\+?x\\}){1,3}[./a]{0,2}",
+            uri in "(a:)?[./aé]{0,9}",
+        ) {
+            let pattern = Pattern::new(&template);
+            assert_eq!(pattern.fit(&uri), try_everything(&pattern.0, &uri), "{template} {uri}");
+        }
+    }
+
+    fn try_everything(parts: &[Part], uri: &str) -> Option<Vec<(String, String)>> {
+        match parts {
+            [] => uri.is_empty().then(Vec::new),
+            [Part::Text(text), rest @ ..] => try_everything(rest, uri.strip_prefix(text.as_str())?),
+            [Part::Variable { name, with_slashes }, rest @ ..] => {
+                let longest = if *with_slashes { uri.len() } else { uri.find('/').unwrap_or(uri.len()) };
+                (1..=longest).rev().filter(|at| uri.is_char_boundary(*at)).find_map(|at| {
+                    let mut found = try_everything(rest, &uri[at..])?;
+                    found.insert(0, (name.clone(), decoded(&uri[..at])));
+                    Some(found)
+                })
+            }
+        }
     }
 
     #[test]

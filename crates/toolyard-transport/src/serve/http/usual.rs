@@ -1,0 +1,56 @@
+//! Usual requests, one after the other on their connection, without hyper between.
+//!
+//! hyper can do everything that HTTP allows, and that is more work for each request than all that a call of a
+//! built-in tool takes here. Nearly every request is of one form ([`Usual`]), so that one is served by hand. The
+//! first request of another form, and all that follow on its connection, are left to hyper with every byte.
+
+use std::io::Result;
+use std::pin::pin;
+
+use bytes::Bytes;
+
+use super::head::{Usual, space};
+use super::turns::Turns;
+use super::{Door, Entered, LAST_ANSWERS};
+use crate::admit::Ticket;
+use crate::serve::post::{self, Begun};
+use crate::serve::stall::Impatient;
+
+/// Gives the stream back when a request comes that is not usual.
+pub(super) async fn serve(door: &Door, stream: Impatient, ticket: &Ticket) -> Result<Option<Impatient>> {
+    let ending = &door.endpoint.ending;
+    let mut serving = pin!(take_turns(door, Turns::new(stream), ticket));
+    tokio::select! {
+        biased;
+        done = &mut serving => done,
+        () = ending.ended() => tokio::time::timeout(LAST_ANSWERS, serving).await.unwrap_or(Ok(None)),
+    }
+}
+
+async fn take_turns(door: &Door, mut turns: Turns, ticket: &Ticket) -> Result<Option<Impatient>> {
+    let endpoint = &door.endpoint;
+    while turns.arrived(&endpoint.ending).await? {
+        let Some((begun, end)) = begin(door, turns.unread(), ticket) else {
+            return Ok(Some(turns.into_stream()));
+        };
+        turns.take(end);
+        let Some(response) = turns.unless_gone(begun.respond(endpoint)).await else { break };
+        turns.send(response, endpoint.ending.is_ended()).await?;
+    }
+    Ok(None)
+}
+
+/// What the first request in the buffer leads to, and where it ends.
+fn begin<'a>(door: &'a Door, unread: &[u8], ticket: &Ticket) -> Option<(Begun<'a>, usize)> {
+    let mut space = space();
+    let request = Usual::read(unread, &mut space)?;
+    let begun = match door.enter(request.path, None, request.fields, ticket) {
+        Entered::Answered(response) => Begun::Answered(*response),
+        Entered::Mcp(view, admitted) => {
+            let body = Bytes::copy_from_slice(request.body);
+            post::whole(&door.endpoint, view, admitted, request.fields, &body)
+        }
+        Entered::Elsewhere | Entered::Events(..) => return None,
+    };
+    Some((begun, request.end))
+}

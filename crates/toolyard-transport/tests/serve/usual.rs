@@ -1,0 +1,279 @@
+//! Requests as bytes on a connection: the usual ones, which are served by hand, and the others, which hyper serves.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+use toolyard_transport::Principal;
+use toolyard_transport::admit::Gate;
+use toolyard_transport::serve::Options;
+
+use crate::support::{World, initialize, modern, until, world, world_with};
+
+/// A field that changes nothing but who serves the request.
+const UNUSUAL: &str = "connection: keep-alive, nothing-else";
+
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Answer {
+    status: String,
+    /// Without the date.
+    fields: Vec<String>,
+    body: String,
+}
+
+impl Client {
+    async fn new(world: &World) -> Self {
+        let stream = TcpStream::connect(&world.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream: BufReader::new(stream) }
+    }
+
+    async fn write(&mut self, bytes: &str) {
+        self.stream.write_all(bytes.as_bytes()).await.unwrap();
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        timeout(Duration::from_secs(10), self.stream.read_line(&mut line)).await.unwrap().unwrap();
+        line
+    }
+
+    async fn bytes(&mut self, count: usize) -> String {
+        let mut bytes = vec![0; count];
+        timeout(Duration::from_secs(10), self.stream.read_exact(&mut bytes)).await.unwrap().unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    async fn answer(&mut self) -> Answer {
+        let status = self.line().await;
+        let mut fields = Vec::new();
+        loop {
+            match self.line().await.trim_end() {
+                "" => break,
+                field => fields.push(field.to_owned()),
+            }
+        }
+        let dates = fields.extract_if(.., |field| field.starts_with("date: ")).count();
+        assert_eq!(dates, 1, "{fields:?}");
+        fields.sort();
+        let length = fields.iter().find_map(|field| field.strip_prefix("content-length: "));
+        let body = match length {
+            Some(length) => self.bytes(length.parse().unwrap()).await,
+            None => self.chunks().await,
+        };
+        Answer { status: status.trim_end().to_owned(), fields, body }
+    }
+
+    async fn chunks(&mut self) -> String {
+        let mut body = String::new();
+        loop {
+            let size = usize::from_str_radix(self.line().await.trim_end(), 16).unwrap();
+            body += &self.bytes(size).await;
+            assert_eq!(self.line().await, "\r\n");
+            if size == 0 {
+                return body;
+            }
+        }
+    }
+
+    /// What else comes until the server closes.
+    async fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        self.stream.read_to_string(&mut rest).await.unwrap();
+        rest
+    }
+}
+
+fn post(world: &World, path: &str, fields: &[&str], body: &str) -> String {
+    let fields: Vec<_> = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    let (address, length) = (&world.address, body.len());
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\n{}Content-Length: {length}\r\n\r\n{body}",
+        fields.concat()
+    )
+}
+
+const JSON: &str = "Content-Type: application/json";
+const MODERN: &str = "MCP-Protocol-Version: 2026-07-28";
+
+/// A call of a modern client.
+fn call(world: &World, id: u64, name: &str, arguments: &Value, more: &[&str]) -> String {
+    let mut body = modern("tools/call", json!({ "name": name, "arguments": arguments }));
+    body["id"] = id.into();
+    let name = format!("Mcp-Name: {name}");
+    let fields = [&[JSON, MODERN, "Mcp-Method: tools/call", &name], more].concat();
+    post(world, "/mcp", &fields, &body.to_string())
+}
+
+/// The same request, served by hand and by hyper.
+async fn check_same(world: &World, path: &str, fields: &[&str], body: &str) {
+    let mut usual = Client::new(world).await;
+    usual.write(&post(world, path, fields, body)).await;
+    let mut other = Client::new(world).await;
+    other.write(&post(world, path, &[fields, &[UNUSUAL]].concat(), body)).await;
+    let (mut usual, mut other) = (usual.answer().await, other.answer().await);
+    // Sessions have names of their own.
+    let is_session = |field: &String| field.starts_with("mcp-session-id");
+    assert_eq!(
+        usual.fields.extract_if(.., |f| is_session(f)).count(),
+        other.fields.extract_if(.., |f| is_session(f)).count()
+    );
+    assert_eq!(usual, other, "{path} {fields:?} {body:.200}");
+}
+
+#[tokio::test]
+async fn whoever_serves_a_request_it_has_the_same_answer() {
+    let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+    let closed = world_with(Options { gate, ..Options::default() }).await;
+    let open = world_with(Options { body_limit: 2_000, ..Options::default() }).await;
+    for (tool, arguments) in [
+        ("echo", json!({})),
+        ("big", json!({ "size": 15_000 })),
+        ("big", json!({ "size": 3_000_000 })),
+        ("notify", json!({ "count": 3 })),
+        ("log", json!({})),
+        ("lost", json!({})),
+        ("panic", json!({})),
+        ("missing_capability", json!({})),
+        ("relay_json", json!({})),
+        ("relay_sse", json!({})),
+        ("relay_json", json!({ "notify": true })),
+    ] {
+        let body = modern("tools/call", json!({ "name": tool, "arguments": arguments })).to_string();
+        let name = format!("mcp-name: {tool}");
+        let fields = [JSON, MODERN, "mcp-method: tools/call", name.as_str()];
+        check_same(&open, "/mcp", &fields, &body).await;
+        check_same(&open, "/mcp/files", &fields, &body).await;
+        check_same(&open, "/mcp/nobody", &fields, &body).await;
+        check_same(&open, "/mcp/hub", &fields, &body).await;
+        check_same(&closed, "/mcp", &fields, &body).await;
+        check_same(&closed, "/mcp", &[&fields[..], &["Authorization: Bearer s3cret"]].concat(), &body).await;
+        check_same(&open, "/mcp", &fields[..3], &body).await;
+        check_same(&open, "/mcp", &[&fields[..], &[MODERN]].concat(), &body).await;
+        check_same(&open, "/mcp", &[&fields[..], &["Origin: http://evil.example"]].concat(), &body).await;
+        check_same(&open, "/mcp", &[&fields[..], &["Host: evil.example"]].concat(), &body).await;
+    }
+    let hello = initialize("2025-11-25").to_string();
+    let long = "x".repeat(3_000);
+    let deep = "[".repeat(200);
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    for body in
+        [hello.as_str(), list, "", "{", "7", "[]", "[1]", &deep, &long, r#"{"jsonrpc":"2.0","method":"x"}"#]
+    {
+        for path in ["/mcp", "/mcp/", "/mcp/p/x", "/", "/sse", "/healthz", "/readyz"] {
+            check_same(&open, path, &[JSON], body).await;
+            check_same(&open, path, &[JSON, "accept: text/html"], body).await;
+            check_same(&open, path, &[JSON, "accept: text/html", "accept: */*"], body).await;
+            check_same(&open, path, &[JSON, "mcp-session-id: nobody"], body).await;
+            check_same(&open, path, &["content-type: text/plain"], body).await;
+            check_same(&open, path, &[], body).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_may_come_in_two_pieces_cut_anywhere() {
+    let world = world().await;
+    let request = call(&world, 1, "echo", &json!({ "text": "ä" }), &[]);
+    let cuts: Vec<_> = (1..request.len()).filter(|&cut| request.is_char_boundary(cut)).collect();
+    for cut in cuts {
+        let mut client = Client::new(&world).await;
+        client.write(&request[..cut]).await;
+        // Time to be read alone; if it is not, that is a case as well.
+        sleep(Duration::from_micros(100)).await;
+        client.write(&request[cut..]).await;
+        let answer = client.answer().await;
+        assert_eq!((&*answer.status, answer.body.contains("\"echo\"")), ("HTTP/1.1 200 OK", true), "{cut}");
+        // The connection serves on.
+        client.write(&request).await;
+        assert_eq!(client.answer().await, answer);
+    }
+}
+
+#[tokio::test]
+async fn requests_that_come_together_are_answered_in_their_order() {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    let none = json!({});
+    let usual = |id| call(&world, id, "echo", &none, &[]);
+    let stream = call(&world, 3, "notify", &json!({ "count": 2 }), &[]);
+    let unusual = call(&world, 5, "echo", &none, &[UNUSUAL]);
+    client.write(&[usual(1), usual(2), stream, usual(4), unusual, usual(6), usual(7)].concat()).await;
+    for id in 1..=7 {
+        let answer = client.answer().await;
+        assert!(answer.body.contains(&format!("\"id\":{id},")), "{id}: {answer:?}");
+    }
+    assert_eq!(world.double.started.load(Ordering::SeqCst), 7);
+}
+
+#[tokio::test]
+async fn what_comes_during_a_call_waits_for_its_turn() {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    client.write(&call(&world, 1, "wait", &json!({}), &[])).await;
+    until("the call has begun", || world.double.started.load(Ordering::SeqCst) == 1).await;
+    // More than is read ahead.
+    let more: String = (2..100).map(|id| call(&world, id, "echo", &json!({}), &[])).collect();
+    client.write(&more).await;
+    world.double.gate.notify_one();
+    for id in 1..100 {
+        let answer = client.answer().await;
+        assert!(answer.body.contains(&format!("\"id\":{id},")), "{id}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_ends_the_connection_and_has_no_end() {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    client.write(&call(&world, 1, "relay_broken", &json!({}), &[])).await;
+    let rest = client.rest().await;
+    assert!(rest.ends_with("9\r\ndata: 1\n\n\r\n"), "{rest}");
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_left() {
+    let world = world_with(Options { patience: Duration::from_millis(50), ..Options::default() }).await;
+    let mut client = Client::new(&world).await;
+    client.write(&call(&world, 1, "flood", &json!({}), &[])).await;
+    until("the call is dropped", || world.double.dropped.load(Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_closed_a_minute_after_its_last_answer() {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    let begun = Instant::now();
+    for _ in 0..3 {
+        sleep(Duration::from_secs(40)).await;
+        client.write(&call(&world, 1, "echo", &json!({}), &[])).await;
+        client.answer().await;
+    }
+    assert_eq!(client.rest().await, "");
+    assert_eq!(begun.elapsed().as_secs(), 3 * 40 + 60);
+}
+
+#[tokio::test]
+async fn at_the_end_calls_are_answered_and_idle_connections_closed() {
+    let world = world().await;
+    let (mut idle, mut busy) = (Client::new(&world).await, Client::new(&world).await);
+    idle.write(&call(&world, 1, "echo", &json!({}), &[])).await;
+    idle.answer().await;
+    busy.write(&call(&world, 1, "wait", &json!({}), &[])).await;
+    until("the call has begun", || world.double.started.load(Ordering::SeqCst) == 2).await;
+    let ending = async {
+        assert_eq!(idle.rest().await, "");
+        world.double.gate.notify_one();
+    };
+    tokio::join!(world.endpoint.end(Duration::from_secs(5)), ending);
+    let answer = busy.answer().await;
+    assert!(answer.fields.contains(&"connection: close".to_owned()), "{answer:?}");
+    assert_eq!(busy.rest().await, "");
+}

@@ -1,0 +1,145 @@
+//! Reading arguments: the short way and the long one, and numbers beyond their types.
+
+use serde_json::json;
+
+use super::*;
+
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+struct Simple {
+    text: String,
+    number: Option<i64>,
+    small: Option<u32>,
+    #[serde(default)]
+    flags: Vec<bool>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Outer {
+    #[expect(dead_code, reason = "only its schema matters")]
+    inner: Option<Simple>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Bounded {
+    #[schemars(range(max = 9))]
+    #[expect(dead_code, reason = "only its schema matters")]
+    number: i64,
+}
+
+#[test]
+fn only_what_serde_checks_as_well_is_plain() {
+    assert!(Reader::<Simple>::new("t", None).is_plain);
+    assert!(!Reader::<Simple>::new("t", Some(|_, _| {})).is_plain);
+    assert!(!Reader::<Outer>::new("t", None).is_plain);
+    assert!(!Reader::<Bounded>::new("t", None).is_plain);
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only what is said of it matters")]
+struct Integers {
+    byte: i8,
+    small: u32,
+    #[schemars(range(min = 1))]
+    count: u32,
+    large: i64,
+    huge: u64,
+    many: Vec<usize>,
+    #[schemars(range(min = -5, max = 10_000_000_000_u64), transform = crate::clamp)]
+    moved: i32,
+}
+
+fn said(changes: &[(&str, &str)]) -> String {
+    let mut fields = vec![
+        ("byte", "1"),
+        ("small", "1"),
+        ("count", "1"),
+        ("large", "1"),
+        ("huge", "1"),
+        ("many", "[]"),
+        ("moved", "1"),
+    ];
+    for (name, value) in changes {
+        fields.retain(|(known, _)| known != name);
+        fields.push((name, value));
+    }
+    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    let raw: Raw = serde_json::from_str(&format!("{{{}}}", fields.join(","))).unwrap();
+    let read = Reader::<Integers>::new("t", None).read(Some(&raw));
+    read.map_or_else(|error| error.message().to_owned(), |_| "fine".into())
+}
+
+#[test]
+fn a_number_beyond_its_type_is_refused_with_its_name() {
+    let check = |name: &str, value: &str, expected: &str| {
+        let wrong = format!("The arguments are not valid: `{name}` must be {expected}, not {value}.");
+        assert_eq!(said(&[(name, value)]), if expected == "fine" { expected.into() } else { wrong });
+    };
+    check("byte", "127", "fine");
+    check("byte", "128", "at most 127");
+    check("byte", "-129", "at least -128");
+    check("small", "4294967295", "fine");
+    check("small", "4294967296", "from 0 to 4294967295");
+    check("small", "-1", "at least 0");
+    check("count", "0", "at least 1");
+    check("count", "5000000000", "from 1 to 4294967295");
+    check("large", "9223372036854775807", "fine");
+    check("large", "9223372036854775808", "at most 9223372036854775807");
+    check("large", "-9223372036854775808.0", "fine");
+    check("huge", "18446744073709551615", "fine");
+    check("huge", "1e19", "fine");
+    check("huge", "-1", "at least 0");
+    check("moved", "99999999999", "fine");
+    check("moved", "-99999999999", "fine");
+    assert_eq!(
+        said(&[("huge", "18446744073709551616"), ("small", "5000000000"), ("many", "[0, -1]")]),
+        "The arguments have 3 problems:\
+         \n- `huge` must be from 0 to 18446744073709551615, not 1.8446744073709552e+19\
+         \n- `small` must be from 0 to 4294967295, not 5000000000\
+         \n- `many[1]` must be at least 0, not -1"
+    );
+}
+
+#[test]
+fn limits_are_published_unless_nobody_comes_near_them() {
+    let published = Reader::<Integers>::new("t", None).published();
+    let expected = serde_json::json!({
+        "byte": { "type": "integer", "minimum": -128, "maximum": 127 },
+        "small": { "type": "integer", "minimum": 0, "maximum": u32::MAX },
+        "count": { "type": "integer", "minimum": 1, "maximum": u32::MAX },
+        "large": { "type": "integer" },
+        "huge": { "type": "integer", "minimum": 0 },
+        "many": { "type": "array", "items": { "type": "integer", "minimum": 0 } },
+        "moved": {
+            "type": "integer",
+            "description": "At least -5; other values are moved to the nearest of these.",
+        },
+    });
+    assert_eq!(published["properties"], expected);
+}
+
+#[test]
+fn the_short_way_gives_what_the_long_way_gives() {
+    let short = Reader::<Simple>::new("t", None);
+    let long = Reader { is_plain: false, ..Reader::<Simple>::new("t", None) };
+    for arguments in [
+        json!({ "text": "a" }),
+        json!({ "text": "a", "number": 5, "flags": [true, false], "more": {} }),
+        json!({ "text": "a", "number": 5.0 }),
+        json!({ "text": "a", "number": null }),
+        json!({ "text": "a", "number": 1.5 }),
+        json!({ "text": "a", "number": 1e300 }),
+        json!({ "text": "a", "small": 4_294_967_295_u32 }),
+        json!({ "text": "a", "small": 4_294_967_296_u64 }),
+        json!({ "text": "a", "small": -1 }),
+        json!({ "text": "a", "small": 5.0 }),
+        json!({ "text": 1, "flags": [1] }),
+        json!({ "number": 5 }),
+        json!(["a", 5, [true]]),
+        json!("a"),
+        json!(null),
+    ] {
+        let raw = Raw::from(arguments);
+        assert_eq!(short.read(Some(&raw)), long.read(Some(&raw)), "{}", raw.as_str());
+    }
+    assert_eq!(short.read(None), long.read(None));
+}
