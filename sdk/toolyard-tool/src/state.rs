@@ -158,13 +158,16 @@ fn is_worth_waiting_for<S>(attempt: &Attempt<S>) -> bool {
     }
 }
 
+/// Makes it, in a scope, unless it is there by now.
+type Making<H> = Arc<dyn Fn(&Scope) -> BoxFuture<Result<H, ToolError>> + Send + Sync>;
+
 /// Where a function gets its state from when it is called.
 #[doc(hidden)]
 pub enum Source<W: Wanted> {
     /// There already.
     Ready(W::Handle),
     /// Perhaps it has to be made first.
-    Later(Arc<dyn Fn(&Scope) -> BoxFuture<Result<W::Handle, ToolError>> + Send + Sync>),
+    Later(Making<W::Handle>),
 }
 
 impl<W: Wanted> Source<W> {

@@ -52,14 +52,14 @@ async fn lazy_state_is_made_by_the_first_call_and_only_once() {
 async fn state_that_takes_longer_than_its_first_calls_wait_is_made_once_all_the_same() {
     let made = Arc::new(AtomicUsize::new(0));
     let counted = made.clone();
-    let make = move || {
+    let slowly = move || {
         counted.fetch_add(1, Ordering::SeqCst);
         async {
             tokio::time::sleep(Duration::from_secs(10)).await;
             Ok(Counter(AtomicUsize::new(0)))
         }
     };
-    let set = ToolSet::new("t", "1").state_with(make).with::<count>();
+    let set = ToolSet::new("t", "1").state_with(slowly).with::<count>();
     let client = Client::newest();
     let mut answers = Vec::new();
     for _ in 0..3 {

@@ -1,7 +1,7 @@
 //! Functions that block: each on a thread, and only so many at once.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ const MOST: usize = 128;
 
 struct Gate {
     entered: mpsc::UnboundedSender<()>,
-    /// Whoever gets it goes on.
-    held: Arc<Mutex<()>>,
+    /// Opens when the other end is dropped.
+    closed: Mutex<std::sync::mpsc::Receiver<()>>,
 }
 
 /// Does not listen to anybody until it may go on.
 #[tool]
 fn stubborn(gate: &Gate) {
     let _ = gate.entered.send(());
-    drop(gate.held.lock().unwrap_or_else(PoisonError::into_inner));
+    let _ = gate.closed.lock().unwrap_or_else(PoisonError::into_inner).recv();
 }
 
 /// Needs no thread of its own.
@@ -47,11 +47,12 @@ async fn ended(mut call: impl Future<Output = Value> + Unpin) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn functions_that_never_end_take_only_so_many_threads_and_the_rest_is_told() {
-    let (held, (entered, mut entering)) = (Arc::new(Mutex::new(())), mpsc::unbounded_channel());
-    let set =
-        ToolSet::new("t", "1").with::<quick>().state(Gate { entered, held: held.clone() }).with::<stubborn>();
+    let ((opens, closed), (entered, mut entering)) = (std::sync::mpsc::channel(), mpsc::unbounded_channel());
+    let set = ToolSet::new("t", "1")
+        .with::<quick>()
+        .state(Gate { entered, closed: Mutex::new(closed) })
+        .with::<stubborn>();
     let client = Client::newest();
-    let closed = held.lock().unwrap();
     for _ in 0..MOST {
         let mut call = client.start(&set, "tools/call", json!({ "name": "stubborn" }));
         assert!(poll!(&mut call).is_pending());
@@ -65,7 +66,7 @@ async fn functions_that_never_end_take_only_so_many_threads_and_the_rest_is_told
     assert_eq!(answer["isError"], true);
     assert_eq!(text(&answer), "128 calls are busy already\nHint: try again when some of them have ended");
     assert_eq!(text(&client.call(&set, "quick", json!({})).await), "here");
-    drop(closed);
+    drop(opens);
     assert_eq!(text(&client.call(&set, "stubborn", json!({})).await), "Done.");
     set.end().await;
 }
