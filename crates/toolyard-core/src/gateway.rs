@@ -217,7 +217,7 @@ impl Handler for Gateway {
         if !fails_as_result(&request.method) {
             return dispatch(&self.shared, request, peer);
         }
-        let (origin, params) = (request.origin.clone(), request.params.clone());
+        let (origin, params) = (request.origin.clone(), request.params.as_raw().clone());
         let (revision, common) = (origin.revision, self.shared.common.clone());
         let call = dispatch(&self.shared, request, peer);
         Box::pin(async move {

@@ -10,6 +10,7 @@ pub mod modern;
 pub mod classic;
 pub mod splice;
 pub mod params;
+mod scan;
 pub mod fit;
 pub mod codec;
 pub mod name;

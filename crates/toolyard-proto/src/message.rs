@@ -1,15 +1,15 @@
 //! The JSON-RPC envelope: parsed once, payloads left raw, ids kept as they were sent.
 
-use std::borrow::Cow;
+mod envelope;
+
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::error::code;
-use crate::{Method, Raw, RpcError};
+use crate::{Method, Params, Raw, RpcError};
+use envelope::Envelope;
 
 /// Deeper nesting than this is refused in what clients send.
 pub const MAX_NESTING: usize = 128;
@@ -60,7 +60,7 @@ impl fmt::Debug for Id {
 pub struct RequestMessage {
     pub id: Id,
     pub method: Method,
-    pub params: Option<Raw>,
+    pub params: Option<Params>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -142,65 +142,16 @@ impl Incoming {
     }
 }
 
-#[derive(Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow, default)]
-    jsonrpc: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    error: Option<&'a RawValue>,
-}
-
-/// A string that is copied only if it was written with escapes; `Cow` inside an `Option` always copies.
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Strings;
-
-        impl<'de> Visitor<'de> for Strings {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        deserializer.deserialize_str(Strings)
-    }
-}
-
-/// Keeps `null` apart from "not there".
-fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
-    <&'a RawValue>::deserialize(deserializer).map(Some)
-}
-
 impl Message {
     pub fn parse(bytes: &Bytes) -> Result<Self, ParseError> {
         let text = text_of(bytes)?;
-        let envelope: Envelope<'_> =
-            serde_json::from_str(text).map_err(|error| not_an_envelope(text, &error))?;
+        let envelope = Envelope::read(text).map_err(|error| not_an_envelope(text, &error))?;
         let is_answer = envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some());
         Self::from_envelope(bytes, envelope).map_err(|error| ParseError { is_answer, ..error })
     }
 
     fn from_envelope(bytes: &Bytes, envelope: Envelope<'_>) -> Result<Self, ParseError> {
-        let raw = |value: Option<&RawValue>| value.map(|value| Raw::part_of(bytes, value));
+        let raw = |value: Option<&str>| value.map(|value| Raw::part_of(bytes, value));
         let id = match raw(envelope.id).map(Id::from_raw) {
             Some(None) if envelope.error.is_some() => None,
             Some(None) => return Err(ParseError::shape("a request id is a string or an integer", None)),
@@ -210,7 +161,7 @@ impl Message {
         if envelope.jsonrpc.is_none_or(|version| version.0 != "2.0") {
             return Err(ParseError::shape("`jsonrpc` must be \"2.0\"", id));
         }
-        let params = raw(envelope.params);
+        let params = raw(envelope.params).map(|params| Params::new(params, envelope.outline));
         match (envelope.method, id, raw(envelope.result), raw(envelope.error)) {
             (Some(method), id, None, None) => Self::with_method(Method::new(&method.0), id, params),
             (None, Some(id), Some(result), None) => {
@@ -224,21 +175,21 @@ impl Message {
         }
     }
 
-    fn with_method(method: Method, id: Option<Id>, params: Option<Raw>) -> Result<Self, ParseError> {
+    fn with_method(method: Method, id: Option<Id>, params: Option<Params>) -> Result<Self, ParseError> {
         let params = params.filter(|params| !params.is_null());
         if params.as_ref().is_some_and(|params| !matches!(params.as_bytes().first(), Some(b'{' | b'['))) {
             return Err(ParseError::shape("`params` must be an object", id));
         }
         Ok(match id {
             Some(id) => Self::Request(RequestMessage { id, method, params }),
-            None => Self::Notification(Notification { method, params }),
+            None => Self::Notification(Notification { method, params: params.map(Params::into_raw) }),
         })
     }
 
     /// The message as one line of bytes, without the line end.
     pub fn render(&self) -> Bytes {
         match self {
-            Self::Request(m) => render_call(Some(&m.id), &m.method, m.params.as_ref()),
+            Self::Request(m) => render_call(Some(&m.id), &m.method, m.params.as_deref()),
             Self::Notification(m) => render_call(None, &m.method, m.params.as_ref()),
             Self::Response(m) => match &m.outcome {
                 Ok(result) => render_outcome(m.id.as_ref(), b"result", result.as_bytes()),
@@ -342,7 +293,7 @@ pub fn render_error(id: Option<&Id>, error: &Raw) -> Bytes {
 /// Whether `bytes` nest deeper than [`MAX_NESTING`]. Strings are skipped; invalid JSON is judged elsewhere.
 pub fn nests_too_deep(bytes: &[u8]) -> bool {
     // What opens no more often than that cannot nest deeper, and that is quickly counted.
-    if memchr::memchr2_iter(b'{', b'[', bytes).take(MAX_NESTING + 1).count() <= MAX_NESTING {
+    if count_openings(bytes) <= MAX_NESTING {
         return false;
     }
     let (mut depth, mut at) = (0usize, 0usize);
@@ -361,6 +312,12 @@ pub fn nests_too_deep(bytes: &[u8]) -> bool {
         at += 1;
     }
     false
+}
+
+/// In pieces whose count fits into a byte, many bytes are counted at once.
+fn count_openings(bytes: &[u8]) -> usize {
+    let count = |piece: &[u8]| piece.iter().map(|byte| u8::from(matches!(byte, b'{' | b'['))).sum::<u8>();
+    bytes.chunks(usize::from(u8::MAX)).map(|piece| usize::from(count(piece))).sum()
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use data_encoding::BASE64;
 
 use crate::era::Revision;
-use crate::params::Draft;
-use crate::splice::{end_of_value, find, members, members_from};
+use crate::splice::find;
 use crate::{CallError, Method, Params, Raw};
 
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -92,23 +91,21 @@ impl Envelope {
         self.version.clone().map_or(Claim::None, Claim::Version)
     }
 
-    /// Reads the `_meta` that starts at `start` in `params`, and gives where it ends.
-    fn find(params: &Raw, start: usize) -> (Self, usize) {
-        let bytes = params.as_bytes();
-        if bytes.get(start) != Some(&b'{') {
-            return (Self::default(), end_of_value(bytes, start));
+    fn find(params: &Params) -> Self {
+        let (metas, members) = params.metas();
+        let mut found = Self::default();
+        for meta in metas {
+            // What an earlier one says may be what somebody else reads.
+            found.is_ambiguous |= found.is_there;
+            found.is_there = params.as_bytes()[meta].starts_with(b"{");
         }
-        let mut found = Self { is_there: true, ..Self::default() };
-        let mut inside = members_from(bytes, start);
-        while let Some((key, from)) = inside.next_key() {
-            let end = end_of_value(bytes, from);
-            if let Some(slot) = found.slot(&key.text(bytes)) {
-                let twice = slot.replace(params.slice(from..end)).is_some();
+        for member in members {
+            if let Some(slot) = found.slot(&member.key.text(params.as_bytes())) {
+                let twice = slot.replace(params.slice(member.value.clone())).is_some();
                 found.is_ambiguous |= twice;
             }
-            inside.go_on(end);
         }
-        (found, inside.end())
+        found
     }
 
     fn slot(&mut self, key: &[u8]) -> Option<&mut Option<Raw>> {
@@ -122,24 +119,9 @@ impl Envelope {
     }
 }
 
-pub fn find_parts(method: &Method, params: Option<&Raw>) -> Found {
-    let Some(params) = params else { return Found::default() };
-    let (mut envelope, mut draft) = (Envelope::default(), Draft::default());
-    let bytes = params.as_bytes();
-    let mut members = members(bytes);
-    while let Some((key, from)) = members.next_key() {
-        let end = if *key.text(bytes) == *b"_meta" {
-            let (another, end) = Envelope::find(params, from);
-            let is_ambiguous = another.is_ambiguous || envelope.is_there;
-            envelope = Envelope { is_ambiguous, ..another };
-            end
-        } else {
-            end_of_value(bytes, from)
-        };
-        draft.add(&key, &(from..end));
-        members.go_on(end);
-    }
-    let params = draft.finish(params.clone());
+pub fn find_parts(method: &Method, params: Option<&Params>) -> Found {
+    let Some(params) = params.cloned().map(Params::outlined) else { return Found::default() };
+    let envelope = Envelope::find(&params);
     let name = name_member(method).and_then(|key| params.member(key));
     Found { params, envelope, name }
 }
@@ -147,7 +129,7 @@ pub fn find_parts(method: &Method, params: Option<&Raw>) -> Found {
 impl RequestMeta {
     /// Reads and checks the envelope of a request that claims to be modern.
     pub fn read(params: &Raw) -> Result<Self, CallError> {
-        let found = find_parts(&Method::DISCOVER, Some(params));
+        let found = find_parts(&Method::DISCOVER, Some(&params.clone().into()));
         Self::judge(found.envelope)
     }
 

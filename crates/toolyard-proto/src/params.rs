@@ -3,12 +3,14 @@
 
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 use crate::Raw;
-use crate::splice::{self, Key, Twice};
+use crate::scan::Scan;
+use crate::splice::{self, Key, Member, Twice};
 
-/// As many members have a place in an outline.
-const PLACES: usize = 6;
+/// A request has a name, arguments and `_meta`, and that has as many members.
+const USUAL: usize = 4;
 
 /// Parameters in the bytes they were sent in. Everything that can be asked of [`Raw`] can be asked of them; what
 /// concerns their members is answered by the outline, where there is one.
@@ -16,34 +18,39 @@ const PLACES: usize = 6;
 #[derive(Clone)]
 pub struct Params {
     raw: Raw,
-    outline: Option<Outline>,
+    outline: Option<Arc<Outline>>,
 }
 
-/// Where the members stand, in order.
-#[derive(Clone, Copy, Debug, Default)]
-struct Outline {
-    places: [Place; PLACES],
-    taken: usize,
-}
-
-/// One member. Offsets are half as large as usual, since an outline travels with its request.
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    /// Without the quotes.
-    key: Span,
-    value: Span,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Span {
-    start: u32,
-    end: u32,
+/// Where the members stand, and those of `_meta`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outline {
+    members: Vec<Member>,
+    /// Of several `_meta`, those of the last.
+    meta: Vec<Member>,
 }
 
 impl Params {
     /// `{}`
     pub fn none() -> Self {
         Raw::empty_object().into()
+    }
+
+    pub(crate) fn new(raw: Raw, outline: Option<Outline>) -> Self {
+        Self { raw, outline: outline.map(Arc::new) }
+    }
+
+    /// The same, with an outline.
+    pub(crate) fn outlined(mut self) -> Self {
+        let walk = || Arc::new(Outline::walk(self.raw.as_bytes()));
+        self.outline = Some(self.outline.take().unwrap_or_else(walk));
+        self
+    }
+
+    /// Every `_meta`, in order, and the members of the last. Without an outline nothing is found.
+    pub(crate) fn metas(&self) -> (impl Iterator<Item = Range<usize>>, &[Member]) {
+        let outline = self.outline.as_deref();
+        let metas = outline.into_iter().flat_map(|outline| outline.find(self.as_bytes(), "_meta"));
+        (metas, outline.map_or(&[], |outline| &outline.meta))
     }
 
     pub fn as_raw(&self) -> &Raw {
@@ -62,7 +69,7 @@ impl Params {
     /// Where the value of `key` stands; of several, the last, as most parsers read it.
     pub fn find(&self, key: &str) -> Option<Range<usize>> {
         match &self.outline {
-            Some(outline) => outline.find(self.as_bytes(), key).last(),
+            Some(outline) => outline.find(self.as_bytes(), key).next_back(),
             None => splice::find(self.as_bytes(), key),
         }
     }
@@ -83,65 +90,65 @@ impl Params {
     }
 
     /// With the value that stands at `range` replaced by another.
-    pub fn replaced(&self, range: Range<usize>, value: &[u8]) -> Self {
-        let outline = self.outline.and_then(|outline| outline.replaced(&range, value.len()));
-        Self { raw: self.raw.replaced(range, value), outline }
+    pub fn replaced(self, range: Range<usize>, value: &[u8]) -> Self {
+        let is_inside = |meta: Range<usize>| meta.start <= range.start && range.end <= meta.end;
+        let is_meta = self.find("_meta").is_some_and(is_inside);
+        let outline = self.outline.filter(|_| !is_meta).map(Arc::unwrap_or_clone);
+        let outline = outline.map(|outline| outline.replaced(&range, value.len()));
+        Self::new(self.raw.replaced(range, value), outline)
     }
 }
 
 impl Outline {
-    fn find(&self, bytes: &[u8], key: &str) -> impl Iterator<Item = Range<usize>> {
-        let is_it = move |place: &&Place| bytes.get(place.key.range()) == Some(key.as_bytes());
-        self.places[..self.taken].iter().filter(is_it).map(|place| place.value.range())
+    /// Passes the object that stands here.
+    pub(crate) fn scan(scan: &mut Scan<'_>) -> Option<Self> {
+        let start = scan.at();
+        let mut outline = Self { members: Vec::with_capacity(USUAL), meta: Vec::new() };
+        scan.object(|scan, key| {
+            let from = scan.at();
+            let is_meta = scan.says(&key, "_meta");
+            if is_meta {
+                outline.meta = Vec::with_capacity(USUAL);
+            }
+            if is_meta && scan.peek() == b'{' {
+                scan.object(|scan, key| {
+                    let from = scan.at();
+                    scan.value()?;
+                    outline.meta.push(Member { key, value: from..scan.at() }.seen_from(start));
+                    Some(())
+                })?;
+            } else {
+                scan.value()?;
+            }
+            outline.members.push(Member { key, value: from..scan.at() }.seen_from(start));
+            Some(())
+        })?;
+        Some(outline)
     }
 
-    /// What stands after the value moves.
-    fn replaced(mut self, range: &Range<usize>, len: usize) -> Option<Self> {
-        let moved = |at: u32| u32::try_from(at as usize - range.len() + len).ok();
-        for Place { key, value } in &mut self.places[..self.taken] {
-            if value.start as usize >= range.end {
-                (key.start, key.end, value.start) = (moved(key.start)?, moved(key.end)?, moved(value.start)?);
-            }
-            if value.end as usize >= range.end {
-                value.end = moved(value.end)?;
+    /// Of text already known to be JSON.
+    fn walk(params: &[u8]) -> Self {
+        let members: Vec<Member> = splice::members(params).collect();
+        let meta = members.iter().rfind(|member| member.is(params, "_meta"));
+        let meta = meta.map(|meta| splice::members_at(params, meta.value.start).collect());
+        Self { members, meta: meta.unwrap_or_default() }
+    }
+
+    fn find(&self, bytes: &[u8], key: &str) -> impl DoubleEndedIterator<Item = Range<usize>> {
+        let found = self.members.iter().filter(move |member| member.is(bytes, key));
+        found.map(|member| member.value.clone())
+    }
+
+    /// With a value, which is not in `_meta`, replaced by one of another length: what stands after it moves.
+    fn replaced(mut self, range: &Range<usize>, len: usize) -> Self {
+        for Member { key: Key { at: key, .. }, value } in self.members.iter_mut().chain(&mut self.meta) {
+            for place in [&mut key.start, &mut key.end, &mut value.start, &mut value.end] {
+                if *place >= range.end {
+                    *place = *place - range.len() + len;
+                }
             }
         }
-        Some(self)
-    }
-}
-
-impl Span {
-    fn new(range: &Range<usize>) -> Option<Self> {
-        Some(Self { start: u32::try_from(range.start).ok()?, end: u32::try_from(range.end).ok()? })
-    }
-
-    fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-}
-
-/// Draws the outline while somebody walks the text.
-#[derive(Debug, Default)]
-pub(crate) struct Draft {
-    outline: Outline,
-    /// There are too many members, or a key was written with escapes: better no outline than a wrong one.
-    is_lacking: bool,
-}
-
-impl Draft {
-    pub(crate) fn add(&mut self, key: &Key, value: &Range<usize>) {
-        let place = || Some(Place { key: Span::new(&key.plain()?)?, value: Span::new(value)? });
-        match (self.outline.places.get_mut(self.outline.taken), place()) {
-            (Some(free), Some(place)) => {
-                *free = place;
-                self.outline.taken += 1;
-            }
-            _ => self.is_lacking = true,
-        }
-    }
-
-    pub(crate) fn finish(self, raw: Raw) -> Params {
-        Params { raw, outline: (!self.is_lacking).then_some(self.outline) }
+        self
     }
 }
 

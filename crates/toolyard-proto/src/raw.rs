@@ -24,8 +24,8 @@ impl Raw {
 
     /// A value that shares the memory of `whole`. What is a small part of something large is copied: it may be
     /// carried for long, and must not keep in memory what nobody reads.
-    pub(crate) fn part_of(whole: &Bytes, part: &RawValue) -> Self {
-        let part = part.get().as_bytes();
+    pub(crate) fn part_of(whole: &Bytes, part: &str) -> Self {
+        let part = part.as_bytes();
         let is_mostly_waste = whole.len() > WORTH_FREEING && part.len() < whole.len() / 2;
         Self(if is_mostly_waste { Bytes::copy_from_slice(part) } else { whole.slice_ref(part) })
     }
@@ -49,7 +49,7 @@ impl Raw {
     pub fn parse(bytes: impl Into<Bytes>) -> Result<Self, serde_json::Error> {
         let bytes = bytes.into();
         let value: &RawValue = serde_json::from_slice(&bytes)?;
-        Ok(Self::part_of(&bytes, value))
+        Ok(Self::part_of(&bytes, value.get()))
     }
 
     /// Renders a value of ours. Everything we render is a plain structure, for which this cannot fail.

@@ -18,7 +18,13 @@ pub struct Member {
 impl Member {
     /// Whether the key is `name`, also when it was written with escapes.
     pub fn is(&self, object: &[u8], name: &str) -> bool {
-        *self.key.text(object) == *name.as_bytes()
+        self.key.says(object, name)
+    }
+
+    /// The same in a part of the text that begins at `start`.
+    pub(crate) fn seen_from(self, start: usize) -> Self {
+        let shift = |range: Range<usize>| range.start - start..range.end - start;
+        Self { key: Key { at: shift(self.key.at), ..self.key }, value: shift(self.value) }
     }
 }
 
@@ -30,9 +36,21 @@ pub struct Key {
 }
 
 impl Key {
+    pub(crate) fn new(at: Range<usize>, is_escaped: bool) -> Self {
+        Self { at, is_escaped }
+    }
+
     /// Where its text stands, if that is what it says.
     pub(crate) fn plain(&self) -> Option<Range<usize>> {
         (!self.is_escaped).then_some(self.at.start + 1..self.at.end - 1)
+    }
+
+    /// Whether it says `name`.
+    pub(crate) fn says(&self, object: &[u8], name: &str) -> bool {
+        match self.plain() {
+            Some(plain) => object.get(plain) == Some(name.as_bytes()),
+            None => *self.text(object) == *name.as_bytes(),
+        }
     }
 
     /// What it says.
@@ -54,50 +72,33 @@ pub struct Members<'a> {
 }
 
 pub fn members(object: &[u8]) -> Members<'_> {
-    members_from(object, skip_space(object, 0))
+    members_at(object, skip_space(object, 0))
 }
 
 /// The members of the object that starts at `start`; of anything else, none.
-pub(crate) fn members_from(bytes: &[u8], start: usize) -> Members<'_> {
+pub(crate) fn members_at(bytes: &[u8], start: usize) -> Members<'_> {
     let at = if bytes.get(start) == Some(&b'{') { start + 1 } else { bytes.len() };
     Members { bytes, at }
-}
-
-impl Members<'_> {
-    /// The next key, and where its value starts. Whoever uses this says with [`Members::go_on`] where the
-    /// value ends, and so can look into it without going over it twice.
-    pub(crate) fn next_key(&mut self) -> Option<(Key, usize)> {
-        let start = skip_space(self.bytes, self.at);
-        if self.bytes.get(start) != Some(&b'"') {
-            return None;
-        }
-        let (end, is_escaped) = end_of_text(self.bytes, start);
-        let key = Key { at: start..end, is_escaped };
-        let colon = skip_space(self.bytes, end);
-        if self.bytes.get(colon) != Some(&b':') {
-            return None;
-        }
-        Some((key, skip_space(self.bytes, colon + 1)))
-    }
-
-    pub(crate) fn go_on(&mut self, value_end: usize) {
-        let after = skip_space(self.bytes, value_end);
-        self.at = if self.bytes.get(after) == Some(&b',') { after + 1 } else { after };
-    }
-
-    /// Where the object ends, once there is no further member.
-    pub(crate) fn end(&self) -> usize {
-        self.bytes.len().min(skip_space(self.bytes, self.at) + 1)
-    }
 }
 
 impl Iterator for Members<'_> {
     type Item = Member;
 
     fn next(&mut self) -> Option<Member> {
-        let (key, from) = self.next_key()?;
+        let start = skip_space(self.bytes, self.at);
+        if self.bytes.get(start) != Some(&b'"') {
+            return None;
+        }
+        let (end, is_escaped) = closing_quote(self.bytes, start)?;
+        let key = Key { at: start..end, is_escaped };
+        let colon = skip_space(self.bytes, end);
+        if self.bytes.get(colon) != Some(&b':') {
+            return None;
+        }
+        let from = skip_space(self.bytes, colon + 1);
         let value = from..end_of_value(self.bytes, from);
-        self.go_on(value.end);
+        let after = skip_space(self.bytes, value.end);
+        self.at = if self.bytes.get(after) == Some(&b',') { after + 1 } else { after };
         Some(Member { key, value })
     }
 }
@@ -142,29 +143,30 @@ const SHORT: usize = 12;
 
 /// Where the string that starts at `at` ends (after the closing quote).
 pub fn end_of_string(bytes: &[u8], at: usize) -> usize {
-    end_of_text(bytes, at).0
+    closing_quote(bytes, at).map_or(bytes.len(), |(end, _)| end)
 }
 
-/// The same, and whether it is written with escapes.
-fn end_of_text(bytes: &[u8], at: usize) -> (usize, bool) {
+/// The same, if it ends, and whether it is written with escapes.
+#[inline]
+pub(crate) fn closing_quote(bytes: &[u8], at: usize) -> Option<(usize, bool)> {
     let (mut at, mut is_escaped) = (at + 1, false);
     // Keys and names are short: for them a plain loop beats the set-up of a wide search.
     let near = bytes.len().min(at + SHORT);
     while at < near {
         match bytes[at] {
-            b'"' => return (at + 1, false),
+            b'"' => return Some((at + 1, false)),
             b'\\' => break,
             _ => at += 1,
         }
     }
     while let Some(step) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         if bytes[at + step] == b'"' {
-            return (at + step + 1, is_escaped);
+            return Some((at + step + 1, is_escaped));
         }
         is_escaped = true;
         at += step + 2;
     }
-    (bytes.len(), is_escaped)
+    None
 }
 
 /// Where the value that starts at `at` ends.

@@ -158,7 +158,7 @@ proptest! {
         params in prop::option::of(any_object()),
     ) {
         let params = params.map(Raw::from);
-        let message = Message::Request(RequestMessage { id, method: Method::new(&method), params });
+        let message = Message::Request(RequestMessage { id, method: Method::new(&method), params: params.map(Into::into) });
         match Incoming::parse(&message.render()) {
             Ok(Incoming::One(read)) => prop_assert_eq!(read, message),
             other => prop_assert!(false, "{:?}", other),

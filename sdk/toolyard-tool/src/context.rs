@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
-use toolyard_transport::{Origin, Peer, Request};
+use toolyard_transport::{Origin, Peer, Request, Scope};
 
 use crate::changes::Changes;
 use crate::seal::Seal;
 use crate::tasks::Task;
+use crate::threads::Threads;
 
 pub use ask::{Reply, Root, Sample, Sampled};
 pub use caller::Caller;
@@ -66,15 +66,18 @@ struct Inner {
 pub(crate) struct Surroundings {
     pub(crate) name: Arc<str>,
     pub(crate) changes: Changes,
-    /// Joins blocking functions that are still running when the set ends.
-    pub(crate) threads: TaskTracker,
+    /// Everything that the set runs by itself.
+    pub(crate) scope: Scope,
+    /// Where blocking functions run.
+    pub(crate) threads: Threads,
     /// Made when it is first needed, unless the set was given a key.
     pub(crate) seal: OnceLock<Seal>,
 }
 
 impl Surroundings {
     pub(crate) fn new(name: Arc<str>) -> Self {
-        Self { name, changes: Changes::default(), threads: TaskTracker::new(), seal: OnceLock::new() }
+        let (scope, threads) = (Scope::new(), Threads::default());
+        Self { name, changes: Changes::default(), scope, threads, seal: OnceLock::new() }
     }
 }
 
@@ -199,8 +202,8 @@ impl Context {
         self.0.origin.revision
     }
 
-    pub(crate) fn threads(&self) -> &TaskTracker {
-        &self.0.set.threads
+    pub(crate) fn set(&self) -> &Arc<Surroundings> {
+        &self.0.set
     }
 
     pub(crate) fn cancel_token(&self) -> &CancellationToken {

@@ -21,6 +21,7 @@ mod check;
 mod headers;
 mod changes;
 mod tasks;
+mod threads;
 mod handler;
 mod link;
 mod serve;

@@ -7,8 +7,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::Method;
-use crate::modern::find_parts;
+use crate::{Incoming, Message};
 
 /// Keys as they may be written, with what they say.
 const KEYS: [(&str, &str); 8] = [
@@ -64,13 +63,20 @@ impl<'de> Deserialize<'de> for Parsed {
     }
 }
 
-fn outlined(text: &str) -> Params {
-    let raw = Raw::parse(text.to_owned()).unwrap();
-    find_parts(&Method::TOOLS_CALL, Some(&raw)).params
+/// Parameters as they are once the message around them has been read.
+fn arrived(text: &str) -> Params {
+    let message = format!(r#"{{"jsonrpc":"2.0","id":1,"params":{text} ,"method":"tools/call"}}"#);
+    let Ok(Incoming::One(Message::Request(message))) = Incoming::parse(&message.into()) else {
+        panic!("it is a request")
+    };
+    message.params.unwrap()
 }
 
 /// What an outline, a walk and a parser say of every key.
 fn check(params: &Params) {
+    if let Some(outline) = &params.outline {
+        assert_eq!(**outline, Outline::walk(params.as_bytes()), "{params:?}");
+    }
     let walked = Params::from(params.as_raw().clone());
     let Parsed(members) = params.read().unwrap();
     for (_, key) in KEYS.iter().chain(&[("", "none")]) {
@@ -87,19 +93,26 @@ fn check(params: &Params) {
 }
 
 #[test]
-fn what_is_usual_has_an_outline() {
-    let has_outline = |text: &str| outlined(text).outline.is_some();
+fn what_arrives_has_an_outline() {
+    let has_outline = |text: &str| arrived(text).outline.is_some();
     assert!(has_outline(r#"{"name":"a","arguments":{"b":[1]},"_meta":{"c":{}},"task":{}}"#));
+    assert!(has_outline("{\n  \"n\\u0061me\" : 7 }"));
     assert!(has_outline("{}"));
-    assert!(!has_outline(r#"{"n\u0061me":"a"}"#));
-    assert!(!has_outline(r#"{"1":1,"2":2,"3":3,"4":4,"5":5,"6":6,"7":7}"#));
+}
+
+#[test]
+fn another_meta_is_not_known_by_the_outline_of_the_old_one() {
+    let params = arrived(r#"{"_meta":{},"name":"a"}"#);
+    let changed = params.replaced(9..11, br#"{"a":1}"#);
+    assert_eq!(changed.as_str(), r#"{"_meta":{"a":1},"name":"a"}"#);
+    assert_eq!(changed.outlined().metas().1.len(), 1);
 }
 
 #[test]
 fn deep_nesting_and_what_is_no_object_are_no_trouble() {
-    check(&outlined(&format!(r#"{{"name":{}1{},"_meta":2}}"#, "[".repeat(120), "]".repeat(120))));
-    for text in ["[1,2]", "[]", "7", "\"name\""] {
-        assert_eq!(outlined(text).find("name"), None, "{text}");
+    check(&arrived(&format!(r#"{{"name":{}1{},"_meta":2}}"#, "[".repeat(120), "]".repeat(120))));
+    for text in ["[1,2]", "[]", "[{\"name\":1}]"] {
+        assert_eq!(arrived(text).find("name"), None, "{text}");
     }
 }
 
@@ -114,11 +127,11 @@ proptest! {
             format!("{space}{key}{space}:{space}{value}{space}")
         };
         let text = format!("{{{}}}", members.iter().map(member).collect::<Vec<_>>().join(","));
-        let params = outlined(&text);
+        let params = arrived(&text);
         check(&params);
         for (_, key) in KEYS {
             if let Some(range) = params.find(key) {
-                let changed = params.replaced(range.clone(), VALUES[new].as_bytes());
+                let changed = params.clone().replaced(range.clone(), VALUES[new].as_bytes());
                 let expected = [&text[..range.start], VALUES[new], &text[range.end..]].concat();
                 prop_assert_eq!(changed.as_str(), expected);
                 check(&changed);

@@ -131,7 +131,7 @@ impl Caller {
     fn render(&self, request: LinkRequest) -> (HeaderMap, Bytes) {
         let headers = self.headers_for(&request);
         let LinkRequest { id, method, params, .. } = request;
-        let body = Message::Request(RequestMessage { id, method, params: Some(params.into_raw()) }).render();
+        let body = Message::Request(RequestMessage { id, method, params: Some(params) }).render();
         (headers, body)
     }
 

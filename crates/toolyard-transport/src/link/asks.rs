@@ -68,7 +68,7 @@ impl Verdict {
 }
 
 pub(crate) fn to_ask(request: &RequestMessage) -> Ask {
-    Ask { method: request.method.clone(), params: request.params.clone() }
+    Ask { method: request.method.clone(), params: request.params.as_deref().cloned() }
 }
 
 impl Asks {

@@ -95,7 +95,7 @@ mod tests {
         for (name, value) in lines {
             headers.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
         }
-        let (method, params) = (Method::new(method), Raw::parse(params.to_owned()).unwrap());
+        let (method, params) = (Method::new(method), Raw::parse(params.to_owned()).unwrap().into());
         let found = find_parts(&method, Some(&params));
         let claim = found.envelope.claim();
         let got =

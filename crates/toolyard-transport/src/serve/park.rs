@@ -7,11 +7,10 @@ mod questions;
 mod seal;
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use memchr::memmem;
-use toolyard_proto::{CallError, Method, Raw};
+use toolyard_proto::{CallError, Method, Params, Raw};
 
 use super::endpoint::Endpoint;
 use crate::peer::Back;
@@ -60,7 +59,11 @@ async fn come_back(endpoint: &Arc<Endpoint>, request: &Request, state: &str, bac
     if !responses.is_object() {
         return Err(CallError::invalid_params("`inputResponses` must be an object"));
     }
-    let conversation = endpoint.park.take(state, &Binding::of(request), &responses)?;
+    let conversation = endpoint.park.take(
+        state,
+        &Binding::of(&request.origin, &request.method, &request.params),
+        &responses,
+    )?;
     conversation.hear(&responses, request, &back);
     conversation.go_on(endpoint).await
 }
@@ -74,10 +77,8 @@ impl Park {
         self.calls().len()
     }
 
-    /// The state that a request carries, if we made it. Most carry none, which a plain search tells.
-    fn own_state(&self, params: &Raw) -> Option<String> {
-        static KEY: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new("requestState"));
-        KEY.find(params.as_bytes())?;
+    /// The state that a request carries, if we made it.
+    fn own_state(&self, params: &Params) -> Option<String> {
         self.seal.own(&params.member("requestState")?)
     }
 

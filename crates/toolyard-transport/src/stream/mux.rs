@@ -136,9 +136,9 @@ impl Mux {
         let id = self.0.enter(Flight { client, principal, peer, token, addressable, more: waiting })?;
         let minted = Id::number(id);
         let params = if had_token {
-            params.with_path(&["_meta", "progressToken"], minted.as_raw())
+            params.with_path(&["_meta", "progressToken"], minted.as_raw()).into()
         } else {
-            params.into_raw()
+            params
         };
         let cancellable = method != Method::INITIALIZE && method != Method::DISCOVER;
         let line = Message::Request(RequestMessage { id: minted, method, params: Some(params) }).render();

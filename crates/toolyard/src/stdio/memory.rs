@@ -315,7 +315,7 @@ impl Call {
             Some(name) => format!("`{name}`"),
             None => method.as_str().to_owned(),
         };
-        Self { what, stamped: claim(request.params.as_ref()) != Claim::None, method }
+        Self { what, stamped: claim(request.params.as_deref()) != Claim::None, method }
     }
 
     /// A tool that could not do its work answers as a tool does; the rest fails as the protocol says.

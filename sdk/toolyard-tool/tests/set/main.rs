@@ -15,4 +15,5 @@ mod rounds;
 mod state;
 mod support;
 mod tasks;
+mod threads;
 mod validation;

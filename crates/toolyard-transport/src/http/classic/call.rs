@@ -105,8 +105,8 @@ impl<'a> Underway<'a> {
         drop(state);
         let id = if minted { Id::string(&format!("yard-{number}")) } else { request.id.clone() };
         let params = match token {
-            Some(_) if minted => request.params.with_path(&["_meta", "progressToken"], id.as_raw()),
-            _ => request.params.as_raw().clone(),
+            Some(_) if minted => request.params.with_path(&["_meta", "progressToken"], id.as_raw()).into(),
+            _ => request.params.clone(),
         };
         let message = RequestMessage { id: id.clone(), method: request.method.clone(), params: Some(params) };
         let call = Self { session: session.clone(), peer, number, id, minted, ended: false };

@@ -105,7 +105,7 @@ impl Session {
         let hello = Message::Request(RequestMessage {
             id: Id::string("yard-initialize"),
             method: Method::INITIALIZE,
-            params: Some(offer.initialize_params(Revision::NEWEST_LEGACY)),
+            params: Some(offer.initialize_params(Revision::NEWEST_LEGACY).into()),
         });
         let sent = endpoint.send(HttpMethod::POST, endpoint.post_headers(), hello.render()).await;
         let response = sent.map_err(OpenError::Call)?;

@@ -41,7 +41,8 @@ impl Asks {
     pub(crate) async fn ask(self: Arc<Self>, ask: Ask, outlet: Arc<dyn Outlet>) -> Reply {
         let (number, receiver) = self.register()?;
         let mut open = Open { asks: self.clone(), number, outlet: outlet.clone(), asked: false };
-        let request = RequestMessage { id: Id::number(number), method: ask.method, params: ask.params };
+        let params = ask.params.map(Into::into);
+        let request = RequestMessage { id: Id::number(number), method: ask.method, params };
         if !outlet.ask(Rendered::whole(Message::Request(request).render())).await {
             return Err(AskError::Gone);
         }

@@ -26,9 +26,9 @@ pub(crate) async fn greet(
     patience: Duration,
     caller: Caller,
     id: Id,
-    params: Option<Raw>,
+    params: Option<Params>,
 ) -> Result<Met, CallError> {
-    let params = params.unwrap_or_else(Raw::empty_object);
+    let params = params.unwrap_or_default();
     let version = params
         .member("protocolVersion")
         .and_then(|version| version.as_string())

@@ -130,7 +130,7 @@ impl Session {
         outlet: Arc<dyn Outlet>,
     ) -> Result<Raw, CallError> {
         let RequestMessage { id, method, params } = message;
-        let params = params.unwrap_or_else(Raw::empty_object);
+        let params = params.unwrap_or_default();
         match method.as_str() {
             "ping" => return Ok(Raw::empty_object()),
             "initialize" => {
@@ -166,7 +166,7 @@ impl Session {
             origin: self.origin.clone(),
             id,
             method: method.clone(),
-            params: params.into(),
+            params,
             headers: None,
             relay: false,
         };

@@ -29,19 +29,22 @@ pub(super) struct Conversation {
 
 /// Runs a call. Without a question it costs nothing but the look whether there is one.
 pub(super) async fn begin(endpoint: Arc<Endpoint>, request: Request, back: Arc<dyn Back>) -> Answer {
-    let questions = Questions::new(request.origin.clone(), back);
+    let (origin, method, params) =
+        (request.origin.clone(), request.method.clone(), request.params.as_raw().clone());
+    let questions = Questions::new(origin.clone(), back);
     let peer = Peer::new(questions.clone());
-    let mut call = endpoint.handler.handle(request.clone(), peer);
+    let mut call = endpoint.handler.handle(request, peer);
     let answered = poll_fn(|cx| {
         if let Poll::Ready(answer) = call.as_mut().poll(cx) {
             return Poll::Ready(Some(answer));
         }
         questions.poll_asked(cx).map(|()| None)
     });
-    match answered.await {
-        Some(answer) => answer,
-        None => Conversation::start(&endpoint, call, questions, &request).go_on(&endpoint).await,
+    if let Some(answer) = answered.await {
+        return answer;
     }
+    let binding = Binding::of(&origin, &method, &params);
+    Conversation::start(&endpoint, call, questions, binding).go_on(&endpoint).await
 }
 
 impl Conversation {
@@ -49,7 +52,7 @@ impl Conversation {
         endpoint: &Arc<Endpoint>,
         call: BoxFuture<Answer>,
         questions: Arc<Questions>,
-        request: &Request,
+        binding: Binding,
     ) -> Self {
         let (finish, done) = oneshot::channel();
         let task = endpoint.ending.child();
@@ -57,7 +60,7 @@ impl Conversation {
             // Nobody waits any more only if the client has gone.
             let _ = finish.send(call.await);
         });
-        Self { questions, done, binding: Binding::of(request), _task: Owned(task) }
+        Self { questions, done, binding, _task: Owned(task) }
     }
 
     pub(super) fn binding(&self) -> &Binding {

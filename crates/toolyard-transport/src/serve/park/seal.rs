@@ -7,9 +7,9 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use toolyard_proto::Raw;
+use toolyard_proto::{Method, Raw};
 
-use crate::Request;
+use crate::Origin;
 
 /// Names one parked call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,17 +32,17 @@ fn random<const N: usize>() -> [u8; N] {
 pub(super) struct Binding([u8; 32]);
 
 impl Binding {
-    pub(super) fn of(request: &Request) -> Self {
+    pub(super) fn of(origin: &Origin, method: &Method, params: &Raw) -> Self {
         let mut digest = Sha256::new();
         for part in [
-            request.origin.principal.name().as_bytes(),
-            format!("{:?}", request.origin.view).as_bytes(),
-            request.method.as_str().as_bytes(),
+            origin.principal.name().as_bytes(),
+            format!("{:?}", origin.view).as_bytes(),
+            method.as_str().as_bytes(),
         ] {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part);
         }
-        let params = request.params.without(&["_meta", "inputResponses", "requestState"]);
+        let params = params.without(&["_meta", "inputResponses", "requestState"]);
         digest.update(params.read::<Value>().map(canonical).unwrap_or_default().to_string());
         Self(digest.finalize().into())
     }
