@@ -155,7 +155,7 @@ impl Context {
         &self,
         message: impl Into<String>,
     ) -> Result<Reply<T>, ToolError> {
-        let params = form_params::<T>(message.into());
+        let params = form_params::<T>(&message.into());
         read_form(&put(self, Method::ELICIT, Some(params)).await?.read()?)
     }
 
@@ -229,7 +229,7 @@ pub(super) fn read_roots(answer: Value) -> Result<Vec<Root>, ToolError> {
 }
 
 /// The question that puts a form before the user.
-pub(super) fn form_params<T: JsonSchema>(message: String) -> Value {
+pub(super) fn form_params<T: JsonSchema>(message: &str) -> Value {
     let schema = Checker::new(schema::form::<T>()).published();
     json!({ "mode": "form", "message": message, "requestedSchema": schema })
 }

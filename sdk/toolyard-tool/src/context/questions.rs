@@ -96,7 +96,7 @@ impl Context {
 impl Questions<'_> {
     /// Asks the user to fill in a form with the fields of `T`.
     pub fn form<T: JsonSchema>(self, name: &str, message: impl Into<String>) -> Self {
-        self.raw(name, Method::ELICIT.as_str(), form_params::<T>(message.into()))
+        self.raw(name, Method::ELICIT.as_str(), form_params::<T>(&message.into()))
     }
 
     /// Asks the client's model.
