@@ -35,7 +35,7 @@ async fn add(args: Add) -> i64 {
 #[tool(name = "report-it")]
 async fn report(context: Context) -> String {
     context.progress(1, 4);
-    context.progress(0.0 / 0.0, 4);
+    context.progress(f64::NAN, 4);
     context.progress(f64::INFINITY, 4);
     context.progress(1, 4);
     context.progress_with(2.5, None, "half");
