@@ -142,7 +142,20 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves one client over any pair of streams, until it leaves.
+    /// Serves one client over any pair of streams, until it leaves and has its answers.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Server, ToolSet};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    /// let mut answers = Vec::new();
+    /// let server = Server::start(ToolSet::new("clock", "1.0.0"), []).await?;
+    /// server.serve_stream(&ping[..], &mut answers).await;
+    /// assert!(String::from_utf8(answers)?.starts_with(r#"{"jsonrpc":"2.0","id":1,"#));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn serve_stream(
         &self,
         read: impl AsyncRead + Send + Unpin,
