@@ -148,11 +148,11 @@ impl Server {
     /// # use toolyard_tool::{Server, ToolSet};
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let ping = br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    /// let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
     /// let mut answers = Vec::new();
     /// let server = Server::start(ToolSet::new("clock", "1.0.0"), []).await?;
-    /// server.serve_stream(&ping[..], &mut answers).await;
-    /// assert!(String::from_utf8(answers)?.starts_with(r#"{"jsonrpc":"2.0","id":1,"#));
+    /// server.serve_stream(ping.as_bytes(), &mut answers).await;
+    /// assert_eq!(String::from_utf8(answers)?, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
     /// # Ok(())
     /// # }
     /// ```
