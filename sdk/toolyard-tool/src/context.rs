@@ -145,13 +145,14 @@ impl Context {
         let Some(token) = token else { return };
         {
             let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
-            if done <= *last {
+            // What is no number would let later steps go backward.
+            if !done.is_finite() || done <= *last {
                 return;
             }
             *last = done;
         }
         let mut params = json!({ "progressToken": token, "progress": number(done) });
-        if let Some(total) = total {
+        if let Some(total) = total.filter(|total| total.is_finite()) {
             params["total"] = number(total);
         }
         if let Some(message) = message {
