@@ -9,8 +9,9 @@ use toolyard_proto::{CallError, Raw, Revision, RpcError};
 /// Why a tool did not do what it was asked to do.
 ///
 /// It reaches the model as a result with `isError`, so write it for a reader who can try again: what
-/// happened, and what would work. Every [`std::error::Error`] becomes one with `?`; its causes are kept in
-/// the text.
+/// happened, and what would work. Every type that implements [`std::error::Error`] becomes one with `?`; its
+/// causes are kept in the text. `anyhow::Error` and `Box<dyn Error>` do not implement it: for them write
+/// `.map_err(|error| ToolError::new(format!("{error:#}")))?`.
 ///
 /// ```
 /// use toolyard_tool::ToolError;

@@ -6,6 +6,7 @@ mod answers;
 mod asks;
 mod calls;
 mod doors;
+mod guide;
 mod items;
 mod live;
 mod owners;
