@@ -20,12 +20,16 @@ fn resolved(about: &Value, whole: &Value, deepest: usize) -> Value {
         place.and_then(|place| whole.pointer(&place)).map(|target| resolved(target, whole, deepest - 1))
     {
         // What is said here is meant here.
-        target.into_iter().for_each(|(key, value)| drop(fields.entry(key).or_insert(value)));
+        for (key, value) in target {
+            fields.entry(key).or_insert(value);
+        }
     }
     let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|key| fields.remove(key));
     if let Some(Value::Array(alternatives)) = alternatives {
         let all: Vec<Value> = alternatives.iter().map(|one| resolved(one, whole, deepest - 1)).collect();
-        together(&all).into_iter().for_each(|(key, value)| drop(fields.entry(key).or_insert(value)));
+        if let Some((key, value)) = together(&all) {
+            fields.entry(key).or_insert(value);
+        }
     }
     if let Some(only) = fields.remove("const") {
         fields.insert("enum".to_owned(), json!([only]));
