@@ -120,10 +120,8 @@ async fn run(
         Entrance::open(common, args, &found, &config)?;
     let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
-    let whereabouts = Whereabouts::new(addresses.clone());
-    let note = Note::begin(common, state_dir.as_deref(), &whereabouts)?;
-    let (scope, noting) = (Scope::new(), Scope::new());
-    noting.spawn(note.keep());
+    let (scope, noting, whereabouts) = (Scope::new(), Scope::new(), Whereabouts::new(addresses.clone()));
+    noting.spawn(Note::begin(common, state_dir.as_deref(), &whereabouts)?.keep());
     let approach = Approach::new(guards.guard(), scope.child());
     let packs = approach.packs().clone();
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
