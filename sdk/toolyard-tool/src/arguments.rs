@@ -207,4 +207,6 @@ fn wants(schema: &Value, name: &str) -> bool {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
