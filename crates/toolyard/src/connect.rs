@@ -16,13 +16,15 @@ use toolyard_transport::{
 };
 
 use crate::config::{Program, Reach, Server, UpstreamConfig};
+use crate::packs::Sets;
 
-/// What all upstreams are told of us, what children run under, and the scope that the links live in.
+/// What all upstreams are told of us, what children run under, the scope that the links live in, and the sets of packs.
 #[derive(Clone, Debug)]
 pub(crate) struct Approach {
     offer: Arc<Offer>,
     guard: Option<Guard>,
     scope: Scope,
+    packs: Sets,
 }
 
 impl Approach {
@@ -37,7 +39,11 @@ impl Approach {
         let client_info =
             json!({ "name": "toolyard", "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") });
         let offer = Offer { capabilities: capabilities.into(), client_info: client_info.into() };
-        Self { offer: Arc::new(offer), guard, scope }
+        Self { offer: Arc::new(offer), guard, scope, packs: Sets::default() }
+    }
+
+    pub(crate) fn packs(&self) -> &Sets {
+        &self.packs
     }
 }
 

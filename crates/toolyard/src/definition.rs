@@ -208,6 +208,7 @@ fn shown_keys(section: &Value) -> String {
             }
             Value::Text(text) => format!("{name} = {text}"),
             Value::Integer(integer) => format!("{name} = {integer}"),
+            Value::Fraction(number) => format!("{name} = {number}"),
             Value::Flag(flag) => format!("{name} = {flag}"),
             Value::List(_) | Value::Table(_) | Value::Other(_) => format!("{name} = …"),
         }

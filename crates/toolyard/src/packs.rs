@@ -1,14 +1,15 @@
 //! The packs that come with the program, and which of them are on.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolyard_core::{Connect, Connected};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
 use toolyard_tool::{Pack, ToolSet};
-use toolyard_transport::BoxFuture;
+use toolyard_transport::{BoxFuture, Scope};
 
 use crate::config::Config;
 
@@ -79,17 +80,54 @@ fn stand(pack: &Pack, config: &Config) -> Result<Value, String> {
     }
 }
 
+/// How long functions of packs may take to end that still run when the gateway does.
+const LAST_FUNCTIONS: Duration = Duration::from_secs(5);
+
+/// The sets of tools that packs have been put together to, to be ended with the gateway. Those that nobody uses any
+/// more, after a change of the config, are not kept for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sets(Arc<Mutex<Vec<Weak<ToolSet>>>>);
+
+impl Sets {
+    fn add(&self, set: &Arc<ToolSet>) {
+        let mut sets = self.sets();
+        sets.retain(|set| set.strong_count() > 0);
+        sets.push(Arc::downgrade(set));
+    }
+
+    /// Those in use. Take them before their upstreams end, which lets go of them.
+    pub(crate) fn in_use(&self) -> Vec<Arc<ToolSet>> {
+        self.sets().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn sets(&self) -> MutexGuard<'_, Vec<Weak<ToolSet>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends sets all at once: what runs on a thread, such as writing a file, comes to its end, unless that takes too long.
+pub(crate) async fn end(sets: Vec<Arc<ToolSet>>) {
+    let ending = Scope::new();
+    for set in sets {
+        ending.spawn(async move { set.end().await });
+    }
+    if tokio::time::timeout(LAST_FUNCTIONS, ending.finished()).await.is_err() {
+        tracing::warn!("a function of a pack did not end in time");
+    }
+}
+
 /// A pack as an upstream. Its tools are put together when it is connected to; what they share is made by
 /// their first call.
 pub(crate) struct PackUpstream {
     pack: &'static Pack,
     config: Value,
     tools: OnceLock<Arc<ToolSet>>,
+    sets: Sets,
 }
 
 impl PackUpstream {
-    pub(crate) fn new(pack: &'static Pack, config: Value) -> Self {
-        Self { pack, config, tools: OnceLock::new() }
+    pub(crate) fn new(pack: &'static Pack, config: Value, sets: &Sets) -> Self {
+        Self { pack, config, tools: OnceLock::new(), sets: sets.clone() }
     }
 
     pub(crate) fn id(&self) -> Option<UpstreamId> {
@@ -100,8 +138,10 @@ impl PackUpstream {
         if let Some(tools) = self.tools.get() {
             return Ok(tools);
         }
-        let tools = self.pack.tools(self.config.clone()).map_err(|error| error.to_string())?;
-        Ok(self.tools.get_or_init(|| Arc::new(tools)))
+        let tools = Arc::new(self.pack.tools(self.config.clone()).map_err(|error| error.to_string())?);
+        let tools = self.tools.get_or_init(|| tools);
+        self.sets.add(tools);
+        Ok(tools)
     }
 }
 
@@ -121,6 +161,12 @@ impl fmt::Debug for PackUpstream {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use tokio::sync::watch;
+    use toolyard_proto::{Id, Method, Raw};
+    use toolyard_tool::tool;
+    use toolyard_transport::{LinkRequest, Origin, Peer};
+
     use super::*;
 
     #[test]
@@ -133,5 +179,47 @@ mod tests {
                 assert_ne!(key.name(), "enabled", "{pack:?}");
             }
         }
+    }
+
+    /// What the tool of the pack below has got to.
+    static REACHED: LazyLock<watch::Sender<u32>> = LazyLock::new(|| watch::Sender::new(0));
+
+    /// Writes what must not be left half written.
+    #[tool]
+    fn write() {
+        REACHED.send_replace(1);
+        std::thread::sleep(Duration::from_millis(1_500));
+        REACHED.send_replace(2);
+    }
+
+    #[tokio::test]
+    async fn what_a_pack_has_begun_to_write_is_written_before_the_gateway_ends() {
+        let pack: &'static Pack = Box::leak(Box::new(Pack::new("writer", "Writes.", || {
+            ToolSet::new("writer", "1").with::<write>()
+        })));
+        let sets = Sets::default();
+        let upstream = PackUpstream::new(pack, json!({}), &sets);
+        let link = upstream.connect(None).await.unwrap().link;
+        let request = LinkRequest {
+            origin: Origin::gateway(Raw::empty_object(), Raw::empty_object()),
+            id: Id::number(1),
+            method: Method::TOOLS_CALL,
+            params: json!({ "name": "write" }).into(),
+            headers: None,
+            name: None,
+            relay: false,
+        };
+        let mut call = link.call(request, Peer::nobody());
+        let mut reached = REACHED.subscribe();
+        tokio::select! {
+            _ = &mut call => panic!("it takes its time"),
+            begun = reached.wait_for(|reached| *reached == 1) => drop(begun.unwrap()),
+        }
+        drop(call);
+        let in_use = sets.in_use();
+        drop((link, upstream));
+        end(in_use).await;
+        assert_eq!(*REACHED.borrow(), 2, "nobody waits for the answer, but it is written");
+        assert!(sets.in_use().is_empty());
     }
 }

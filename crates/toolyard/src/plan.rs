@@ -13,7 +13,7 @@ use crate::packs::{PackUpstream, Standing, standings};
 
 pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, approach: &Approach) -> Plan {
     let upstreams = config.upstreams.on.iter().map(|upstream| upstream_plan(upstream, approach));
-    let packs = standings(config).into_iter().filter_map(pack_plan);
+    let packs = standings(config).into_iter().filter_map(|standing| pack_plan(standing, approach));
     Plan {
         upstreams: upstreams.chain(packs).collect(),
         profiles: config.profiles.clone(),
@@ -46,10 +46,10 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
 }
 
 /// Nothing for a pack that is off.
-fn pack_plan(Standing { pack, config }: Standing) -> Option<UpstreamPlan> {
+fn pack_plan(Standing { pack, config }: Standing, approach: &Approach) -> Option<UpstreamPlan> {
     let config = config.ok()?;
     let fingerprint = fingerprint_of_pack(pack.name(), &config);
-    let upstream = PackUpstream::new(pack, config);
+    let upstream = PackUpstream::new(pack, config, approach.packs());
     Some(UpstreamPlan {
         id: upstream.id()?,
         kind: UpstreamKind::BuiltIn,

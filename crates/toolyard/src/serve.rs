@@ -29,7 +29,7 @@ use crate::settings::{self, Settings};
 use crate::state_dir::{self, Addresses};
 use crate::stop::Stop;
 use crate::whereabouts::{Note, Whereabouts};
-use crate::{say, socket, system};
+use crate::{packs, say, socket, system};
 use reload::Reload;
 
 /// How long calls in flight may take to finish once the gateway is told to stop.
@@ -120,11 +120,10 @@ async fn run(
         Entrance::open(common, args, &found, &config)?;
     let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
-    let whereabouts = Whereabouts::new(addresses.clone());
-    let note = Note::begin(common, state_dir.as_deref(), &whereabouts)?;
-    let (scope, noting) = (Scope::new(), Scope::new());
-    noting.spawn(note.keep());
+    let (scope, noting, whereabouts) = (Scope::new(), Scope::new(), Whereabouts::new(addresses.clone()));
+    noting.spawn(Note::begin(common, state_dir.as_deref(), &whereabouts)?.keep());
     let approach = Approach::new(guards.guard(), scope.child());
+    let packs = approach.packs().clone();
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
     let signed = config.auth.clone().map(Signed::new);
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
@@ -164,7 +163,9 @@ async fn run(
         () = deserted(&endpoint), if args.while_needed => "no client is left",
     };
     tracing::info!("{why}: stopping");
+    let sets = packs.in_use();
     end(&endpoint, &gateway, &mut stop).await;
+    packs::end(sets).await;
     let _ = tokio::time::timeout(LAST_TASKS, noting.end()).await;
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);

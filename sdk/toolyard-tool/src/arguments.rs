@@ -122,15 +122,22 @@ impl<A: Arguments> Reader<A> {
         self.accept(Value::Object(fields.collect()))
     }
 
-    /// Everything that is wrong with a value, as it stands.
-    pub(crate) fn problems(&self, value: &Value) -> Problems {
-        let mut problems = self.checker.check(value);
+    /// Everything that is wrong with a configuration.
+    pub(crate) fn problems(&self, mut config: Value) -> Problems {
+        self.checker.clamp(&mut config);
+        let mut problems = self.checker.check(&config);
         if problems.is_empty()
-            && let Err(error) = A::deserialize(value)
+            && let Err(error) = A::deserialize(config)
         {
             problems.add_general(said(&error));
         }
         problems
+    }
+
+    /// From a configuration that has no problems.
+    pub(crate) fn read_config(&self, mut config: Value) -> Result<A, ToolError> {
+        self.checker.clamp(&mut config);
+        Ok(serde_json::from_value(config)?)
     }
 
     /// Everything is looked at before anything is said: where the arguments can be read at all, the tool's own
@@ -199,5 +206,7 @@ fn wants(schema: &Value, name: &str) -> bool {
     }
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio_util::task::TaskTracker;
 use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
-use toolyard_transport::{Origin, Peer, Request};
+use toolyard_transport::{Origin, Peer, Request, Scope};
 
 use crate::changes::Changes;
 use crate::seal::Seal;
 use crate::tasks::Task;
+use crate::threads::Threads;
 use ending::{Ending, Running};
 
 pub use ask::{Reply, Root, Sample, Sampled};
@@ -67,15 +67,18 @@ struct Inner {
 pub(crate) struct Surroundings {
     pub(crate) name: Arc<str>,
     pub(crate) changes: Changes,
-    /// Joins blocking functions that are still running when the set ends.
-    pub(crate) threads: TaskTracker,
+    /// Everything that the set runs by itself.
+    pub(crate) scope: Scope,
+    /// Where blocking functions run.
+    pub(crate) threads: Threads,
     /// Made when it is first needed, unless the set was given a key.
     pub(crate) seal: OnceLock<Seal>,
 }
 
 impl Surroundings {
     pub(crate) fn new(name: Arc<str>) -> Self {
-        Self { name, changes: Changes::default(), threads: TaskTracker::new(), seal: OnceLock::new() }
+        let (scope, threads) = (Scope::new(), Threads::default());
+        Self { name, changes: Changes::default(), scope, threads, seal: OnceLock::new() }
     }
 }
 
@@ -143,13 +146,14 @@ impl Context {
         let Some(token) = token else { return };
         {
             let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
-            if done <= *last {
+            // What is no number would let later steps go backward.
+            if !done.is_finite() || done <= *last {
                 return;
             }
             *last = done;
         }
         let mut params = json!({ "progressToken": token, "progress": number(done) });
-        if let Some(total) = total {
+        if let Some(total) = total.filter(|total| total.is_finite()) {
             params["total"] = number(total);
         }
         if let Some(message) = message {
@@ -199,8 +203,8 @@ impl Context {
         self.0.origin.revision
     }
 
-    pub(crate) fn threads(&self) -> &TaskTracker {
-        &self.0.set.threads
+    pub(crate) fn set(&self) -> &Arc<Surroundings> {
+        &self.0.set
     }
 
     /// The call runs until this is dropped.

@@ -9,8 +9,9 @@ use toolyard_proto::{CallError, Raw, Revision, RpcError};
 /// Why a tool did not do what it was asked to do.
 ///
 /// It reaches the model as a result with `isError`, so write it for a reader who can try again: what
-/// happened, and what would work. Every [`std::error::Error`] becomes one with `?`; its causes are kept in
-/// the text.
+/// happened, and what would work. Every type that implements [`std::error::Error`] becomes one with `?`; its
+/// causes are kept in the text. `anyhow::Error` and `Box<dyn Error>` do not implement it: for them write
+/// `.map_err(|error| ToolError::new(format!("{error:#}")))?`.
 ///
 /// ```
 /// use toolyard_tool::ToolError;
@@ -37,6 +38,8 @@ enum Kind {
     Failed,
     /// There is nothing of that name.
     NotFound,
+    /// The arguments are not what the function takes.
+    Invalid,
     /// The request itself cannot be carried out: an error of the protocol rather than a result.
     Fatal,
     /// The client would have to declare what these names lead to among its capabilities.
@@ -98,6 +101,10 @@ impl ToolError {
         Self { kind: Kind::Needs(path.to_vec()), ..Self::new(message) }
     }
 
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Invalid, ..Self::new(message) }
+    }
+
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
         Self { kind: Kind::Malformed, ..Self::new(message) }
     }
@@ -106,9 +113,9 @@ impl ToolError {
         Self { kind: Kind::Broken, ..Self::new(message) }
     }
 
-    /// Whether the function is to blame, rather than what it was given.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.kind == Kind::Broken
+    /// Whether the function was reached and says no.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.kind == Kind::Failed
     }
 
     pub(crate) fn unanswered(asks: Raw) -> Self {
@@ -129,14 +136,14 @@ impl ToolError {
         match self.kind {
             Kind::Fatal | Kind::Malformed => true,
             Kind::Needs(_) => revision.has_result_stamps(),
-            Kind::Failed | Kind::NotFound | Kind::Broken | Kind::Unanswered(_) => false,
+            Kind::Failed | Kind::NotFound | Kind::Invalid | Kind::Broken | Kind::Unanswered(_) => false,
         }
     }
 
     /// For requests that have no `isError`: resources, prompts, completions.
     pub(crate) fn to_call_error(&self) -> CallError {
         let number = match &self.kind {
-            Kind::NotFound | Kind::Malformed => code::INVALID_PARAMS,
+            Kind::NotFound | Kind::Invalid | Kind::Malformed => code::INVALID_PARAMS,
             Kind::Failed | Kind::Fatal | Kind::Broken | Kind::Unanswered(_) => code::INTERNAL,
             Kind::Needs(path) => {
                 let required = path.iter().rfold(json!({}), |inner, name| json!({ *name: inner }));

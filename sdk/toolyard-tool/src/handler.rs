@@ -88,10 +88,10 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         let getting = (prompt.get)(texts(request, &["arguments"])?, self.context(request, peer));
         // A prompt that cannot be made from what was given is the request's fault.
         let fault = |error: &ToolError| {
-            if error.is_broken() {
-                return error.to_call_error();
+            if error.is_failure() {
+                return CallError::invalid_params(error.to_string());
             }
-            CallError::invalid_params(error.to_string())
+            error.to_call_error()
         };
         Ok(self.stamped(Box::pin(settled(getting, fault)), None))
     }

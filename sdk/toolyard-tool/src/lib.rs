@@ -21,6 +21,7 @@ mod check;
 mod headers;
 mod changes;
 mod tasks;
+mod threads;
 mod handler;
 mod link;
 mod serve;
@@ -68,7 +69,8 @@ pub use toolyard_tool_macros::tool;
 /// Dates of the civil calendar, for tools that write or read them.
 pub use toolyard_proto::calendar;
 
-/// The crate that schemas come from; derive `JsonSchema` with it.
+/// The crate that schemas come from. What its derive writes names `schemars`: depend on the same version
+/// yourself, or say where it is with `#[schemars(crate = "toolyard_tool::schemars")]` on the type.
 pub use schemars;
 
 /// What the `#[tool]` attribute writes refers to this. Not for use by hand.

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -106,8 +107,10 @@ impl Pack {
             is_required: reader.is_required(name),
         });
         let keys = keys.collect();
-        let check = Box::new(move |config: &Value| reader.problems(config).into_wrongs());
-        let make = Box::new(move |config| Ok(make(serde_json::from_value(config)?).state(())));
+        let reader = Arc::new(reader);
+        let checking = reader.clone();
+        let check = Box::new(move |config: &Value| checking.problems(config.clone()).into_wrongs());
+        let make = Box::new(move |config| Ok(make(reader.read_config(config)?).state(())));
         Self { name, summary, keys, check, make }
     }
 
@@ -241,6 +244,8 @@ impl fmt::Debug for Pack {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use schemars::JsonSchema;
     use serde::Deserialize;
     use serde_json::json;
@@ -279,6 +284,28 @@ mod tests {
             ],
         );
         assert!(pack.tools(json!({ "root": "/" })).is_ok());
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    struct Clamped {
+        #[schemars(range(min = 1, max = 9), transform = crate::clamp)]
+        depth: u32,
+    }
+
+    #[test]
+    fn a_key_is_moved_into_its_range_as_an_argument_is() {
+        let seen = Arc::new(AtomicU32::new(0));
+        let kept = seen.clone();
+        let pack = Pack::with_config("a", "", move |config: Clamped| {
+            kept.store(config.depth, Ordering::SeqCst);
+            ToolSet::new("a", "1")
+        });
+        for (said, taken) in [(json!(100), 9), (json!(0), 1), (json!(5.0), 5)] {
+            assert_eq!(pack.check(&json!({ "depth": said })), []);
+            pack.tools(json!({ "depth": said })).unwrap();
+            assert_eq!(seen.load(Ordering::SeqCst), taken, "{said}");
+        }
+        assert_eq!(pack.check(&json!({ "depth": "deep" })).len(), 1);
     }
 
     #[test]

@@ -73,17 +73,25 @@ impl Problems {
 
     /// One error that lists them; nothing if there are none.
     pub(crate) fn into_result(self) -> Result<(), ToolError> {
+        let hint = "correct this and call again; the tool's input schema says what it takes";
+        self.told("The arguments are", "The arguments have")
+            .map_or(Ok(()), |said| Err(ToolError::invalid(said).hint(hint)))
+    }
+
+    /// The same of what a user has entered in a form, for which the model is not to blame.
+    pub(crate) fn into_result_of_form(self) -> Result<(), ToolError> {
+        let told = self.told("What the user entered is", "What the user entered has");
+        told.map_or(Ok(()), |said| Err(ToolError::new(said).hint("tell the user, and call again")))
+    }
+
+    fn told(self, is: &str, has: &str) -> Option<String> {
         let count = match self.wrongs.as_slice() {
-            [] => return Ok(()),
-            [one] => return Err(invalid(format!("The arguments are not valid: {one}."))),
+            [] => return None,
+            [one] => return Some(format!("{is} not valid: {one}.")),
             all if self.has_more => format!("more than {} problems; the first are", all.len()),
             all => format!("{} problems", all.len()),
         };
         let list: Vec<String> = self.wrongs.iter().map(ToString::to_string).collect();
-        Err(invalid(format!("The arguments have {count}:\n- {}", list.join("\n- "))))
+        Some(format!("{has} {count}:\n- {}", list.join("\n- ")))
     }
-}
-
-fn invalid(message: String) -> ToolError {
-    ToolError::new(message).hint("correct this and call again; the tool's input schema says what it takes")
 }

@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use tokio_util::task::TaskTracker;
 use toolyard_transport::BoxFuture;
 
 use crate::state::{Source, Wanted};
+use crate::threads::Threads;
 use crate::{Context, ToolError};
 
 /// A function with its arguments, ready to go.
@@ -56,9 +56,9 @@ where
         let running = async move {
             let (source, read, finish) = &*shared;
             let arguments = read(input)?;
-            let handle = source.get().await?;
-            let threads = context.threads().clone();
-            finish(run::<W, A, O>(call, handle, context, arguments, &threads).await?)
+            let set = context.set().clone();
+            let handle = source.get(&set.scope).await?;
+            finish(run::<W, A, O>(call, handle, context, arguments, &set.threads).await?)
         };
         let settled = move |ended: Result<Result<R, ToolError>, Box<dyn Any + Send>>| {
             ended.unwrap_or_else(|panic| Err(stopped(name, panic.as_ref())))
@@ -72,11 +72,11 @@ async fn run<W: Wanted, A, O: Send + 'static>(
     handle: W::Handle,
     context: Context,
     arguments: A,
-    threads: &TaskTracker,
+    threads: &Threads,
 ) -> Result<O, ToolError> {
     match call(handle, context, arguments) {
         Run::Async(future) => future.await,
-        Run::Blocking(function) => match threads.spawn_blocking(function).await {
+        Run::Blocking(function) => match threads.run(function).await? {
             Ok(output) => output,
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
             Err(_) => Err(ToolError::new("the server is shutting down")),
@@ -85,10 +85,14 @@ async fn run<W: Wanted, A, O: Send + 'static>(
 }
 
 fn stopped(name: &str, panic: &(dyn Any + Send)) -> ToolError {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text =
-        text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given");
+    let text = reason(panic);
     tracing::error!(name, panic = text, "a function of a tool set panicked");
     ToolError::broken(format!("`{name}` broke down: {text}"))
         .hint("this is a defect of the tool, not of the call")
+}
+
+/// What somebody said who panicked.
+pub(crate) fn reason(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
 }

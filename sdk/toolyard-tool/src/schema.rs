@@ -69,13 +69,13 @@ fn generate<T: JsonSchema>(contract: Contract) -> Value {
     schema.to_value()
 }
 
-/// The schema of a form that a user fills in: flat, with nothing but simple fields.
+/// The schema of a form that a user fills in: flat, with nothing but simple fields, and with the formats of
+/// numbers, as [`input`].
 pub(crate) fn form<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12().with_transform(Plain).with_transform(Flat);
     settings.meta_schema = None;
     settings.inline_subschemas = true;
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    each(&mut schema, remove_format);
+    let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     json!({
         "type": "object",
         "properties": schema.get("properties").cloned().unwrap_or_else(|| json!({})),

@@ -142,7 +142,20 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves one client over any pair of streams, until it leaves.
+    /// Serves one client over any pair of streams, until it leaves and has its answers.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Server, ToolSet};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+    /// let mut answers = Vec::new();
+    /// let server = Server::start(ToolSet::new("clock", "1.0.0"), []).await?;
+    /// server.serve_stream(ping.as_bytes(), &mut answers).await;
+    /// assert_eq!(String::from_utf8(answers)?, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn serve_stream(
         &self,
         read: impl AsyncRead + Send + Unpin,

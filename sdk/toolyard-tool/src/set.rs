@@ -102,7 +102,7 @@ impl ToolSet<()> {
             },
             held: Held::Ready(Arc::new(())),
             offer: Arc::new(Offer::new(surroundings.changes.clone())),
-            tasks: Tasks::new(surroundings.changes.clone()),
+            tasks: Tasks::new(surroundings.scope.clone(), surroundings.changes.clone()),
             surroundings: Arc::new(surroundings),
         }
     }
@@ -241,8 +241,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// cannot be stopped from outside.
     pub async fn end(&self) {
         self.tasks.end().await;
-        self.surroundings.threads.close();
-        self.surroundings.threads.wait().await;
+        self.surroundings.threads.end().await;
     }
 }
 

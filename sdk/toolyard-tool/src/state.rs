@@ -3,12 +3,15 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tokio::sync::OnceCell;
-use toolyard_transport::BoxFuture;
+use futures_util::FutureExt;
+use tokio::sync::watch;
+use toolyard_transport::{BoxFuture, Scope};
 
 use crate::ToolError;
+use crate::run::reason;
 
 /// What a function wants of the set's state: [`Nothing`], or a reference to it ([`Needs`]).
 #[doc(hidden)]
@@ -59,9 +62,9 @@ impl<S: Send + Sync + 'static> Gives<Needs<S>> for S {
             Held::Ready(state) => Source::Ready(state.clone()),
             Held::Later(later) => {
                 let later = later.clone();
-                Source::Later(Arc::new(move || {
-                    let later = later.clone();
-                    Box::pin(async move { later.get().await })
+                Source::Later(Arc::new(move |scope| {
+                    let (later, scope) = (later.clone(), scope.clone());
+                    Box::pin(async move { later.get(&scope).await })
                 }))
             }
         }
@@ -80,8 +83,19 @@ pub enum Held<S> {
 /// State that is made on the first call.
 #[doc(hidden)]
 pub struct Later<S> {
-    cell: OnceCell<Arc<S>>,
+    made: OnceLock<Arc<S>>,
+    /// The latest attempt to make it.
+    attempt: Mutex<Option<Attempt<S>>>,
     make: Box<dyn Fn() -> BoxFuture<Result<S, ToolError>> + Send + Sync>,
+}
+
+/// What came of it, once it is over.
+type Attempt<S> = watch::Receiver<Option<Result<Arc<S>, Failed>>>;
+
+#[derive(Clone, Debug)]
+enum Failed {
+    Error(ToolError),
+    Panicked(String),
 }
 
 impl<S: Send + Sync + 'static> Held<S> {
@@ -91,16 +105,61 @@ impl<S: Send + Sync + 'static> Held<S> {
         M: Future<Output = Result<S, ToolError>> + Send + 'static,
     {
         let make = Box::new(move || -> BoxFuture<_> { Box::pin(make()) });
-        Self::Later(Arc::new(Later { cell: OnceCell::new(), make }))
+        Self::Later(Arc::new(Later { made: OnceLock::new(), attempt: Mutex::default(), make }))
     }
 }
 
-impl<S> Later<S> {
-    async fn get(&self) -> Result<Arc<S>, ToolError> {
-        let made = self.cell.get_or_try_init(|| async { (self.make)().await.map(Arc::new) }).await;
-        made.cloned()
+impl<S: Send + Sync + 'static> Later<S> {
+    /// Whoever comes first has it made, in a task of its own: a call that gives up does not stop it.
+    async fn get(self: &Arc<Self>, scope: &Scope) -> Result<Arc<S>, ToolError> {
+        if let Some(made) = self.made.get() {
+            return Ok(made.clone());
+        }
+        let mut attempt = self.attempt(scope);
+        let outcome = attempt.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        match outcome {
+            Some(Ok(made)) => Ok(made),
+            Some(Err(Failed::Error(error))) => Err(error),
+            // Whoever called says under which name it broke down.
+            Some(Err(Failed::Panicked(text))) => resume_unwind(Box::new(text)),
+            None => Err(ToolError::new("the server is shutting down")),
+        }
+    }
+
+    /// The attempt under way, or a new one if there is none or it came to nothing.
+    fn attempt(self: &Arc<Self>, scope: &Scope) -> Attempt<S> {
+        let mut latest = self.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(attempt) = latest.as_ref().filter(|attempt| is_worth_waiting_for(attempt)) {
+            return attempt.clone();
+        }
+        let (sender, attempt) = watch::channel(None);
+        let later = self.clone();
+        scope.spawn(async move {
+            let making = AssertUnwindSafe(async { (later.make)().await }).catch_unwind();
+            let outcome = match making.await {
+                Ok(made) => made.map(Arc::new).map_err(Failed::Error),
+                Err(panic) => Err(Failed::Panicked(reason(panic.as_ref()).to_owned())),
+            };
+            if let Ok(made) = &outcome {
+                // Nobody else makes it meanwhile.
+                let _ = later.made.set(made.clone());
+            }
+            sender.send_replace(Some(outcome));
+        });
+        latest.insert(attempt).clone()
     }
 }
+
+/// Not one that has failed, nor one that was given up.
+fn is_worth_waiting_for<S>(attempt: &Attempt<S>) -> bool {
+    match &*attempt.borrow() {
+        Some(outcome) => outcome.is_ok(),
+        None => attempt.has_changed().is_ok(),
+    }
+}
+
+/// Makes it, in a scope, unless it is there by now.
+type Making<H> = Arc<dyn Fn(&Scope) -> BoxFuture<Result<H, ToolError>> + Send + Sync>;
 
 /// Where a function gets its state from when it is called.
 #[doc(hidden)]
@@ -108,14 +167,15 @@ pub enum Source<W: Wanted> {
     /// There already.
     Ready(W::Handle),
     /// Perhaps it has to be made first.
-    Later(Arc<dyn Fn() -> BoxFuture<Result<W::Handle, ToolError>> + Send + Sync>),
+    Later(Making<W::Handle>),
 }
 
 impl<W: Wanted> Source<W> {
-    pub(crate) async fn get(&self) -> Result<W::Handle, ToolError> {
+    /// What has to be made first is made in `scope`.
+    pub(crate) async fn get(&self, scope: &Scope) -> Result<W::Handle, ToolError> {
         match self {
             Self::Ready(handle) => Ok(handle.clone()),
-            Self::Later(make) => make().await,
+            Self::Later(make) => make(scope).await,
         }
     }
 }

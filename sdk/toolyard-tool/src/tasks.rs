@@ -34,8 +34,9 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub(crate) fn new(changes: Changes) -> Self {
-        Self { scope: Scope::new(), changes, kept: Arc::default() }
+    /// The scope ends with the tasks.
+    pub(crate) fn new(scope: Scope, changes: Changes) -> Self {
+        Self { scope, changes, kept: Arc::default() }
     }
 
     /// Starts a task and says so. `run` gets the task, which is also the way back to whoever asks about it.

@@ -85,8 +85,10 @@ pub enum Trouble {
     Unreachable,
     /// It wants credentials that it was not given.
     Credentials,
-    /// It did not answer in time, or went away before it answered.
+    /// It did not answer in time.
     NoAnswer,
+    /// It went away before it answered.
+    Gone,
     /// It answered, but we have no version of the protocol in common.
     Incompatible,
 }

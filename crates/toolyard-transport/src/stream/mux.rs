@@ -165,6 +165,11 @@ impl Mux {
         self.0.lock().over.is_some()
     }
 
+    /// How it came to its end, if it has.
+    pub(crate) fn over(&self) -> Option<String> {
+        self.0.over()
+    }
+
     /// Waits until the last event has been sent, or for a short while.
     pub(crate) async fn ended(&self) {
         let _ = tokio::time::timeout(LAST_EVENT, self.0.ended.cancelled()).await;

@@ -150,10 +150,10 @@ async fn a_child_that_exits_at_once_is_an_error_with_its_last_words() {
     let mut spec = ChildSpec::new("sh");
     spec.args = vec!["-c".into(), "echo 'no such database' >&2; exit 4".into()];
     let error = meet(&scope, spec, EraPin::Auto).await.unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("exited with status 4") && text.contains("no such database"), "{text}");
-    assert!(text.contains("server/discover"), "{text}");
-    assert_eq!(error.trouble, Trouble::NoAnswer);
+    let expected = "it ended before it answered: it exited with status 4; its last words on stderr: no such \
+                    database; check that `command` and `args` start an MCP server";
+    assert_eq!(error.to_string(), expected, "said once, and with what to do");
+    assert_eq!(error.trouble, Trouble::Gone);
 }
 
 #[tokio::test]

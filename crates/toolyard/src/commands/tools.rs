@@ -7,6 +7,7 @@ mod call;
 mod find;
 mod arguments;
 mod progress;
+mod schema;
 mod show;
 
 use clap::Subcommand;

@@ -88,6 +88,7 @@ fn json(reader: &mut Reader<'_>, field: &Field) -> Option<Json> {
     match field.value() {
         Value::Text(_) => field.expanded(reader).map(Json::from),
         Value::Integer(integer) => Some((*integer).into()),
+        Value::Fraction(number) => Some((*number).into()),
         Value::Flag(flag) => Some((*flag).into()),
         Value::List(_) => field.items(reader).iter().map(|item| json(reader, item)).collect(),
         Value::Table(_) => {
@@ -128,21 +129,44 @@ mod tests {
         more: Option<Vec<PathBuf>>,
         /// What it is called.
         name: Option<String>,
+        /// How fast it goes.
+        pace: Option<f64>,
     }
 
-    #[test]
-    fn relative_paths_start_from_the_folder_of_the_file() {
+    fn read_file(text: &str) -> (Map<String, Json>, usize) {
         let pack: &'static Pack =
             Box::leak(Box::new(Pack::with_config("files", "Files", |_: Config| ToolSet::new("files", "1"))));
-        let text = "[packs.files]\nroot = \"${WHERE}/a\"\nmore = [\"b\", \"/c\"]\nname = \"d\"\n";
         let file = File { path: "/etc/yard/toolyard.toml".into(), text: text.into() };
         let variables = |name: &str| (name == "WHERE").then(|| "music".to_owned());
         let mut reader = Reader::new(&file, &variables);
         let mut root = Section::root(file.entries().unwrap());
         let (field, section) = root.named_sections(&mut reader, "packs").remove(0);
         let read = read_keys(&mut reader, pack, &field, section);
-        assert!(reader.finish().is_empty());
+        (read.keys, reader.finish().len())
+    }
+
+    #[test]
+    fn relative_paths_start_from_the_folder_of_the_file() {
+        let text = "[packs.files]\nroot = \"${WHERE}/a\"\nmore = [\"b\", \"/c\"]\nname = \"d\"\n";
+        let (keys, problems) = read_file(text);
+        assert_eq!(problems, 0);
         let expected = json!({ "root": "/etc/yard/music/a", "more": ["/etc/yard/b", "/c"], "name": "d" });
-        assert_eq!(Json::Object(read.keys), expected);
+        assert_eq!(Json::Object(keys), expected);
+    }
+
+    #[test]
+    fn a_key_may_hold_a_fraction() {
+        let pace = |text: &str| read_file(&format!("[packs.files]\nroot = \"/\"\npace = {text}\n"));
+        for (text, expected) in [("0.5", json!(0.5)), ("1_000.25", json!(1000.25)), ("2", json!(2))] {
+            let (keys, problems) = pace(text);
+            assert_eq!((&keys["pace"], problems), (&expected, 0), "{text}");
+        }
+        assert_eq!(
+            read_file("{ \"packs\": { \"files\": { \"root\": \"/\", \"pace\": 0.5 } } }").0["pace"],
+            0.5
+        );
+        for wrong in ["inf", "nan", "\"fast\""] {
+            assert_eq!(pace(wrong).1, 1, "{wrong}");
+        }
     }
 }

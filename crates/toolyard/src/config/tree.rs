@@ -25,6 +25,8 @@ pub(crate) struct Node {
 pub(crate) enum Value {
     Text(String),
     Integer(i64),
+    /// A number with a fraction, which is finite.
+    Fraction(f64),
     Flag(bool),
     List(Vec<Node>),
     Table(Vec<Entry>),
@@ -78,6 +80,7 @@ impl Value {
         match self {
             Self::Text(_) => "a string",
             Self::Integer(_) => "a number",
+            Self::Fraction(_) => "a number with a fraction",
             Self::Flag(_) => "true or false",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",

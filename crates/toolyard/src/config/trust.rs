@@ -150,6 +150,7 @@ fn add(hash: &mut Sha256, value: &Value) {
             hash.update(text.as_bytes());
         }
         Value::Integer(integer) => hash.update([&[b'i'][..], &integer.to_le_bytes()].concat()),
+        Value::Fraction(number) => hash.update([&[b'f'][..], &number.to_le_bytes()].concat()),
         Value::Flag(flag) => hash.update([b'b', u8::from(*flag)]),
         Value::List(items) => {
             count(b'l', items.len());

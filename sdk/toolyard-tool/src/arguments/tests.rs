@@ -1,5 +1,7 @@
 //! Reading arguments: the short way and the long one, and numbers beyond their types.
 
+use std::num::NonZeroI8;
+
 use serde_json::json;
 
 use super::*;
@@ -44,8 +46,14 @@ struct Integers {
     large: i64,
     huge: u64,
     many: Vec<usize>,
+    #[serde(default = "one")]
+    odd: NonZeroI8,
     #[schemars(range(min = -5, max = 10_000_000_000_u64), transform = crate::clamp)]
     moved: i32,
+}
+
+fn one() -> NonZeroI8 {
+    NonZeroI8::MIN
 }
 
 fn said(changes: &[(&str, &str)]) -> String {
@@ -88,6 +96,8 @@ fn a_number_beyond_its_type_is_refused_with_its_name() {
     check("huge", "18446744073709551615", "fine");
     check("huge", "1e19", "fine");
     check("huge", "-1", "at least 0");
+    check("odd", "-128", "fine");
+    assert_eq!(said(&[("odd", "0.0")]), "The arguments are not valid: `odd` must not be 0.");
     check("moved", "99999999999", "fine");
     check("moved", "-99999999999", "fine");
     assert_eq!(
@@ -109,6 +119,7 @@ fn limits_are_published_unless_nobody_comes_near_them() {
         "large": { "type": "integer" },
         "huge": { "type": "integer", "minimum": 0 },
         "many": { "type": "array", "items": { "type": "integer", "minimum": 0 } },
+        "odd": { "type": "integer", "minimum": -128, "maximum": 127, "not": { "const": 0 }, "default": -128 },
         "moved": {
             "type": "integer",
             "description": "At least -5; other values are moved to the nearest of these.",

@@ -30,7 +30,7 @@ pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, depth:
 }
 
 fn apply_to_number(keywords: &Map<String, Value>, value: &mut Value) {
-    if is_clamped(keywords) {
+    if is_clamped(keywords) && scalar::fits_type(keywords, value) {
         move_into_range(keywords, value);
     }
     if scalar::wants(keywords, "integer") && !scalar::wants(keywords, "number") {

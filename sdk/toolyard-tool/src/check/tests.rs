@@ -124,6 +124,9 @@ fn a_clamped_number_is_moved_and_its_range_is_told() {
     let mut value = json!({ "limit": 5.0, "score": 5.0 });
     checker.clamp(&mut value);
     assert_eq!(value.to_string(), r#"{"limit":5,"score":5.0}"#);
+    let mut value = json!({ "limit": 99.5 });
+    checker.clamp(&mut value);
+    assert_eq!(value, json!({ "limit": 99.5 }), "what is no integer is not made one");
     let limit = &checker.published()["properties"]["limit"];
     assert_eq!(limit["description"], "From 1 to 50; other values are moved to the nearest of these.");
     assert_eq!((limit.get("minimum"), limit.get("maximum"), limit.get(CLAMP)), (None, None, None));

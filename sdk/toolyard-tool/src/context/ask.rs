@@ -155,8 +155,7 @@ impl Context {
         &self,
         message: impl Into<String>,
     ) -> Result<Reply<T>, ToolError> {
-        let schema = schema::form::<T>();
-        let params = json!({ "mode": "form", "message": message.into(), "requestedSchema": schema });
+        let params = form_params::<T>(&message.into());
         read_form(&put(self, Method::ELICIT, Some(params)).await?.read()?)
     }
 
@@ -229,9 +228,21 @@ pub(super) fn read_roots(answer: Value) -> Result<Vec<Root>, ToolError> {
     Ok(serde_json::from_value::<Roots>(answer)?.roots)
 }
 
+/// The question that puts a form before the user.
+pub(super) fn form_params<T: JsonSchema>(message: &str) -> Value {
+    let schema = Checker::new(schema::form::<T>()).published();
+    json!({ "mode": "form", "message": message, "requestedSchema": schema })
+}
+
+/// Reads a form as arguments are read; a field that is null was left empty.
 pub(super) fn read_form<T: DeserializeOwned + JsonSchema>(answer: &Value) -> Result<Reply<T>, ToolError> {
-    read_reply(answer, |content| {
-        Checker::new(schema::form::<T>()).check(&content).into_result()?;
+    read_reply(answer, |mut content| {
+        if let Value::Object(fields) = &mut content {
+            fields.retain(|_, value| !value.is_null());
+        }
+        let checker = Checker::new(schema::form::<T>());
+        checker.clamp(&mut content);
+        checker.check(&content).into_result_of_form()?;
         Ok(serde_json::from_value(content)?)
     })
 }

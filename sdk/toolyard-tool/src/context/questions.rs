@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use toolyard_proto::Method;
 use toolyard_transport::Ask;
 
-use super::ask::{Reply, Root, Sample, Sampled, read_form, read_roots};
+use super::ask::{Reply, Root, Sample, Sampled, form_params, read_form, read_roots};
 use super::rounds::input_required;
 use super::{Context, ask};
-use crate::{ToolError, schema};
+use crate::ToolError;
 
 /// Several questions to the client, put at once. Begun with [`Context::questions`].
 ///
@@ -96,9 +96,7 @@ impl Context {
 impl Questions<'_> {
     /// Asks the user to fill in a form with the fields of `T`.
     pub fn form<T: JsonSchema>(self, name: &str, message: impl Into<String>) -> Self {
-        let params =
-            json!({ "mode": "form", "message": message.into(), "requestedSchema": schema::form::<T>() });
-        self.raw(name, Method::ELICIT.as_str(), params)
+        self.raw(name, Method::ELICIT.as_str(), form_params::<T>(&message.into()))
     }
 
     /// Asks the client's model.

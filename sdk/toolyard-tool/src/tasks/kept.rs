@@ -8,8 +8,9 @@ use toolyard_transport::Owner;
 
 use super::Task;
 
-/// How many are kept at once.
+/// How many are kept at once, and how many of one owner. Those that are over make room, the oldest first.
 const MOST: usize = 1_000;
+const MOST_OF_ONE: usize = 250;
 
 /// By their ids.
 #[derive(Debug, Default)]
@@ -18,8 +19,14 @@ pub(super) struct Kept(Mutex<HashMap<String, Arc<Task>>>);
 impl Kept {
     pub(super) fn add(&self, task: &Arc<Task>) -> Result<(), CallError> {
         let mut tasks = self.tasks();
-        if tasks.len() >= MOST {
-            return Err(CallError::limit("too many tasks are kept; wait until some are over"));
+        let is_own = |kept: &Task| kept.owner() == task.owner();
+        if tasks.values().filter(|kept| is_own(kept)).count() >= MOST_OF_ONE && !make_room(&mut tasks, is_own)
+        {
+            let message = format!("{MOST_OF_ONE} tasks of yours are running; wait until some are over");
+            return Err(CallError::limit(message));
+        }
+        if tasks.len() >= MOST && !make_room(&mut tasks, |_| true) {
+            return Err(CallError::limit("too many tasks are running; wait until some are over"));
         }
         tasks.insert(task.id().to_owned(), task.clone());
         Ok(())
@@ -63,4 +70,12 @@ impl Kept {
     fn tasks(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Forgets the oldest of some that is over; false if none is.
+fn make_room(tasks: &mut HashMap<String, Arc<Task>>, is_among: impl Fn(&Task) -> bool) -> bool {
+    let over = tasks.values().filter(|task| is_among(task) && task.is_over());
+    let Some(oldest) = over.min_by_key(|task| task.created()).cloned() else { return false };
+    oldest.stop();
+    tasks.remove(oldest.id()).is_some()
 }

@@ -115,6 +115,10 @@ impl Task {
         self.work.spawn(async move { task.finish(running.await) });
     }
 
+    pub(super) fn is_over(&self) -> bool {
+        self.state().outcome.is_some()
+    }
+
     pub(super) fn standing(&self) -> Standing {
         let state = self.state();
         let questions = state.questions.iter().map(|one| (one.key.clone(), one.ask.clone())).collect();

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toolyard_proto::Revision;
 use toolyard_tool::schemars::JsonSchema;
-use toolyard_tool::{Context, Reply, Sample, ToolError, ToolSet, tool};
+use toolyard_tool::{Context, Reply, Sample, ToolError, ToolSet, clamp, tool};
 
 use crate::support::{Client, text};
 
@@ -24,13 +24,18 @@ struct Pizza {
     #[schemars(range(min = 1, max = 9))]
     count: u32,
     note: Option<String>,
+    /// How hot?
+    #[schemars(range(min = 0, max = 5), transform = clamp)]
+    heat: Option<u8>,
 }
 
 /// Orders.
 #[tool]
 async fn order(context: &Context) -> Result<String, ToolError> {
     match context.ask::<Pizza>("What will it be?").await? {
-        Reply::Accepted(pizza) => Ok(format!("{} {:?} {:?}", pizza.count, pizza.size, pizza.note)),
+        Reply::Accepted(pizza) => {
+            Ok(format!("{} {:?} {:?} {:?}", pizza.count, pizza.size, pizza.note, pizza.heat))
+        }
         other => Ok(format!("{other:?}")),
     }
 }
@@ -53,7 +58,7 @@ async fn a_form_is_asked_and_its_answer_is_typed() {
         let content = json!({ "size": "large", "count": 2 });
         let client = Client::new(revision, json!({ "elicitation": {} }))
             .answering("elicitation/create", json!({ "action": "accept", "content": content }));
-        assert_eq!(text(&client.call(&set(), "order", json!({})).await), "2 Large None");
+        assert_eq!(text(&client.call(&set(), "order", json!({})).await), "2 Large None None");
         assert_eq!(
             client.asked(),
             [json!(["elicitation/create", {
@@ -72,6 +77,11 @@ async fn a_form_is_asked_and_its_answer_is_typed() {
                         },
                         "count": { "type": "integer", "minimum": 1, "maximum": 9 },
                         "note": { "type": "string" },
+                        "heat": {
+                            "type": "integer",
+                            "description":
+                                "How hot? From 0 to 5; other values are moved to the nearest of these.",
+                        },
                     },
                     "required": ["size", "count"],
                 },
@@ -89,10 +99,14 @@ async fn a_user_may_say_no_and_a_client_may_be_unable() {
     let client = asked(json!({ "action": "cancel" }));
     assert_eq!(text(&client.call(&set(), "order", json!({})).await), "Cancelled");
     let client = asked(json!({ "action": "accept", "content": { "size": "huge", "count": 1 } }));
-    assert!(
-        text(&client.call(&set(), "order", json!({})).await)
-            .contains("`size` must be \"small\" or \"large\"")
+    assert_eq!(
+        text(&client.call(&set(), "order", json!({})).await),
+        "What the user entered is not valid: `size` must be \"small\" or \"large\", not \"huge\".\nHint: tell the user, and call again"
     );
+    let client =
+        asked(json!({ "action": "accept", "content": { "size": "huge", "count": 5_000_000_000_u64 } }));
+    let said = "What the user entered has 2 problems:\n- `size` must be";
+    assert!(text(&client.call(&set(), "order", json!({})).await).starts_with(said));
     let answer = able().call(&set(), "order", json!({})).await;
     assert_eq!(answer["isError"], true);
     assert_eq!(text(&answer), "this needs `elicitation/create` from the client, but it cannot be asked");
@@ -101,6 +115,14 @@ async fn a_user_may_say_no_and_a_client_may_be_unable() {
     assert_eq!((error.code(), error.message.as_str()), (-32021, said));
     let answer = Client::new(Revision::NEWEST_LEGACY, json!({})).call(&set(), "order", json!({})).await;
     assert_eq!((&answer["isError"], text(&answer)), (&json!(true), said));
+}
+
+#[tokio::test]
+async fn a_form_is_read_as_kindly_as_arguments_are() {
+    let content = json!({ "size": "small", "count": 5.0, "note": null, "heat": 9 });
+    let client = Client::new(Revision::NEWEST, json!({ "elicitation": {} }))
+        .answering("elicitation/create", json!({ "action": "accept", "content": content }));
+    assert_eq!(text(&client.call(&set(), "order", json!({})).await), "5 Small None Some(5)");
 }
 
 #[tokio::test]

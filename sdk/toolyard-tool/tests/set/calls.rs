@@ -35,8 +35,11 @@ async fn add(args: Add) -> i64 {
 #[tool(name = "report-it")]
 async fn report(context: Context) -> String {
     context.progress(1, 4);
+    context.progress(f64::NAN, 4);
+    context.progress(f64::INFINITY, 4);
     context.progress(1, 4);
     context.progress_with(2.5, None, "half");
+    context.progress(3, f64::NAN);
     context.log(Level::Warning, json!({ "left": 1 }));
     let caller = context.caller();
     format!("{} {:?} {:?}", caller.principal, caller.client, caller.client_version)
@@ -111,6 +114,7 @@ async fn progress_goes_forward_and_logs_name_the_set() {
         [
             json!(["notifications/progress", { "progressToken": "p", "progress": 1, "total": 4 }]),
             json!(["notifications/progress", { "progressToken": "p", "progress": 2.5, "message": "half" }]),
+            json!(["notifications/progress", { "progressToken": "p", "progress": 3 }]),
             json!(["notifications/message", { "level": "warning", "logger": "reporter", "data": { "left": 1 } }]),
         ]
     );

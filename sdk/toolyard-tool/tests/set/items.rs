@@ -61,6 +61,12 @@ async fn touch(context: &Context) {
     context.resource_updated("doc://other");
 }
 
+/// Needs to know.
+#[tool(prompt)]
+async fn asks(context: &Context) -> Result<String, ToolError> {
+    Ok(format!("{} folders", context.roots().await?.len()))
+}
+
 fn set() -> ToolSet {
     ToolSet::new("items", "1")
         .with::<readme>()
@@ -180,4 +186,15 @@ async fn a_listener_hears_what_it_asked_for_and_nothing_else() {
             json!(["notifications/tools/list_changed", null]),
         ]
     );
+}
+
+#[tokio::test]
+async fn whose_fault_it_is_shows_in_the_code_of_the_error() {
+    let set = ToolSet::new("items", "1").with::<page>().with::<asks>();
+    let code = async |method: &str, params: Value| {
+        Client::newest().request(&set, method, params).await.unwrap_err().code()
+    };
+    assert_eq!(code("prompts/get", json!({ "name": "asks" })).await, -32021, "the client cannot do it");
+    let not_a_number = json!({ "uri": "book://a/seven" });
+    assert_eq!(code("resources/read", not_a_number).await, -32602, "a variable is not valid");
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 use toolyard_tool::{ToolError, ToolSet, tool};
@@ -45,6 +46,29 @@ async fn lazy_state_is_made_by_the_first_call_and_only_once() {
         assert_eq!(text(&client.call(&set, "count", json!({})).await), expected);
     }
     assert_eq!(made.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn state_that_takes_longer_than_its_first_calls_wait_is_made_once_all_the_same() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = made.clone();
+    let slowly = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok(Counter(AtomicUsize::new(0)))
+        }
+    };
+    let set = ToolSet::new("t", "1").state_with(slowly).with::<count>();
+    let client = Client::newest();
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        answers
+            .push(tokio::time::timeout(Duration::from_secs(4), client.call(&set, "count", json!({}))).await);
+    }
+    let answers: Vec<_> = answers.iter().map(|answer| answer.as_ref().ok().map(text)).collect();
+    assert_eq!(answers, [None, None, Some("1")]);
+    assert_eq!(made.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -266,3 +266,34 @@ async fn a_task_does_not_ask_what_the_client_cannot_be_asked() {
     assert_eq!(task["error"]["code"], -32021);
     assert_eq!(task["error"]["data"]["requiredCapabilities"], json!({ "elicitation": { "url": {} } }));
 }
+
+#[tokio::test]
+async fn finished_tasks_make_room_and_nobody_takes_the_room_of_others() {
+    let gate = Arc::new(Notify::new());
+    let set = set(&gate);
+    let start = async |client: &Client, name: &str| {
+        client.request(&set, "tools/call", json!({ "name": name, "task": {} })).await
+    };
+    let one = older();
+    let oldest = start(&one, "wait").await.unwrap()["task"]["taskId"].clone();
+    gate.notify_one();
+    until(&one, &set, &oldest, "completed").await;
+    for _ in 0..249 {
+        start(&one, "wait").await.unwrap();
+    }
+    start(&one, "wait").await.expect("the one that is over makes room");
+    let error = one.request(&set, "tasks/get", json!({ "taskId": oldest })).await.unwrap_err();
+    assert_eq!(error.code(), -32602);
+    let refused = start(&one, "wait").await.unwrap_err();
+    assert_eq!(refused.message, "250 tasks of yours are running; wait until some are over");
+    let capabilities = json!({ "elicitation": {} });
+    for other in ["a", "b", "c"] {
+        let other = Client::named(other, Revision::V2025_11_25, capabilities.clone());
+        for _ in 0..250 {
+            start(&other, "wait").await.unwrap();
+        }
+    }
+    let last = Client::named("d", Revision::V2025_11_25, capabilities);
+    let refused = start(&last, "wait").await.unwrap_err();
+    assert_eq!(refused.message, "too many tasks are running; wait until some are over");
+}

@@ -60,8 +60,13 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, limit: Duration) -> Result<C
             }
         }
     }
+    let was_gone = attempt.channel.mux.is_over();
     drop(attempt);
-    fresh_legacy(plan, source, offer).await.map_err(|error| error.after(tried))
+    fresh_legacy(plan, source, offer).await.map_err(|error| match error.trouble {
+        // Whoever goes whatever it is asked has not been asked the wrong question.
+        Trouble::Gone if was_gone => error,
+        _ => error.after(tried),
+    })
 }
 
 /// It was silent when asked and took the old greeting. It was asked first, so an answer that it has is here by
@@ -141,11 +146,25 @@ impl Attempt {
     async fn initialize(&self, plan: &Plan<'_>, offer: Revision) -> Result<Greeting, ConnectError> {
         let (params, limit) = (plan.offer.initialize_params(offer), plan.timeouts.connect);
         let asked = timeout(limit, self.ask(plan, Method::INITIALIZE, params)).await;
-        let result = asked.unwrap_or_else(|_| Err(no_answer(limit))).map_err(|error| refused(&error))?;
+        let result = asked.unwrap_or_else(|_| Err(no_answer(limit)));
+        let result = result.map_err(|error| self.gone(&error).unwrap_or_else(|| refused(&error)))?;
         let greeting =
             legacy_greeting(result).map_err(|why| ConnectError::new(Trouble::Incompatible, why))?;
         self.channel.mux.say(Notification::new(Method::INITIALIZED, None)).await;
         Ok(greeting)
+    }
+}
+
+impl Attempt {
+    /// What to say where it has left instead of answering.
+    fn gone(&self, error: &CallError) -> Option<ConnectError> {
+        let why = self.channel.mux.over().filter(|_| error.kind == Kind::Lost)?;
+        let message = if self.channel.process.is_some() {
+            format!("it ended before it answered: {why}; check that `command` and `args` start an MCP server")
+        } else {
+            format!("it hung up before it answered: {why}; check that an MCP server listens there")
+        };
+        Some(ConnectError::new(Trouble::Gone, message))
     }
 }
 

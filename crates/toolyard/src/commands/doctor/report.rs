@@ -111,15 +111,23 @@ fn clients(clients: &[Value]) {
     section("clients", head, clients.iter().map(row).collect());
 }
 
+/// The same call made over and over, as programs do that wait for something, is one line.
 fn calls(calls: &[Value]) {
-    let row = |call: &Value| {
+    let same = |one: &Value, other: &Value| {
+        ["tool", "method", "status", "code", "error", "principal", "session"]
+            .iter()
+            .all(|key| one[key] == other[key])
+    };
+    let row = |run: &[Value]| {
+        let call = &run[0];
         let more = [&call["code"], &call["error"]].into_iter().find(|value| !value.is_null());
         let status = cell(&call["status"]);
         let status = more.map_or(status.clone(), |more| format!("{status} ({})", cell(more)));
         let what = if call["tool"].is_null() { &call["method"] } else { &call["tool"] };
+        let times = if run.len() > 1 { format!(" ({} times)", run.len()) } else { String::new() };
         [
             cell(&call["at"]),
-            cell(what),
+            format!("{}{times}", cell(what)),
             milliseconds(&call["duration_ms"]),
             status,
             cell(&call["principal"]),
@@ -127,7 +135,7 @@ fn calls(calls: &[Value]) {
         ]
     };
     let head = ["CALL", "WHAT", "TOOK", "STATUS", "PRINCIPAL", "CLIENT"];
-    section("the last calls", head, calls.iter().take(LAST_CALLS).map(row).collect());
+    section("the last calls", head, calls.chunk_by(same).take(LAST_CALLS).map(row).collect());
 }
 
 fn milliseconds(value: &Value) -> String {

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::get::kind;
+use super::schema::parameters;
 
 /// The error says which argument is wrong and how to write it.
 pub(super) fn read(
@@ -15,8 +16,9 @@ pub(super) fn read(
         Some(text) => object(text)?,
         None => Map::new(),
     };
+    let parameters = parameters(schema);
     for text in typed {
-        let (name, value) = argument(text, schema)?;
+        let (name, value) = argument(text, &parameters)?;
         arguments.insert(name, value);
     }
     Ok(arguments)
@@ -30,7 +32,7 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-fn argument(text: &str, schema: &Value) -> Result<(String, Value), String> {
+fn argument(text: &str, parameters: &Map<String, Value>) -> Result<(String, Value), String> {
     let wrong = || format!("`{text}` is no argument: write name=text or name:=json");
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     if let Some(name) = name.strip_suffix(':') {
@@ -41,7 +43,7 @@ fn argument(text: &str, schema: &Value) -> Result<(String, Value), String> {
     if name.is_empty() {
         return Err(wrong());
     }
-    Ok((name.to_owned(), typed(name, value, &schema["properties"][name])?))
+    Ok((name.to_owned(), typed(name, value, parameters.get(name).unwrap_or(&Value::Null))?))
 }
 
 /// A text, unless the schema takes none.

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{Tool, Tools, upstream_in, with_client};
+use super::{Tool, Tools, schema, upstream_in, with_client};
 use crate::cli::Common;
 use crate::failure::Failure;
 use crate::say;
@@ -55,21 +55,24 @@ fn print(tool: &Tool) {
 fn parameters(schema: &Value) -> Vec<[String; 3]> {
     let required =
         |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|own| own == name));
-    let properties = schema["properties"].as_object().into_iter().flatten();
-    let row = |(name, about): (&String, &Value)| {
-        let need = if required(name) { "" } else { ", optional" };
+    let row = |(name, about): (String, Value)| {
+        let need = if required(&name) { "" } else { ", optional" };
         let words = about["description"].as_str().unwrap_or_default().lines().next().unwrap_or_default();
-        [format!("  {name}"), format!("{}{need}", kind(about)), words.to_owned()]
+        [format!("  {name}"), format!("{}{need}", kind(&about)), words.to_owned()]
     };
-    properties.map(row).collect()
+    schema::parameters(schema).into_iter().map(row).collect()
 }
 
 /// What kind of value a schema wants, in a word.
 pub(super) fn kind(schema: &Value) -> String {
     match (&schema["type"], schema["enum"].as_array()) {
-        (_, Some(choices)) => choices.iter().map(Value::to_string).collect::<Vec<_>>().join("|"),
-        (Value::String(kind), None) => kind.clone(),
-        (Value::Array(kinds), None) => kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|"),
+        (_, Some(choices)) if !choices.is_empty() => {
+            choices.iter().map(Value::to_string).collect::<Vec<_>>().join("|")
+        }
+        (Value::String(kind), _) => kind.clone(),
+        (Value::Array(kinds), _) if !kinds.is_empty() => {
+            kinds.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|")
+        }
         _ => "any".to_owned(),
     }
 }
@@ -77,7 +80,8 @@ pub(super) fn kind(schema: &Value) -> String {
 /// How it is called, with what it cannot do without.
 fn example(tool: &Tool, schema: &Value) -> Option<String> {
     let required = schema["required"].as_array()?.iter().filter_map(Value::as_str);
-    let argument = |name: &str| match schema["properties"][name]["type"].as_str() {
+    let parameters = schema::parameters(schema);
+    let argument = |name: &str| match parameters.get(name).and_then(|about| about["type"].as_str()) {
         Some("array") => format!(" {name}:='[…]'"),
         Some("object") => format!(" {name}:='{{…}}'"),
         _ => format!(" {name}=…"),

@@ -47,9 +47,14 @@ fn node(text: &[u8], start: usize, offset: usize) -> Node {
         Some(b'f') => Value::Flag(false),
         Some(b'n') => Value::Other("null"),
         Some(b'"') => Value::Text(first(rest).unwrap_or_default()),
-        _ => first(rest).map_or(Value::Other("a number with a fraction"), Value::Integer),
+        _ => number(rest),
     };
     Node { at, value }
+}
+
+fn number(text: &[u8]) -> Value {
+    let fraction = || first(text).map_or(Value::Other("a number that is too large"), Value::Fraction);
+    first(text).map_or_else(fraction, Value::Integer)
 }
 
 fn table(object: &[u8], at: usize) -> Vec<Entry> {

@@ -48,7 +48,10 @@ fn node(at: usize, value: DeValue<'_>) -> Node {
         DeValue::String(text) => Value::Text(text.into_owned()),
         DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
             .map_or(Value::Other("a number that is too large"), Value::Integer),
-        DeValue::Float(_) => Value::Other("a number with a fraction"),
+        DeValue::Float(float) => {
+            let number = float.as_str().parse().ok().filter(|number: &f64| number.is_finite());
+            number.map_or(Value::Other("a number that is not finite"), Value::Fraction)
+        }
         DeValue::Boolean(flag) => Value::Flag(flag),
         DeValue::Datetime(_) => Value::Other("a date"),
         DeValue::Array(items) => {

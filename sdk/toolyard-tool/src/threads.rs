@@ -1,0 +1,54 @@
+//! Threads for functions that block. They are the runtime's, which has some hundreds for everybody in the process,
+//! and a function that listens to nobody keeps its own: so each set gets only so many.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
+use tokio_util::task::TaskTracker;
+
+use crate::ToolError;
+
+/// How many functions of a set may block at once.
+const MOST: usize = 128;
+/// How long a call waits for its turn.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(crate) struct Threads {
+    places: Arc<Semaphore>,
+    /// Joins functions that are still running when the set ends.
+    running: TaskTracker,
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self { places: Arc::new(Semaphore::new(MOST)), running: TaskTracker::new() }
+    }
+}
+
+impl Threads {
+    /// Runs a function. It keeps its place until it ends, whether somebody waits for it or not.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        function: Box<dyn FnOnce() -> T + Send>,
+    ) -> Result<Result<T, JoinError>, ToolError> {
+        let place = tokio::time::timeout(LONGEST_WAIT, self.places.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = place else {
+            return Err(ToolError::new(format!("{MOST} calls are busy already"))
+                .hint("try again when some of them have ended"));
+        };
+        let placed = move || {
+            let _place = place;
+            function()
+        };
+        Ok(self.running.spawn_blocking(placed).await)
+    }
+
+    /// Waits until all have ended.
+    pub(crate) async fn end(&self) {
+        self.running.close();
+        self.running.wait().await;
+    }
+}
