@@ -92,19 +92,16 @@ impl Envelope {
     }
 
     fn find(params: &Params) -> Self {
-        let (metas, members) = params.metas();
         let mut found = Self::default();
-        for meta in metas {
-            // What an earlier one says may be what somebody else reads.
-            found.is_ambiguous |= found.is_there;
-            found.is_there = params.as_bytes()[meta].starts_with(b"{");
-        }
-        for member in members {
+        let metas = params.each_of_meta(|member| {
             if let Some(slot) = found.slot(&member.key.text(params.as_bytes())) {
                 let twice = slot.replace(params.slice(member.value.clone())).is_some();
                 found.is_ambiguous |= twice;
             }
-        }
+        });
+        // What an earlier one says may be what somebody else reads.
+        found.is_ambiguous |= metas > 1;
+        found.is_there = params.find("_meta").is_some_and(|meta| params.as_bytes()[meta].starts_with(b"{"));
         found
     }
 
@@ -296,5 +293,24 @@ mod tests {
         assert_eq!(read("{}").unwrap_err().http_status(crate::Era::Modern), 400);
         assert_eq!(read(&good.replace("2026", "1999")).unwrap_err().code(), -32022);
         assert_eq!(read(&good.replace("{}}", "7}")).unwrap_err().code(), -32602);
+    }
+
+    #[test]
+    fn an_envelope_that_stands_beside_another_is_refused_whatever_that_is() {
+        let envelope = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+        let many = r#""k":0,"#.repeat(100);
+        for (before, after, is_good) in [
+            ("", "", true),
+            (r#""_meta":7,"#, "", false),
+            (r#""_meta":{},"#, "", false),
+            ("", r#","_meta":7"#, false),
+            (r#""_met\u0061":7,"#, "", false),
+        ] {
+            for more in ["", &many] {
+                let params = format!(r#"{{{more}{before}"_meta":{envelope}{after}}}"#);
+                let read = RequestMeta::read(&Raw::parse(params).unwrap());
+                assert_eq!(read.is_ok(), is_good, "{before} {after} {}", more.len());
+            }
+        }
     }
 }

@@ -11,6 +11,8 @@ use crate::splice::{self, Key, Member, Twice};
 
 /// A request has a name, arguments and `_meta`, and that has as many members.
 const USUAL: usize = 4;
+/// Of parameters with more members, or more in `_meta`, there is no outline: it would be larger than they are.
+const MOST: usize = 64;
 
 /// Parameters in the bytes they were sent in. Everything that can be asked of [`Raw`] can be asked of them; what
 /// concerns their members is answered by the outline, where there is one.
@@ -39,18 +41,25 @@ impl Params {
         Self { raw, outline: outline.map(Arc::new) }
     }
 
-    /// The same, with an outline.
+    /// The same, with an outline where there can be one.
     pub(crate) fn outlined(mut self) -> Self {
-        let walk = || Arc::new(Outline::walk(self.raw.as_bytes()));
-        self.outline = Some(self.outline.take().unwrap_or_else(walk));
+        self.outline = self.outline.take().or_else(|| Outline::walk(self.raw.as_bytes()).map(Arc::new));
         self
     }
 
-    /// Every `_meta`, in order, and the members of the last. Without an outline nothing is found.
-    pub(crate) fn metas(&self) -> (impl Iterator<Item = Range<usize>>, &[Member]) {
-        let outline = self.outline.as_deref();
-        let metas = outline.into_iter().flat_map(|outline| outline.find(self.as_bytes(), "_meta"));
-        (metas, outline.map_or(&[], |outline| &outline.meta))
+    /// Gives `each` the members of `_meta`, of several those of the last, and says how many `_meta` there are.
+    pub(crate) fn each_of_meta(&self, mut each: impl FnMut(&Member)) -> usize {
+        let bytes = self.as_bytes();
+        if let Some(outline) = &self.outline {
+            outline.meta.iter().for_each(each);
+            return outline.find(bytes, "_meta").count();
+        }
+        let metas = splice::members(bytes).filter(|member| member.is(bytes, "_meta"));
+        let (count, last) = metas.fold((0, None), |(count, _), meta| (count + 1, Some(meta.value)));
+        if let Some(last) = last {
+            splice::members_at(bytes, last.start).for_each(|member| each(&member));
+        }
+        count
     }
 
     pub fn as_raw(&self) -> &Raw {
@@ -100,7 +109,7 @@ impl Params {
 }
 
 impl Outline {
-    /// Passes the object that stands here.
+    /// Passes the object that stands here; gives up on one with very many members.
     pub(crate) fn scan(scan: &mut Scan<'_>) -> Option<Self> {
         let start = scan.at();
         let mut outline = Self { members: Vec::with_capacity(USUAL), meta: Vec::new() };
@@ -114,24 +123,27 @@ impl Outline {
                 scan.object(|scan, key| {
                     let from = scan.at();
                     scan.value()?;
+                    (outline.meta.len() < MOST).then_some(())?;
                     outline.meta.push(Member { key, value: from..scan.at() }.seen_from(start));
                     Some(())
                 })?;
             } else {
                 scan.value()?;
             }
+            (outline.members.len() < MOST).then_some(())?;
             outline.members.push(Member { key, value: from..scan.at() }.seen_from(start));
             Some(())
         })?;
         Some(outline)
     }
 
-    /// Of text already known to be JSON.
-    fn walk(params: &[u8]) -> Self {
-        let members: Vec<Member> = splice::members(params).collect();
+    /// Of text already known to be JSON; nothing if it has very many members.
+    fn walk(params: &[u8]) -> Option<Self> {
+        let members: Vec<Member> = splice::members(params).take(MOST + 1).collect();
         let meta = members.iter().rfind(|member| member.is(params, "_meta"));
-        let meta = meta.map(|meta| splice::members_at(params, meta.value.start).collect());
-        Self { members, meta: meta.unwrap_or_default() }
+        let meta = meta.map(|meta| splice::members_at(params, meta.value.start).take(MOST + 1).collect());
+        let outline = Self { members, meta: meta.unwrap_or_default() };
+        (outline.members.len() <= MOST && outline.meta.len() <= MOST).then_some(outline)
     }
 
     fn find(&self, bytes: &[u8], key: &str) -> impl DoubleEndedIterator<Item = Range<usize>> {

@@ -3,7 +3,7 @@
 mod signed;
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::HeaderValue;
 use subtle::ConstantTimeEq;
@@ -91,12 +91,12 @@ impl Gate {
             tracing::warn!(target: "auth", "nobody was let in without a token");
             return Err(Challenge("Bearer"));
         };
-        if let Some((_, admitted)) = ticket.0.get().filter(|(used, _)| used.as_ref() == header) {
-            return Ok(admitted.clone());
+        if let Some(admitted) = ticket.admits(header) {
+            return Ok(admitted);
         }
         let admitted = self.admit_token(token).ok_or(Challenge("Bearer error=\"invalid_token\""))?;
         if self.signed.is_some() {
-            let _ = ticket.0.set((header.into(), admitted.clone()));
+            ticket.stamp(header, &admitted);
         }
         Ok(admitted)
     }
@@ -123,14 +123,29 @@ impl Gate {
     }
 }
 
-/// What a connection was opened with.
+/// What somebody came in with last on a connection.
 #[derive(Default)]
-pub struct Ticket(OnceLock<(Box<[u8]>, Admitted)>);
+pub struct Ticket(Mutex<Option<(Box<[u8]>, Admitted)>>);
+
+impl Ticket {
+    fn admits(&self, header: &[u8]) -> Option<Admitted> {
+        let stamped = self.stamped();
+        stamped.as_ref().filter(|(used, _)| used.as_ref() == header).map(|(_, admitted)| admitted.clone())
+    }
+
+    fn stamp(&self, header: &[u8], admitted: &Admitted) {
+        *self.stamped() = Some((header.into(), admitted.clone()));
+    }
+
+    fn stamped(&self) -> MutexGuard<'_, Option<(Box<[u8]>, Admitted)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl fmt::Debug for Ticket {
     /// Whoever may read a log may not know the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Ticket").field(&self.0.get().map(|(_, admitted)| admitted)).finish()
+        f.debug_tuple("Ticket").field(&self.stamped().as_ref().map(|(_, admitted)| admitted)).finish()
     }
 }
 

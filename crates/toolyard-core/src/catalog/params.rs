@@ -1,9 +1,12 @@
 //! Parameters that travel in headers too: a schema marks them with `x-mcp-header`, and then header and body
 //! must agree.
 
+use std::iter;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use toolyard_proto::modern::{decode_header, encode_header};
+use toolyard_proto::splice::{Twice, find_once};
 use toolyard_proto::{CallError, Raw};
 
 /// The marked parameters of one tool.
@@ -40,7 +43,10 @@ impl ParamHeaders {
         for header in &self.0 {
             let sent = sent.and_then(|sent| sent.get(&header.name));
             let wrong = |why: &str| CallError::header_mismatch(format!("the {} header {why}", header.name));
-            match (header.value(params), sent) {
+            let value = header.value(params);
+            // The upstream might read the other one.
+            let value = value.map_err(|Twice| wrong("stands for a parameter that the body has twice"))?;
+            match (value, sent) {
                 (None, None) => {}
                 (None, Some(_)) => return Err(wrong("stands for a parameter that the body does not have")),
                 (Some(_), None) => return Err(wrong("is required for this tool")),
@@ -60,7 +66,7 @@ impl ParamHeaders {
     pub(crate) fn made(&self, params: &Raw) -> Option<Box<HeaderMap>> {
         let mut out: Option<Box<HeaderMap>> = None;
         for header in &self.0 {
-            let value = header.value(params).map(|value| encode_header(&value));
+            let value = header.value(params).ok().flatten().map(|value| encode_header(&value));
             if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
                 out.get_or_insert_default().insert(header.name.clone(), value);
             }
@@ -71,16 +77,14 @@ impl ParamHeaders {
 
 impl ParamHeader {
     /// The value as text; absent and `null` are the same.
-    fn value(&self, params: &Raw) -> Option<String> {
-        let mut value = params.member("arguments")?;
-        for key in &self.path {
-            value = value.member(key)?;
+    fn value(&self, params: &Raw) -> Result<Option<String>, Twice> {
+        let mut value = params.clone();
+        for key in iter::once("arguments").chain(self.path.iter().map(String::as_str)) {
+            let Some(range) = find_once(value.as_bytes(), key)? else { return Ok(None) };
+            value = value.slice(range);
         }
-        if value.is_null() {
-            None
-        } else {
-            Some(value.as_string().unwrap_or_else(|| value.as_str().to_owned()))
-        }
+        let text = || value.as_string().unwrap_or_else(|| value.as_str().to_owned());
+        Ok((!value.is_null()).then(text))
     }
 }
 
@@ -134,5 +138,24 @@ mod tests {
         check("{}", &[("mcp-param-region", "x")], false);
         check(r#"{"deep":{"n":7}}"#, &[("mcp-param-n", "007")], true);
         check(r#"{"deep":{"n":7}}"#, &[("mcp-param-n", "8"), ("mcp-param-other", "x")], false);
+    }
+
+    #[test]
+    fn a_marked_parameter_must_not_stand_there_twice() {
+        let tool = r#"{"inputSchema":{"properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
+        let headers = ParamHeaders::of(&Raw::parse(tool).unwrap());
+        let sent = HeaderMap::from_iter([(
+            HeaderName::from_static("mcp-param-region"),
+            HeaderValue::from_static("eu"),
+        )]);
+        for (params, is_good) in [
+            (r#"{"arguments":{"region":"eu"}}"#, true),
+            (r#"{"arguments":{"region":"us"},"arguments":{"region":"eu"}}"#, false),
+            (r#"{"arguments":{"region":"us","region":"eu"}}"#, false),
+            (r#"{"arguments":{"regio\u006e":"us","region":"eu"}}"#, false),
+        ] {
+            let params = Raw::parse(params).unwrap();
+            assert_eq!(headers.check(Some(&sent), &params).is_ok(), is_good, "{params:?}");
+        }
     }
 }

@@ -75,7 +75,7 @@ fn arrived(text: &str) -> Params {
 /// What an outline, a walk and a parser say of every key.
 fn check(params: &Params) {
     if let Some(outline) = &params.outline {
-        assert_eq!(**outline, Outline::walk(params.as_bytes()), "{params:?}");
+        assert_eq!(Some(&**outline), Outline::walk(params.as_bytes()).as_ref(), "{params:?}");
     }
     let walked = Params::from(params.as_raw().clone());
     let Parsed(members) = params.read().unwrap();
@@ -105,7 +105,34 @@ fn another_meta_is_not_known_by_the_outline_of_the_old_one() {
     let params = arrived(r#"{"_meta":{},"name":"a"}"#);
     let changed = params.replaced(9..11, br#"{"a":1}"#);
     assert_eq!(changed.as_str(), r#"{"_meta":{"a":1},"name":"a"}"#);
-    assert_eq!(changed.outlined().metas().1.len(), 1);
+    assert_eq!(of_meta(&changed.outlined()), (1, vec!["a".to_owned()]));
+}
+
+/// How many `_meta` there are, and the keys in the last.
+fn of_meta(params: &Params) -> (usize, Vec<String>) {
+    let mut keys = Vec::new();
+    let each = |member: &Member| {
+        keys.push(String::from_utf8(member.key.text(params.as_bytes()).into_owned()).unwrap());
+    };
+    (params.each_of_meta(each), keys)
+}
+
+#[test]
+fn of_very_many_members_there_is_no_outline_and_all_are_found() {
+    let many = |count: usize| r#""k":0,"#.repeat(count);
+    for (count, has_outline) in [(MOST - 2, true), (MOST - 1, false), (100_000, false)] {
+        for text in [
+            format!(r#"{{{}"name":"a","_meta":{{"x":1}}}}"#, many(count)),
+            format!(r#"{{"_meta":{{{}"y":1,"z":2}},"name":"a"}}"#, many(count)),
+        ] {
+            let params = arrived(&text);
+            assert_eq!(params.outline.is_some(), has_outline, "{count}");
+            assert_eq!(params.clone().outlined().outline.is_some(), has_outline, "{count}");
+            assert_eq!(params.member("name").unwrap().as_str(), r#""a""#);
+            let (metas, keys) = of_meta(&params);
+            assert_eq!((metas, keys.len()), (1, if text.starts_with(r#"{"_meta"#) { count + 2 } else { 1 }));
+        }
+    }
 }
 
 #[test]

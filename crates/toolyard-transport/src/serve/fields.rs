@@ -3,7 +3,7 @@
 use http::header::ValueIter;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum Fields<'a> {
     Map(&'a HeaderMap),
     /// As they stand in the request.

@@ -13,8 +13,8 @@ pub(crate) struct Guard {
     /// Whether the Host header is checked: on loopback always (DNS rebinding), elsewhere where names are set.
     pub(crate) check_host: bool,
     pub(crate) hosts: Vec<String>,
-    /// The listener's own loopback address, empty where it has none.
-    pub(crate) own_address: String,
+    /// The listener's own loopback address, if it has one.
+    pub(crate) own_address: Option<String>,
     /// Whole origins (`https://app.example`), beside those on loopback.
     pub(crate) origins: Vec<String>,
 }
@@ -33,7 +33,8 @@ impl Guard {
         let mut hosts = fields.all(&HOST);
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         // Nearly every client names the very address it connected to.
-        if target.is_none() && host == self.own_address.as_bytes() {
+        let own_address = self.own_address.as_deref().map(str::as_bytes);
+        if target.is_none() && own_address == Some(host) {
             return true;
         }
         let known = |authority: &Authority| {
@@ -73,7 +74,7 @@ mod tests {
         let guard = Guard {
             check_host: true,
             hosts: vec!["yard.example".into()],
-            own_address: "127.0.0.1:7777".into(),
+            own_address: Some("127.0.0.1:7777".into()),
             origins: vec!["https://app.example".into()],
         };
         let mut headers = HeaderMap::new();
@@ -100,6 +101,15 @@ mod tests {
         check("127.0.0.1", Some("http://evil.example"), false);
         check("127.0.0.1", Some("http://localhost.evil.example"), false);
         check("127.0.0.1", Some("null"), false);
+    }
+
+    #[test]
+    fn a_host_without_a_name_is_refused() {
+        let guard = Guard { check_host: true, hosts: vec!["yard.example".into()], ..Guard::default() };
+        for (host, is_refused) in [("", true), (":80", true), ("yard.example", false)] {
+            let headers = HeaderMap::from_iter([(HOST, host.parse().unwrap())]);
+            assert_eq!(guard.refusal(None, Fields::Map(&headers)).is_some(), is_refused, "{host:?}");
+        }
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: S
     let guard = Guard {
         check_host: own_address.is_some() || !options.hosts.is_empty(),
         hosts: options.hosts.clone(),
-        own_address: own_address.map(|address| address.to_string()).unwrap_or_default(),
+        own_address: own_address.map(|address| address.to_string()),
         origins: options.origins.clone(),
     };
     let room = Room::new(&endpoint);

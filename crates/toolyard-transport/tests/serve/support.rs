@@ -26,6 +26,8 @@ pub(crate) struct Double {
     pub(crate) started: AtomicUsize,
     /// Calls of `wait` and `hang` that were dropped before they ended.
     pub(crate) dropped: Arc<AtomicUsize>,
+    /// Notifications that `flood` has sent.
+    pub(crate) flooded: Arc<AtomicUsize>,
     pub(crate) gate: Arc<Notify>,
     late: Arc<Notify>,
     scope: Scope,
@@ -89,7 +91,7 @@ impl Double {
         let name = request.params.member("name").and_then(|name| name.as_string()).unwrap_or_default();
         let mut count = CountDrop(Some(self.dropped.clone()));
         let (gate, late, id) = (self.gate.clone(), self.late.clone(), request.id.clone());
-        let scope = self.scope.clone();
+        let (scope, flooded) = (self.scope.clone(), self.flooded.clone());
         Box::pin(async move {
             match name.as_str() {
                 "notify" => {
@@ -112,6 +114,7 @@ impl Double {
                 "flood" => loop {
                     let long: Raw = json!({ "progressToken": 1, "message": "x".repeat(100_000) }).into();
                     peer.notify(Notification::new(Method::PROGRESS, long));
+                    flooded.fetch_add(1, Ordering::SeqCst);
                     tokio::task::yield_now().await;
                 },
                 "wait" => gate.notified().await,

@@ -1,14 +1,15 @@
 //! Requests as bytes on a connection: the usual ones, which are served by hand, and the others, which hyper serves.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
+use toolyard_proto::token::{Rules, Secret};
 use toolyard_transport::Principal;
-use toolyard_transport::admit::Gate;
+use toolyard_transport::admit::{Gate, Signed};
 use toolyard_transport::serve::Options;
 
 use crate::support::{World, initialize, modern, until, world, world_with};
@@ -244,6 +245,60 @@ async fn a_client_that_takes_nothing_is_left() {
     let mut client = Client::new(&world).await;
     client.write(&call(&world, 1, "flood", &json!({}), &[])).await;
     until("the call is dropped", || world.double.dropped.load(Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_is_noticed_though_it_has_taken_nothing() {
+    let world = world_with(Options { patience: Duration::from_hours(1), ..Options::default() }).await;
+    for more in [&[][..], &[UNUSUAL]] {
+        world.double.dropped.store(0, Ordering::SeqCst);
+        let mut client = Client::new(&world).await;
+        client.write(&call(&world, 1, "flood", &json!({}), more)).await;
+        // The call runs as long as something fits.
+        let (mut sent, mut same) = (0, 0);
+        until("nothing more fits", || {
+            let now = world.double.flooded.load(Ordering::SeqCst);
+            same = if now == sent && now > 0 { same + 1 } else { 0 };
+            sent = now;
+            same > 50
+        })
+        .await;
+        client.stream.shutdown().await.unwrap();
+        until("the call is dropped", || world.double.dropped.load(Ordering::SeqCst) == 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_side_has_left() {
+    let world = world().await;
+    let waiting = [1, 2].map(|id| call(&world, id, "hang", &json!({}), &[]));
+    for requests in [&waiting[..1], &waiting] {
+        world.double.dropped.store(0, Ordering::SeqCst);
+        let mut client = Client::new(&world).await;
+        client.write(&requests.concat()).await;
+        client.stream.shutdown().await.unwrap();
+        until("the call is dropped", || world.double.dropped.load(Ordering::SeqCst) == 1).await;
+        assert_eq!(client.rest().await, "");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_good_once_is_good_for_its_connection_whoever_serves() {
+    let secret = Secret::parse("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let signed = format!("authorization: Bearer {}", secret.mint("ann", now));
+    let rules = Rules { secrets: vec![secret], window: Rules::WINDOW, skew: Rules::SKEW };
+    let gate = Gate::open().with_token(Principal::named("bob"), "s3cret").with_signed(Signed::new(rules));
+    let world = world_with(Options { gate, ..Options::default() }).await;
+    let mut client = Client::new(&world).await;
+    let fixed = "authorization: Bearer s3cret";
+    for fields in [&[fixed][..], &[&signed], &[&signed], &[&signed, UNUSUAL], &[&signed], &[fixed]] {
+        client.write(&call(&world, 1, "echo", &json!({}), fields)).await;
+        assert_eq!(client.answer().await.status, "HTTP/1.1 200 OK", "{fields:?}");
+    }
+    let mut thief = Client::new(&world).await;
+    thief.write(&call(&world, 1, "echo", &json!({}), &[&signed])).await;
+    assert_eq!(thief.answer().await.status, "HTTP/1.1 401 Unauthorized");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{Error, ErrorKind, Result, Write as _};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -51,22 +51,24 @@ impl Turns {
         let (head, mut body) = response.into_parts();
         let mut framing = body.size_hint().exact().map_or(Framing::Chunks, Framing::Length);
         put_head(self.out.small(), &head, &framing, is_last);
-        let sent = poll_fn(|cx| self.poll_body(cx, &mut body, &mut framing)).await;
+        let sent = poll_fn(|cx| self.poll_body(cx, &mut body, &mut framing)).await?;
+        drop(body);
         // What came before a body broke off is the client's, too.
         poll_fn(|cx| self.out.poll_flush(&mut self.stream, cx)).await?;
         sent
     }
 
-    /// Takes the body piece by piece. While there is none, what there is goes out.
+    /// Takes the body piece by piece, and says whether it came to its end. While there is nothing to take, or no
+    /// room for it, what there is goes out, and the client may leave.
     fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
         body: &mut ServeBody,
         framing: &mut Framing,
-    ) -> Poll<Result<()>> {
+    ) -> Poll<Result<Result<()>>> {
         loop {
-            if self.out.is_full() {
-                ready!(self.out.poll_flush(&mut self.stream, cx))?;
+            if self.out.is_full() && self.out.poll_flush(&mut self.stream, cx)?.is_pending() {
+                return self.poll_gone(cx).map(|()| Err(Error::from(ErrorKind::ConnectionAborted)));
             }
             match Pin::new(&mut *body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
@@ -74,12 +76,10 @@ impl Turns {
                         framing.put(data, &mut self.out)?;
                     }
                 }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(Error::other(error))),
-                Poll::Ready(None) => return Poll::Ready(framing.end(&mut self.out)),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Ok(Err(Error::other(error)))),
+                Poll::Ready(None) => return Poll::Ready(Ok(framing.end(&mut self.out))),
                 Poll::Pending => {
-                    if let Poll::Ready(flushed) = self.out.poll_flush(&mut self.stream, cx) {
-                        flushed?;
-                    }
+                    let _ = self.out.poll_flush(&mut self.stream, cx)?;
                     return self.poll_gone(cx).map(|()| Err(Error::from(ErrorKind::ConnectionAborted)));
                 }
             }

@@ -23,10 +23,12 @@ pub(super) struct Out {
 impl Out {
     /// Where small things are written. Not while a big one waits: see [`Out::is_full`].
     pub(super) fn small(&mut self) -> &mut Vec<u8> {
+        debug_assert!(self.big.is_empty(), "what is small would overtake it");
         &mut self.small
     }
 
     pub(super) fn put(&mut self, data: Bytes, tail: &'static [u8]) {
+        debug_assert!(self.big.is_empty(), "one big piece at a time");
         if data.len() < GATHERED {
             self.small.extend_from_slice(&data);
             self.small.extend_from_slice(tail);
@@ -40,12 +42,17 @@ impl Out {
         !self.big.is_empty() || self.small.len() >= GATHERED
     }
 
+    /// Whether something is still to go.
+    fn is_waiting(&self) -> bool {
+        self.gone < self.small.len() || !self.big.is_empty()
+    }
+
     pub(super) fn poll_flush(
         &mut self,
         mut stream: impl AsyncWrite + Unpin,
         cx: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        while self.gone < self.small.len() || !self.big.is_empty() {
+        while self.is_waiting() {
             let small = &self.small[self.gone..];
             let count = if self.big.is_empty() {
                 ready!(Pin::new(&mut stream).poll_write(cx, small))?

@@ -1,7 +1,8 @@
 //! One connection on which a request and its answer take turns.
 //!
 //! Between two requests it waits, as long as an idle connection may; while an answer is made it watches for the
-//! client to leave, which ends the work on the answer.
+//! client to leave, which ends the work on the answer. Who closes only its own side has left as well: nobody could
+//! tell the two apart.
 
 use std::future::poll_fn;
 use std::io::Result;
