@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
 use crate::error::code;
+use crate::raw::put_string;
 use crate::{Method, Params, Raw, RpcError};
 use envelope::Envelope;
 
@@ -236,16 +237,6 @@ fn render_call(id: Option<&Id>, method: &Method, params: Option<&Raw>) -> Bytes 
     }
     out.push(b'}');
     Bytes::from(out)
-}
-
-fn put_string(out: &mut Vec<u8>, text: &str) {
-    if text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-    } else {
-        out.extend_from_slice(Raw::from_serialize(&text).as_bytes());
-    }
 }
 
 fn render_outcome(id: Option<&Id>, key: &[u8], value: &[u8]) -> Bytes {

@@ -57,8 +57,8 @@ impl Raw {
         Self(Bytes::from(serde_json::to_vec(value).expect("plain data always renders as JSON")))
     }
 
-    /// For bytes that this crate has put together from valid parts.
-    pub(crate) fn assembled(bytes: impl Into<Bytes>) -> Self {
+    /// For bytes that were put together from valid parts.
+    pub fn assembled(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         debug_assert!(serde_json::from_slice::<&RawValue>(&bytes).is_ok(), "assembled JSON is valid");
         Self(bytes)
@@ -118,6 +118,18 @@ impl Raw {
 
     pub fn is_null(&self) -> bool {
         self.0.as_ref() == b"null"
+    }
+}
+
+/// Writes a string as JSON. Most need no escapes.
+pub fn put_string(out: &mut Vec<u8>, text: &str) {
+    let needs_escape = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    if text.bytes().fold(false, |found, byte| found | needs_escape(byte)) {
+        out.extend_from_slice(Raw::from_serialize(&text).as_bytes());
+    } else {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
     }
 }
 

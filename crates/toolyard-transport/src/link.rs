@@ -108,6 +108,11 @@ pub trait Link: Send + Sync + 'static {
         false
     }
 
+    /// Whether it leads to something in this process, which never refuses our way of asking: there is no wire.
+    fn is_in_process(&self) -> bool {
+        false
+    }
+
     /// Whether it makes sense to ask the upstream now and then whether it is there.
     fn answers_pings(&self) -> bool {
         true

@@ -30,5 +30,5 @@ pub use body::ServeBody;
 pub use endpoint::{Counts, Endpoint, Fallback, Options};
 pub use http::serve_http;
 pub use lines::{serve_local, serve_tcp};
-pub use opening::{REFUSED, REFUSED_TOKEN};
+pub use opening::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
 pub use stream::{serve_pipe, serve_stream};

@@ -37,6 +37,8 @@ fn requests() -> Vec<(&'static str, Value)> {
             "completion/complete",
             json!({ "ref": { "type": "ref/prompt", "name": "summarize" }, "argument": { "name": "title", "value": "B" } }),
         ),
+        call("delete_note", json!({ "title": "Bread" })),
+        ("tools/call", json!({ "name": "export_notes", "arguments": {}, "task": {} })),
     ]
 }
 
@@ -66,4 +68,6 @@ async fn the_answers_are_those_of_the_functions() {
     assert_eq!(text(8), "there is no note called “Cake”");
     assert_eq!(answers[12]["contents"][0]["text"], "Flour, water, salt.");
     assert_eq!(answers[15]["completion"]["values"], json!(["Bread"]));
+    assert_eq!(text(16), "It is gone.", "the user was asked");
+    assert_eq!(text(17), "# Welcome\nThis is a notebook.\n", "as a task");
 }

@@ -1,11 +1,12 @@
 //! The result of a tool as the protocol knows it: blocks of text, images and the like, and structured data.
 
 use data_encoding::BASE64;
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use toolyard_proto::Raw;
 use toolyard_proto::modern::SERVER_INFO;
+use toolyard_proto::raw::put_string;
 
 /// What a tool answers when a plain value is not enough: several blocks of different kinds.
 ///
@@ -83,7 +84,10 @@ impl Content {
     pub fn meant_for(mut self, audience: &[&str], priority: f64) -> Self {
         let annotations = json!({ "audience": audience, "priority": priority });
         if let Some(last) = self.blocks.last_mut() {
-            let mut block = json!(last);
+            let mut block = match last {
+                Block::Text(text) => json!({ "type": "text", "text": text }),
+                Block::Other(block) => block.take(),
+            };
             block["annotations"] = annotations;
             *last = Block::Other(block);
         }
@@ -115,73 +119,89 @@ impl Content {
         self
     }
 
-    /// The result as it stands on the wire; with the protocol's stamps if it is said who answers.
+    /// The result as it stands on the wire; with the protocol's stamps if it is said who answers. They are those
+    /// that `stamp_result` would add afterwards.
     pub(crate) fn into_raw(self, server: Option<&RawValue>) -> Raw {
-        Raw::from_serialize(&Wire { content: &self, server })
-    }
-}
-
-struct Wire<'a> {
-    content: &'a Content,
-    server: Option<&'a RawValue>,
-}
-
-/// The stamps are those that `stamp_result` would add afterwards.
-impl Serialize for Wire<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Content { blocks, structured, is_error, others, meta } = self.content;
-        let mut wire = serializer.serialize_map(None)?;
-        wire.serialize_entry("content", blocks)?;
+        let Self { blocks, structured, is_error, others, meta } = &self;
+        let mut out = Vec::with_capacity(self.room() + server.map_or(0, |server| server.get().len()));
+        out.extend_from_slice(b"{\"content\":[");
+        put_joined(&mut out, blocks, |out, block| block.put(out));
+        out.push(b']');
         if let Some(structured) = structured {
-            wire.serialize_entry("structuredContent", structured)?;
+            out.extend_from_slice(b",\"structuredContent\":");
+            put_value(&mut out, structured);
         }
         if *is_error {
-            wire.serialize_entry("isError", &true)?;
+            out.extend_from_slice(b",\"isError\":true");
         }
-        for (key, value) in others {
-            wire.serialize_entry(key, value)?;
+        for member in others {
+            out.push(b',');
+            put_member(&mut out, member);
         }
-        if self.server.is_some() && !others.contains_key("resultType") {
-            wire.serialize_entry("resultType", "complete")?;
+        if server.is_some() && !others.contains_key("resultType") {
+            out.extend_from_slice(b",\"resultType\":\"complete\"");
         }
-        let server = self.server.filter(|_| !meta.contains_key(SERVER_INFO));
-        if !meta.is_empty() || server.is_some() {
-            wire.serialize_entry("_meta", &Meta { meta, server })?;
-        }
-        wire.end()
+        put_meta(&mut out, meta, server.filter(|_| !meta.contains_key(SERVER_INFO)));
+        out.push(b'}');
+        Raw::assembled(out)
+    }
+
+    /// About as many bytes as it takes.
+    fn room(&self) -> usize {
+        let text = |block: &Block| if let Block::Text(text) = block { text.len() + 32 } else { 256 };
+        let structured = if self.structured.is_some() { 256 } else { 0 };
+        128 + self.blocks.iter().map(text).sum::<usize>() + structured
     }
 }
 
-struct Meta<'a> {
-    meta: &'a Map<String, Value>,
-    server: Option<&'a RawValue>,
-}
-
-impl Serialize for Meta<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut wire = serializer.serialize_map(None)?;
-        for (key, value) in self.meta {
-            wire.serialize_entry(key, value)?;
-        }
-        if let Some(server) = self.server {
-            wire.serialize_entry(SERVER_INFO, server)?;
-        }
-        wire.end()
-    }
-}
-
-impl Serialize for Block {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Block {
+    fn put(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => {
-                let mut block = serializer.serialize_map(Some(2))?;
-                block.serialize_entry("type", "text")?;
-                block.serialize_entry("text", text)?;
-                block.end()
+                out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+                put_string(out, text);
+                out.push(b'}');
             }
-            Self::Other(block) => block.serialize(serializer),
+            Self::Other(block) => put_value(out, block),
         }
     }
+}
+
+fn put_meta(out: &mut Vec<u8>, meta: &Map<String, Value>, server: Option<&RawValue>) {
+    if meta.is_empty() && server.is_none() {
+        return;
+    }
+    out.extend_from_slice(b",\"_meta\":{");
+    put_joined(out, meta, put_member);
+    if let Some(server) = server {
+        if !meta.is_empty() {
+            out.push(b',');
+        }
+        put_string(out, SERVER_INFO);
+        out.push(b':');
+        out.extend_from_slice(server.get().as_bytes());
+    }
+    out.push(b'}');
+}
+
+/// All of them, with commas between.
+fn put_joined<T>(out: &mut Vec<u8>, all: impl IntoIterator<Item = T>, put: impl Fn(&mut Vec<u8>, T)) {
+    for (at, one) in all.into_iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        put(out, one);
+    }
+}
+
+fn put_member(out: &mut Vec<u8>, (key, value): (&String, &Value)) {
+    put_string(out, key);
+    out.push(b':');
+    put_value(out, value);
+}
+
+fn put_value(out: &mut Vec<u8>, value: &Value) {
+    serde_json::to_writer(out, value).expect("plain data always renders as JSON");
 }
 
 impl From<&crate::ToolError> for Content {
@@ -189,3 +209,6 @@ impl From<&crate::ToolError> for Content {
         Self::new().text(error.to_string()).failed()
     }
 }
+
+#[cfg(test)]
+mod tests;

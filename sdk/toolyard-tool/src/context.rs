@@ -2,6 +2,7 @@
 
 mod ask;
 mod caller;
+mod ending;
 mod log;
 mod questions;
 mod rounds;
@@ -12,7 +13,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
 use toolyard_transport::{Origin, Peer, Request, Scope};
 
@@ -20,6 +20,7 @@ use crate::changes::Changes;
 use crate::seal::Seal;
 use crate::tasks::Task;
 use crate::threads::Threads;
+use ending::{Ending, Running};
 
 pub use ask::{Reply, Root, Sample, Sampled};
 pub use caller::Caller;
@@ -54,7 +55,7 @@ struct Inner {
     /// Looked up when progress is first told.
     progress_token: OnceLock<Option<Raw>>,
     last_progress: Mutex<f64>,
-    cancel: CancellationToken,
+    ending: Ending,
     /// The task that the client has been answered with, if it has.
     task: Option<Arc<Task>>,
     kept: Mutex<rounds::Kept>,
@@ -100,7 +101,7 @@ impl Context {
             params: request.params.as_raw().clone(),
             progress_token: OnceLock::new(),
             last_progress: Mutex::new(f64::NEG_INFINITY),
-            cancel: CancellationToken::new(),
+            ending: Ending::default(),
             task,
             kept: Mutex::default(),
             set,
@@ -164,14 +165,13 @@ impl Context {
     /// Whether the client no longer wants the answer. An async function is simply dropped at its next
     /// `.await`; a blocking one should look here now and then.
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancel.is_cancelled()
+        self.0.ending.has_come()
     }
 
     /// Waits until the client no longer wants the answer. `'static`, so that what was started elsewhere can
     /// wait for it too.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
-        let cancel = self.0.cancel.clone();
-        async move { cancel.cancelled().await }
+        self.0.ending.watch().cancelled_owned()
     }
 
     /// Hangs up on the client, who comes back for the rest after that time, so that a long call need not hold
@@ -207,8 +207,9 @@ impl Context {
         &self.0.set
     }
 
-    pub(crate) fn cancel_token(&self) -> &CancellationToken {
-        &self.0.cancel
+    /// The call runs until this is dropped.
+    pub(crate) fn running(&self) -> Running {
+        Running::new(self)
     }
 }
 

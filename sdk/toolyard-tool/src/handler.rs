@@ -169,7 +169,7 @@ async fn run_tool(
     context: Context,
     server: Option<Arc<RawValue>>,
 ) -> Answer {
-    let _cancel = context.cancel_token().clone().drop_guard();
+    let _running = context.running();
     let revision = context.revision();
     let server = server.as_deref();
     let answered = match (tool.run)(arguments, context).await {

@@ -56,6 +56,10 @@ impl Link for MemoryLink {
         self.handler.handle(Request { origin, id, method, params, headers, relay: false }, peer)
     }
 
+    fn is_in_process(&self) -> bool {
+        true
+    }
+
     fn notify(&self, origin: &Arc<Origin>, notification: Notification) {
         self.handler.notice(origin, notification);
     }

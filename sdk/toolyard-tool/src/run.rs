@@ -60,8 +60,10 @@ where
             let handle = source.get(&set.scope).await?;
             finish(run::<W, A, O>(call, handle, context, arguments, &set.threads).await?)
         };
-        let running = AssertUnwindSafe(running).catch_unwind();
-        Box::pin(async move { running.await.unwrap_or_else(|panic| Err(stopped(name, panic.as_ref()))) })
+        let settled = move |ended: Result<Result<R, ToolError>, Box<dyn Any + Send>>| {
+            ended.unwrap_or_else(|panic| Err(stopped(name, panic.as_ref())))
+        };
+        Box::pin(AssertUnwindSafe(running).catch_unwind().map(settled))
     })
 }
 

@@ -22,8 +22,9 @@ pub(super) async fn route(mut call: Call) -> Answer {
     };
     let edits = call.edits;
     let upstream = call.upstream.clone();
-    let is_told = bridge::tells_what_it_refused(lease.link().greeting().revision);
-    let again = if is_told { Again::of(&call) } else { None };
+    let link = lease.link();
+    let may_refuse = !link.is_in_process() && bridge::tells_what_it_refused(link.greeting().revision);
+    let again = if may_refuse { Again::of(&call) } else { None };
     let mut answer = bridge::exchange(call, &lease).await;
     lease.done();
     // Whoever is asked again needs a place of its own.

@@ -73,7 +73,23 @@ impl Refusal {
     }
 }
 
+/// A page made for browsers says nothing to people who read a line.
 fn excerpt(body: &[u8]) -> String {
+    if body.trim_ascii_start().starts_with(b"<") {
+        return String::new();
+    }
     let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_answer_says_is_repeated_unless_it_is_a_page_for_browsers() {
+        assert_eq!(excerpt(b"there is\n no view\n"), "there is no view");
+        assert_eq!(excerpt(b"\n<!DOCTYPE html><html><body>Not Found</body></html>"), "");
+        assert_eq!(excerpt(b""), "");
+    }
 }

@@ -14,6 +14,8 @@ use crate::{Principal, View};
 pub const REFUSED: &str = "dev.toolyard/refused";
 /// Its value where it is for the token that was brought, or for want of one.
 pub const REFUSED_TOKEN: &str = "token";
+/// Its value where there is no such view.
+pub const REFUSED_VIEW: &str = "view";
 
 /// What a listener takes for proof of who is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,7 @@ pub(super) fn open(
     if !is_opening(&line) {
         let token = if gate.is_open() { None } else { handshake_token(&line) };
         let admitted = admit(gate, trust, token.as_deref())
-            .map_err(|text| Refused { id: id_of(&line), ..refused_token(text) })?;
+            .map_err(|text| Refused { id: id_of(&line), ..refused_for(REFUSED_TOKEN, text) })?;
         return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
     }
     let opening: Opening = serde_json::from_slice(&line)
@@ -70,11 +72,12 @@ pub(super) fn open(
     if opening.toolyard != 1 {
         return Err(refused(format!("opening line {} is not known here: send 1", opening.toolyard)));
     }
-    let admitted = admit(gate, trust, opening.token.as_deref()).map_err(refused_token)?;
+    let admitted =
+        admit(gate, trust, opening.token.as_deref()).map_err(|text| refused_for(REFUSED_TOKEN, text))?;
     let name = opening.view.unwrap_or_default();
     match View::parse(&name).filter(offers) {
         Some(view) => Ok(Opened { view, admitted, first: None }),
-        None => Err(refused(format!("there is no view {name:?}"))),
+        None => Err(refused_for(REFUSED_VIEW, format!("there is no view {name:?}"))),
     }
 }
 
@@ -117,9 +120,9 @@ fn refused(message: impl Into<String>) -> Refused {
     Refused { id: None, error: RpcError::new(code::INVALID_REQUEST, message.into()) }
 }
 
-fn refused_token(message: String) -> Refused {
+fn refused_for(what: &str, message: String) -> Refused {
     let mut refused = refused(message);
-    refused.error.data = Some(json!({ REFUSED: REFUSED_TOKEN }).into());
+    refused.error.data = Some(json!({ REFUSED: what }).into());
     refused
 }
 
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_for_the_token_says_so_to_programs() {
+    fn a_refusal_says_to_programs_what_it_is_for() {
         let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
         let why = |line: &'static str| {
             let refused = open(Bytes::from_static(line.as_bytes()), &gate, Trust::Gate, |_| false);
@@ -162,7 +165,10 @@ mod tests {
         assert_eq!(why(r#"{"toolyard":1}"#), token);
         assert_eq!(why(r#"{"toolyard":1,"token":"other"}"#), token);
         assert_eq!(why(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), token);
-        assert_eq!(why(r#"{"toolyard":1,"token":"s3cret","view":"token"}"#), None);
+        assert_eq!(
+            why(r#"{"toolyard":1,"token":"s3cret","view":"token"}"#),
+            Some(r#"{"dev.toolyard/refused":"view"}"#.to_owned())
+        );
         assert_eq!(why(r#"{"toolyard":2,"token":"s3cret"}"#), None);
     }
 

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::{Message, Response};
 use toolyard_transport::local::{self, LocalStream};
-use toolyard_transport::serve::{REFUSED, REFUSED_TOKEN};
+use toolyard_transport::serve::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
 
 use super::lines::{next_line, write_lines};
 use super::opening::{Opening, TOKEN};
@@ -31,8 +31,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// Answered by every gateway, before any handshake and in every view.
 const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-knock","method":"ping"}"#;
-/// How gateways that say no more than that refuse a token, or ask for one.
-const OF_OLDER: [&str; 2] = ["the token is not accepted here", "a token is required"];
+/// The words of gateways that say no more than those.
+const OF_OLDER: [(&str, About); 3] = [
+    ("the token is not accepted here", About::Token),
+    ("a token is required", About::Token),
+    ("there is no view", About::View),
+];
 /// A log beyond this is begun anew.
 const LONGEST_LOG: u64 = 1024 * 1024;
 /// How much of the end of a log is shown.
@@ -57,8 +61,17 @@ pub(super) enum Met {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) why: String,
-    /// Whether another token may help.
-    pub(super) is_for_token: bool,
+    pub(super) about: About,
+}
+
+/// What it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    /// The token: another may help.
+    Token,
+    /// There is no such view.
+    View,
+    Other,
 }
 
 /// How a gateway is started: with which arguments, and where.
@@ -179,11 +192,16 @@ fn refusal_in(line: &Bytes) -> Option<Refusal> {
     };
     let why = error.member("message")?.as_string()?;
     let said = error.at(&["data", REFUSED]).and_then(|said| said.as_string());
-    let is_for_token = match said {
-        Some(said) => said == REFUSED_TOKEN,
-        None => OF_OLDER.iter().any(|older| why.starts_with(older)),
+    let about = match said.as_deref() {
+        Some(REFUSED_TOKEN) => About::Token,
+        Some(REFUSED_VIEW) => About::View,
+        Some(_) => About::Other,
+        None => {
+            let older = OF_OLDER.iter().find(|(words, _)| why.starts_with(words));
+            older.map_or(About::Other, |(_, about)| *about)
+        }
     };
-    Some(Refusal { why, is_for_token })
+    Some(Refusal { why, about })
 }
 
 /// What the gateway says. It has no terminal, so it goes to a file in the state directory.
@@ -233,17 +251,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_for_the_token_where_the_gateway_says_so_or_an_older_one_would() {
-        let check = |error: &str, expected: Option<bool>| {
+    fn a_refusal_is_for_what_the_gateway_says_or_an_older_one_would() {
+        let check = |error: &str, expected: About| {
             let line = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32600,{error}}}}}"#);
             let refusal = refusal_in(&Bytes::from(line));
-            assert_eq!(refusal.map(|refusal| refusal.is_for_token), expected, "{error}");
+            assert_eq!(refusal.map(|refusal| refusal.about), Some(expected), "{error}");
         };
-        check(r#""message":"no","data":{"dev.toolyard/refused":"token"}"#, Some(true));
-        check(r#""message":"a token is required","data":{"dev.toolyard/refused":"room"}"#, Some(false));
-        check(r#""message":"the token is not accepted here""#, Some(true));
-        check(r#""message":"a token is required: send {\"toolyard\":1} as the first line""#, Some(true));
-        check(r#""message":"there is no view \"token-store\"""#, Some(false));
+        check(r#""message":"no","data":{"dev.toolyard/refused":"token"}"#, About::Token);
+        check(r#""message":"a token is required","data":{"dev.toolyard/refused":"view"}"#, About::View);
+        check(r#""message":"a token is required","data":{"dev.toolyard/refused":"room"}"#, About::Other);
+        check(r#""message":"the token is not accepted here""#, About::Token);
+        check(r#""message":"a token is required: send {\"toolyard\":1} as the first line""#, About::Token);
+        check(r#""message":"there is no view \"token-store\"""#, About::View);
+        check(r#""message":"too many connections are open""#, About::Other);
         assert_eq!(refusal_in(&Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#)), None);
     }
 }

@@ -248,6 +248,12 @@ impl Memory {
         self.lost(why)
     }
 
+    /// The same for what was said since to nobody.
+    pub(super) fn not_passed_on(&mut self, why: &str) -> Vec<Bytes> {
+        self.handshake = None;
+        self.calls.drain().map(|(id, call)| call.not_passed_on(id, why)).collect()
+    }
+
     /// The client leaves: the answers that it will not get otherwise. Subscriptions end without a word.
     pub(super) fn unanswered(&mut self, why: &str) -> Vec<Bytes> {
         let calls = self.calls.drain().filter(|(_, call)| call.method != Method::LISTEN);
@@ -318,13 +324,21 @@ impl Call {
         Self { what, stamped: claim(request.params.as_deref()) != Claim::None, method }
     }
 
-    /// A tool that could not do its work answers as a tool does; the rest fails as the protocol says.
     fn failed(&self, id: Id, why: &str) -> Bytes {
         let message = format!(
             "{why} while {} was under way; whether it was carried out is not known. Call it again if that is safe",
             self.what
         );
-        let error = CallError { origin: Fault::Gateway, ..CallError::lost(message) };
+        self.answer(id, &CallError { origin: Fault::Gateway, ..CallError::lost(message) })
+    }
+
+    fn not_passed_on(&self, id: Id, why: &str) -> Bytes {
+        let message = format!("{why}; {} was not passed on to anybody", self.what);
+        self.answer(id, &CallError { origin: Fault::Gateway, ..CallError::unavailable(message) })
+    }
+
+    /// A tool that could not do its work answers as a tool does; the rest fails as the protocol says.
+    fn answer(&self, id: Id, error: &CallError) -> Bytes {
         let is_tool = self.method == Method::TOOLS_CALL;
         let outcome = match (is_tool, self.stamped) {
             (true, true) => Ok(stamp_result(&error.to_tool_result(), None)),

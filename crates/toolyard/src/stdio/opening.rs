@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::json;
 use toolyard_proto::token::Rules;
 
-use super::meet::Refusal;
+use super::meet::{About, Refusal};
 use super::tokens::{Presented, Tokens};
 use crate::cli::{Common, StdioArgs};
 use crate::settings;
@@ -65,13 +65,21 @@ impl Opening {
 
     /// Whether there is another token to try with a gateway that gives this reason.
     pub(super) fn has_another(&self, refusal: &Refusal) -> bool {
-        refusal.is_for_token && self.tokens().refused()
+        refusal.about == About::Token && self.tokens().refused()
     }
 
     /// Why we are not wanted, and what can be done about it where it is our token.
     pub(super) fn explained(&self, refusal: Refusal) -> String {
-        if !refusal.is_for_token {
-            return refusal.why;
+        match refusal.about {
+            About::Token => {}
+            About::View if self.view.as_ref().is_some_and(|view| view.starts_with("p/")) => {
+                return format!(
+                    "{} (the profiles are the sections [profiles.NAME] of the config)",
+                    refusal.why
+                );
+            }
+            About::View => return format!("{} (`toolyard list` shows what there is)", refusal.why),
+            About::Other => return refusal.why,
         }
         let tokens = self.tokens();
         // Without a token is the last that is tried, after all that we can make.

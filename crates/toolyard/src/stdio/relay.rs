@@ -122,10 +122,11 @@ impl Relay {
 
     /// Everything the client waits for fails, also what it has only just asked.
     async fn give_up(&self, client: &mut Client, stdout: &mut Stdout, why: &str) {
+        let mut failures = self.memory().given_up(why);
         while let Ok(Some(line)) = timeout(LAST_QUESTIONS, client.lines.recv()).await {
             self.memory().client_says(line);
         }
-        let failures = self.memory().given_up(why);
+        failures.extend(self.memory().not_passed_on(why));
         // The client may be gone as well, or read nothing.
         let _ = timeout(LAST_WORDS, write_lines(stdout, failures)).await;
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolyard_proto::modern::{RequestMeta, stamp_request};
-use toolyard_proto::{Id, Method, Raw, Revision};
-use toolyard_transport::{AnswerBody, Connected, LinkRequest, Origin, Peer};
+use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
+use toolyard_transport::{AnswerBody, Ask, AskError, Back, BoxFuture, Connected, LinkRequest, Origin, Peer};
 
 use super::Example;
 
@@ -20,15 +20,38 @@ pub(crate) trait Client {
     fn call<'a>(&'a mut self, method: &'a str, params: Value) -> Later<'a, Raw>;
 }
 
-/// `params` as a client of `revision` sends them.
+/// Forms can be put before the user of every client, who says yes to everything.
+fn capabilities() -> Value {
+    json!({ "elicitation": {} })
+}
+
+/// What the user enters.
+pub(crate) fn entered() -> Value {
+    json!({ "action": "accept", "content": { "sure": true } })
+}
+
+/// The answer to a message that asks something; nothing if it does not.
+pub(crate) fn reply_to(message: &Raw) -> Option<Value> {
+    let (method, id) = (message.member("method")?.as_string()?, message.member("id")?);
+    assert_eq!(method, "elicitation/create", "nothing else is asked");
+    Some(json!({ "jsonrpc": "2.0", "id": id, "result": entered() }))
+}
+
+/// `params` as a client of `revision` sends them. Where older clients say `task`, later ones declare that they know
+/// tasks.
 pub(crate) fn params_of(revision: Revision, params: &Value) -> Raw {
-    let params = Raw::from(params.clone());
     if !revision.is_modern() {
-        return params;
+        return params.clone().into();
     }
+    let (mut params, mut capabilities) = (params.clone(), capabilities());
+    let wants_task = params.as_object_mut().unwrap().remove("task").is_some();
+    if wants_task || params.get("taskId").is_some() {
+        capabilities["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+    }
+    let params = Raw::from(params);
     let meta = RequestMeta {
         revision,
-        capabilities: Raw::empty_object(),
+        capabilities: capabilities.into(),
         client_info: Some(json!({ "name": "test", "version": "1" }).into()),
         log_level: None,
     };
@@ -38,7 +61,7 @@ pub(crate) fn params_of(revision: Revision, params: &Value) -> Raw {
 /// What an older client sends first.
 pub(crate) fn initialize(revision: Revision) -> Value {
     let info = json!({ "name": "test", "version": "1" });
-    json!({ "protocolVersion": revision.as_str(), "capabilities": {}, "clientInfo": info })
+    json!({ "protocolVersion": revision.as_str(), "capabilities": capabilities(), "clientInfo": info })
 }
 
 /// The result in a response, or its error.
@@ -59,19 +82,31 @@ struct Memory {
     revision: Revision,
 }
 
+struct User;
+
+impl Back for User {
+    fn notify(&self, _: Notification) {}
+
+    fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        Box::pin(async { Ok(entered().into()) })
+    }
+}
+
 impl Client for Memory {
     fn call<'a>(&'a mut self, method: &'a str, params: Value) -> Later<'a, Raw> {
         Box::pin(async move {
+            let params: Params = params_of(self.revision, &params).into();
+            let meta = RequestMeta::read(&params).unwrap();
             let request = LinkRequest {
-                origin: Origin::gateway(Raw::empty_object(), Raw::empty_object()),
+                origin: Origin::gateway(meta.capabilities, Raw::empty_object()),
                 id: Id::number(1),
                 method: Method::new(method),
-                params: params_of(self.revision, &params).into(),
+                params,
                 headers: None,
                 name: None,
                 relay: false,
             };
-            match self.connected.link.call(request, Peer::nobody()).await {
+            match self.connected.link.call(request, Peer::new(Arc::new(User))).await {
                 Ok(AnswerBody::Whole(result, _)) => result,
                 Ok(AnswerBody::Stream(_)) => panic!("nobody asked for a stream"),
                 Err(error) => Raw::empty_object().with("error", &error.to_raw()),

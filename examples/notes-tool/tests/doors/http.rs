@@ -1,17 +1,17 @@
 //! Clients that post each message: one connection per request, so that the end of the answer is the end of
-//! the connection.
+//! the connection. They ask in HTTP/1.0, so that streams come without chunks.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use toolyard_proto::{Method, Raw, Revision, modern};
 use toolyard_tool::{Door, Server};
 
 use super::Example;
-use super::clients::{Client, Later, initialize, outcome, params_of};
+use super::clients::{Client, Later, initialize, outcome, params_of, reply_to};
 
 pub(crate) struct Http {
     address: SocketAddr,
@@ -49,32 +49,45 @@ impl Http {
     /// The head and the response in the body.
     async fn exchange(&self, method: &str, params: &Raw) -> (String, Raw) {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        stream
-            .write_all(format!("{}{body}", self.head(method, params, body.len())).as_bytes())
-            .await
-            .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let body =
-            if head.contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
-        let message = if head.contains("text/event-stream") { last_event(&body) } else { body };
-        (head.to_owned(), Raw::parse(message).unwrap())
+        let mut stream = self.post(&body, Some((method, params))).await;
+        let head = head_of(&mut stream).await;
+        if !head.contains("text/event-stream") {
+            let mut body = String::new();
+            stream.read_to_string(&mut body).await.unwrap();
+            return (head, Raw::parse(body).unwrap());
+        }
+        loop {
+            let mut line = String::new();
+            assert!(stream.read_line(&mut line).await.unwrap() > 0, "the stream ended without an answer");
+            let data = line.strip_prefix("data: ").map(str::trim_end).filter(|data| !data.is_empty());
+            let Some(message) = data.map(|data| Raw::parse(data.to_owned()).unwrap()) else { continue };
+            if let Some(reply) = reply_to(&message) {
+                let answered = head_of(&mut self.post(&reply.to_string(), None).await).await;
+                assert!(answered.contains(" 202 "), "{answered}");
+            } else if message.member("id").is_some() {
+                return (head, message);
+            }
+        }
     }
 
-    fn head(&self, method: &str, params: &Raw, length: usize) -> String {
+    /// Sends a message: a request of that method with those parameters, or a reply.
+    async fn post(&self, body: &str, request: Option<(&str, &Raw)>) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let head = self.head(request, body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        BufReader::new(stream)
+    }
+
+    fn head(&self, request: Option<(&str, &Raw)>, length: usize) -> String {
         let mut head = format!(
-            "POST {} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {length}\r\nmcp-protocol-version: {}\r\n",
+            "POST {} HTTP/1.0\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {length}\r\nmcp-protocol-version: {}\r\n",
             self.path, self.address, self.revision
         );
-        if self.revision.is_modern() {
+        if let Some((method, params)) = request.filter(|_| self.revision.is_modern()) {
             write!(head, "mcp-method: {method}\r\n").unwrap();
-        }
-        if let Some(name) =
-            modern::name_in(&Method::new(method), params).filter(|_| self.revision.is_modern())
-        {
-            write!(head, "mcp-name: {}\r\n", modern::encode_header(&name)).unwrap();
+            if let Some(name) = modern::name_in(&Method::new(method), params) {
+                write!(head, "mcp-name: {}\r\n", modern::encode_header(&name)).unwrap();
+            }
         }
         if let Some(session) = &self.session {
             write!(head, "mcp-session-id: {session}\r\n").unwrap();
@@ -83,20 +96,13 @@ impl Http {
     }
 }
 
-fn unchunked(mut body: &str) -> String {
-    let mut whole = String::new();
-    while let Some((size, rest)) = body.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).unwrap();
-        whole.push_str(&rest[..size]);
-        body = rest.get(size + 2..).unwrap_or_default();
+/// Everything before the body.
+async fn head_of(stream: &mut BufReader<TcpStream>) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(stream.read_line(&mut head).await.unwrap() > 0, "no answer: {head}");
     }
-    whole
-}
-
-/// The message of the last event, which is the answer.
-fn last_event(body: &str) -> String {
-    let mut data = body.lines().filter_map(|line| line.strip_prefix("data: "));
-    data.rfind(|data| !data.trim().is_empty()).unwrap().to_owned()
+    head
 }
 
 impl Client for Http {

@@ -10,7 +10,7 @@ use toolyard_proto::{Raw, Revision};
 use toolyard_tool::{Door, Server};
 
 use super::Example;
-use super::clients::{Client, Later, initialize, outcome, params_of};
+use super::clients::{Client, Later, initialize, outcome, params_of, reply_to};
 
 struct Lines {
     read: Box<dyn AsyncBufRead + Unpin>,
@@ -78,7 +78,9 @@ impl Lines {
             let length = self.read.read_line(&mut line).await.unwrap();
             assert!(length > 0, "the server left");
             let message = Raw::parse(line).unwrap();
-            if message.member("id").is_some_and(|found| found.read::<u64>().unwrap() == id) {
+            if let Some(reply) = reply_to(&message) {
+                self.write.write_all(format!("{reply}\n").as_bytes()).await.unwrap();
+            } else if message.member("id").is_some_and(|found| found.read::<u64>().unwrap() == id) {
                 return outcome(&message);
             }
         }

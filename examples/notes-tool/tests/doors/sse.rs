@@ -10,7 +10,7 @@ use toolyard_proto::{Raw, Revision};
 use toolyard_tool::{Door, Server};
 
 use super::Example;
-use super::clients::{Client, Later, initialize, outcome, params_of};
+use super::clients::{Client, Later, initialize, outcome, params_of, reply_to};
 
 struct Events {
     address: SocketAddr,
@@ -69,7 +69,9 @@ impl Events {
         self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
         loop {
             let message = Raw::parse(self.data().await).unwrap();
-            if message.member("id").is_some_and(|found| found.read::<u64>().unwrap() == id) {
+            if let Some(reply) = reply_to(&message) {
+                self.post(&reply).await;
+            } else if message.member("id").is_some_and(|found| found.read::<u64>().unwrap() == id) {
                 return outcome(&message);
             }
         }

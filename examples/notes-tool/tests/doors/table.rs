@@ -7,7 +7,9 @@ mod http;
 mod lines;
 mod sse;
 
-use clients::{Client, Opening};
+use std::time::Duration;
+
+use clients::{Client, Opening, entered};
 use serde_json::{Value, json};
 use toolyard_proto::Revision::{self, V2025_11_25, V2026_07_28};
 use toolyard_tool::ToolSet;
@@ -54,9 +56,33 @@ fn unstamped(mut result: Value) -> Value {
 async fn answers_of(example: &'static Example, client: &mut dyn Client) -> Vec<Value> {
     let mut answers = Vec::new();
     for (method, params) in (example.requests)() {
-        answers.push(unstamped(client.call(method, params).await.read().unwrap()));
+        answers.push(unstamped(settled(client, method, params).await));
     }
     answers
+}
+
+/// What comes of a request in the end: a client that is asked by the answer calls again, and one that gets a task
+/// comes back for its result.
+async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> Value {
+    let mut answer: Value = client.call(method, params.clone()).await.read().unwrap();
+    while answer["resultType"] == "input_required" {
+        let asks = answer["inputRequests"].as_object().unwrap();
+        params["inputResponses"] = asks.keys().map(|name| (name.clone(), entered())).collect();
+        params["requestState"] = answer["requestState"].clone();
+        answer = client.call(method, params.clone()).await.read().unwrap();
+    }
+    if answer["task"].is_object() {
+        let about = json!({ "taskId": answer["task"]["taskId"] });
+        return client.call("tasks/result", about).await.read().unwrap();
+    }
+    let about = json!({ "taskId": answer["taskId"] });
+    while answer["taskId"].is_string() && answer["status"] != "completed" {
+        assert_eq!(answer["status"], "working", "{answer}");
+        // As clients do, if less often.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        answer = client.call("tasks/get", about.clone()).await.read().unwrap();
+    }
+    if answer["status"] == "completed" { answer["result"].clone() } else { answer }
 }
 
 /// The answers to its requests, without any door.

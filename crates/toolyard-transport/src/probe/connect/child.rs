@@ -39,7 +39,8 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, limit: Duration) -> Result<C
     let attempt = Attempt::start(plan, source).await?;
     let mut discover = Box::pin(attempt.discover(plan));
     let in_time = timeout(limit, &mut discover).await;
-    let late = in_time.is_err().then_some(discover);
+    let was_silent = in_time.is_err();
+    let late = was_silent.then_some(discover);
     let (offer, why) = match judge(in_time.unwrap_or_else(|_| Err(no_answer(limit)))) {
         Discovered::Modern(greeting) => return Ok(attempt.met(greeting)),
         Discovered::Incompatible(why) => return Err(ConnectError::new(Trouble::Incompatible, why)),
@@ -63,8 +64,9 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, limit: Duration) -> Result<C
     let was_gone = attempt.channel.mux.is_over();
     drop(attempt);
     fresh_legacy(plan, source, offer).await.map_err(|error| match error.trouble {
-        // Whoever goes whatever it is asked has not been asked the wrong question.
+        // Whoever goes, or is silent, whatever it is asked has not been asked the wrong question.
         Trouble::Gone if was_gone => error,
+        Trouble::NoAnswer if was_silent => error,
         _ => error.after(tried),
     })
 }
@@ -147,7 +149,7 @@ impl Attempt {
         let (params, limit) = (plan.offer.initialize_params(offer), plan.timeouts.connect);
         let asked = timeout(limit, self.ask(plan, Method::INITIALIZE, params)).await;
         let result = asked.unwrap_or_else(|_| Err(no_answer(limit)));
-        let result = result.map_err(|error| self.gone(&error).unwrap_or_else(|| refused(&error)))?;
+        let result = result.map_err(|error| self.gone(&error).unwrap_or_else(|| self.refused(&error)))?;
         let greeting =
             legacy_greeting(result).map_err(|why| ConnectError::new(Trouble::Incompatible, why))?;
         self.channel.mux.say(Notification::new(Method::INITIALIZED, None)).await;
@@ -166,14 +168,25 @@ impl Attempt {
         };
         Some(ConnectError::new(Trouble::Gone, message))
     }
+
+    fn refused(&self, error: &CallError) -> ConnectError {
+        let said = format!("initialize: {}", error.message);
+        match error.kind {
+            Kind::Reported(_) => ConnectError::new(Trouble::Incompatible, said),
+            Kind::Timeout => {
+                let speaker = if self.channel.process.is_some() {
+                    "`command` and `args` start an MCP server"
+                } else {
+                    "an MCP server listens there"
+                };
+                let advice = format!("check that {speaker}, or raise `connect_timeout`");
+                ConnectError::new(Trouble::NoAnswer, format!("{said}; {advice}"))
+            }
+            _ => ConnectError::new(Trouble::NoAnswer, said),
+        }
+    }
 }
 
 fn no_answer(limit: Duration) -> CallError {
     CallError::timeout(format!("no answer within {limit:?}"))
-}
-
-fn refused(error: &CallError) -> ConnectError {
-    let trouble =
-        if matches!(error.kind, Kind::Reported(_)) { Trouble::Incompatible } else { Trouble::NoAnswer };
-    ConnectError::new(trouble, format!("initialize: {}", error.message))
 }

@@ -71,6 +71,19 @@ fn a_handshake_that_was_not_answered_is_made_again_as_it_was() {
 }
 
 #[test]
+fn what_no_gateway_was_told_of_is_not_said_to_have_been_under_way() {
+    let mut memory = initialized();
+    memory.client_says(request(1, "tools/call", json!({ "name": "sent" })));
+    let sent = memory.given_up("no gateway could be reached");
+    assert!(sent[0].windows(12).any(|words| words == b"is not known"), "{sent:?}");
+    memory.client_says(request(2, "tools/call", json!({ "name": "kept" })));
+    let kept: Vec<_> = memory.not_passed_on("no gateway could be reached").iter().map(read).collect();
+    let expected = "no gateway could be reached; `kept` was not passed on to anybody";
+    assert_eq!(kept[0]["result"]["content"][0]["text"], expected, "{kept:?}");
+    assert!(memory.is_idle());
+}
+
+#[test]
 fn an_answer_never_reaches_a_gateway_that_did_not_ask() {
     let mut memory = initialized();
     let question = request(1, "roots/list", json!({}));
