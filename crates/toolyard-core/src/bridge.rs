@@ -11,7 +11,7 @@ mod rising;
 use std::sync::Arc;
 
 use toolyard_proto::{Era, Id, Method, Raw, Revision};
-use toolyard_transport::{Answer, AnswerBody, LinkRequest, Origin};
+use toolyard_transport::{Answer, AnswerBody, BoxFuture, LinkRequest, Origin};
 
 pub(crate) use classic_tasks::Standing;
 
@@ -19,19 +19,25 @@ use crate::call::Call;
 use crate::upstream::Lease;
 use crate::upstream::owned::names_task;
 
-/// Carries a call to an upstream and its answer back in a form the client's edge understands.
-pub(crate) async fn exchange(call: Call, lease: &Arc<Lease>) -> Answer {
-    let link = lease.link();
-    let revision = link.greeting().revision;
-    match (call.origin.revision.era(), revision.era()) {
-        (Era::Modern, Era::Modern) => {
-            let relay = call.relay && call.edits.none();
-            let (request, peer) = outbound(call, relay);
-            link.call(request, peer).await
+/// Carries a call to an upstream and its answer back in a form the client's edge understands. Whoever waits for the
+/// answer need not have room for all the ways there are.
+pub(crate) fn exchange(call: Call, lease: &Arc<Lease>) -> BoxFuture<Answer> {
+    let revision = lease.link().greeting().revision;
+    let (client, upstream) = (call.origin.revision.era(), revision.era());
+    if client == Era::Modern && upstream == Era::Modern {
+        let relay = call.relay && call.edits.none();
+        let (request, peer) = outbound(call, relay);
+        return lease.link().call(request, peer);
+    }
+    let lease = lease.clone();
+    match (client, upstream) {
+        (Era::Legacy, Era::Modern) => {
+            Box::pin(async move { modern_upstream::converse(call, lease.link()).await })
         }
-        (Era::Legacy, Era::Legacy) => among_older(call, lease).await.map_err(|error| error.in_form(revision)),
-        (Era::Modern, Era::Legacy) => classic_upstream::converse(call, lease).await,
-        (Era::Legacy, Era::Modern) => modern_upstream::converse(call, link).await,
+        (Era::Modern, _) => Box::pin(async move { classic_upstream::converse(call, &lease).await }),
+        (Era::Legacy, Era::Legacy) => {
+            Box::pin(async move { among_older(call, &lease).await.map_err(|error| error.in_form(revision)) })
+        }
     }
 }
 

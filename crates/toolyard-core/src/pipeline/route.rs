@@ -72,20 +72,20 @@ struct Again {
 
 impl Again {
     /// Only what is known by its definition: that tells how to ask.
-    fn of(call: &Call) -> Option<Self> {
+    fn of(call: &Call) -> Option<Box<Self>> {
         let entry = call.entry.clone()?;
         let (origin, id, method) = (call.origin.clone(), call.id.clone(), call.method.clone());
         let (params, peer) = (call.params.clone(), call.peer.clone());
-        Some(Self { origin, entry, id, method, params, relay: call.relay, peer, edits: call.edits })
+        Some(Box::new(Self { origin, entry, id, method, params, relay: call.relay, peer, edits: call.edits }))
     }
 
     /// Once the upstream has told anew what it offers. One that speaks another version than it did answers nothing
     /// on the link that there is, so it was met anew by then. It has not carried the call out.
-    async fn run(self, upstream: &Arc<Upstream>) -> Option<Answer> {
+    async fn run(self: Box<Self>, upstream: &Arc<Upstream>) -> Option<Answer> {
         if !upstream.renewed().await {
             return None;
         }
-        let Self { origin, entry, id, method, params, relay, peer, edits } = self;
+        let Self { origin, entry, id, method, params, relay, peer, edits } = *self;
         let headers = if method == Method::TOOLS_CALL {
             let definitions = upstream.definitions()?;
             let is_it = |tool: &&Raw| tool.member("name").as_ref() == Some(&entry.own_name_raw);

@@ -64,14 +64,14 @@ impl Upstream {
         if origin.client == ClientKey::Gateway || !self.pool.is_used(shared.as_ref()) {
             return Ok(Lease::shared(shared));
         }
-        pool::lease(self, origin).await
+        Box::pin(pool::lease(self, origin)).await
     }
 
     /// A link for what `origin` sets up to outlive a call: a request that stands alone has nowhere else.
     pub(super) async fn lease_to_stay(self: &Arc<Self>, origin: &Origin) -> Result<Lease, CallError> {
         let shared = self.link().await?;
         if self.keeps_apart(shared.as_ref(), &origin.client) {
-            return pool::lease(self, origin).await;
+            return Box::pin(pool::lease(self, origin)).await;
         }
         Ok(Lease::shared(shared))
     }

@@ -21,6 +21,7 @@ pub(crate) fn check(
 ) -> Result<RequestMeta, CallError> {
     let version = single(fields, &VERSION)?;
     if let Claim::Version(claimed) = claim
+        && !version.is_some_and(|version| is_said(claimed, version))
         && let Some(claimed) = claimed.text()
     {
         agree("MCP-Protocol-Version", version, &claimed)?;
@@ -28,10 +29,20 @@ pub(crate) fn check(
     let meta = RequestMeta::judge(found.envelope)?;
     agree("Mcp-Method", single(fields, &METHOD)?, method.as_str())?;
     if name_member(method).is_some() {
-        let named = found.name.as_ref().and_then(Raw::text);
-        check_name(single(fields, &NAME)?, named.as_deref())?;
+        let (header, named) = (single(fields, &NAME)?, found.name.as_ref());
+        if !header.zip(named).is_some_and(|(header, named)| is_said(named, header)) {
+            check_name(header, named.and_then(Raw::text).as_deref())?;
+        }
     }
     Ok(meta)
+}
+
+/// Whether a header says what a string of the body says, with nothing encoded in either. So it nearly always is,
+/// and takes the least time to find out.
+fn is_said(body: &Raw, header: &[u8]) -> bool {
+    let inside = body.as_bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    let is_plain = header.is_ascii() && !header.contains(&b'\\') && !header.starts_with(b"=?");
+    is_plain && inside == Some(header)
 }
 
 fn check_name(header: Option<&[u8]>, named: Option<&str>) -> Result<(), CallError> {
@@ -49,7 +60,6 @@ fn check_name(header: Option<&[u8]>, named: Option<&str>) -> Result<(), CallErro
 
 fn agree(name: &str, header: Option<&[u8]>, body: &str) -> Result<(), CallError> {
     let header = header.ok_or_else(|| missing(name))?;
-    // Said in bytes, for it is nearly always true.
     if header == body.as_bytes() && body.is_ascii() {
         return Ok(());
     }

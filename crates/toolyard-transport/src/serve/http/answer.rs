@@ -129,7 +129,7 @@ fn put_head(out: &mut Vec<u8>, head: &Parts, framing: &Framing, is_last: bool) {
 
 fn put_rest_of_head(out: &mut Vec<u8>, framing: &Framing, is_last: bool) {
     match framing {
-        Framing::Length(length) => put_field(out, "content-length", length.to_string().as_bytes()),
+        Framing::Length(length) => put_field(out, "content-length", digits(*length, &mut [0; 20])),
         Framing::Chunks => put_field(out, "transfer-encoding", b"chunked"),
     }
     if is_last {
@@ -137,6 +137,19 @@ fn put_rest_of_head(out: &mut Vec<u8>, framing: &Framing, is_last: bool) {
     }
     with_date(|date| put_field(out, "date", date.as_bytes()));
     out.extend_from_slice(b"\r\n");
+}
+
+/// A number as it is written, which goes into the last places of `space`.
+fn digits(mut number: u64, space: &mut [u8; 20]) -> &[u8] {
+    let mut at = space.len();
+    loop {
+        at -= 1;
+        space[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &space[at..];
+        }
+    }
 }
 
 fn put_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
@@ -159,4 +172,16 @@ fn with_date(put: impl FnOnce(&str)) {
         }
         put(text);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_they_are() {
+        for number in [0, 1, 9, 10, 99, 100, 1_234_567_890, u64::MAX - 1, u64::MAX] {
+            assert_eq!(digits(number, &mut [0; 20]), number.to_string().as_bytes());
+        }
+    }
 }
