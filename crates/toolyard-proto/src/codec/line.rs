@@ -4,6 +4,7 @@ use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memchr2};
 
 use super::TooLarge;
+use crate::Raw;
 
 #[derive(Debug)]
 pub struct LineDecoder {
@@ -46,6 +47,16 @@ impl LineDecoder {
                 return Ok(Some(line.freeze()));
             }
         }
+    }
+
+    /// What is left when nothing more comes, if it lacks nothing but its line end. Of a message that was cut off,
+    /// something else is missing: half an object is no JSON.
+    pub fn last_line(&mut self) -> Option<Bytes> {
+        self.seen = 0;
+        let line = self.buffer.split().freeze();
+        let line = line.slice_ref(line.trim_ascii());
+        let is_whole = matches!(line.first(), Some(b'{' | b'[')) && line.len() <= self.limit;
+        (is_whole && Raw::parse(line.clone()).is_ok()).then_some(line)
     }
 }
 
@@ -91,6 +102,26 @@ mod tests {
     fn json_over_several_lines_becomes_one_line() {
         assert_eq!(one_line(Bytes::from_static(b"{\r\n\"a\":\n1}")), "{  \"a\": 1}");
         assert_eq!(one_line(Bytes::from_static(br#"{"a":"\n"}"#)), r#"{"a":"\n"}"#);
+    }
+
+    #[test]
+    fn a_last_line_may_lack_its_end_and_nothing_else() {
+        for (rest, expected) in [
+            (r#"{"a":1}"#, Some(r#"{"a":1}"#)),
+            (" [1] \r", Some("[1]")),
+            (r#"{"a":1"#, None),
+            (r#"{"a":1}}"#, None),
+            ("17", None),
+            ("", None),
+            (r#"{"a":"12345678901234567890"}"#, None),
+        ] {
+            let mut decoder = LineDecoder::new(20);
+            decoder.buffer().extend_from_slice(b"first\n");
+            decoder.buffer().extend_from_slice(rest.as_bytes());
+            assert_eq!(decoder.next_line().unwrap().unwrap(), "first");
+            assert_eq!(decoder.last_line().as_deref(), expected.map(str::as_bytes), "{rest}");
+            assert_eq!(decoder.next_line().unwrap(), None);
+        }
     }
 
     #[test]

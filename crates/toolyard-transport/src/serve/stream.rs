@@ -168,7 +168,11 @@ impl Connection {
                 Ok(None) => {
                     decoder.buffer().reserve(8 * 1024);
                     match read.read_buf(decoder.buffer()).await {
-                        Ok(0) | Err(_) => return,
+                        Ok(0) => match decoder.last_line() {
+                            Some(last) => first = Some(last),
+                            None => return,
+                        },
+                        Err(_) => return,
                         Ok(_) => {}
                     }
                 }

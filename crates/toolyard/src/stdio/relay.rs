@@ -270,7 +270,12 @@ async fn read_client(sender: mpsc::Sender<Bytes>, gone: Scope, trouble: Arc<Once
                     break;
                 }
             }
-            Ok(None) => break,
+            Ok(None) => {
+                if let Some(last) = decoder.last_line() {
+                    let _ = sender.send(last).await;
+                }
+                break;
+            }
             Err(error) => {
                 // Nobody else sets it.
                 let _ = trouble.set(error);

@@ -77,6 +77,22 @@ fn a_pack_can_be_served_alone() {
 }
 
 #[test]
+fn a_last_request_needs_no_line_end() {
+    let home = Home::new();
+    for args in [&["pack", "dev"][..], &["stdio"]] {
+        for (request, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"pi"#, ""),
+        ] {
+            let mut program = home.toolyard(args).stdin(Stdio::piped()).spawn().unwrap();
+            program.stdin.take().unwrap().write_all(request.as_bytes()).unwrap();
+            let output = program.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{args:?} {request}");
+        }
+    }
+}
+
+#[test]
 fn requests_that_are_piped_into_a_pack_are_all_answered() {
     let home = Home::new();
     let text = "x".repeat(200_000);
