@@ -130,11 +130,10 @@ async fn run(
     let endpoints = Lookout { gateway: &gateway, apps: &apps, approach: &approach, scope: &scope };
     let not_ours = NotOurs::new(&config, &apps_config, &whereabouts);
     let endpoints = endpoints.begin(args, &not_ours, &apps_config);
-    let apps_taken = app_doors.taken();
+    let (taken, apps_taken) = (doors.taken(), app_doors.taken());
     app_doors.serve(&gateway, &apps, &whereabouts, &scope);
     let options = options(&config, signed, state_dir.as_deref());
     let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
-    let taken = doors.taken();
     doors.serve(&endpoint, &whereabouts, &scope);
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
@@ -163,9 +162,7 @@ async fn run(
         () = deserted(&endpoint), if args.while_needed => "no client is left",
     };
     tracing::info!("{why}: stopping");
-    let sets = packs.in_use();
-    end(&endpoint, &gateway, &mut stop).await;
-    packs::end(sets).await;
+    end(&endpoint, &gateway, &packs, &mut stop).await;
     let _ = tokio::time::timeout(LAST_TASKS, noting.end()).await;
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);
@@ -228,10 +225,12 @@ fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) ->
 }
 
 /// Clients first, so that calls can finish while their upstreams still live. Whoever says it twice means now.
-async fn end(endpoint: &Endpoint, gateway: &Gateway, stop: &mut Stop) {
+async fn end(endpoint: &Endpoint, gateway: &Gateway, packs: &packs::Sets, stop: &mut Stop) {
+    let sets = packs.in_use();
     tokio::select! {
         () = endpoint.end(LAST_CALLS) => {}
         signal = stop.told() => tracing::info!("{signal} again: stopping now"),
     }
     gateway.end().await;
+    packs::end(sets).await;
 }
