@@ -84,7 +84,7 @@ impl fmt::Display for Revision {
 
 /// Which era a request belongs to. The body decides: a claim in `_meta` is modern even if it turns out to be
 /// malformed, `initialize` is legacy. The version header (HTTP only) speaks where the body is silent.
-pub fn classify(method: &Method, claim: &Claim, version_header: Option<&str>) -> Era {
+pub fn classify<'a>(method: &Method, claim: &Claim, version_header: impl FnOnce() -> Option<&'a str>) -> Era {
     let is_modern = |text: &str| Revision::parse(text).is_some_and(Revision::is_modern);
     match claim {
         Claim::Version(version) if *method == Method::INITIALIZE => {
@@ -94,7 +94,7 @@ pub fn classify(method: &Method, claim: &Claim, version_header: Option<&str>) ->
         Claim::None if *method == Method::INITIALIZE => Era::Legacy,
         // No legacy client knows these, so what is wrong is the envelope.
         Claim::None if *method == Method::DISCOVER || *method == Method::LISTEN => Era::Modern,
-        Claim::None if version_header.is_some_and(is_modern) => Era::Modern,
+        Claim::None if version_header().is_some_and(is_modern) => Era::Modern,
         Claim::None => Era::Legacy,
     }
 }
@@ -118,7 +118,7 @@ mod tests {
 
     fn check(method: &str, claim: Option<&str>, header: Option<&str>, expected: Era) {
         let version = |text: &str| Claim::Version(Raw::parse(text.to_owned()).unwrap());
-        let got = classify(&Method::new(method), &claim.map_or(Claim::None, version), header);
+        let got = classify(&Method::new(method), &claim.map_or(Claim::None, version), || header);
         assert_eq!(got, expected, "{method} {claim:?} {header:?}");
     }
 

@@ -19,7 +19,27 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn first(self, name: &HeaderName) -> Option<&'a [u8]> {
-        self.all(name).next()
+        match self {
+            Self::Map(map) => map.get(name).map(HeaderValue::as_bytes),
+            Self::Lines(lines) => {
+                let name = name.as_str();
+                lines.iter().find(|line| is(line, name)).map(|line| line.value)
+            }
+        }
+    }
+
+    /// The value of that name, which may stand there once only.
+    pub(crate) fn once(self, name: &HeaderName) -> Result<Option<&'a [u8]>, Twice> {
+        let mut found = None;
+        let mut add = |value| if found.replace(value).is_some() { Err(Twice) } else { Ok(()) };
+        match self {
+            Self::Map(map) => map.get_all(name).iter().try_for_each(|value| add(value.as_bytes()))?,
+            Self::Lines(lines) => {
+                let name = name.as_str();
+                lines.iter().filter(|line| is(line, name)).try_for_each(|line| add(line.value))?;
+            }
+        }
+        Ok(found)
     }
 
     /// The first of that name, if it is plain text.
@@ -57,6 +77,15 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Something stands there twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Twice;
+
+/// Most names differ in their length already.
+fn is(line: &httparse::Header<'_>, name: &str) -> bool {
+    line.name.len() == name.len() && line.name.eq_ignore_ascii_case(name)
+}
+
 /// Of a line that `httparse` took: it accepts nothing that these types do not.
 fn owned(line: &httparse::Header<'_>) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::from_bytes(line.name.as_bytes()).ok()?;
@@ -83,7 +112,7 @@ impl<'a> Iterator for Values<'a, '_> {
             Self::Lines(lines, name) => loop {
                 let (line, rest) = lines.split_first()?;
                 *lines = rest;
-                if line.name.len() == name.len() && line.name.eq_ignore_ascii_case(name) {
+                if is(line, name) {
                     return Some(line.value);
                 }
             },
@@ -104,6 +133,8 @@ mod tests {
         for fields in [Fields::Lines(&lines), Fields::Map(&map)] {
             assert_eq!(fields.all(&NAME).collect::<Vec<_>>(), values);
             assert_eq!(fields.first(&NAME), values.first().copied());
+            let once = if values.len() > 1 { Err(Twice) } else { Ok(values.first().copied()) };
+            assert_eq!(fields.once(&NAME), once);
             assert_eq!(fields.text(&NAME), first_text);
             assert_eq!(fields.starting("mcp-param-").map_or(0, |found| found.len()), of_prefix);
             assert_eq!(fields.to_map(), map);

@@ -30,8 +30,7 @@ impl Guard {
     }
 
     fn host_fits(&self, target: Option<&Authority>, fields: Fields<'_>) -> bool {
-        let mut hosts = fields.all(&HOST);
-        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        let Ok(Some(host)) = fields.once(&HOST) else { return false };
         // Nearly every client names the very address it connected to.
         let own_address = self.own_address.as_deref().map(str::as_bytes);
         if target.is_none() && own_address == Some(host) {

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName};
 use toolyard_proto::modern::{Claim, Found, RequestMeta, header_text, name_member};
 use toolyard_proto::{CallError, Method, Raw};
 
-use super::fields::{Fields, text};
+use super::fields::{Fields, Twice, text};
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -80,12 +80,8 @@ fn missing(name: &str) -> CallError {
 
 /// The value of a header that may stand there once only.
 fn single<'a>(fields: Fields<'a>, name: &HeaderName) -> Result<Option<&'a [u8]>, CallError> {
-    let mut values = fields.all(name);
-    let first = values.next();
-    if values.next().is_some() {
-        return Err(CallError::header_mismatch(format!("the {name} header stands there twice")));
-    }
-    Ok(first.map(<[u8]>::trim_ascii))
+    let twice = |Twice| CallError::header_mismatch(format!("the {name} header stands there twice"));
+    Ok(fields.once(name).map_err(twice)?.map(<[u8]>::trim_ascii))
 }
 
 /// The `Mcp-Param-*` headers, to be passed on as they came.

@@ -139,7 +139,7 @@ fn one_request<'a>(
 ) -> Begun<'a> {
     let found = find_parts(&message.method, message.params.as_ref());
     let claim = found.envelope.claim();
-    match era::classify(&message.method, &claim, fields.text(&VERSION)) {
+    match era::classify(&message.method, &claim, || fields.text(&VERSION)) {
         Era::Modern => modern::begin(endpoint, view, admitted, fields, Arrived { message, claim, found }),
         Era::Legacy => {
             let headers = fields.to_map();

@@ -237,7 +237,7 @@ impl Connection {
     async fn request(&mut self, message: RequestMessage) {
         let found = find_parts(&message.method, message.params.as_ref());
         let claim = found.envelope.claim();
-        match era::classify(&message.method, &claim, None) {
+        match era::classify(&message.method, &claim, || None) {
             Era::Modern => self.modern(message, found).await,
             Era::Legacy => self.legacy(message).await,
         }
