@@ -40,6 +40,9 @@ pub(super) struct Goal {
 /// How many tools the upstream offers besides its own.
 pub(super) const TOOLS: usize = 1000;
 
+/// As a command line calls them.
+pub(super) const KEYS: [&str; 5] = ["echo_1", "echo_32", "pack_32", "blob_4", "list"];
+
 pub(super) const CASES: [Case; 5] = [
     Case {
         key: "echo_1",

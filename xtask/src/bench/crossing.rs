@@ -110,6 +110,10 @@ impl Series {
 }
 
 impl Crossed {
+    pub(super) fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+
     pub(super) fn errors(&self) -> u64 {
         self.errors
     }

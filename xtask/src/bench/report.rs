@@ -24,10 +24,12 @@ impl Report<'_> {
             println!("{}", self.json());
             return;
         }
-        for case in &CASES {
+        for case in CASES.iter().filter(|case| self.is_measured(case)) {
             self.print_case(case);
         }
-        self.rounds.crossed.print();
+        if !self.rounds.crossed.is_empty() {
+            self.rounds.crossed.print();
+        }
         self.print_memory();
         match &self.starts {
             Some(starts) => println!(
@@ -40,6 +42,10 @@ impl Report<'_> {
         for problem in self.missing {
             println!("\n{problem}");
         }
+    }
+
+    fn is_measured(&self, case: &Case) -> bool {
+        self.rounds.of(case.key).next().is_some()
     }
 
     fn print_case(&self, case: &Case) {
@@ -85,7 +91,7 @@ impl Report<'_> {
 
     fn json(&self) -> Value {
         json!({
-            "cases": CASES.iter().map(|case| json!({
+            "cases": CASES.iter().filter(|case| self.is_measured(case)).map(|case| json!({
                 "case": case.key,
                 "title": case.title,
                 "unit": case.figure.unit(),

@@ -11,6 +11,14 @@ use super::usage;
 pub(super) struct Plan {
     pub(super) rounds: usize,
     pub(super) seconds: f64,
+    /// One case instead of all, and nothing else.
+    pub(super) only: Option<String>,
+}
+
+impl Plan {
+    fn cases(&self) -> impl Iterator<Item = &'static Case> {
+        CASES.iter().filter(|case| self.only.as_ref().is_none_or(|only| case.key == only))
+    }
 }
 
 /// What one contestant reached in one case, round by round.
@@ -31,12 +39,13 @@ pub(super) struct Rounds {
 
 pub(super) fn run(
     contestants: &Contestants,
-    crossing: &Crossing,
+    crossing: Option<&Crossing>,
     load: &Load,
     plan: &Plan,
 ) -> Result<Rounds> {
-    let mut rounds = Rounds { series: Vec::new(), crossed: crossing.nothing_yet() };
-    for case in &CASES {
+    let mut rounds =
+        Rounds { series: Vec::new(), crossed: crossing.map(Crossing::nothing_yet).unwrap_or_default() };
+    for case in plan.cases() {
         for contestant in &contestants.all {
             let (figures, cpu) = (Vec::new(), Vec::new());
             rounds.series.push(Series { case, contestant: contestant.name, figures, cpu, errors: 0 });
@@ -44,14 +53,16 @@ pub(super) fn run(
     }
     for round in 0..plan.rounds {
         eprintln!("round {} of {}", round + 1, plan.rounds);
-        for case in &CASES {
+        for case in plan.cases() {
             // Another one begins each round, so that none always has the same neighbour.
             for turn in 0..contestants.all.len() {
                 let contestant = &contestants.all[(round + turn) % contestants.all.len()];
                 measure(&mut rounds, case, contestant, load, plan.seconds)?;
             }
         }
-        crossing.measure(round, plan.seconds, &mut rounds.crossed)?;
+        if let Some(crossing) = crossing {
+            crossing.measure(round, plan.seconds, &mut rounds.crossed)?;
+        }
     }
     Ok(rounds)
 }
@@ -122,6 +133,7 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::case::KEYS;
 
     fn series(contestant: &'static str, figures: &[f64]) -> Series {
         Series { case: &CASES[0], contestant, figures: figures.to_vec(), cpu: Vec::new(), errors: 0 }
@@ -135,6 +147,16 @@ mod tests {
         };
         assert_eq!(rounds.ratio(&rounds.series[1], "relay"), Some(1.2));
         assert_eq!(rounds.ratio(&rounds.series[1], "nginx"), None);
+    }
+
+    #[test]
+    fn every_case_can_be_measured_alone() {
+        for key in KEYS {
+            let plan = Plan { rounds: 1, seconds: 1.0, only: Some(key.to_owned()) };
+            assert_eq!(plan.cases().map(|case| case.key).collect::<Vec<_>>(), [key]);
+        }
+        let all = Plan { rounds: 1, seconds: 1.0, only: None };
+        assert_eq!(all.cases().map(|case| case.key).collect::<Vec<_>>(), KEYS);
     }
 
     #[test]
