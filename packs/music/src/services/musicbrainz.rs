@@ -85,7 +85,9 @@ impl MusicBrainz {
     async fn fetch(&self, url: &str) -> Result<Vec<u8>, ToolError> {
         for attempt in 1.. {
             self.pace.turn().await;
-            let reply = self.web.get(url, MOST_BYTES).await?;
+            let reply = self.web.get(url, MOST_BYTES).await;
+            self.pace.answered();
+            let reply = reply?;
             let wait = reply.retry_after().unwrap_or(Duration::from_secs(1 << attempt.min(4)));
             match reply.status.as_u16() {
                 200 => return Ok(reply.body.to_vec()),

@@ -29,6 +29,11 @@ impl Pace {
         sleep_until(at).await;
     }
 
+    /// A request has been answered. It may have taken its time to get there, and the service counts from then.
+    pub(crate) fn answered(&self) {
+        self.hold(self.gap);
+    }
+
     /// Nobody asks for that long.
     pub(crate) fn hold(&self, time: Duration) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,6 +62,17 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let (one, two) = tokio::join!(asked(), asked());
         assert_eq!(seconds(&[one, two]), [0.0, 1.0], "no turns are saved up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_was_long_on_its_way_has_its_distance_too() {
+        let pace = Pace::new(Duration::from_secs(1));
+        pace.turn().await;
+        let start = Instant::now();
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        pace.answered();
+        pace.turn().await;
+        assert_eq!(start.elapsed(), Duration::from_millis(1400));
     }
 
     #[tokio::test(start_paused = true)]

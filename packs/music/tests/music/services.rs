@@ -201,9 +201,8 @@ async fn requests_keep_a_second_apart_within_one_call_and_between_calls() {
     let asked = mock.asked();
     assert_eq!(asked.len(), 3);
     for two in asked.windows(2) {
-        // They are sent a second apart; one may take a moment longer to arrive than the other.
         let gap = two[1].at - two[0].at;
-        assert!(gap >= Duration::from_millis(950), "{gap:?}");
+        assert!(gap >= Duration::from_secs(1), "{gap:?}");
     }
 }
 
