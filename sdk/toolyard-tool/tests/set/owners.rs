@@ -9,23 +9,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use toolyard_tool::{Door, Server, ToolSet, tool};
+use toolyard_tool::{Door, Server, ToolSet};
 
-/// Opens the gate when it is dropped.
-struct Gone(Arc<Notify>);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        self.0.notify_one();
-    }
-}
-
-/// Never ends by itself; opens the gate when it is stopped.
-#[tool(task)]
-async fn linger(gate: &Arc<Notify>) {
-    let _gone = Gone(gate.clone());
-    std::future::pending::<()>().await;
-}
+use crate::tasks::linger;
 
 async fn server(door: fn(String) -> Door) -> (Server, SocketAddr, Arc<Notify>) {
     let gate = Arc::new(Notify::new());

@@ -49,7 +49,7 @@ impl Drop for Gone {
 
 /// Never ends by itself; opens the gate when it is stopped.
 #[tool(task)]
-async fn linger(gate: &Arc<Notify>) {
+pub(crate) async fn linger(gate: &Arc<Notify>) {
     let _gone = Gone(gate.clone());
     std::future::pending::<()>().await;
 }
