@@ -12,6 +12,7 @@ mod doctor;
 mod explain;
 mod completions;
 mod token;
+mod clients;
 mod edit;
 mod live;
 

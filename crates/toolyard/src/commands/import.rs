@@ -4,9 +4,6 @@
 //! Secrets stay where they are: a value that looks like one is not copied but replaced by a variable, and a
 //! server whose variables are not all set is taken over switched off.
 
-mod clients;
-mod read;
-mod jsonc;
 mod adapt;
 mod plan;
 mod report;
@@ -16,8 +13,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::clients::{Client, Origin};
 use self::plan::{Action, Step};
+use super::clients::{self, Client, Origin};
 use super::edit::{Draft, Where};
 use crate::cli::Common;
 use crate::config::Problem;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::read::{Foreign, Input};
+use crate::commands::clients::read::{Foreign, Input};
 use crate::definition::Definition;
 use crate::secret;
 

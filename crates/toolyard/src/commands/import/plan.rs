@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use toolyard_proto::name::sanitize_upstream_id;
 
 use super::adapt::{Adapted, Context, adapt};
-use super::clients::Origin;
-use super::read::{Foreign, read};
+use crate::commands::clients::Origin;
+use crate::commands::clients::read::{Foreign, read};
 use crate::config::{Level, Problem};
 use crate::definition::{Definition, Written};
 use crate::settings;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::clients::Origin;
 use super::plan::{Action, Step};
+use crate::commands::clients::Origin;
 use crate::config::Problem;
 use crate::say;
 

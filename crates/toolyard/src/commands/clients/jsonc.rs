@@ -1,7 +1,7 @@
 //! JSON as editors write it: with comments and trailing commas. They become spaces, so that every place in
 //! the text stays where it was.
 
-pub(super) fn plain(text: &str) -> String {
+pub(in crate::commands) fn plain(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     let mut at = 0;
     let mut comma = None;

@@ -1,33 +1,32 @@
 //! Reads the servers out of a client's config, whatever the client calls things.
 
-use super::clients::Origin;
-use super::jsonc;
+use super::{Origin, jsonc};
 use crate::config::{Entry, File, Format, Place, Problem, Value, read_file};
 use crate::definition::{Definition, as_list, as_pairs, as_text};
 
 /// A server as another client has it.
-pub(super) struct Foreign {
-    pub(super) name: String,
-    pub(super) place: Place,
-    pub(super) definition: Definition,
+pub(in crate::commands) struct Foreign {
+    pub(in crate::commands) name: String,
+    pub(in crate::commands) place: Place,
+    pub(in crate::commands) definition: Definition,
     /// Keys that mean something to that client and nothing here.
-    pub(super) unused: Vec<String>,
+    pub(in crate::commands) unused: Vec<String>,
     /// Why it cannot be taken over at all.
-    pub(super) obstacle: Option<&'static str>,
+    pub(in crate::commands) obstacle: Option<&'static str>,
     /// Whether its client keeps it for the working directory alone.
-    pub(super) is_of_folder: bool,
+    pub(in crate::commands) is_of_folder: bool,
     /// Whether it is an app that may also register by itself, under the same name.
-    pub(super) is_app: bool,
+    pub(in crate::commands) is_app: bool,
 }
 
 /// A question that VS Code asks instead of keeping a secret.
-pub(super) struct Input {
-    pub(super) id: String,
-    pub(super) description: String,
+pub(in crate::commands) struct Input {
+    pub(in crate::commands) id: String,
+    pub(in crate::commands) description: String,
 }
 
 /// All servers of a file, and what its client would ask for.
-pub(super) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Problem>> {
+pub(in crate::commands) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Problem>> {
     let mut file = read_file(&origin.path).map_err(|problem| vec![problem])?;
     if file.format() == Format::Json {
         file.text = jsonc::plain(&file.text);

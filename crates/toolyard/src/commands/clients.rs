@@ -1,4 +1,8 @@
-//! Where other clients keep their servers.
+//! What is known of other clients: where they keep their servers, and in which form. `import` takes servers from
+//! there, `install` puts Toolyard in.
+
+pub(super) mod read;
+pub(super) mod jsonc;
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +34,8 @@ pub(super) struct Origin {
 }
 
 impl Client {
-    fn name(self) -> &'static str {
+    /// As people call it.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "Claude Code",
             Self::ClaudeDesktop => "Claude Desktop",
@@ -46,7 +51,7 @@ impl Client {
     /// In the user's folders; for the systems that name them otherwise, all names are tried.
     fn in_home(self) -> &'static [&'static str] {
         match self {
-            Self::ClaudeCode => &["~/.claude.json"],
+            Self::ClaudeCode => &["$CLAUDE/.claude.json"],
             Self::ClaudeDesktop => &[
                 "$CONFIG/Claude/claude_desktop_config.json",
                 "~/Library/Application Support/Claude/claude_desktop_config.json",
@@ -60,6 +65,26 @@ impl Client {
             Self::Windsurf => &["~/.codeium/windsurf/mcp_config.json"],
             Self::Mcpproxy => &["~/.mcpproxy.json"],
         }
+    }
+
+    /// The files of the user's own that it may have.
+    pub(super) fn own_files(self, variables: &Variables<'_>) -> Vec<PathBuf> {
+        let home = system::home(variables).unwrap_or_default();
+        let said = |name: &str| variables(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let config = said("XDG_CONFIG_HOME").or_else(|| system::config_folder(variables));
+        let folder = |name: &str| match name {
+            "~" => home.clone(),
+            "$CLAUDE" => said("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.clone()),
+            "$CODEX" => said("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            _ => config.clone().unwrap_or_else(|| home.join(".config")),
+        };
+        let path = |path: &&str| path.split_once('/').map(|(name, rest)| folder(name).join(rest));
+        self.in_home().iter().filter_map(path).collect()
+    }
+
+    /// The file that it has for the project in this folder, if it has such files.
+    pub(super) fn project_file(self, folder: &Path) -> Option<PathBuf> {
+        self.in_project().map(|path| folder.join(path))
     }
 
     /// In the working directory.
@@ -92,24 +117,15 @@ impl Origin {
 
 /// Where the servers of these clients may be, or of all where none is named.
 pub(super) fn origins(clients: &[Client], variables: &Variables<'_>) -> Vec<Origin> {
-    let home = system::home(variables).unwrap_or_default();
-    let config = variables("XDG_CONFIG_HOME").map(PathBuf::from);
-    let config = config.or_else(|| system::config_folder(variables)).unwrap_or_else(|| home.join(".config"));
-    let codex = variables("CODEX_HOME").map_or_else(|| home.join(".codex"), PathBuf::from);
     let folder = std::env::current_dir().unwrap_or_default();
     let clients = if clients.is_empty() { Client::value_variants() } else { clients };
     let mut origins: Vec<Origin> = Vec::new();
     for client in clients {
-        let own = client.in_home().iter().map(|path| match path.split_once('/') {
-            Some(("~", rest)) => home.join(rest),
-            Some(("$CODEX", rest)) => codex.join(rest),
-            Some((_, rest)) => config.join(rest),
-            None => PathBuf::from(path),
-        });
+        let own = client.own_files(variables).into_iter();
         let own = own.map(|path| Origin { client: client.name(), path, project: None });
-        let project = client.in_project().map(|path| Origin {
+        let project = client.project_file(&folder).map(|path| Origin {
             client: client.name(),
-            path: folder.join(path),
+            path,
             project: Some(folder.clone()),
         });
         // In the home folder both can be one file.
