@@ -63,6 +63,9 @@ pub(crate) enum Command {
     #[command(aliases = ["run", "start"])]
     Serve(ServeArgs),
     /// Speak MCP on stdin and stdout: what the config of a client runs.
+    #[command(after_help = "\
+It joins the gateway that runs with this config, or starts one that ends soon after its last client. `toolyard
+install CLIENT` writes it into the config of a client; or: claude mcp add toolyard -- toolyard stdio")]
     Stdio(StdioArgs),
     /// Check the config and say what is wrong with it.
     Validate(ValidateArgs),
@@ -86,10 +89,8 @@ pub(crate) struct ServeArgs {
     pub(crate) while_needed: bool,
 }
 
+/// Which part of it all is served.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-It joins the gateway that runs with this config, or starts one that ends soon after its last client. In the config
-of a client: command `toolyard`, arguments `stdio`; or: claude mcp add toolyard -- toolyard stdio")]
 pub(crate) struct StdioArgs {
     /// Only what this profile allows.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub"])]

@@ -6,6 +6,8 @@ mod list;
 mod get;
 mod tools;
 mod import;
+mod install;
+mod uninstall;
 mod trust;
 mod pack;
 mod doctor;
@@ -14,6 +16,7 @@ mod completions;
 mod token;
 mod clients;
 mod edit;
+mod save;
 mod live;
 
 use clap::Subcommand;
@@ -40,6 +43,10 @@ pub(crate) enum Command {
     Tools(tools::ToolsCommand),
     /// Take servers over from other clients.
     Import(import::ImportArgs),
+    /// Put Toolyard into the config of a client.
+    Install(install::InstallArgs),
+    /// Take Toolyard out of the config of a client.
+    Uninstall(uninstall::UninstallArgs),
     /// Let a project's `toolyard.toml` count, as it is now.
     Trust(trust::TrustArgs),
     /// Serve one pack alone, on stdio or where its flags say.
@@ -62,6 +69,8 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Get(args) => get::get(common, &args),
         Command::Tools(command) => tools::tools(common, command),
         Command::Import(args) => import::import(common, &args),
+        Command::Install(args) => install::install(common, &args),
+        Command::Uninstall(args) => uninstall::uninstall(&args),
         Command::Trust(args) => trust::trust(common, &args),
         Command::Pack(args) => pack::pack(common, args),
         Command::Doctor(args) => doctor::doctor(common, &args),

@@ -4,7 +4,7 @@
 //! Nobody listening is no reason to stop, so writing never fails.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{BufRead, IsTerminal, Write};
 
 use crate::logging;
 
@@ -31,6 +31,17 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 /// Text as it is, with nothing added.
 pub(crate) fn raw(bytes: &[u8]) {
     let _ = std::io::stdout().write_all(bytes);
+}
+
+/// Whether the person at the terminal says yes. Where there is none, nobody does.
+pub(crate) fn agreed(question: impl Display) -> bool {
+    if !std::io::stdin().is_terminal() {
+        return false;
+    }
+    line(format_args!("{question}? [y/N]"));
+    let mut answer = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 /// What comes and goes on one line of a terminal.

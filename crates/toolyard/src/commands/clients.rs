@@ -13,6 +13,7 @@ use crate::system;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Client {
+    #[value(alias = "claude")]
     ClaudeCode,
     ClaudeDesktop,
     Cursor,
@@ -80,6 +81,36 @@ impl Client {
         };
         let path = |path: &&str| path.split_once('/').map(|(name, rest)| folder(name).join(rest));
         self.in_home().iter().filter_map(path).collect()
+    }
+
+    /// Its file of the user's own: the one that is there, or where it would be on this system.
+    pub(super) fn own_file(self, variables: &Variables<'_>) -> Option<PathBuf> {
+        let files = self.own_files(variables);
+        let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok();
+        let is_near = |path: &&PathBuf| path.parent().is_some_and(Path::is_dir);
+        let usual = if std::env::consts::OS == "macos" { files.last() } else { files.first() };
+        files.iter().find(is_there).or_else(|| files.iter().find(is_near)).or(usual).cloned()
+    }
+
+    /// Whether it seems to be on this machine: it has left something in the user's folders.
+    pub(super) fn is_here(self, variables: &Variables<'_>) -> bool {
+        let home = system::home(variables).unwrap_or_default();
+        let its_folder =
+            |path: &PathBuf| path.parent().is_some_and(|folder| folder != home && folder.is_dir());
+        self.own_files(variables).iter().any(|path| path.is_file() || its_folder(path))
+            || self == Self::ClaudeCode && home.join(".claude").is_dir()
+    }
+
+    /// The key under which its servers are.
+    pub(super) fn section(self) -> &'static str {
+        match self {
+            Self::ClaudeCode | Self::ClaudeDesktop | Self::Cursor | Self::Windsurf | Self::Mcpproxy => {
+                "mcpServers"
+            }
+            Self::Vscode => "servers",
+            Self::Codex => "mcp_servers",
+            Self::Zed => "context_servers",
+        }
     }
 
     /// The file that it has for the project in this folder, if it has such files.

@@ -1,19 +1,18 @@
 //! Changes a config file without touching the rest of it: comments, order and spacing stay. What would be
 //! written is checked first; a change that would break the file is not made.
 
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use toml_edit::{DocumentMut, Item, Table};
 
+use super::save::{self, Readers};
 use crate::cli::Common;
 use crate::config::{self, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
 use crate::definition::{Definition, Written, apps_in_file, in_file};
 use crate::failure::{Failure, refused};
-use crate::{settings, state_dir, system};
+use crate::settings;
 
 /// Which file is changed.
 #[derive(Debug, Args)]
@@ -29,6 +28,7 @@ pub(super) struct Draft {
     source: Source,
     below: Vec<Source>,
     before: String,
+    is_new: bool,
     document: DocumentMut,
     /// What is wrong with it already.
     problems: Vec<Problem>,
@@ -52,14 +52,11 @@ impl Where {
 impl Draft {
     pub(super) fn open(common: &Common, place: &Where) -> Result<Self, Failure> {
         let path = place.file(common)?;
-        let (before, is_new) = match fs::read_to_string(&path) {
-            Ok(text) => (text, false),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (String::new(), true),
-            Err(error) => {
-                let message = format!("cannot read {}: {error}", path.display());
-                return Err(refused(message, "check its permissions; the file must be UTF-8 text"));
-            }
-        };
+        let text = save::read(&path).map_err(|error| {
+            let message = format!("cannot read {}: {error}", path.display());
+            refused(message, "check its permissions; the file must be UTF-8 text")
+        })?;
+        let (is_new, before) = (text.is_none(), text.unwrap_or_default());
         if (File { path: path.clone(), text: before.clone() }).format() == Format::Json {
             let message = format!("{} is JSON, and only TOML can be changed here", path.display());
             let help = format!("edit it by hand, or `toolyard import --from {}`", path.display());
@@ -79,6 +76,7 @@ impl Draft {
             source,
             below,
             before,
+            is_new,
             document,
             problems,
             keeps_trust: place.project && (is_new || is_trusted),
@@ -157,7 +155,9 @@ impl Draft {
     }
 
     pub(super) fn save(&self) -> Result<(), Failure> {
-        write(&self.path, &self.text()).with_context(|| format!("write {}", self.path.display()))?;
+        let before = (!self.is_new).then_some(self.before.as_str());
+        save::write(&self.path, before, &self.text(), Readers::Owner)
+            .with_context(|| format!("write {}", self.path.display()))?;
         if self.keeps_trust {
             Trusted::read(&settings::variable).add(&self.path)?;
         }
@@ -166,39 +166,13 @@ impl Draft {
 
     /// Keeps the file as it was beside it; where.
     pub(super) fn back_up(&self) -> Result<Option<PathBuf>> {
-        if self.before.is_empty() {
-            return Ok(None);
-        }
-        let name = |number: u32| match number {
-            0 => format!("{}.bak", self.path.display()),
-            number => format!("{}.bak{number}", self.path.display()),
-        };
-        let free = (0..1000).map(|number| PathBuf::from(name(number))).find(|path| !path.exists());
-        let backup = free.context("there are a thousand backups already: delete some")?;
-        fs::copy(&self.path, &backup).with_context(|| format!("write {}", backup.display()))?;
-        Ok(Some(backup))
+        if self.before.is_empty() { Ok(None) } else { save::back_up(&self.path).map(Some) }
     }
 
     /// Whether the file is a project file that still needs `toolyard trust`.
     pub(super) fn needs_trust(&self, place: &Where) -> bool {
         place.project && !self.keeps_trust
     }
-}
-
-/// Whole or not at all, with the permissions it had; through a link, because dotfiles often are links.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        state_dir::create(folder)?;
-    }
-    let draft = path.with_extension(format!("toml.{}", std::process::id()));
-    let mut options = fs::OpenOptions::new();
-    let options = system::keep_mode(options.write(true).create(true).truncate(true), &path);
-    let mut file = options.open(&draft)?;
-    file.write_all(text.as_bytes())?;
-    drop(file);
-    fs::rename(&draft, &path)?;
-    Ok(())
 }
 
 /// With a section goes the comment right above it. A comment that stands apart, by an empty line, belongs to

@@ -8,7 +8,6 @@ mod adapt;
 mod plan;
 mod report;
 
-use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -118,16 +117,9 @@ fn origins(args: &ImportArgs) -> Result<Vec<Origin>, Failure> {
     Ok(found)
 }
 
-/// Only a person at a terminal can be asked.
 fn wanted(args: &ImportArgs, count: usize, draft: &Draft) -> bool {
-    if args.yes || args.dry_run || args.json || !std::io::stdin().is_terminal() {
-        return args.yes;
-    }
-    let servers = report::servers(count);
-    say::line(format_args!("write {servers} to {}? [y/N]", draft.path.display()));
-    let mut answer = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut answer);
-    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+    let question = format!("write {} to {}", report::servers(count), draft.path.display());
+    args.yes || !args.dry_run && !args.json && say::agreed(question)
 }
 
 fn write(draft: &Draft) -> Result<Option<PathBuf>, Failure> {

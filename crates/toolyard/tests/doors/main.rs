@@ -6,6 +6,7 @@
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod gateway;
 mod deaf;
+mod installed;
 mod succession;
 mod shim;
 

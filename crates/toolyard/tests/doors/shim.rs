@@ -1,7 +1,7 @@
 //! A client that runs `toolyard stdio`, as its config says.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -23,7 +23,11 @@ impl Shim {
     /// With `config.toml` and `state` of that home.
     pub(crate) fn start(home: &Home, arguments: &[&str]) -> Self {
         let own = ["stdio", "--config", "config.toml", "--state-dir", "state"];
-        let mut command = home.toolyard(&[&own, arguments].concat());
+        Self::run(home.toolyard(&[&own, arguments].concat()))
+    }
+
+    /// Whatever a client runs.
+    pub(crate) fn run(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let (sender, lines) = channel();

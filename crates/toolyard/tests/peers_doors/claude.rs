@@ -81,5 +81,9 @@ fn doors(claude: &Claude<'_>, gateway: &Gateway) -> Vec<&'static str> {
     let words: Vec<&str> = shim.iter().map(String::as_str).collect();
     claude.run(&[&["add", "stdio", "--"], &*words].concat());
     claude.run(&[&["add", "stdio-hub", "--"], &*words, &["--hub"]].concat());
-    vec!["http", "profile", "hub", "sse", "stdio", "stdio-hub"]
+    let own = ["install", "claude-code", "--config", "config.toml", "--state-dir", "state", "--yes"];
+    let claude_folder = claude.home.path("claude");
+    let output = claude.home.toolyard(&own).env("CLAUDE_CONFIG_DIR", claude_folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    vec!["http", "profile", "hub", "sse", "stdio", "stdio-hub", "toolyard"]
 }

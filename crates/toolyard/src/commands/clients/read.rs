@@ -25,13 +25,26 @@ pub(in crate::commands) struct Input {
     pub(in crate::commands) description: String,
 }
 
+impl Foreign {
+    /// Whether it leads to a gateway of ours. A pack alone is none.
+    pub(in crate::commands) fn is_toolyard(&self) -> bool {
+        let Definition { command, args, url, .. } = &self.definition;
+        let runs = command.as_deref().is_some_and(|command| {
+            let name = command.rsplit(['/', '\\']).next();
+            name.is_some_and(|name| name == "toolyard" || name == "toolyard.exe")
+        });
+        let own = |url: &str| {
+            ["http://127.0.0.1:7777/mcp", "http://localhost:7777/mcp"].iter().any(|own| url.starts_with(own))
+        };
+        let is_pack = args.first().is_some_and(|word| word == "pack");
+        runs && !is_pack || url.as_deref().is_some_and(own)
+    }
+}
+
 /// All servers of a file, and what its client would ask for.
 pub(in crate::commands) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Problem>> {
-    let mut file = read_file(&origin.path).map_err(|problem| vec![problem])?;
-    if file.format() == Format::Json {
-        file.text = jsonc::plain(&file.text);
-    }
-    let root = file.entries().map_err(unreadable)?;
+    let file = read_file(&origin.path).map_err(|problem| vec![problem])?;
+    let (file, root) = parse(file)?;
     let mut found: Vec<Foreign> =
         sections(&root).into_iter().flatten().map(|entry| foreign(&file, entry)).collect();
     let of_folder = of_folder(&root, origin).iter().map(|entry| foreign(&file, entry));
@@ -40,11 +53,36 @@ pub(in crate::commands) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<In
     Ok((found, inputs(&root)))
 }
 
-fn unreadable(mut problems: Vec<Problem>) -> Vec<Problem> {
-    for problem in &mut problems {
-        "mend it there; comments and trailing commas are fine".clone_into(&mut problem.help);
+/// The servers of the file that stand under one key; nothing where the key is not there.
+pub(in crate::commands) fn section(file: File, key: &str) -> Result<Vec<Foreign>, Vec<Problem>> {
+    let (file, root) = parse(file)?;
+    let wrong = |entry: &Entry, message: String, help: &str| Problem {
+        place: Some(Place::find(&file.path, &file.text, entry.at)),
+        ..Problem::error(&entry.key, message, help)
+    };
+    let mut found = root.iter().filter(|entry| entry.key == key);
+    let (Some(section), second) = (found.next(), found.next()) else { return Ok(Vec::new()) };
+    if let Some(second) = second {
+        return Err(vec![wrong(second, "it is there twice".to_owned(), "keep one of the two")]);
     }
-    problems
+    let Value::Table(servers) = &section.node.value else {
+        let message = format!("expected a table of servers, found {}", section.node.value.kind());
+        return Err(vec![wrong(section, message, "mend it there")]);
+    };
+    Ok(servers.iter().map(|entry| foreign(&file, entry)).collect())
+}
+
+fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
+    if file.format() == Format::Json {
+        file.text = jsonc::plain(&file.text);
+    }
+    let help = match file.format() {
+        Format::Json => "mend it there; comments and trailing commas are fine",
+        Format::Toml => "mend it there",
+    };
+    let mended = |problem: Problem| Problem { help: help.to_owned(), ..problem };
+    let root = file.entries().map_err(|problems| problems.into_iter().map(mended).collect::<Vec<_>>())?;
+    Ok((file, root))
 }
 
 /// The tables that hold servers, as the various clients call them.

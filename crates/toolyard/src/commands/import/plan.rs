@@ -81,7 +81,8 @@ fn decide(foreign: &Foreign, there: &[Written], steps: &[Step], context: &Contex
     if let Some(why) = foreign.obstacle {
         return Action::Skip { why: why.to_owned() };
     }
-    if is_toolyard(&foreign.definition) {
+    // A gateway behind itself would call itself.
+    if foreign.is_toolyard() {
         return Action::Skip { why: "is Toolyard itself".to_owned() };
     }
     let planned = |wanted: &str| {
@@ -108,15 +109,4 @@ fn decide(foreign: &Foreign, there: &[Written], steps: &[Step], context: &Contex
     let taken = |id: &str| planned(id) || there.iter().any(|own| own.id.eq_ignore_ascii_case(id));
     let id = sanitize_upstream_id(&foreign.name, taken).as_str().to_owned();
     Action::Add { id, definition, missing }
-}
-
-/// A gateway behind itself would call itself.
-fn is_toolyard(definition: &Definition) -> bool {
-    let runs = definition.command.as_deref().is_some_and(|command| {
-        command.rsplit(['/', '\\']).next().is_some_and(|name| name == "toolyard" || name == "toolyard.exe")
-    });
-    let own = |url: &str| {
-        ["http://127.0.0.1:7777/mcp", "http://localhost:7777/mcp"].iter().any(|own| url.starts_with(own))
-    };
-    runs || definition.url.as_deref().is_some_and(own)
 }

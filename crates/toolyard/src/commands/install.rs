@@ -1,0 +1,211 @@
+//! `toolyard install`: puts Toolyard into the config of a client, so that nobody edits JSON by hand. It shows what
+//! it would do, keeps the file as it was beside the new one, and does nothing the second time.
+
+mod file;
+mod entry;
+mod json;
+mod toml;
+mod report;
+mod list;
+
+use std::path::Path;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use self::entry::Entry;
+use super::clients::Client;
+use crate::cli::{Common, StdioArgs};
+use crate::config::{Problem, nearest};
+use crate::failure::{Failure, refused};
+use crate::{say, settings};
+
+pub(super) use file::{ClientFile, Scope};
+pub(super) use report::{Action, Outcome, Step};
+
+/// Those that a gateway can be put into.
+const CLIENTS: [Client; 7] = [
+    Client::ClaudeCode,
+    Client::ClaudeDesktop,
+    Client::Cursor,
+    Client::Vscode,
+    Client::Codex,
+    Client::Zed,
+    Client::Windsurf,
+];
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without a client, those on this machine are listed. --config, --state-dir, --profile, --upstream and --hub go into
+the entry. A new file of your own is readable by you only; a file that is there keeps everything else in it, byte
+for byte, and is kept as it was with .bak at the end of its name.")]
+pub(crate) struct InstallArgs {
+    /// Whose config to change.
+    #[arg(value_parser = client())]
+    client: Option<Client>,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    view: StdioArgs,
+    /// What the client runs [default: the path of this program].
+    #[arg(long)]
+    command: Option<String>,
+    /// Replace another entry of that name.
+    #[arg(long, requires = "client")]
+    force: bool,
+    #[command(flatten)]
+    consent: Consent,
+    /// Only print what belongs into the config, to paste it; without a client, as most of them take it.
+    #[arg(long, conflicts_with_all = ["force", "yes", "dry_run", "json"])]
+    print: bool,
+}
+
+/// Which entry, in which config.
+#[derive(Debug, Args)]
+pub(super) struct Place {
+    /// What the entry is called.
+    #[arg(long, default_value = "toolyard", value_parser = name)]
+    pub(super) name: String,
+    /// Your own config, or that of the project in this folder.
+    #[arg(long, value_enum, default_value = "user", requires = "client")]
+    pub(super) scope: Scope,
+}
+
+/// Whether it is done, and how it is told.
+#[derive(Debug, Args)]
+pub(super) struct Consent {
+    /// Write without asking.
+    #[arg(short, long, requires = "client")]
+    yes: bool,
+    /// Only show what would be done.
+    #[arg(long, conflicts_with = "yes", requires = "client")]
+    dry_run: bool,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn install(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
+    if args.client.is_none() && !args.print {
+        return list::list(args.consent.json);
+    }
+    check_files(common, &args.view)?;
+    let entry = Entry::new(args.client, args.command.as_deref(), common, &args.view)?;
+    let Some(client) = args.client.filter(|_| !args.print) else {
+        print(args, &entry);
+        return Ok(());
+    };
+    let name = args.place.name.as_str();
+    let file = ClientFile::open(client, args.place.scope)?;
+    let action = match file.server(name)? {
+        None => Action::Add,
+        Some(there) if entry.is(there) => Action::Nothing,
+        Some(_) if args.force => Action::Replace,
+        Some(there) => {
+            let message = format!("it is there already: {}", there.definition.how());
+            let help = "--force replaces it, --name puts Toolyard under another name";
+            let problem = Problem { place: Some(there.place.clone()), ..Problem::error(name, message, help) };
+            return Err(Failure::Refused(problem));
+        }
+    };
+    let how = match action {
+        Action::Nothing => format!("already installed: {}", entry.definition().how()),
+        _ => entry.definition().how(),
+    };
+    let step = Step { file: &file, name, action, how, notes: notes(&file, name, action, &entry) };
+    let value = entry.value();
+    args.consent.carry_out(&step, Some(&value), || file.with(name, &entry))
+}
+
+impl Consent {
+    /// Shows what would be done, asks, does it, and says what was done.
+    pub(super) fn carry_out(
+        &self,
+        step: &Step<'_>,
+        entry: Option<&Value>,
+        after: impl FnOnce() -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        let after = if step.action == Action::Nothing { None } else { Some(after()?) };
+        if !self.json {
+            step.print();
+        }
+        let question = format!("write {}", step.file.path.display());
+        let is_wanted = || self.yes || !self.dry_run && !self.json && say::agreed(question);
+        let after = after.filter(|_| is_wanted());
+        let backup = after.as_deref().map(|after| step.file.save(after)).transpose()?.flatten();
+        let outcome = Outcome { is_written: after.is_some(), backup: backup.as_deref() };
+        if self.json {
+            return Ok(say::json(&step.json(entry, &outcome))?);
+        }
+        step.print_outcome(&outcome);
+        Ok(())
+    }
+}
+
+/// What somebody should know who is about to do this.
+fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry) -> Vec<String> {
+    let mut notes = Vec::new();
+    for server in file.toolyards() {
+        if server.name != name {
+            notes.push(format!("{} is Toolyard, too; with both, its tools are there twice", server.name));
+        } else if action == Action::Nothing && server.definition.is_off {
+            notes.push("it is switched off there".to_owned());
+        }
+    }
+    if action == Action::Add && file.scope == Scope::User && !file.client.is_here(&settings::variable) {
+        notes.push(format!("{} does not seem to be on this machine", file.client.name()));
+    }
+    if action == Action::Add && file.scope == Scope::Project && Path::new(&entry.command).is_absolute() {
+        notes.push(
+            "others may use this file, too; `--command toolyard` runs what is on their PATH".to_owned(),
+        );
+    }
+    notes
+}
+
+/// What belongs into the config, whoever puts it there.
+fn print(args: &InstallArgs, entry: &Entry) {
+    let client = args.client.unwrap_or(Client::ClaudeDesktop);
+    let (section, name) = (client.section(), args.place.name.as_str());
+    let text = match client {
+        Client::Codex => Some(toml::with("", section, name, entry)),
+        _ => json::Document::read("{}\n").and_then(|file| file.with(section, name, entry)),
+    };
+    say::raw(text.unwrap_or_default().as_bytes());
+}
+
+/// What the entry leads to must be there.
+fn check_files(common: &Common, view: &StdioArgs) -> Result<(), Failure> {
+    if let Some(file) = common.config.as_ref().filter(|file| !file.is_file()) {
+        let message = format!("there is no file {}", file.display());
+        return Err(refused(message, "--config goes into the entry; name one that is there"));
+    }
+    let Some(name) = &view.profile else { return Ok(()) };
+    let Some(config) = settings::look(common).1.config else { return Ok(()) };
+    let names: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    if names.contains(&name.as_str()) {
+        return Ok(());
+    }
+    let help = match (nearest(name, names.iter().copied()), &names[..]) {
+        (Some(near), _) => format!("did you mean `{near}`?"),
+        (None, []) => format!("add a section [profiles.{name}] to your config"),
+        (None, names) => format!("there are: {}", names.join(", ")),
+    };
+    Err(refused(format!("there is no profile `{name}`"), help))
+}
+
+pub(super) fn client() -> impl TypedValueParser<Value = Client> {
+    let names = CLIENTS.iter().filter_map(ValueEnum::to_possible_value);
+    PossibleValuesParser::new(names).try_map(|name| Client::from_str(&name, false))
+}
+
+/// What every client takes for a name.
+fn name(text: &str) -> Result<String, String> {
+    let is_legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !text.is_empty() && text.chars().all(is_legal) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected letters, digits, `_` and `-`, which every client takes".to_owned())
+    }
+}

@@ -1,0 +1,97 @@
+//! `toolyard install` without a client: which clients are here, and whether they have Toolyard.
+
+use serde_json::json;
+
+use super::file::{ClientFile, Scope};
+use super::{CLIENTS, report};
+use crate::commands::clients::Client;
+use crate::config::{Level, Problem};
+use crate::failure::Failure;
+use crate::{say, settings};
+
+/// The config of one client.
+struct Row {
+    client: Client,
+    scope: Scope,
+    /// Nothing where nobody can say.
+    file: Option<ClientFile>,
+    /// What is wrong with it.
+    problems: Vec<Problem>,
+}
+
+pub(super) fn list(json: bool) -> Result<(), Failure> {
+    let rows: Vec<Row> = CLIENTS.into_iter().flat_map(rows).collect();
+    if json {
+        let rows: Vec<_> = rows.iter().map(Row::json).collect();
+        return Ok(say::json(&rows)?);
+    }
+    if !rows.is_empty() {
+        let head = ["CLIENT", "TOOLYARD", "FILE"].map(str::to_owned);
+        say::table(&std::iter::once(head).chain(rows.iter().map(Row::cells)).collect::<Vec<_>>());
+    }
+    rows.iter().flat_map(|row| &row.problems).for_each(say::line);
+    let absent: Vec<String> = CLIENTS
+        .into_iter()
+        .filter(|client| rows.iter().all(|row| row.client != *client))
+        .map(report::id)
+        .collect();
+    if !absent.is_empty() {
+        say::result(format_args!("not found here: {}", absent.join(", ")));
+    }
+    say::result("put it in with `toolyard install CLIENT`, take it out with `toolyard uninstall CLIENT`");
+    say::result("for any other client: `toolyard install --print`");
+    Ok(())
+}
+
+fn rows(client: Client) -> Vec<Row> {
+    let mut found = Vec::new();
+    if client.is_here(&settings::variable) {
+        found.push(Row::new(client, Scope::User));
+    }
+    let folder = std::env::current_dir().unwrap_or_default();
+    let own = client.own_file(&settings::variable);
+    // In the home folder both can be one file.
+    if client.project_file(&folder).is_some_and(|path| path.is_file() && own != Some(path)) {
+        found.push(Row::new(client, Scope::Project));
+    }
+    found
+}
+
+impl Row {
+    fn new(client: Client, scope: Scope) -> Self {
+        let (file, mut problems) = match ClientFile::open(client, scope) {
+            Ok(file) => (Some(file), Vec::new()),
+            Err(Failure::Config(problems)) => (None, problems),
+            Err(Failure::Refused(problem)) => (None, vec![problem]),
+            Err(_) => (None, Vec::new()),
+        };
+        for problem in &mut problems {
+            problem.level = Level::Warning;
+        }
+        Self { client, scope, file, problems }
+    }
+
+    fn cells(&self) -> [String; 3] {
+        let client = match self.scope {
+            Scope::User => report::id(self.client),
+            Scope::Project => format!("{} --scope project", report::id(self.client)),
+        };
+        let Some(file) = &self.file else { return [client, "cannot be told".to_owned(), String::new()] };
+        let names: Vec<&str> = file.toolyards().map(|server| server.name.as_str()).collect();
+        let state = match &names[..] {
+            [] => "not installed".to_owned(),
+            names => format!("installed, as {}", names.join(", ")),
+        };
+        [client, state, file.path.display().to_string()]
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let names =
+            |file: &ClientFile| file.toolyards().map(|server| server.name.clone()).collect::<Vec<_>>();
+        json!({
+            "client": report::id(self.client), "scope": report::scope(self.scope),
+            "file": self.file.as_ref().map(|file| &file.path), "installed": self.file.as_ref().map(names),
+            "problems": self.problems,
+        })
+    }
+}

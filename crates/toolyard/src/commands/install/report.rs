@@ -1,0 +1,88 @@
+//! What `install` and `uninstall` say: what they would do, and what they have done.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::file::{ClientFile, Scope};
+use crate::commands::clients::Client;
+use crate::say;
+
+/// What is done to the config of a client.
+pub(in crate::commands) struct Step<'a> {
+    pub(in crate::commands) file: &'a ClientFile,
+    pub(in crate::commands) name: &'a str,
+    pub(in crate::commands) action: Action,
+    /// What is run, secrets hidden.
+    pub(in crate::commands) how: String,
+    pub(in crate::commands) notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::commands) enum Action {
+    Add,
+    Replace,
+    Remove,
+    /// It is as it should be.
+    Nothing,
+}
+
+/// What became of it.
+pub(in crate::commands) struct Outcome<'a> {
+    pub(in crate::commands) is_written: bool,
+    pub(in crate::commands) backup: Option<&'a Path>,
+}
+
+impl Step<'_> {
+    pub(in crate::commands) fn print(&self) {
+        let sign = match self.action {
+            Action::Add => '+',
+            Action::Replace => '!',
+            Action::Remove => '-',
+            Action::Nothing => '=',
+        };
+        say::result(self.file.label());
+        say::result(format!("  {sign} {}  {}", self.name, self.how));
+        self.notes.iter().for_each(|note| say::line(format_args!("note: {note}")));
+    }
+
+    pub(in crate::commands) fn print_outcome(&self, outcome: &Outcome<'_>) {
+        let (client, path) = (self.file.client.name(), self.file.path.display());
+        if self.action == Action::Nothing {
+            return say::result("nothing to do");
+        }
+        if !outcome.is_written {
+            return say::result(format_args!("nothing was written; --yes writes {path}"));
+        }
+        let before = outcome.backup.map(|path| format!(" (as it was: {})", path.display()));
+        say::result(format_args!("wrote {path}{}", before.unwrap_or_default()));
+        let verb = if self.action == Action::Remove { "loses" } else { "gets" };
+        say::result(format_args!("{client} {verb} it when it starts anew"));
+    }
+
+    pub(in crate::commands) fn json(&self, entry: Option<&Value>, outcome: &Outcome<'_>) -> Value {
+        let action = match self.action {
+            Action::Add => "add",
+            Action::Replace => "replace",
+            Action::Remove => "remove",
+            Action::Nothing => "none",
+        };
+        json!({
+            "client": id(self.file.client), "scope": scope(self.file.scope), "file": self.file.path,
+            "name": self.name, "action": action, "entry": entry, "notes": self.notes,
+            "written": outcome.is_written, "backup": outcome.backup,
+        })
+    }
+}
+
+/// As it is typed.
+pub(super) fn id(client: Client) -> String {
+    clap::ValueEnum::to_possible_value(&client).map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+pub(super) fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::User => "user",
+        Scope::Project => "project",
+    }
+}

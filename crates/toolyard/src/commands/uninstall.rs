@@ -1,0 +1,41 @@
+//! `toolyard uninstall`: takes Toolyard out of the config of a client, and nothing else.
+
+use clap::Args;
+
+use super::clients::Client;
+use super::clients::read::Foreign;
+use super::install::{Action, ClientFile, Consent, Place, Step, client};
+use crate::config::Problem;
+use crate::failure::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct UninstallArgs {
+    /// Whose config to change.
+    #[arg(value_parser = client())]
+    client: Client,
+    #[command(flatten)]
+    place: Place,
+    /// Take out an entry of that name, whatever it runs.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
+    let name = args.place.name.as_str();
+    let file = ClientFile::open(args.client, args.place.scope)?;
+    let there = file.server(name)?;
+    if let Some(there) = there.filter(|there| !there.is_toolyard() && !args.force) {
+        let message = format!("it is not Toolyard: {}", there.definition.how());
+        let help = "--name says which entry is meant, --force takes this one out";
+        let problem = Problem { place: Some(there.place.clone()), ..Problem::error(name, message, help) };
+        return Err(Failure::Refused(problem));
+    }
+    let action = if there.is_some() { Action::Remove } else { Action::Nothing };
+    let how = there.map_or_else(|| "not installed".to_owned(), |there| there.definition.how());
+    let other = |other: &Foreign| format!("{} is Toolyard; --name {} takes it out", other.name, other.name);
+    let notes = if there.is_none() { file.toolyards().map(other).collect() } else { Vec::new() };
+    let step = Step { file: &file, name, action, how, notes };
+    args.consent.carry_out(&step, None, || file.without(name))
+}
