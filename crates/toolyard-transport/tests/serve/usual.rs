@@ -315,6 +315,41 @@ async fn an_idle_connection_is_closed_a_minute_after_its_last_answer() {
     assert_eq!(begun.elapsed().as_secs(), 3 * 40 + 60);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_head_that_comes_byte_by_byte_has_a_minute_in_all() {
+    let world = world().await;
+    let request = call(&world, 1, "echo", &json!({}), &[]);
+    for before in [None, Some(&[][..]), Some(&[UNUSUAL])] {
+        let mut client = Client::new(&world).await;
+        if let Some(fields) = before {
+            client.write(&call(&world, 1, "echo", &json!({}), fields)).await;
+            client.answer().await;
+        }
+        let begun = Instant::now();
+        for at in 0..5 {
+            sleep(Duration::from_secs(10)).await;
+            client.write(&request[at..=at]).await;
+        }
+        assert_eq!(client.rest().await, "", "{before:?}");
+        assert_eq!(begun.elapsed().as_secs(), 60, "{before:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_minute_for_a_head_does_not_count_for_what_follows() {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    let request = call(&world, 1, "echo", &json!({}), &[]);
+    let (first, rest) = request.split_at(10);
+    for _ in 0..3 {
+        sleep(Duration::from_secs(40)).await;
+        client.write(first).await;
+        sleep(Duration::from_secs(10)).await;
+        client.write(rest).await;
+        assert_eq!(client.answer().await.status, "HTTP/1.1 200 OK");
+    }
+}
+
 #[tokio::test]
 async fn at_the_end_calls_are_answered_and_idle_connections_closed() {
     let world = world().await;
