@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -28,9 +29,10 @@ pub(super) async fn serve(door: Arc<Door>, Unusual { stream, head_by }: Unusual,
         has_head.store(true, Ordering::Relaxed);
         door.clone().respond(request, &ticket)
     });
+    let has_head = || has_head.load(Ordering::Relaxed);
     let overdue = async {
         sleep_until(head_by).await;
-        if has_head.load(Ordering::Relaxed) {
+        if has_head() {
             pending::<()>().await;
         }
     };
@@ -41,12 +43,21 @@ pub(super) async fn serve(door: Arc<Door>, Unusual { stream, head_by }: Unusual,
     let mut connection = pin!(connection);
     let finished = tokio::select! {
         biased;
+        () = ending.ended() => {
+            // What has come may not have been looked at.
+            let looked = if has_head() { None } else { (&mut connection).now_or_never() };
+            match looked {
+                Some(finished) => finished,
+                None if has_head() => {
+                    connection.as_mut().graceful_shutdown();
+                    timeout(LAST_ANSWERS, connection).await.unwrap_or(Ok(()))
+                }
+                // hyper would wait for the rest of its first head.
+                None => Ok(()),
+            }
+        }
         finished = &mut connection => finished,
         () = overdue => Ok(()),
-        () = ending.ended() => {
-            connection.as_mut().graceful_shutdown();
-            timeout(LAST_ANSWERS, connection).await.unwrap_or(Ok(()))
-        }
     };
     if let Err(error) = finished {
         tracing::debug!(%error, "a connection ended early");
