@@ -22,6 +22,7 @@ pub(crate) struct Attribute {
     pub(crate) hints: [Option<bool>; 4],
     pub(crate) icons: Vec<LitStr>,
     pub(crate) task: Task,
+    pub(crate) asks_first: bool,
     pub(crate) check: Option<Path>,
 }
 
@@ -33,7 +34,7 @@ pub(crate) enum Task {
 }
 
 const HINTS: [&str; 4] = ["read_only", "destructive", "idempotent", "open_world"];
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "name",
     "title",
     "icon",
@@ -42,6 +43,7 @@ const KEYS: [&str; 15] = [
     "idempotent",
     "open_world",
     "task",
+    "asks_first",
     "check",
     "prompt",
     "resource",
@@ -91,20 +93,24 @@ impl Attribute {
             hints: [None; 4],
             icons: Vec::new(),
             task: Task::Never,
+            asks_first: false,
             check: None,
         };
         for said in all {
             attribute.take(said)?;
         }
+        let wrong = |key: &str, what: &str| {
+            let said = all.iter().find(|said| said.key == key);
+            Err(Error::new(said.map_or_else(Span::call_site, |said| said.key.span()), what))
+        };
         if let (Some(true), Some(true)) = (attribute.hints[0], attribute.hints[1]) {
-            let key = all
-                .iter()
-                .find(|said| said.key == "destructive")
-                .map_or_else(Span::call_site, |said| said.key.span());
-            return Err(Error::new(
-                key,
+            return wrong(
+                "destructive",
                 "a tool that is `read_only` destroys nothing: remove one of the two",
-            ));
+            );
+        }
+        if attribute.asks_first && attribute.task == Task::Never {
+            return wrong("asks_first", "this says that questions come before the task: add `task`");
         }
         Ok(attribute)
     }
@@ -118,6 +124,7 @@ impl Attribute {
             "mime" => self.mime = Some(said.text()?),
             "icon" => self.icons.push(said.text()?),
             "task" => self.task = said.task()?,
+            "asks_first" => self.asks_first = said.flag()?,
             "check" => self.check = Some(said.path()?),
             "prompt" | "resource" | "template" | "completes" | "argument" => {}
             key => match HINTS.iter().position(|hint| *hint == key) {
@@ -161,9 +168,8 @@ impl Said {
     /// Whether this word makes sense for what the function is.
     fn check_kind(&self, kind: &Kind) -> Result<()> {
         let (fits, of) = match self.key.to_string().as_str() {
-            "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "check" | "icon" => {
-                (matches!(kind, Kind::Tool), "tools")
-            }
+            "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "asks_first" | "check"
+            | "icon" => (matches!(kind, Kind::Tool), "tools"),
             "mime" => (matches!(kind, Kind::Resource(_) | Kind::Template(_)), "resources and templates"),
             "argument" => (matches!(kind, Kind::Completion { .. }), "`completes`"),
             "name" | "title" => {

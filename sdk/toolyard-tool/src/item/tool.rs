@@ -28,6 +28,8 @@ pub struct AboutTool {
     pub icons: &'static [&'static str],
     /// Whether it may run as a task.
     pub task: TaskUse,
+    /// Whether its questions come before the task.
+    pub asks_first: bool,
 }
 
 /// What a client may assume of a tool; nothing where nothing was said.
@@ -66,6 +68,7 @@ pub struct Tool {
     pub(crate) name: &'static str,
     pub(crate) definition: Raw,
     pub(crate) task: TaskUse,
+    pub(crate) asks_first: bool,
     pub(crate) repeated: Vec<Repeated>,
     pub(crate) run: Runner<Option<Raw>, Content>,
 }
@@ -89,7 +92,8 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
         move |arguments: Option<Raw>| reader.read(arguments.as_ref()),
         move |output: O| output.into_content(&shape),
     );
-    Entry::Tool(Tool { name: about.name, definition, task: about.task, repeated, run })
+    let AboutTool { name, task, asks_first, .. } = about;
+    Entry::Tool(Tool { name, definition, task, asks_first, repeated, run })
 }
 
 fn define(about: &AboutTool, input: Value, output: Option<&Value>) -> Raw {

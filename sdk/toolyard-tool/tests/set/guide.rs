@@ -149,6 +149,14 @@ async fn delete_here(notebook: &Notebook, context: &Context) -> Result<usize, To
     Ok(folders.len())
 }
 
+/// Sends the newsletter to everybody.
+#[tool(task, asks_first, destructive)]
+async fn send(context: &Context) -> Result<String, ToolError> {
+    let replies = context.questions().form::<Confirm>("sure", "Send it to 4,000 people?").put().await?;
+    replies.form::<Confirm>("sure")?.accepted()?;
+    Ok("sent".into())
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct Title {
     title: String,
@@ -249,7 +257,7 @@ pub fn pack() -> Pack {
 
 fn notes() -> ToolSet {
     let notebook = Notebook(Mutex::new(vec![Note { title: "Bread".into() }]));
-    let set = ToolSet::new("notes", "1.0.0").with::<count>().with::<borrow>().state(notebook);
+    let set = ToolSet::new("notes", "1.0.0").with::<count>().with::<borrow>().with::<send>().state(notebook);
     let set = set.with::<search>().with::<delete>().with::<delete_here>();
     set.with::<all_notes>().with::<one_note>().with::<summarize>().with::<titles>().state(())
 }
