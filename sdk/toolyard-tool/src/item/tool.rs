@@ -30,6 +30,8 @@ pub struct AboutTool {
     pub task: TaskUse,
     /// Whether its questions come before the task.
     pub asks_first: bool,
+    /// What its check asks for, in words.
+    pub rules: &'static [&'static str],
 }
 
 /// What a client may assume of a tool; nothing where nothing was said.
@@ -82,7 +84,7 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
     call: Call<W, A, O>,
 ) -> Entry {
     let reader = Reader::<A>::new(about.name, check);
-    let (input, shape) = (reader.published(), O::shape());
+    let (input, shape) = (with_rules(reader.published(), about.rules), O::shape());
     let repeated = headers::marked(&input);
     let definition = define(&about, input, shape.schema());
     let run = runner(
@@ -94,6 +96,14 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
     );
     let AboutTool { name, task, asks_first, .. } = about;
     Entry::Tool(Tool { name, definition, task, asks_first, repeated, run })
+}
+
+/// The schema, with what it cannot express said in words.
+fn with_rules(mut schema: Value, rules: &[&str]) -> Value {
+    if !rules.is_empty() {
+        schema["description"] = rules.join(" ").into();
+    }
+    schema
 }
 
 fn define(about: &AboutTool, input: Value, output: Option<&Value>) -> Raw {
