@@ -96,6 +96,15 @@ impl Listener {
         }
     }
 
+    /// Unless it does not see the upstream: a session of the hub may have turned to another instance while it
+    /// subscribed.
+    fn tell_of_update(&self, snapshot: &Snapshot, upstream: &UpstreamId, params: &Raw) {
+        if sees(snapshot, &self.origin, upstream) || snapshot.awaits(upstream, &self.origin) {
+            let params = shown_params(snapshot, &self.origin, upstream, params);
+            self.peer.notify(Notification::new(Method::RESOURCE_UPDATED, params));
+        }
+    }
+
     fn watched(&self) -> MutexGuard<'_, Vec<Watched>> {
         self.resources.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,16 +174,15 @@ impl Listeners {
             let watches = |watched: &Watched| {
                 watched.upstream.id() == upstream.id() && uri.starts_with(&watched.own_uri)
             };
-            let origin = &listener.origin;
-            // A session of the hub may have turned to another instance while it subscribed.
-            if belongs(origin, client)
-                && listener.watched().iter().any(watches)
-                && sees(&snapshot, origin, upstream.id())
-            {
-                let params = shown_params(&snapshot, &listener.origin, upstream.id(), params);
-                listener.peer.notify(Notification::new(Method::RESOURCE_UPDATED, params));
+            if belongs(&listener.origin, client) && listener.watched().iter().any(watches) {
+                listener.tell_of_update(&snapshot, upstream.id(), params);
             }
         }
+    }
+
+    /// A resource is watched again: what became of it before that, nobody heard.
+    pub(crate) fn watched_again(&self, upstream: &Upstream, client: Option<&ClientKey>, own_uri: &str) {
+        self.resource_updated(upstream, client, &update_of(own_uri));
     }
 
     /// A message that belongs to no call reaches clients that keep a session: logs wherever the upstream is
@@ -269,6 +277,10 @@ fn have_one_principal(listeners: &[Arc<Listener>], sees: impl Fn(&Origin) -> boo
         listeners.iter().filter(|listener| sees(&listener.origin)).map(|l| &l.origin.principal);
     let first = principals.next();
     principals.all(|other| Some(other) == first)
+}
+
+fn update_of(own_uri: &str) -> Raw {
+    serde_json::json!({ "uri": own_uri }).into()
 }
 
 fn sees(snapshot: &Snapshot, origin: &Origin, upstream: &UpstreamId) -> bool {

@@ -5,8 +5,7 @@
 //! direct one byte by byte. What changes does so only when a tool is called for it (`test_trigger_*`).
 //!
 //! Around the set stands a thin [`Handler`] for what no set should do: to speak one era only, to have lists
-//! that differ from one moment to the next, to offer fields that nobody knows, and to ask before a call
-//! becomes a task.
+//! that differ from one moment to the next, and to offer fields that nobody knows.
 
 mod completion;
 mod content;
@@ -99,7 +98,7 @@ impl Handler for Fixture {
             return Box::pin(async { Err(refusal) });
         }
         let (eras, counts, method) = (self.eras, self.counts.clone(), request.method.clone());
-        let answering = self.set.handle(odd::asked_first(request), peer);
+        let answering = self.set.handle(request, peer);
         Box::pin(async move {
             let answer = answering.await?;
             let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };

@@ -49,6 +49,11 @@ impl Scope {
         self.cancel.cancelled().await;
     }
 
+    /// What `future` gives, or nothing if the scope ends before.
+    pub async fn unless_ended<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        self.cancel.run_until_cancelled(future).await
+    }
+
     /// Tells every task to stop and waits until all have. Call it on the root only: children share its count.
     pub async fn end(&self) {
         self.cancel.cancel();

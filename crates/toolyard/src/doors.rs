@@ -13,6 +13,7 @@ use toolyard_transport::serve::{Endpoint, serve_http, serve_local, serve_tcp};
 
 use crate::bind::{Bound, bind, listen};
 use crate::config::{ListenConfig, LocalDoor};
+use crate::heir::Heir;
 use crate::socket;
 use crate::state_dir::Addresses;
 use crate::whereabouts::{AGAIN, Whereabouts};
@@ -26,8 +27,8 @@ pub(crate) struct Doors {
 /// A socket for programs on this machine.
 pub(crate) enum Local {
     Open(LocalListener),
-    /// Another gateway of this config has it.
-    Taken(PathBuf),
+    /// Another gateway of this config has it; this one is known to wait for it.
+    Taken(PathBuf, Option<Heir>),
     Shut,
 }
 
@@ -36,15 +37,15 @@ impl Local {
     pub(crate) fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Open(listener) => Some(listener.path().to_owned()),
-            Self::Taken(_) | Self::Shut => None,
+            Self::Taken(..) | Self::Shut => None,
         }
     }
 
     /// Its listener, as soon as the other gateway has left it.
     pub(crate) async fn listener(self) -> Option<LocalListener> {
-        let path = match self {
+        let (path, _heir) = match self {
             Self::Open(listener) => return Some(listener),
-            Self::Taken(path) => path,
+            Self::Taken(path, heir) => (path, heir),
             Self::Shut => return None,
         };
         loop {
@@ -127,18 +128,26 @@ pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result
         Err(error) if section == "apps" => {
             tracing::warn!("apps cannot register at {}: {error}", path.display());
             let is_taken = error.kind() == ErrorKind::AddrInUse;
-            Ok(if is_taken { Local::Taken(path.to_owned()) } else { Local::Shut })
+            Ok(if is_taken { taken(path) } else { Local::Shut })
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             tracing::warn!(
                 "another gateway serves this config already; `toolyard stdio` reaches that one ({})",
                 path.display()
             );
-            Ok(Local::Taken(path.to_owned()))
+            Ok(taken(path))
         }
         Err(error) => {
             tracing::warn!("`toolyard stdio` cannot reach this gateway: {}: {error}", path.display());
             Ok(Local::Shut)
         }
     }
+}
+
+fn taken(path: &Path) -> Local {
+    let heir = Heir::new(path);
+    if let Err(error) = &heir {
+        tracing::debug!("nobody sees that this gateway waits for {}: {error}", path.display());
+    }
+    Local::Taken(path.to_owned(), heir.ok())
 }

@@ -13,6 +13,7 @@ mod plan;
 mod packs;
 mod connect;
 mod guard;
+mod heir;
 mod fingerprint;
 mod doors;
 mod apps;

@@ -39,20 +39,19 @@ impl NotOurs {
     }
 
     fn why(&self, endpoint: &Endpoint) -> Option<String> {
-        let listener = endpoint.listener();
-        if is_at(&self.own.now(), &listener) {
+        if is_at(&self.own.now(), endpoint) {
             return Some("that is this gateway".to_owned());
         }
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).get(&listener).cloned()
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).get(&endpoint.listener()).cloned()
     }
 }
 
-fn is_at(addresses: &Addresses, listener: &str) -> bool {
+fn is_at(addresses: &Addresses, endpoint: &Endpoint) -> bool {
     let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
     let sockets = sockets.map(|path| format!("unix://{}", path.display()));
     let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
     let mut all = doors.into_iter().flatten().cloned().chain(sockets);
-    all.any(|own| Endpoint::parse(&own).is_ok_and(|own| own.listener() == listener))
+    all.any(|own| Endpoint::parse(&own).is_ok_and(|own| own.is_met_at(endpoint)))
 }
 
 fn named(config: &Config, apps: &AppsConfig) -> HashMap<String, String> {

@@ -46,7 +46,12 @@ pub struct NewNote {
 ///
 /// # Errors
 /// If there is a note with that title already.
-#[tool(title = "Add a note", destructive = false, check = has_text)]
+#[tool(
+    title = "Add a note",
+    destructive = false,
+    check = has_text,
+    rule = "`body` must not be empty unless there are `tags`."
+)]
 pub async fn add_note(notebook: &Notebook, new: NewNote) -> Result<Note, ToolError> {
     notebook.add(new.title, new.body, new.tags)
 }

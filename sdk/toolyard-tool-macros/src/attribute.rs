@@ -22,7 +22,9 @@ pub(crate) struct Attribute {
     pub(crate) hints: [Option<bool>; 4],
     pub(crate) icons: Vec<LitStr>,
     pub(crate) task: Task,
+    pub(crate) asks_first: bool,
     pub(crate) check: Option<Path>,
+    pub(crate) rules: Vec<LitStr>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -33,7 +35,7 @@ pub(crate) enum Task {
 }
 
 const HINTS: [&str; 4] = ["read_only", "destructive", "idempotent", "open_world"];
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 17] = [
     "name",
     "title",
     "icon",
@@ -42,7 +44,9 @@ const KEYS: [&str; 15] = [
     "idempotent",
     "open_world",
     "task",
+    "asks_first",
     "check",
+    "rule",
     "prompt",
     "resource",
     "template",
@@ -70,7 +74,7 @@ impl Attribute {
             } else {
                 None
             };
-            let is_twice = key != "icon" && all.iter().any(|said| said.key == key);
+            let is_twice = key != "icon" && key != "rule" && all.iter().any(|said| said.key == key);
             if is_twice {
                 return Err(Error::new(key.span(), format!("`{key}` stands here twice")));
             }
@@ -91,22 +95,39 @@ impl Attribute {
             hints: [None; 4],
             icons: Vec::new(),
             task: Task::Never,
+            asks_first: false,
             check: None,
+            rules: Vec::new(),
         };
         for said in all {
             attribute.take(said)?;
         }
-        if let (Some(true), Some(true)) = (attribute.hints[0], attribute.hints[1]) {
-            let key = all
-                .iter()
-                .find(|said| said.key == "destructive")
-                .map_or_else(Span::call_site, |said| said.key.span());
-            return Err(Error::new(
-                key,
-                "a tool that is `read_only` destroys nothing: remove one of the two",
-            ));
-        }
+        attribute.check_together(all)?;
         Ok(attribute)
+    }
+
+    /// What one word says about another.
+    fn check_together(&self, all: &[Said]) -> Result<()> {
+        let wrong = |key: &str, what: &str| {
+            let said = all.iter().find(|said| said.key == key);
+            Err(Error::new(said.map_or_else(Span::call_site, |said| said.key.span()), what))
+        };
+        if self.hints[0] == Some(true) && self.hints[1] == Some(true) {
+            return wrong(
+                "destructive",
+                "a tool that is `read_only` destroys nothing: remove one of the two",
+            );
+        }
+        if self.asks_first && self.task == Task::Never {
+            return wrong("asks_first", "this says that questions come before the task: add `task`");
+        }
+        match (&self.check, self.rules.is_empty()) {
+            (Some(_), true) => {
+                wrong("check", "say in the schema what this asks for, in words for a model: `rule = \"…\"`")
+            }
+            (None, false) => wrong("rule", "this says what `check` asks for: add `check = function`"),
+            _ => Ok(()),
+        }
     }
 
     fn take(&mut self, said: &Said) -> Result<()> {
@@ -118,7 +139,9 @@ impl Attribute {
             "mime" => self.mime = Some(said.text()?),
             "icon" => self.icons.push(said.text()?),
             "task" => self.task = said.task()?,
+            "asks_first" => self.asks_first = said.flag()?,
             "check" => self.check = Some(said.path()?),
+            "rule" => self.rules.push(said.text()?),
             "prompt" | "resource" | "template" | "completes" | "argument" => {}
             key => match HINTS.iter().position(|hint| *hint == key) {
                 Some(at) => self.hints[at] = Some(said.flag()?),
@@ -161,9 +184,8 @@ impl Said {
     /// Whether this word makes sense for what the function is.
     fn check_kind(&self, kind: &Kind) -> Result<()> {
         let (fits, of) = match self.key.to_string().as_str() {
-            "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "check" | "icon" => {
-                (matches!(kind, Kind::Tool), "tools")
-            }
+            "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "asks_first" | "check"
+            | "rule" | "icon" => (matches!(kind, Kind::Tool), "tools"),
             "mime" => (matches!(kind, Kind::Resource(_) | Kind::Template(_)), "resources and templates"),
             "argument" => (matches!(kind, Kind::Completion { .. }), "`completes`"),
             "name" | "title" => {

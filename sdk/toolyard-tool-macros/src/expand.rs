@@ -142,6 +142,7 @@ fn about_tool(attribute: &Attribute, name: &str, docs: &str) -> TokenStream {
         Task::Allowed => quote!(Allowed),
         Task::Required => quote!(Required),
     };
+    let (asks_first, rules) = (attribute.asks_first, &attribute.rules);
     quote! {
         ::toolyard_tool::private::AboutTool {
             name: #name,
@@ -155,6 +156,8 @@ fn about_tool(attribute: &Attribute, name: &str, docs: &str) -> TokenStream {
             },
             icons: &[#(#icons),*],
             task: ::toolyard_tool::private::TaskUse::#task,
+            asks_first: #asks_first,
+            rules: &[#(#rules),*],
         }
     }
 }

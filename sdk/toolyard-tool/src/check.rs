@@ -1,9 +1,10 @@
 //! Checks a value against the schema of a Rust type, and says everything that is wrong with it.
 //!
 //! Our own rather than the `jsonschema` crate: that one brings some 70 crates into every pack and speaks to
-//! developers, while this needs only the keywords that `schemars` produces and speaks to models. What it
+//! developers, while this needs only the keywords that `schemars` produces, those between fields, and speaks to models. What it
 //! does not know it lets pass; deserialization has the last word anyway.
 
+mod across;
 mod clamp;
 mod forms;
 pub(crate) mod limits;
@@ -23,6 +24,8 @@ pub(crate) use words::cut;
 
 /// References that lead to references end here.
 const DEEPEST: usize = 64;
+/// A condition is as deep as this many references, since each has several branches.
+const CONDITION: usize = 16;
 
 /// A schema that is ready to check values.
 #[derive(Debug)]
@@ -65,9 +68,9 @@ impl Checker {
     }
 
     /// Whether a value fits a part of the schema.
-    fn fits(&self, schema: &Value, value: &Value) -> bool {
+    fn fits(&self, schema: &Value, value: &Value, at: &At<'_>) -> bool {
         let mut problems = Problems::default();
-        self.visit(schema, value, &At::root(), &mut problems);
+        self.visit(schema, value, at, &mut problems);
         problems.is_empty()
     }
 
@@ -81,7 +84,7 @@ impl Checker {
         if let Some(target) = keywords.get("$ref").and_then(Value::as_str).and_then(|name| self.resolve(name))
             && at.depth < DEEPEST
         {
-            self.visit(target, value, &at.deeper(), problems);
+            self.visit(target, value, &at.deeper(1), problems);
         }
         if !scalar::fits_type(keywords, value) {
             return problems.add(&at.path(), words::wrong_type(keywords, value));
@@ -89,6 +92,7 @@ impl Checker {
         scalar::check(self, keywords, value, at, problems);
         object::check(self, keywords, value, at, problems);
         forms::check(self, keywords, value, at, problems);
+        across::check(self, keywords, value, at, problems);
     }
 
     fn resolve(&self, reference: &str) -> Option<&Value> {
@@ -131,8 +135,8 @@ impl<'a> At<'a> {
         Self { parent: None, step: Step::Root, depth: 0 }
     }
 
-    fn deeper(&'a self) -> At<'a> {
-        Self { parent: Some(self), step: Step::Same, depth: self.depth + 1 }
+    fn deeper(&'a self, by: usize) -> At<'a> {
+        Self { parent: Some(self), step: Step::Same, depth: self.depth + by }
     }
 
     fn field(&'a self, name: &'a str) -> At<'a> {

@@ -68,13 +68,12 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
             return Err(CallError::invalid_params(format!("unknown tool: {name}")));
         };
         headers::check(request, &tool.repeated, arguments.as_ref())?;
-        if tasks::becomes_task(request, tool.task)? {
+        if let Some(stage) = tasks::first_stage(request, &tool)? {
             let set = self.surroundings.clone();
-            let start = |task: &Arc<tasks::Task>| {
+            let run = |task: &Arc<tasks::Task>| {
                 run_tool(tool, arguments, Context::in_task(request, task, set), None)
             };
-            let started = self.tasks.start(request, start)?;
-            return Ok(self.stamped(Box::pin(async { Ok(AnswerBody::ours(started)) }), None));
+            return Ok(self.stamped(self.tasks.start(request, stage, run)?, None));
         }
         let context = self.context(request, peer);
         Ok(Box::pin(run_tool(tool, arguments, context, self.about.written())))

@@ -14,11 +14,11 @@ use toolyard_proto::{CallError, Raw};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Origin, Owner, Peer, Request, Scope};
 
 use crate::changes::Changes;
-use crate::item::tool::TaskUse;
+use crate::item::tool::{TaskUse, Tool};
 use crate::random;
 use kept::Kept;
 
-pub(crate) use task::Task;
+pub(crate) use task::{Stage, Task};
 pub(crate) use wire::declare;
 
 /// How long a task and its result are kept, unless the client asks for less.
@@ -39,32 +39,41 @@ impl Tasks {
         Self { scope, changes, kept: Arc::default() }
     }
 
-    /// Starts a task and says so. `run` gets the task, which is also the way back to whoever asks about it.
+    /// Starts a task and says so, or answers with what it asks before it is one. `run` gets the task, which is also
+    /// the way back to whoever asks about it.
     pub(crate) fn start<F>(
         &self,
         request: &Request,
+        stage: Stage,
         run: impl FnOnce(&Arc<Task>) -> F,
-    ) -> Result<Raw, CallError>
+    ) -> Result<BoxFuture<Answer>, CallError>
     where
         F: Future<Output = Answer> + Send + 'static,
     {
+        let task = self.make(request, stage)?;
+        task.run(run(&task));
+        let started = wire::started(request, &task);
+        Ok(Box::pin(task::answer(task, self.kept.clone(), started)))
+    }
+
+    /// A task that is kept for its time.
+    fn make(&self, request: &Request, stage: Stage) -> Result<Arc<Task>, CallError> {
         let kept_for = wire::kept_for(request).unwrap_or(KEPT).min(KEPT);
         let task = Task::new(
             random::token(),
+            stage,
             Owner::of(&request.origin),
             kept_for,
             self.scope.child(),
             self.changes.clone(),
         );
         self.kept.add(&task)?;
-        let started = wire::started(request, &task);
-        task.run(run(&task));
         let (kept, id) = (self.kept.clone(), task.id().to_owned());
         task.scope().spawn(async move {
             tokio::time::sleep(kept_for).await;
             kept.forget(&id);
         });
-        Ok(started)
+        Ok(task)
     }
 
     /// Answers a request about tasks; nothing if it is none of ours.
@@ -80,7 +89,9 @@ impl Tasks {
                 wire::cancelled(request, &task, was_running).map(ready)
             }),
             "tasks/list" if wire::knows_lists(request) => {
-                Ok(ready(wire::list(&self.kept.of(&Owner::of(&request.origin)))))
+                let mut tasks = self.kept.of(&Owner::of(&request.origin));
+                tasks.retain(|task| task.is_begun());
+                Ok(ready(wire::list(&tasks)))
             }
             "tasks/result" if wire::knows_lists(request) => {
                 self.about(request).map(|task| -> BoxFuture<Answer> { Box::pin(wire::result(task, peer)) })
@@ -116,12 +127,15 @@ impl Tasks {
     }
 }
 
-/// Whether this call of a tool becomes a task; an error where it would have to and cannot.
-pub(crate) fn becomes_task(request: &Request, tool: TaskUse) -> Result<bool, CallError> {
-    match tool {
-        TaskUse::Allowed | TaskUse::Required if wire::wants_task(request) => Ok(true),
-        TaskUse::Never | TaskUse::Allowed => Ok(false),
-        TaskUse::Required => Err(wire::needs_tasks(request)),
+/// As what this call of a tool begins if it becomes a task; an error where it would have to and cannot.
+pub(crate) fn first_stage(request: &Request, tool: &Tool) -> Result<Option<Stage>, CallError> {
+    let is_task = tool.task != TaskUse::Never && wire::wants_task(request);
+    let can_ask_first = request.origin.revision.has_result_stamps();
+    match tool.task {
+        TaskUse::Required if !is_task => Err(wire::needs_tasks(request)),
+        _ if !is_task => Ok(None),
+        _ if tool.asks_first && can_ask_first => Ok(Some(Stage::Call)),
+        _ => Ok(Some(Stage::Task)),
     }
 }
 

@@ -98,6 +98,14 @@ impl Snapshot {
         })
     }
 
+    /// Whether an upstream that a client has to do with has come, and this snapshot has no word of it yet.
+    pub(crate) fn awaits(&self, id: &UpstreamId, origin: &Origin) -> bool {
+        let is_new = self.parts.iter().all(|part| part.upstream.id() != id);
+        let is_meant =
+            || origin.view != View::Hub || self.rules.hub.target(&origin.client).as_ref() == Some(id);
+        is_new && is_meant()
+    }
+
     fn made<'a>(&'a self, (shape, catalog): &'a Slot) -> &'a ViewCatalog {
         catalog.get_or_init(|| ViewCatalog::build(self, shape))
     }

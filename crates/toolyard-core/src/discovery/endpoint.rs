@@ -70,26 +70,42 @@ impl Endpoint {
     /// Whether nobody but this machine can be behind it.
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Tcp(address) => {
-                address.parse::<Authority>().is_ok_and(|address| is_loopback(address.host()))
-            }
-            Self::Http(url) => url.host().is_some_and(is_loopback),
+            Self::Tcp(_) | Self::Http(_) => self.place().is_some_and(|(host, _)| is_loopback(&host)),
             Self::Local(_) | Self::Pipe(_) => true,
         }
     }
 
     /// The same for two endpoints that lead to the same listener, whatever is spoken there.
     pub fn listener(&self) -> String {
+        match (self, self.place()) {
+            (_, Some((host, port))) => format!("{}:{port}", name_of(&host)),
+            (Self::Local(path), _) => path.display().to_string(),
+            (Self::Pipe(name), _) => pipe(name).display().to_string(),
+            (Self::Tcp(_) | Self::Http(_), None) => self.to_string(),
+        }
+    }
+
+    /// Whether whoever listens here is whom the other leads to.
+    pub fn is_met_at(&self, other: &Self) -> bool {
+        let is_everywhere = |host: &str| addresses_of(host).first().is_some_and(IpAddr::is_unspecified);
+        match (self.place(), other.place()) {
+            (Some((host, port)), Some((_, at))) if is_everywhere(&host) => port == at && other.is_local(),
+            _ => self.listener() == other.listener(),
+        }
+    }
+
+    /// Host and port, where it has them.
+    fn place(&self) -> Option<(String, u16)> {
         match self {
             Self::Tcp(address) => {
-                address.parse::<Authority>().map_or_else(|_| address.clone(), |a| port_of(&a, 0))
+                let address = address.parse::<Authority>().ok()?;
+                Some((address.host().to_owned(), address.port_u16()?))
             }
             Self::Http(url) => {
                 let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
-                url.authority().map_or_else(|| url.to_string(), |authority| port_of(authority, usual))
+                Some((url.host()?.to_owned(), url.port_u16().unwrap_or(usual)))
             }
-            Self::Local(path) => path.display().to_string(),
-            Self::Pipe(name) => pipe(name).display().to_string(),
+            Self::Local(_) | Self::Pipe(_) => None,
         }
     }
 
@@ -110,20 +126,14 @@ impl Endpoint {
 
     /// Who listens there now, as far as that can be seen without a word to them. Looks at files.
     pub(crate) fn holder(&self) -> Holder {
-        let place = match self {
-            Self::Tcp(address) => address.parse::<Authority>().ok().and_then(|address| {
-                let port = address.port_u16()?;
-                Some((addresses_of(address.host()), port))
-            }),
-            Self::Http(url) => {
-                let usual = if url.scheme_str() == Some("https") { 443 } else { 80 };
-                url.host().map(|host| (addresses_of(host), url.port_u16().unwrap_or(usual)))
+        match self {
+            Self::Local(path) => holder_of_file(path),
+            Self::Pipe(name) => holder_of_file(&pipe(name)),
+            Self::Tcp(_) | Self::Http(_) => {
+                let place = self.place().filter(|_| self.is_local());
+                place.map_or(Holder::Unknown, |(host, port)| holder(&addresses_of(&host), port))
             }
-            Self::Local(path) => return holder_of_file(path),
-            Self::Pipe(name) => return holder_of_file(&pipe(name)),
-        };
-        let place = place.filter(|_| self.is_local());
-        place.map_or(Holder::Unknown, |(addresses, port)| holder(&addresses, port))
+        }
     }
 
     /// Whether it lies where others could have put it first, so that whoever answers must be of our own user.
@@ -181,10 +191,15 @@ pub(super) fn addresses_of(host: &str) -> Vec<IpAddr> {
     bare.parse().into_iter().collect()
 }
 
-/// All names of this machine are one: nobody has a port on one of them alone.
-fn port_of(authority: &Authority, usual: u16) -> String {
-    let host = if is_loopback(authority.host()) { "localhost" } else { authority.host() };
-    format!("{host}:{}", authority.port_u16().unwrap_or(usual))
+/// The first address of this machine is one with its name, whichever kind is meant, and is what is reached by
+/// whoever dials all of them.
+fn name_of(host: &str) -> String {
+    let addresses = addresses_of(host);
+    let is_first = |ip: &IpAddr| {
+        ip.is_unspecified() || [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(ip)
+    };
+    let is_own_name = !addresses.is_empty() && addresses.iter().all(is_first);
+    if is_own_name { "localhost".to_owned() } else { host.to_ascii_lowercase() }
 }
 
 impl fmt::Display for Endpoint {
@@ -244,7 +259,34 @@ mod tests {
         assert_eq!(listener("http://[::1]"), listener("tcp://127.0.0.1:80"));
         assert_ne!(listener("tcp://127.0.0.1:1"), listener("tcp://127.0.0.1:2"));
         assert_ne!(listener("tcp://127.0.0.1:1"), listener("tcp://10.0.0.1:1"));
+        assert_eq!(listener("tcp://a.example:1"), listener("http://A.Example:1/mcp"));
+        // Whoever dials all addresses reaches the first.
+        assert_eq!(listener("tcp://0.0.0.0:1"), listener("tcp://localhost:1"));
+        assert_eq!(listener("tcp://[::]:1"), listener("tcp://[::1]:1"));
+        // At each of the others may be somebody else.
+        assert_ne!(listener("tcp://127.0.0.2:1"), listener("tcp://127.0.0.1:1"));
+        assert_ne!(listener("tcp://127.0.0.2:1"), listener("tcp://127.0.0.3:1"));
+        assert_eq!(listener("tcp://127.0.0.2:1"), listener("http://127.0.0.2:1/mcp"));
         let pipe = listener("pipe://a");
         assert_eq!(pipe, listener(&format!("unix://{pipe}")));
+    }
+
+    #[test]
+    fn who_listens_at_all_addresses_is_met_at_each_of_this_machine() {
+        let meets = |own: &str, other: &str| {
+            let [own, other] = [own, other].map(|text| Endpoint::parse(text).unwrap());
+            own.is_met_at(&other)
+        };
+        for own in ["http://0.0.0.0:1", "tcp://[::]:1"] {
+            for other in ["tcp://localhost:1", "http://127.0.0.1:1", "tcp://[::1]:1", "tcp://127.0.0.2:1"] {
+                assert!(meets(own, other), "{own} {other}");
+            }
+            for other in ["tcp://localhost:2", "tcp://10.0.0.1:1", "unix:///1"] {
+                assert!(!meets(own, other), "{own} {other}");
+            }
+        }
+        assert!(meets("http://127.0.0.1:1", "tcp://[::1]:1"));
+        assert!(!meets("http://127.0.0.1:1", "tcp://127.0.0.2:1"));
+        assert!(meets("unix:///run/a", "unix:///run/a"));
     }
 }

@@ -239,7 +239,8 @@ fn id_of(endpoint: &Endpoint) -> UpstreamId {
         Endpoint::Pipe(name) => name.clone(),
         Endpoint::Tcp(_) | Endpoint::Http(_) => {
             let listener = endpoint.listener();
-            format!("app-{}", listener.rsplit(':').next().unwrap_or_default())
+            // Of the names of this machine, the first goes without saying.
+            format!("app-{}", listener.strip_prefix("localhost:").unwrap_or(&listener))
         }
     };
     sanitize_upstream_id(&name, |_| false)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toolyard_proto::Kind;
 
-use super::{Listener, Listeners, Watched};
+use super::{Listener, Listeners, Watched, update_of};
 use crate::Scope;
 use crate::upstream::state::Phase;
 use crate::upstream::{Subscribed, Upstream};
@@ -39,15 +39,31 @@ impl Listeners {
                     if matches!(subscribed, Err(Ended::MayComeBack)) {
                         return;
                     }
-                    let mut watched = listener.watched();
-                    watched.retain(|watched| {
-                        !(Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri)
-                    });
+                    let is_old = |watched: &mut Watched| {
+                        Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri
+                    };
+                    let gone: Vec<Watched> = listener.watched().extract_if(.., is_old).collect();
+                    drop(gone);
                     if let Ok((upstream, subscription)) = subscribed {
-                        watched.push(Watched { upstream, own_uri, _subscription: subscription });
+                        listeners.watch_on(&listener, upstream, own_uri, subscription);
                     }
                 });
             }
+        }
+    }
+
+    /// A listener goes on at another upstream. What became of the resource before that, it did not hear.
+    fn watch_on(
+        &self,
+        listener: &Listener,
+        upstream: Arc<Upstream>,
+        own_uri: String,
+        subscription: Subscribed,
+    ) {
+        let (id, update) = (upstream.id().clone(), update_of(&own_uri));
+        listener.watched().push(Watched { upstream, own_uri, _subscription: subscription });
+        if let Some(snapshot) = self.snapshot() {
+            listener.tell_of_update(&snapshot, &id, &update);
         }
     }
 

@@ -174,7 +174,11 @@ impl Keeper {
     }
 
     fn accepted(&self) {
-        self.decide.send_replace(Some(Ok(())));
+        let was_held = self.decide.send_replace(Some(Ok(()))).is_some();
+        if was_held {
+            let Watch { upstream, client, uri, .. } = &self.watch;
+            self.listeners.watched_again(upstream, client.as_ref(), uri);
+        }
     }
 
     async fn hold_in_session(&self, lease: &Arc<Lease>) -> Result<(), CallError> {

@@ -213,7 +213,16 @@ async fn a_level_chosen_before_connecting_reaches_the_instance() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_watched_at_an_instance_is_watched_again_when_it_comes_back() {
-    let gateway = gateway(&[]);
+    // Also before the lists are made anew in which it is.
+    for (view, pause) in [("hub", 1_000), ("hub", 1), ("shop", 1_000), ("shop", 1), ("", 1_000), ("", 1)] {
+        check_watch_after_return(view, Duration::from_millis(pause)).await;
+    }
+}
+
+/// It is away for this long.
+async fn check_watch_after_return(view: &str, pause: Duration) {
+    let other = Double::new(OLD, &[]);
+    let gateway = gateway(&[("other", &other)]);
     let shop = || {
         let double = Double::new(OLD, &["t"]);
         double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
@@ -221,26 +230,35 @@ async fn what_was_watched_at_an_instance_is_watched_again_when_it_comes_back() {
     };
     let upstream = join(&gateway, "shop", &shop());
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let hub = listening(&gateway, "hub").await;
-    hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
-    let watch = json!({ "notifications": { "resourceSubscriptions": ["test://r"] } });
-    tokio::spawn(hub.send("subscriptions/listen", watch));
+    let client = listening(&gateway, view).await;
+    if view == "hub" {
+        client.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    }
+    let uri = if view.is_empty() { "yard+test://shop/r" } else { "test://r" };
+    let watch = json!({ "notifications": { "resourceSubscriptions": [uri] } });
+    tokio::spawn(client.send("subscriptions/listen", watch));
     tokio::time::sleep(Duration::from_secs(1)).await;
     gateway.remove(&upstream);
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    other.tools.lock().unwrap().push(json!({ "name": "new", "inputSchema": { "type": "object" } }));
+    other.announce(Method::TOOLS_CHANGED);
+    tokio::time::sleep(pause).await;
+    client.inbox.heard.lock().unwrap().clear();
     let again = shop();
     join(&gateway, "shop", &again);
     tokio::time::sleep(Duration::from_secs(1)).await;
+    let words = client.inbox.methods();
+    let updates = words.iter().filter(|word| *word == "notifications/resources/updated").count();
+    assert_eq!(updates, 1, "{view} {pause:?}: what it did before it was watched, nobody knows: {words:?}");
     let seen: Vec<String> =
         again.seen.lock().unwrap().iter().map(|(method, _)| method.as_str().to_owned()).collect();
     assert!(seen.contains(&"resources/subscribe".to_owned()), "{seen:?}");
-    hub.inbox.heard.lock().unwrap().clear();
+    client.inbox.heard.lock().unwrap().clear();
     again.say(LinkEvent::Notification(
         None,
         Notification::new(Method::RESOURCE_UPDATED, Raw::from(json!({ "uri": "test://r" }))),
     ));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(hub.inbox.methods(), ["notifications/resources/updated"]);
+    assert_eq!(client.inbox.methods(), ["notifications/resources/updated"]);
 }
 
 #[tokio::test(start_paused = true)]

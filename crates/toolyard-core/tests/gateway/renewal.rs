@@ -175,6 +175,33 @@ async fn a_watch_is_kept_when_the_shared_process_dies() {
     watching.abort();
 }
 
+/// Nobody knows what the program did before it was told again.
+async fn check_word_after(sharing: Sharing, process: usize) {
+    let program = Program::default();
+    let gateway = program.gateway(sharing);
+    let client = Client::new(&gateway, Revision::V2025_11_25, "a");
+    client.tools().await;
+    let watching = watch(&client);
+    program.until_heard("resources/subscribe", "uri", &[(process, "test://a")]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.inbox.methods(), ["notifications/subscriptions/acknowledged"]);
+    program.kill(process);
+    let again = [(process, "test://a"), (process + 1, "test://a")];
+    program.until_heard("resources/subscribe", "uri", &again).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let words = ["notifications/subscriptions/acknowledged", "notifications/resources/updated"];
+    assert_eq!(client.inbox.methods(), words);
+    let params = client.inbox.heard.lock().unwrap()[1].params.clone().unwrap();
+    assert_eq!(params.as_str(), r#"{"uri":"test://a"}"#);
+    watching.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_watches_is_told_to_look_again_once_a_restarted_program_is_watched_again() {
+    check_word_after(Sharing::Shared, 0).await;
+    check_word_after(Sharing::Client, 1).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_restarted_program_is_told_the_log_level_again_before_anybody_calls() {
     let program = Program::default();

@@ -2,13 +2,13 @@
 //! message to its era.
 
 mod answer;
+mod any;
 mod head;
 mod out;
 mod turns;
 mod usual;
 
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +16,6 @@ use http::header::{ALLOW, AUTHORIZATION, WWW_AUTHENTICATE};
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
@@ -74,32 +71,11 @@ impl Door {
             let ticket = Ticket::default();
             match usual::serve(&self, stream, &ticket).await {
                 Ok(None) => {}
-                Ok(Some(stream)) => Box::pin(self.serve_any(stream, ticket)).await,
+                Ok(Some(unusual)) => Box::pin(any::serve(self, unusual, ticket)).await,
                 Err(error) => tracing::debug!(%error, "a connection ended early"),
             }
         })
         .await;
-    }
-
-    /// Whatever HTTP allows.
-    async fn serve_any(self: Arc<Self>, stream: Impatient, ticket: Ticket) {
-        let ending = self.endpoint.ending.clone();
-        let service = service_fn(move |request| self.clone().respond(request, &ticket));
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
-            .serve_connection(TokioIo::new(stream), service);
-        let mut connection = pin!(connection);
-        let finished = tokio::select! {
-            finished = &mut connection => finished,
-            () = ending.ended() => {
-                connection.as_mut().graceful_shutdown();
-                tokio::time::timeout(LAST_ANSWERS, connection).await.unwrap_or(Ok(()))
-            }
-        };
-        if let Err(error) = finished {
-            tracing::debug!(%error, "a connection ended early");
-        }
     }
 
     /// Made for every request and moved into its place, so it holds little and boxes what is rare.

@@ -202,14 +202,27 @@ async fn read_body(mut body: IncomingBody, endpoint: &Endpoint) -> Result<Bytes,
         Gathered { first: Bytes::new(), more: BytesMut::new(), limit: endpoint.options.body_limit };
     let at_once = poll_fn(|cx| Poll::Ready(gathered.poll(&mut body, cx))).await;
     let gathering = match at_once {
-        Poll::Ready(done) => Ok(done),
-        Poll::Pending => {
-            Box::pin(timeout(endpoint.options.patience, poll_fn(|cx| gathered.poll(&mut body, cx)))).await
-        }
+        Poll::Ready(done) => done,
+        Poll::Pending => Box::pin(in_time(endpoint, poll_fn(|cx| gathered.poll(&mut body, cx)))).await,
     };
-    let too_late = || reply::text(StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n");
-    gathering.map_err(|_| Box::new(too_late()))?.map_err(Box::new)?;
+    gathering.map_err(Box::new)?;
     Ok(gathered.take())
+}
+
+/// A body that is not there may be late, and at the end of the endpoint nobody waits for it.
+async fn in_time(
+    endpoint: &Endpoint,
+    gathering: impl Future<Output = Result<(), HttpResponse>>,
+) -> Result<(), HttpResponse> {
+    let timely = timeout(endpoint.options.patience, gathering);
+    match endpoint.ending.unless_ended(timely).await {
+        Some(Ok(gathered)) => gathered,
+        Some(Err(_)) => {
+            let text = "the request body did not arrive in time\n";
+            Err(reply::text(StatusCode::REQUEST_TIMEOUT, text))
+        }
+        None => Err(reply::text(StatusCode::SERVICE_UNAVAILABLE, "ending\n")),
+    }
 }
 
 /// A body as it comes: most come in one piece, which is kept as it is.

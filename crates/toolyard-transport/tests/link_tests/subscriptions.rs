@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use http::Method as Http;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolyard_proto::{Id, Method, Revision};
-use toolyard_transport::{ClientKey, Origin, Peer};
+use toolyard_transport::{ClientKey, LinkEvent, Origin, Peer};
 
 use crate::classic::{Setup, no_inbox, open, session, setup};
 use crate::server::Exchange;
-use crate::support::{origin, request, soon, whole};
+use crate::support::{next_event, origin, request, soon, value, whole};
 
 /// A request that stands alone; all of one principal share a session.
 fn alone(number: u64) -> Arc<Origin> {
@@ -25,6 +25,17 @@ impl Setup {
         assert_eq!(asked.body()["params"]["uri"], uri);
         asked.result(json!({}));
         whole(soon(waiting).await.unwrap());
+    }
+
+    async fn next_update(&mut self) -> (Option<ClientKey>, Value) {
+        loop {
+            let event = next_event(&mut self.connected.events).await;
+            if let LinkEvent::Notification(client, word) = event
+                && word.method == Method::RESOURCE_UPDATED
+            {
+                return (client, value(&word.params.unwrap()));
+            }
+        }
     }
 
     /// A call, in a session that is there.
@@ -138,6 +149,9 @@ async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_c
         let again = setup.server.posted("resources/subscribe").await;
         assert_eq!((again.header("mcp-session-id"), &again.body()["params"]), (id, &json!({ "uri": "a:b" })));
         again.result(json!({}));
+        // What was said meanwhile, nobody heard.
+        let (client, word) = setup.next_update().await;
+        assert_eq!((client, word), (Some(ClientKey::Session("old".into())), json!({ "uri": "a:b" })));
         if id == "new" {
             drop(inbox);
             setup.server.got(Http::GET).await.status(404);

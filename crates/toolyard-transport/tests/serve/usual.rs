@@ -315,6 +315,41 @@ async fn an_idle_connection_is_closed_a_minute_after_its_last_answer() {
     assert_eq!(begun.elapsed().as_secs(), 3 * 40 + 60);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_head_that_comes_byte_by_byte_has_a_minute_in_all() {
+    let world = world().await;
+    let request = call(&world, 1, "echo", &json!({}), &[]);
+    for before in [None, Some(&[][..]), Some(&[UNUSUAL])] {
+        let mut client = Client::new(&world).await;
+        if let Some(fields) = before {
+            client.write(&call(&world, 1, "echo", &json!({}), fields)).await;
+            client.answer().await;
+        }
+        let begun = Instant::now();
+        for at in 0..5 {
+            sleep(Duration::from_secs(10)).await;
+            client.write(&request[at..=at]).await;
+        }
+        assert_eq!(client.rest().await, "", "{before:?}");
+        assert_eq!(begun.elapsed().as_secs(), 60, "{before:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_minute_for_a_head_does_not_count_for_what_follows() {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    let request = call(&world, 1, "echo", &json!({}), &[]);
+    let (first, rest) = request.split_at(10);
+    for _ in 0..3 {
+        sleep(Duration::from_secs(40)).await;
+        client.write(first).await;
+        sleep(Duration::from_secs(10)).await;
+        client.write(rest).await;
+        assert_eq!(client.answer().await.status, "HTTP/1.1 200 OK");
+    }
+}
+
 #[tokio::test]
 async fn at_the_end_calls_are_answered_and_idle_connections_closed() {
     let world = world().await;
@@ -331,4 +366,77 @@ async fn at_the_end_calls_are_answered_and_idle_connections_closed() {
     let answer = busy.answer().await;
     assert!(answer.fields.contains(&"connection: close".to_owned()), "{answer:?}");
     assert_eq!(busy.rest().await, "");
+}
+
+/// A client has sent a part of a request when the end comes: nobody waits for the rest. It may be told so.
+async fn check_at_the_end(before: Option<&[&str]>, part: impl Fn(&World) -> String) {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    if let Some(fields) = before {
+        client.write(&call(&world, 1, "echo", &json!({}), fields)).await;
+        client.answer().await;
+    }
+    let part = part(&world);
+    client.write(&part).await;
+    // Time to be read; if it is not, that is a case as well.
+    sleep(Duration::from_millis(5)).await;
+    ends_soon(&world).await;
+    let rest = client.rest().await;
+    assert!(rest.is_empty() || rest.starts_with(ENDING), "{before:?} {part} {rest}");
+}
+
+const ENDING: &str = "HTTP/1.1 503 Service Unavailable\r\n";
+
+async fn ends_soon(world: &World) {
+    let begun = Instant::now();
+    world.endpoint.end(Duration::from_secs(30)).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "it waited");
+}
+
+#[tokio::test]
+async fn at_the_end_nobody_waits_for_the_rest_of_a_request() {
+    for before in [None, Some(&[][..]), Some(&[UNUSUAL])] {
+        check_at_the_end(before, |_| String::new()).await;
+        check_at_the_end(before, |_| "POST /mcp HTTP/1.1\r\nHost: a".to_owned()).await;
+        for more in [&[][..], &[UNUSUAL]] {
+            let half = |world: &World| {
+                let mut request = call(world, 1, "echo", &json!({}), more);
+                request.truncate(request.len() - 5);
+                request
+            };
+            check_at_the_end(before, half).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn at_the_end_a_client_whose_body_is_awaited_hears_so() {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    let request = call(&world, 1, "echo", &json!({}), &["Expect: 100-continue"]);
+    let (head, _) = request.split_once("\r\n\r\n").unwrap();
+    client.write(&format!("{head}\r\n\r\n")).await;
+    assert_eq!(client.line().await, "HTTP/1.1 100 Continue\r\n");
+    assert_eq!(client.line().await, "\r\n");
+    ends_soon(&world).await;
+    let rest = client.rest().await;
+    assert!(rest.starts_with(ENDING) && rest.contains("\r\nconnection: close\r\n"), "{rest}");
+    assert_eq!(world.double.started.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn at_the_end_a_call_is_answered_though_half_a_request_follows_it() {
+    for more in [&[][..], &[UNUSUAL]] {
+        let world = world().await;
+        let mut client = Client::new(&world).await;
+        let both = call(&world, 1, "wait", &json!({}), more) + "POST /mcp HTTP/1.1\r\n";
+        client.write(&both).await;
+        until("the call has begun", || world.double.started.load(Ordering::SeqCst) == 1).await;
+        let answering = async {
+            world.double.gate.notify_one();
+            client.answer().await
+        };
+        let ((), answer) = tokio::join!(ends_soon(&world), answering);
+        assert!(answer.fields.contains(&"connection: close".to_owned()), "{answer:?}");
+    }
 }

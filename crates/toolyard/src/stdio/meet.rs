@@ -22,11 +22,14 @@ use toolyard_transport::serve::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
 
 use super::lines::{next_line, write_lines};
 use super::opening::{Opening, TOKEN};
+use crate::heir::Heir;
 use crate::{socket, state_dir, system};
 
 /// How long finding or starting a gateway may take.
 const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long a gateway that waits may take to find that its turn has come. It looks every second.
+const HEIR: Duration = Duration::from_secs(5);
 /// How long a gateway may take to answer the first word.
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// Answered by every gateway, before any handshake and in every view.
@@ -102,7 +105,10 @@ impl Meeting {
                 // Whoever held it before may have started one.
                 return match self.knock(opening).await {
                     Some(met) => Ok(met),
-                    None => self.start(opening, deadline).await,
+                    None => match self.heir(opening).await {
+                        Some(met) => Ok(met),
+                        None => self.start(opening, deadline).await,
+                    },
                 };
             }
             if Instant::now() > deadline {
@@ -145,6 +151,18 @@ impl Meeting {
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error).with_context(what),
         }
+    }
+
+    /// A gateway that runs already and is about to take the place of one that has just ended.
+    async fn heir(&self, opening: &Opening) -> Option<Met> {
+        let deadline = Instant::now() + HEIR;
+        while Heir::is_there(&self.socket) && Instant::now() < deadline {
+            sleep(PAUSE).await;
+            if let Some(met) = self.knock(opening).await {
+                return Some(met);
+            }
+        }
+        None
     }
 
     async fn start(&self, opening: &Opening, deadline: Instant) -> Result<Met> {

@@ -49,6 +49,42 @@ fn a_second_gateway_is_found_after_the_first_has_ended_or_was_killed() {
 }
 
 #[test]
+fn clients_of_a_gateway_that_ends_are_with_the_one_that_is_left_and_start_none() {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let home = home_with_server();
+        let (first, second) = (start(&home), start(&home));
+        let mut shims = vec![Shim::start(&home, &[])];
+        assert!(shims[0].ask(&modern(1, "tools/list", json!({})))["result"].is_object());
+        first.signal(signal);
+        first.wait();
+        // One has lost its gateway, and one comes before the other has taken its place.
+        shims.push(Shim::start(&home, &[]));
+        for mut shim in shims {
+            assert!(shim.ask(&modern(2, "tools/list", json!({})))["result"].is_object());
+            assert_eq!(shim.close().0, Some(0));
+        }
+        eventually("the word of the second", || is_found(&home, &second).then_some(()));
+        assert!(!home.path("state/gateway.log").exists(), "a shim has started another");
+        second.signal(Signal::SIGTERM);
+        assert!(second.wait().0.success());
+    }
+}
+
+#[test]
+fn where_the_one_that_waits_has_ended_too_a_gateway_is_started() {
+    let home = home_with_server();
+    let (first, second) = (start(&home), start(&home));
+    for gateway in [second, first] {
+        gateway.signal(Signal::SIGKILL);
+        gateway.wait();
+    }
+    let mut shim = Shim::start(&home, &[]);
+    assert!(shim.ask(&modern(1, "tools/list", json!({})))["result"].is_object());
+    assert!(home.path("state/gateway.log").exists());
+    assert_eq!(shim.close().0, Some(0));
+}
+
+#[test]
 fn a_gateway_whose_note_another_has_replaced_is_found_again_when_that_has_ended() {
     let home = home_with_server();
     home.write("config.toml", &format!("[listen]\nunix = false\n\n{APPS}unix = false\n"));

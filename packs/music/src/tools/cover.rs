@@ -59,7 +59,7 @@ pub(crate) fn check(args: &EmbedCover, problems: &mut Problems) {
 }
 
 /// Puts a JPEG or PNG picture of at most 10 MiB into an audio file. The file is replaced in one step.
-#[tool(destructive = false, check = check)]
+#[tool(destructive = false, check = check, rule = "Give either `image_path` or `image_bytes_base64`.")]
 pub(crate) fn embed_cover(library: &Library, args: EmbedCover) -> Result<Told<Embedded>, ToolError> {
     let path = library.path_to_change(&args.path)?;
     let _changing = library.changing();

@@ -131,7 +131,14 @@ pub(crate) struct Written {
 
 /// Writes tags into an audio file; what is not named stays as it is. `remove` deletes fields. The file is
 /// replaced in one step: it is the old one or the new one, whatever happens.
-#[tool(destructive, idempotent, check = write::check)]
+#[tool(
+    destructive,
+    idempotent,
+    check = write::check,
+    rule = "`year` and `date` must not be given together.",
+    rule = "`remove` may hold the names of the fields above.",
+    rule = "There must be something to write, to `remove` or to clear."
+)]
 pub(crate) fn write_metadata(library: &Library, change: TagChange) -> Result<Told<Written>, ToolError> {
     let path = library.path_to_change(&change.path)?;
     let updated_fields = {
@@ -183,7 +190,13 @@ fn check_batch(batch: &WriteBatch, problems: &mut Problems) {
 
 /// Writes tags into up to 500 audio files. Each file is changed whole or not at all; for changes that can be
 /// undone together, use `apply_plan`.
-#[tool(destructive, idempotent, check = check_batch)]
+#[tool(
+    destructive,
+    idempotent,
+    check = check_batch,
+    rule = "In each of `writes`, `year` and `date` must not be given together, `remove` may hold the names of fields, \
+            and there must be something to write, to `remove` or to clear."
+)]
 pub(crate) fn write_metadata_batch(
     library: &Library,
     context: &Context,

@@ -66,7 +66,12 @@ fn check(plan: &Plan, problems: &mut Problems) {
 
 /// Carries out up to 1000 operations: making folders, moving, writing tags, embedding covers. Begin with
 /// `dry_run: true`. What was done can be taken back with `undo_plan`, even if the program was killed meanwhile.
-#[tool(destructive, task, check = check)]
+#[tool(
+    destructive,
+    task,
+    check = check,
+    rule = "Operations that write tags or embed a cover take what `write_metadata` and `embed_cover` take."
+)]
 pub(crate) fn apply_plan(
     library: &Library,
     context: &Context,

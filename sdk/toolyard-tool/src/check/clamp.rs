@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Map, Number, Value, json};
 
 use super::limits::{self, compare, whole};
-use super::{Checker, DEEPEST, forms, is_clamped, object, scalar};
+use super::{At, Checker, DEEPEST, forms, is_clamped, object, scalar};
 use crate::schema::{CLAMP, PATH};
 
 /// Puts numbers right, wherever they stand. `depth` counts the schemas that were met for this one value.
@@ -63,7 +63,7 @@ fn apply_forms(checker: &Checker, forms: &[Value], value: &mut Value, depth: usi
     for form in meant {
         let mut moved = value.clone();
         apply(checker, form, &mut moved, depth);
-        if checker.fits(form, &moved) {
+        if checker.fits(form, &moved, &At::root()) {
             *value = moved;
             return;
         }

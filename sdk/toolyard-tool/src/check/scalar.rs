@@ -49,10 +49,6 @@ pub(super) fn check(
     if let Some(complaint) = choice(keywords, value) {
         problems.add(&at.path(), complaint);
     }
-    // What is not zero (`NonZeroI8`) is the only thing that schemars writes in this way.
-    if keywords.get("not").and_then(|not| not.get("const")) == Some(value) {
-        problems.add(&at.path(), format!("must not be {}", shown(value)));
-    }
     let complaints = match value {
         Value::Number(_) => [range(keywords, value), None],
         Value::String(text) => text_complaints(checker, keywords, text),

@@ -257,3 +257,52 @@ fn numbers_are_put_right_wherever_they_stand() {
     check(json!({ "pair": [{ "limit": 99 }, 1.0, 2.0] }), r#"{"pair":[{"limit":50},1.0,2]}"#);
     check(json!({ "limit": 99 }), r#"{"limit":50}"#);
 }
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+#[schemars(extend(
+    "dependentRequired" = { "to": ["from"] },
+    "not" = { "required": ["year", "date"] },
+    "if" = { "properties": { "kind": { "const": "tape" } }, "required": ["kind"] },
+    "then" = { "required": ["side"] },
+    "else" = { "properties": { "side": { "maxLength": 1 } } },
+    "minProperties" = 1,
+))]
+struct Related {
+    from: Option<u32>,
+    to: Option<u32>,
+    year: Option<u32>,
+    date: Option<String>,
+    kind: Option<String>,
+    side: Option<String>,
+    #[schemars(extend("maxProperties" = 1))]
+    notes: Option<BTreeMap<String, String>>,
+}
+
+#[test]
+fn what_fields_say_about_each_other_is_checked() {
+    let check = check_as::<Related>;
+    check(&json!({ "from": 1, "to": 2, "year": 3, "side": "A" }), "fine");
+    check(&json!({ "kind": "tape", "side": "the second" }), "fine");
+    check(&json!({ "to": 2 }), "The arguments are not valid: `from` is missing: `to` needs it.");
+    check(
+        &json!({ "year": 3, "date": "4" }),
+        "The arguments are not valid: `arguments` must not have `year` and `date` together.",
+    );
+    check(&json!({ "kind": "tape" }), "The arguments are not valid: `side` is missing.");
+    check(
+        &json!({ "kind": "disc", "side": "AB" }),
+        "The arguments are not valid: `side` must have at most 1 characters, not 2.",
+    );
+    check(&json!({}), "The arguments are not valid: `arguments` must have at least 1 fields, not 0.");
+    check(
+        &json!({ "notes": { "a": "", "b": "" } }),
+        "The arguments are not valid: `notes` must have at most 1 fields, not 2.",
+    );
+}
+
+#[test]
+fn conditions_that_lead_back_to_themselves_come_to_an_end() {
+    let schema = json!({ "if": { "$ref": "#" }, "then": { "$ref": "#" }, "not": { "type": "null" } });
+    assert!(!Checker::new(schema).check(&Value::Null).is_empty());
+}

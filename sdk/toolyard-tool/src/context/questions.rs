@@ -71,7 +71,8 @@ impl Context {
     /// again from its beginning and gets past the questions. So ask before you do anything that must not be
     /// done twice, and give each question a name of its own: a name that stands for two different questions is an
     /// error. Earlier answers are kept by the client, under seal. Clients of older revisions are asked
-    /// while the call is under way.
+    /// while the call is under way. In a task the questions wait until the client asks about it, unless the tool
+    /// has `asks_first`: then the call ends with the first of them, and becomes a task once they are answered.
     ///
     /// ```
     /// # use toolyard_tool::{Context, ToolError, schemars::JsonSchema, tool};
@@ -156,6 +157,7 @@ impl Questions<'_> {
             kept.memory.insert(subject, memory.clone());
         }
         if open.is_empty() {
+            context.begin_task();
             return Ok(Replies { answers, memory: remembered.cloned() });
         }
         let state = (!kept.is_empty()).then(|| context.sealed(&kept));

@@ -48,7 +48,14 @@ impl Given {
 impl Context {
     /// Whether questions are put by answering the call with them.
     pub(super) fn asks_by_answer(&self) -> bool {
-        self.0.task.is_none() && self.revision().has_result_stamps()
+        self.revision().has_result_stamps() && self.0.task.as_ref().is_none_or(|task| task.asks_by_answer())
+    }
+
+    /// The questions are answered: what follows may take long.
+    pub(super) fn begin_task(&self) {
+        if let Some(task) = &self.0.task {
+            task.begin();
+        }
     }
 
     pub(super) fn given_answers(&self) -> Result<Given, ToolError> {

@@ -28,6 +28,10 @@ pub struct AboutTool {
     pub icons: &'static [&'static str],
     /// Whether it may run as a task.
     pub task: TaskUse,
+    /// Whether its questions come before the task.
+    pub asks_first: bool,
+    /// What its check asks for, in words.
+    pub rules: &'static [&'static str],
 }
 
 /// What a client may assume of a tool; nothing where nothing was said.
@@ -66,6 +70,7 @@ pub struct Tool {
     pub(crate) name: &'static str,
     pub(crate) definition: Raw,
     pub(crate) task: TaskUse,
+    pub(crate) asks_first: bool,
     pub(crate) repeated: Vec<Repeated>,
     pub(crate) run: Runner<Option<Raw>, Content>,
 }
@@ -79,7 +84,7 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
     call: Call<W, A, O>,
 ) -> Entry {
     let reader = Reader::<A>::new(about.name, check);
-    let (input, shape) = (reader.published(), O::shape());
+    let (input, shape) = (with_rules(reader.published(), about.rules), O::shape());
     let repeated = headers::marked(&input);
     let definition = define(&about, input, shape.schema());
     let run = runner(
@@ -89,7 +94,16 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
         move |arguments: Option<Raw>| reader.read(arguments.as_ref()),
         move |output: O| output.into_content(&shape),
     );
-    Entry::Tool(Tool { name: about.name, definition, task: about.task, repeated, run })
+    let AboutTool { name, task, asks_first, .. } = about;
+    Entry::Tool(Tool { name, definition, task, asks_first, repeated, run })
+}
+
+/// The schema, with what it cannot express said in words.
+fn with_rules(mut schema: Value, rules: &[&str]) -> Value {
+    if !rules.is_empty() {
+        schema["description"] = rules.join(" ").into();
+    }
+    schema
 }
 
 fn define(about: &AboutTool, input: Value, output: Option<&Value>) -> Raw {

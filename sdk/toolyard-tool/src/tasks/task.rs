@@ -1,5 +1,7 @@
 //! One task: where it stands, what it wants to know, and what came of it.
 
+mod first;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,6 +13,9 @@ use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Own
 
 use super::wire;
 use crate::changes::{Change, Changes};
+
+pub(crate) use first::Stage;
+pub(super) use first::answer;
 
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -30,6 +35,7 @@ pub(crate) struct Task {
 
 #[derive(Debug)]
 struct State {
+    stage: Stage,
     outcome: Option<Outcome>,
     questions: Vec<Question>,
     asked: u64,
@@ -45,6 +51,16 @@ pub(crate) enum Outcome {
     Result(Raw),
     Error(CallError),
     Cancelled,
+}
+
+impl Outcome {
+    pub(super) fn into_answer(self) -> Result<Raw, CallError> {
+        match self {
+            Self::Result(result) => Ok(result),
+            Self::Error(error) => Err(error),
+            Self::Cancelled => Err(CallError::cancelled()),
+        }
+    }
 }
 
 /// Something the task wants to know before it goes on.
@@ -77,13 +93,14 @@ pub(super) struct Standing {
 impl Task {
     pub(super) fn new(
         id: String,
+        first: Stage,
         owner: Owner,
         kept_for: Duration,
         scope: Scope,
         changes: Changes,
     ) -> Arc<Self> {
         let created = SystemTime::now();
-        let state = State { outcome: None, questions: Vec::new(), asked: 0, updated: created };
+        let state = State { stage: first, outcome: None, questions: Vec::new(), asked: 0, updated: created };
         let (state, version) = (Mutex::new(state), watch::Sender::new(0));
         let work = scope.child();
         Arc::new(Self { id, owner, created, kept_for, scope, work, changes, state, version })
@@ -113,6 +130,11 @@ impl Task {
     pub(super) fn run(self: &Arc<Self>, running: impl Future<Output = Answer> + Send + 'static) {
         let task = self.clone();
         self.work.spawn(async move { task.finish(running.await) });
+    }
+
+    /// Whether the client knows of it, or is told now.
+    pub(super) fn is_begun(&self) -> bool {
+        self.state().stage == Stage::Task
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -189,10 +211,12 @@ impl Task {
         self.state().questions.iter().any(|one| one.number == number)
     }
 
-    /// Puts questions so that they appear at once, each under its name if it has one that is free.
+    /// Puts questions so that they appear at once, each under its name if it has one that is free. Only a task
+    /// can be asked about, so it is one from now on.
     pub(crate) fn ask_all(&self, asks: impl IntoIterator<Item = (Option<String>, Ask)>) -> Vec<Asking> {
         let mut asking = Vec::new();
         self.change(|state| {
+            state.stage = Stage::Task;
             for (name, ask) in asks {
                 let (reply, answer) = oneshot::channel();
                 state.asked += 1;
@@ -289,7 +313,7 @@ mod tests {
     fn of_many_ends_at_once_only_the_first_counts() {
         for _ in 0..500 {
             let (owner, time) = (Owner::Principal("local".into()), Duration::from_secs(1));
-            let task = Task::new("t".into(), owner, time, Scope::new(), Changes::default());
+            let task = Task::new("t".into(), Stage::Task, owner, time, Scope::new(), Changes::default());
             let firsts = std::thread::scope(|scope| {
                 // Nobody gets on before all are there.
                 let state = task.state();

@@ -96,9 +96,9 @@ pub(super) fn kept_for(request: &Request) -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
-/// The answer to the call that started a task.
+/// The answer to the call that started a task, however far that is by now.
 pub(super) fn started(request: &Request, task: &Task) -> Raw {
-    let standing = task.standing();
+    let standing = Standing { outcome: None, questions: Vec::new(), updated: task.created() };
     if form(&request.origin) == Form::Core {
         return json!({ "task": core(task, &standing) }).into();
     }
@@ -138,11 +138,8 @@ pub(super) fn list(tasks: &[Arc<Task>]) -> Raw {
 pub(super) async fn result(task: Arc<Task>, peer: Peer) -> Answer {
     loop {
         let seen = task.version();
-        match task.standing().outcome {
-            Some(Outcome::Result(result)) => return Ok(AnswerBody::ours(related(&result, &task))),
-            Some(Outcome::Error(error)) => return Err(error),
-            Some(Outcome::Cancelled) => return Err(CallError::cancelled()),
-            None => {}
+        if let Some(outcome) = task.standing().outcome {
+            return Ok(AnswerBody::ours(related(&outcome.into_answer()?, &task)));
         }
         match task.put_next() {
             Some(question) => put(question, &task, &peer).await,

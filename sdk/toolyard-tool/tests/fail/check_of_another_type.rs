@@ -12,7 +12,7 @@ struct Args {
 fn check(_: &String, _: &mut Problems) {}
 
 /// Does it.
-#[tool(check = check)]
+#[tool(check = check, rule = "It must do.")]
 async fn search(args: Args) -> String {
     args.name
 }

@@ -81,6 +81,19 @@ struct Years {
     to: u16,
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[schemars(extend("dependentRequired" = { "to": ["from"] }))]
+struct Stretch {
+    from: Option<u16>,
+    to: Option<u16>,
+}
+
+/// How long a stretch is.
+#[tool]
+async fn length(stretch: Stretch) -> u16 {
+    stretch.to.unwrap_or_default() - stretch.from.unwrap_or_default()
+}
+
 fn in_order(years: &Years, problems: &mut Problems) {
     if years.from > years.to {
         problems.add("from", format!("must not be after `to` ({})", years.to));
@@ -88,7 +101,7 @@ fn in_order(years: &Years, problems: &mut Problems) {
 }
 
 /// Counts the years.
-#[tool(check = in_order)]
+#[tool(check = in_order, rule = "`from` must not be after `to`.")]
 async fn count(years: Years) -> u16 {
     years.to - years.from
 }
@@ -147,6 +160,14 @@ async fn delete_here(notebook: &Notebook, context: &Context) -> Result<usize, To
         notebook.0.lock().unwrap().clear();
     }
     Ok(folders.len())
+}
+
+/// Sends the newsletter to everybody.
+#[tool(task, asks_first, destructive)]
+async fn send(context: &Context) -> Result<String, ToolError> {
+    let replies = context.questions().form::<Confirm>("sure", "Send it to 4,000 people?").put().await?;
+    replies.form::<Confirm>("sure")?.accepted()?;
+    Ok("sent".into())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -249,7 +270,12 @@ pub fn pack() -> Pack {
 
 fn notes() -> ToolSet {
     let notebook = Notebook(Mutex::new(vec![Note { title: "Bread".into() }]));
-    let set = ToolSet::new("notes", "1.0.0").with::<count>().with::<borrow>().state(notebook);
+    let set = ToolSet::new("notes", "1.0.0")
+        .with::<count>()
+        .with::<length>()
+        .with::<borrow>()
+        .with::<send>()
+        .state(notebook);
     let set = set.with::<search>().with::<delete>().with::<delete_here>();
     set.with::<all_notes>().with::<one_note>().with::<summarize>().with::<titles>().state(())
 }
@@ -263,6 +289,8 @@ async fn what_the_guides_show_works() {
     assert!(text(&wrong).contains("`tag` must match the pattern ^[a-z]+$, which \"A1\" does not"));
     let wrong = client.call(&set, "count", json!({ "from": 2, "to": 1 })).await;
     assert!(text(&wrong).contains("`from` must not be after `to` (1)"));
+    let wrong = client.call(&set, "length", json!({ "to": 1 })).await;
+    assert!(text(&wrong).contains("`from` is missing: `to` needs it"));
     assert_eq!(text(&client.call(&set, "borrow", json!({})).await), "the shelf is empty");
     let read = client.request(&set, "resources/read", json!({ "uri": "notes://by-title/Bread" })).await;
     assert_eq!(read.unwrap()["contents"][0]["text"], "Bread");

@@ -4,6 +4,7 @@
 
 mod answers;
 mod asks;
+mod asks_first;
 mod calls;
 mod doors;
 mod guide;

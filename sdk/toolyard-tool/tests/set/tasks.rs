@@ -39,7 +39,7 @@ async fn greet(context: &Context) -> Result<String, ToolError> {
 }
 
 /// Opens the gate when it is dropped.
-struct Gone(Arc<Notify>);
+pub(crate) struct Gone(pub(crate) Arc<Notify>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
@@ -78,7 +78,7 @@ fn older() -> Client {
     Client::new(Revision::V2025_11_25, json!({ "elicitation": {} }))
 }
 
-async fn until(client: &Client, set: &dyn Handler, id: &Value, status: &str) -> Value {
+pub(crate) async fn until(client: &Client, set: &dyn Handler, id: &Value, status: &str) -> Value {
     let mut task = Value::Null;
     for _ in 0..5_000 {
         task = client.request(set, "tasks/get", json!({ "taskId": id })).await.unwrap();

@@ -39,7 +39,11 @@ fn in_order(trip: &Trip, problems: &mut Problems) {
 }
 
 /// Goes from one place to another.
-#[tool(check = in_order)]
+#[tool(
+    check = in_order,
+    rule = "`from` must not be greater than `to`.",
+    rule = "There must be way enough for the stops."
+)]
 async fn go(trip: Trip) -> String {
     format!("{} {}", trip.name, trip.speed)
 }
@@ -58,7 +62,7 @@ fn divides(strict: &Strict, problems: &mut Problems) {
 }
 
 /// Knows exactly what it takes.
-#[tool(check = divides)]
+#[tool(check = divides, rule = "`count` must divide 12.")]
 async fn strict(strict: Strict) -> u32 {
     strict.count
 }
@@ -79,7 +83,7 @@ fn distrusts(batch: &Batch, problems: &mut Problems) {
 }
 
 /// Takes many.
-#[tool(check = distrusts)]
+#[tool(check = distrusts, rule = "Nothing is trusted.")]
 async fn batch(_: Batch) {}
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -143,6 +147,7 @@ fn conditions_stand_in_the_schema() {
             },
         },
         "required": ["name", "from", "to"],
+        "description": "`from` must not be greater than `to`. There must be way enough for the stops.",
     });
     assert_eq!(schema, expected);
     assert_eq!(set().definition("strict").unwrap()["inputSchema"]["additionalProperties"], false);

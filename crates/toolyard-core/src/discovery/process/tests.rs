@@ -96,6 +96,28 @@ fn what_is_inherited_is_one_hint_and_what_contradicts_it_is_told() {
 }
 
 #[test]
+fn who_listens_at_another_address_of_this_machine_is_another() {
+    let system = System::new();
+    system
+        .run(10, 2, 1, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1", "TOOLYARD_APP_ID=One"])
+        .run(11, 2, 2, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.2:1", "TOOLYARD_APP_ID=Two"])
+        .run(12, 2, 3, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.1:3"])
+        .run(13, 2, 4, 0, &["TOOLYARD_ENDPOINT=tcp://127.0.0.2:3"])
+        .run(14, 2, 5, 0, &["TOOLYARD_ENDPOINT=http://[::1]:3"]);
+    let look = system.look().look(anybody);
+    assert_eq!(
+        found(&look),
+        [
+            "10 One tcp://127.0.0.1:1",
+            "11 Two tcp://127.0.0.2:1",
+            "12 app-3 tcp://127.0.0.1:3",
+            "13 app-127-0-0-2-3 tcp://127.0.0.2:3"
+        ]
+    );
+    assert_eq!(look.skipped, []);
+}
+
+#[test]
 fn the_gateway_and_what_it_started_are_not_mistaken_for_apps() {
     let system = System::new();
     let said = ["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1"];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::timeout;
-use toolyard_proto::{Id, Method, Raw};
+use toolyard_proto::{Id, Method, Notification, Raw};
 
 use super::session::{ERRAND, Session};
 use crate::{ClientKey, LinkRequest, Origin, Peer};
@@ -86,6 +86,10 @@ impl Session {
                 let asked = timeout(ERRAND, session.exchange(&request, &Peer::nobody())).await;
                 if !matches!(asked, Ok(Ok(_))) {
                     tracing::debug!(upstream = %session.endpoint.name, "a lost session was not set up again in full");
+                } else if request.method == Method::RESOURCES_SUBSCRIBE {
+                    // What became of it meanwhile, nobody heard.
+                    let update = Notification::new(Method::RESOURCE_UPDATED, request.params.into_raw());
+                    session.events.notify(session.owner.client(), update);
                 }
             }
             session.is_set_up.send_replace(true);

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::HEAD_TIMEOUT;
+use super::any::Unusual;
 use super::out::Out;
 use crate::Scope;
 use crate::serve::stall::Impatient;
@@ -68,10 +69,10 @@ impl Turns {
         self.unread.start += count;
     }
 
-    /// The stream as if nothing of what is unread had been read.
-    pub(super) fn into_stream(self) -> Impatient {
+    /// The connection as if nothing of what is unread had been read; only the time has passed.
+    pub(super) fn into_unusual(self) -> Unusual {
         let unread = Bytes::copy_from_slice(self.unread());
-        self.stream.with_unread(unread)
+        Unusual { stream: self.stream.with_unread(unread), head_by: self.since + HEAD_TIMEOUT }
     }
 
     /// What `work` gives, or nothing if the client leaves before.

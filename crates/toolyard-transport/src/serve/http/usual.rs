@@ -9,6 +9,7 @@ use std::pin::pin;
 
 use bytes::Bytes;
 
+use super::any::Unusual;
 use super::head::{Usual, space};
 use super::turns::Turns;
 use super::{Door, Entered, LAST_ANSWERS};
@@ -16,8 +17,8 @@ use crate::admit::Ticket;
 use crate::serve::post::{self, Begun};
 use crate::serve::stall::Impatient;
 
-/// Gives the stream back when a request comes that is not usual.
-pub(super) async fn serve(door: &Door, stream: Impatient, ticket: &Ticket) -> Result<Option<Impatient>> {
+/// Gives the connection back when a request comes that is not usual.
+pub(super) async fn serve(door: &Door, stream: Impatient, ticket: &Ticket) -> Result<Option<Unusual>> {
     let ending = &door.endpoint.ending;
     let mut serving = pin!(take_turns(door, Turns::new(stream), ticket));
     tokio::select! {
@@ -27,11 +28,11 @@ pub(super) async fn serve(door: &Door, stream: Impatient, ticket: &Ticket) -> Re
     }
 }
 
-async fn take_turns(door: &Door, mut turns: Turns, ticket: &Ticket) -> Result<Option<Impatient>> {
+async fn take_turns(door: &Door, mut turns: Turns, ticket: &Ticket) -> Result<Option<Unusual>> {
     let endpoint = &door.endpoint;
     while turns.arrived(&endpoint.ending).await? {
         let Some((begun, end)) = begin(door, turns.unread(), ticket) else {
-            return Ok(Some(turns.into_stream()));
+            return Ok(Some(turns.into_unusual()));
         };
         turns.take(end);
         let Some(response) = turns.unless_gone(begun.respond(endpoint)).await else { break };

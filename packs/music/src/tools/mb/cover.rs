@@ -90,7 +90,12 @@ fn check(args: &CoverDownload, problems: &mut Problems) {
 }
 
 /// Downloads the front cover of a release from the Cover Art Archive into a folder of the library.
-#[tool(destructive = false, open_world, check = check)]
+#[tool(
+    destructive = false,
+    open_world,
+    check = check,
+    rule = "`filename` must be a plain name: no slashes, no dot first."
+)]
 pub(crate) async fn mb_cover_download(
     library: &Library,
     args: CoverDownload,

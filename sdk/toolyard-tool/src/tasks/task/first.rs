@@ -1,0 +1,109 @@
+//! A call that asks before it becomes a task: its questions are its answer, and the client calls again with
+//! what it found out. It becomes one when those questions are answered, when it asks in another way, or when it
+//! has not asked for a while; one that ends before is answered like any other call.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolyard_proto::Raw;
+use toolyard_transport::{Answer, AnswerBody};
+
+use super::super::kept::Kept;
+use super::{Outcome, Task};
+
+/// How long a call may go without a question before it becomes a task all the same.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How far a call is on its way to a task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Stage {
+    /// It runs, and has not asked yet.
+    Call,
+    /// It asks by its answer, or looks whether it has to.
+    Asking,
+    /// Its client is told of the task.
+    Task,
+}
+
+/// A task that its client has not been told of. Dropped like this it is forgotten: nobody can ask about it.
+struct Untold {
+    task: Arc<Task>,
+    kept: Arc<Kept>,
+    is_told: bool,
+}
+
+/// What the call is answered with: that the task has `started`, or whatever came of it before.
+pub(in crate::tasks) fn answer(
+    task: Arc<Task>,
+    kept: Arc<Kept>,
+    started: Raw,
+) -> impl Future<Output = Answer> + Send + 'static {
+    let untold = Untold { task, kept, is_told: false };
+    async move {
+        let task = &untold.task;
+        if tokio::time::timeout(PATIENCE, task.settled()).await.is_err() {
+            task.begin_if(|stage| stage == Stage::Call);
+        }
+        if let Some(outcome) = task.settled().await {
+            return outcome.into_answer().map(AnswerBody::ours);
+        }
+        untold.told();
+        Ok(AnswerBody::ours(started))
+    }
+}
+
+impl Task {
+    /// Whether questions are to be put by answering the call. If so, it does not become a task until it is known
+    /// whether they have to.
+    pub(crate) fn asks_by_answer(&self) -> bool {
+        let mut state = self.state();
+        if state.stage == Stage::Call {
+            state.stage = Stage::Asking;
+        }
+        state.stage == Stage::Asking
+    }
+
+    /// Makes the call a task.
+    pub(crate) fn begin(&self) {
+        self.begin_if(|stage| stage != Stage::Task);
+    }
+
+    fn begin_if(&self, may_begin: impl FnOnce(Stage) -> bool) {
+        self.change(|state| {
+            let begins = may_begin(state.stage);
+            if begins {
+                state.stage = Stage::Task;
+            }
+            begins
+        });
+    }
+
+    /// Waits until the call is a task, or is over without having become one.
+    async fn settled(&self) -> Option<Outcome> {
+        loop {
+            let seen = self.version();
+            {
+                let state = self.state();
+                if state.stage == Stage::Task || state.outcome.is_some() {
+                    return state.outcome.clone().filter(|_| state.stage != Stage::Task);
+                }
+            }
+            self.changed_since(seen).await;
+        }
+    }
+}
+
+impl Untold {
+    fn told(mut self) {
+        self.is_told = true;
+    }
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.kept.forget(self.task.id());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Tools whose questions come before the task: the call is answered with them, and the call that answers them
+//! becomes a task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::poll;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+use toolyard_proto::Revision;
+use toolyard_tool::schemars::JsonSchema;
+use toolyard_tool::{Context, ToolError, ToolSet, tool};
+
+use super::support::{Client, text};
+use super::tasks::{Gone, until};
+
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Trip {
+    /// How long to think before the first question.
+    #[serde(default)]
+    seconds: u64,
+    #[serde(default)]
+    is_known: bool,
+    #[serde(default)]
+    waits: bool,
+}
+
+/// Asks for a name, then for another one, and goes when the gate is open.
+#[tool(task, asks_first)]
+async fn travel(gate: &Arc<Notify>, context: &Context, trip: Trip) -> Result<String, ToolError> {
+    let _gone = Gone(gate.clone());
+    sleep(Duration::from_secs(trip.seconds)).await;
+    if trip.is_known {
+        return Ok("known".into());
+    }
+    let first = if trip.waits {
+        context.ask::<Name>("Who?").await?.accepted()?.name
+    } else {
+        let replies = context.questions().form::<Name>("who", "Who?").put().await?;
+        replies.form::<Name>("who")?.accepted()?.name
+    };
+    let replies = context.questions().form::<Name>("with", "With whom?").put().await?;
+    Ok(format!("{first} and {}", replies.form::<Name>("with")?.accepted()?.name))
+}
+
+/// Asks for a name, as a task only.
+#[tool(task = "required", asks_first)]
+async fn hello(context: &Context) -> Result<String, ToolError> {
+    let replies = context.questions().form::<Name>("who", "Who?").remember(&1).put().await?;
+    Ok(format!("Hello, {}", replies.form::<Name>("who")?.accepted()?.name))
+}
+
+fn set(gate: &Arc<Notify>) -> ToolSet<Arc<Notify>> {
+    ToolSet::new("asking", "1").state(gate.clone()).with::<travel>().with::<hello>()
+}
+
+fn newer() -> Client {
+    let tasks = json!({ "io.modelcontextprotocol/tasks": {} });
+    Client::new(Revision::NEWEST, json!({ "extensions": tasks, "elicitation": {} }))
+}
+
+fn older() -> Client {
+    Client::new(Revision::V2025_11_25, json!({ "elicitation": {} }))
+}
+
+fn named(name: &str) -> Value {
+    json!({ "action": "accept", "content": { "name": name } })
+}
+
+async fn go(client: &Client, set: &ToolSet<Arc<Notify>>, trip: Value, more: Value) -> Value {
+    let mut params = json!({ "name": "travel", "arguments": trip });
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    client.request(set, "tools/call", params).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_first_questions_are_the_answer_and_later_ones_are_the_tasks() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let asked = go(&client, &set, json!({}), json!({})).await;
+    assert_eq!(asked["resultType"], "input_required");
+    assert_eq!(asked["inputRequests"]["who"]["params"]["message"], "Who?");
+    assert_eq!((asked.get("taskId"), asked.get("status")), (None, None));
+    let started = go(&client, &set, json!({}), json!({ "inputResponses": { "who": named("Ada") } })).await;
+    assert_eq!((&started["resultType"], &started["status"]), (&json!("task"), &json!("working")));
+    assert_eq!((started.get("inputRequests"), started.get("requestState")), (None, None));
+    let id = &started["taskId"];
+    let task = until(&client, &set, id, "input_required").await;
+    assert_eq!(task["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["with"]);
+    let update = json!({ "taskId": id, "inputResponses": { "with": named("Bo") } });
+    client.request(&set, "tasks/update", update).await.unwrap();
+    assert_eq!(text(&until(&client, &set, id, "completed").await["result"]), "Ada and Bo");
+}
+
+#[tokio::test]
+async fn what_is_to_be_remembered_goes_with_the_client_until_there_is_a_task() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let asked = client.request(&set, "tools/call", json!({ "name": "hello" })).await.unwrap();
+    assert!(asked["requestState"].is_string());
+    let again = json!({
+        "name": "hello",
+        "inputResponses": { "who": named("Ada") },
+        "requestState": asked["requestState"],
+    });
+    let started = client.request(&set, "tools/call", again).await.unwrap();
+    assert_eq!((&started["resultType"], started.get("requestState")), (&json!("task"), None));
+    let task = until(&client, &set, &started["taskId"], "completed").await;
+    assert_eq!(text(&task["result"]), "Hello, Ada");
+}
+
+#[tokio::test]
+async fn mistakes_before_the_task_are_the_answer_to_the_call() {
+    let set = set(&Arc::default());
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let unable = Client::new(Revision::NEWEST, tasks);
+    let error = unable.request(&set, "tools/call", json!({ "name": "hello" })).await.unwrap_err();
+    assert_eq!(error.code(), -32021);
+    let forged = json!({ "name": "hello", "requestState": "made up" });
+    assert_eq!(newer().request(&set, "tools/call", forged).await.unwrap_err().code(), -32602);
+    let wrong = go(&newer(), &set, json!({ "seconds": "many" }), json!({})).await;
+    assert_eq!((&wrong["resultType"], &wrong["isError"]), (&json!("complete"), &json!(true)));
+    let plain = Client::new(Revision::NEWEST, json!({ "elicitation": {} }));
+    let error = plain.request(&set, "tools/call", json!({ "name": "hello" })).await.unwrap_err();
+    assert_eq!(error.code(), -32021, "a task is required");
+}
+
+#[tokio::test]
+async fn a_client_without_tasks_is_asked_round_by_round_and_answered() {
+    let (set, client) = (set(&Arc::default()), Client::new(Revision::NEWEST, json!({ "elicitation": {} })));
+    let responses = json!({ "who": named("Ada"), "with": named("Bo") });
+    let answered = go(&client, &set, json!({}), json!({ "inputResponses": responses })).await;
+    assert_eq!((&answered["resultType"], text(&answered)), (&json!("complete"), "Ada and Bo"));
+}
+
+#[tokio::test]
+async fn an_older_client_gets_its_task_at_once() {
+    let (set, client) = (set(&Arc::default()), older().answering("elicitation/create", named("Ada")));
+    let started = go(&client, &set, json!({}), json!({ "task": {} })).await;
+    let about = json!({ "taskId": started["task"]["taskId"] });
+    let result = client.request(&set, "tasks/result", about).await.unwrap();
+    assert_eq!(text(&result), "Ada and Ada");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_asks_nothing_is_answered_if_it_is_quick_and_becomes_a_task_if_it_is_not() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let quick = go(&client, &set, json!({ "is_known": true }), json!({})).await;
+    assert_eq!((&quick["resultType"], text(&quick)), (&json!("complete"), "known"));
+    let begun = Instant::now();
+    let slow = go(&client, &set, json!({ "is_known": true, "seconds": 60 }), json!({})).await;
+    assert_eq!((&slow["resultType"], begun.elapsed()), (&json!("task"), Duration::from_secs(1)));
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(text(&until(&client, &set, &slow["taskId"], "completed").await["result"]), "known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_comes_late_or_waits_in_place_is_the_tasks() {
+    for trip in [json!({ "seconds": 2 }), json!({ "waits": true })] {
+        let (set, client) = (set(&Arc::default()), newer());
+        let started = go(&client, &set, trip.clone(), json!({})).await;
+        assert_eq!(started["resultType"], "task", "{trip}");
+        sleep(Duration::from_secs(2)).await;
+        let task = until(&client, &set, &started["taskId"], "input_required").await;
+        assert_eq!(task["inputRequests"].as_object().unwrap().len(), 1, "{trip}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_nobody_waits_for_is_stopped_before_it_is_a_task() {
+    let gate = Arc::new(Notify::new());
+    let (set, client) = (set(&gate), newer());
+    let params = json!({ "name": "travel", "arguments": { "seconds": 3_600 } });
+    let mut calling = client.start(&set, "tools/call", params);
+    assert!(poll!(&mut calling).is_pending());
+    tokio::task::yield_now().await;
+    let listed = older().request(&set, "tasks/list", json!({})).await.unwrap();
+    assert_eq!(listed["tasks"], json!([]), "nobody has been told of a task");
+    drop(calling);
+    timeout(Duration::from_secs(1), gate.notified()).await.expect("it is stopped");
+}
+
+#[tokio::test]
+async fn calls_that_have_only_asked_take_the_room_of_no_task() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let trip = json!({ "inputResponses": { "who": named("Ada"), "with": named("Bo") } });
+    let started = go(&client, &set, json!({}), trip).await;
+    until(&client, &set, &started["taskId"], "completed").await;
+    for _ in 0..300 {
+        assert_eq!(go(&client, &set, json!({}), json!({})).await["resultType"], "input_required");
+    }
+    until(&client, &set, &started["taskId"], "completed").await;
+}
