@@ -46,7 +46,7 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
 }
 
 /// Nothing for a pack that is off.
-fn pack_plan(Standing { pack, config }: Standing, approach: &Approach) -> Option<UpstreamPlan> {
+pub(crate) fn pack_plan(Standing { pack, config }: Standing, approach: &Approach) -> Option<UpstreamPlan> {
     let config = config.ok()?;
     let fingerprint = fingerprint_of_pack(pack.name(), &config);
     let upstream = PackUpstream::new(pack, config, approach.packs());

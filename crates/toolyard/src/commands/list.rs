@@ -97,7 +97,10 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     print(&upstreams, &others, &found, &state);
     asked.states().iter().for_each(print_reason);
     if !common.quiet {
-        if upstreams.is_empty() {
+        // Whoever has set up a pack knows what it has come for.
+        let has_packs =
+            loaded.config.as_ref().is_some_and(|config| config.packs.iter().any(|pack| pack.enabled));
+        if upstreams.is_empty() && !has_packs {
             say::line("no servers yet: toolyard add NAME -- COMMAND…, or toolyard import");
         }
         if matches!(asked, Asked::NoGateway) {

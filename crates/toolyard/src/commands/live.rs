@@ -29,6 +29,7 @@ use crate::cli::Common;
 use crate::config::{Config, Found, UpstreamConfig};
 use crate::connect::Approach;
 use crate::guard::Guards;
+use crate::packs::{self, Sets};
 use crate::plan::plan;
 use crate::say;
 use crate::settings::{self, Settings};
@@ -43,6 +44,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const CATCH_UP: Duration = Duration::from_secs(3);
 /// For what was started to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
+const LAST_THREADS: Duration = Duration::from_secs(1);
 
 /// A client of the gateway.
 pub(super) struct Client {
@@ -58,8 +60,8 @@ type Links = Mutex<HashMap<View, Arc<dyn Link>>>;
 enum Way {
     /// A gateway that runs already, at this address; a link for each view that was looked at.
     Running { http: String, headers: HeaderMap, links: Links },
-    /// One of our own.
-    Own(Gateway),
+    /// One of our own, with the sets of its packs.
+    Own(Gateway, Sets),
 }
 
 /// What the gateway says of an upstream.
@@ -103,7 +105,10 @@ impl State {
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> Result<T> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start the runtime")?;
-    Ok(runtime.block_on(future))
+    let done = runtime.block_on(future);
+    // A function that has not ended by now must not keep us.
+    runtime.shutdown_timeout(LAST_THREADS);
+    Ok(done)
 }
 
 /// Where the config set of these files keeps its things.
@@ -152,9 +157,9 @@ impl Client {
         let scope = Scope::new();
         // Without a record: whatever else uses this folder is none of our business.
         let guards = Guards::begin(None);
-        let plan = plan(&settings.config, state_dir, &Approach::new(guards.guard(), scope.child()));
-        let gateway = Gateway::start(plan, &scope);
-        Self { _guards: Some(guards), ..Self::new(Way::Own(gateway), scope) }
+        let approach = Approach::new(guards.guard(), scope.child());
+        let gateway = Gateway::start(plan(&settings.config, state_dir, &approach), &scope);
+        Self { _guards: Some(guards), ..Self::new(Way::Own(gateway, approach.packs().clone()), scope) }
     }
 
     fn new(way: Way, scope: Scope) -> Self {
@@ -185,7 +190,7 @@ impl Client {
         let params = stamp_request(Some(params), &meta).into();
         let (origin, id) = (self.origin(view), Id::number(1));
         let answer = match &self.way {
-            Way::Own(gateway) => {
+            Way::Own(gateway, _) => {
                 let request = Request { origin, id, method, params, headers, relay: false };
                 gateway.handle(request, peer).await?
             }
@@ -328,8 +333,10 @@ impl Client {
 
     /// Ends what was started.
     pub(super) async fn end(self) {
-        if let Way::Own(gateway) = &self.way {
+        if let Way::Own(gateway, packs) = &self.way {
+            let sets = packs.in_use();
             gateway.end().await;
+            packs::end(sets).await;
         }
         let _ = tokio::time::timeout(LAST_TASKS, self.scope.end()).await;
     }
@@ -344,3 +351,6 @@ fn path(view: &View) -> String {
         View::Hub => "/hub".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! The end of a gateway that was started for a single command.
+
+use std::sync::{LazyLock, mpsc};
+use std::thread;
+
+use tokio::sync::{oneshot, watch};
+use toolyard_core::Plan;
+use toolyard_tool::{Pack, ToolSet, tool};
+
+use super::*;
+use crate::packs::Standing;
+use crate::plan::pack_plan;
+
+/// What the tool of the pack below has got to.
+static REACHED: LazyLock<watch::Sender<u32>> = LazyLock::new(|| watch::Sender::new(0));
+
+/// Writes what must not be left half written.
+#[tool]
+fn write() {
+    REACHED.send_replace(1);
+    thread::sleep(Duration::from_millis(500));
+    REACHED.send_replace(2);
+}
+
+/// A client of a gateway with a pack that writes.
+fn client() -> Client {
+    let pack: &'static Pack =
+        Box::leak(Box::new(Pack::new("writer", "Writes.", || ToolSet::new("writer", "1").with::<write>())));
+    let scope = Scope::new();
+    let approach = Approach::new(None, scope.child());
+    let upstreams = pack_plan(Standing { pack, config: Ok(json!({})) }, &approach).into_iter().collect();
+    let gateway = Gateway::start(Plan { upstreams, ..Plan::default() }, &scope);
+    Client::new(Way::Own(gateway, approach.packs().clone()), scope)
+}
+
+#[tokio::test]
+async fn what_a_pack_has_begun_to_write_is_written_before_an_interrupted_command_ends() {
+    let client = client();
+    let params = json!({ "name": "write", "arguments": {} }).into();
+    let view = View::Upstream("writer".into());
+    let mut reached = REACHED.subscribe();
+    tokio::select! {
+        _ = client.request(&view, Method::TOOLS_CALL, &params, None, Peer::nobody()) => panic!("it takes its time"),
+        begun = reached.wait_for(|reached| *reached == 1) => drop(begun.unwrap()),
+    }
+    client.end().await;
+    assert_eq!(*REACHED.borrow(), 2, "nobody waits for the answer, but it is written");
+}
+
+#[test]
+fn a_function_that_does_not_end_keeps_no_command_from_ending() {
+    let (release, released) = mpsc::channel::<()>();
+    let begun = std::time::Instant::now();
+    block_on(async {
+        let (begins, has_begun) = oneshot::channel();
+        let function = move || {
+            begins.send(()).unwrap();
+            let _ = released.recv_timeout(Duration::from_secs(20));
+        };
+        drop(tokio::task::spawn_blocking(function));
+        has_begun.await.unwrap();
+    })
+    .unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    drop(release);
+}
