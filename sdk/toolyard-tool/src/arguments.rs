@@ -176,7 +176,7 @@ fn path(path: &serde_path_to_error::Path) -> String {
     let mut text = String::new();
     for segment in path {
         match segment {
-            Segment::Seq { index } => text.push_str(&format!("[{index}]")),
+            Segment::Seq { index } => text.extend(["[", &index.to_string(), "]"]),
             Segment::Map { key } if text.is_empty() => text.push_str(key),
             Segment::Map { key } => text.extend([".", key]),
             Segment::Enum { .. } => {}
