@@ -28,6 +28,10 @@ impl Ask {
         let is_url = || param("mode").is_some_and(|mode| mode.as_bytes() == b"\"url\"");
         let needed: &[&str] = match self.method.as_str() {
             "elicitation/create" if is_url() => &["elicitation", "url"],
+            // Who declares nothing particular fills in forms; who declares pages alone does not.
+            "elicitation/create" if capabilities.at(&["elicitation", "url"]).is_some() => {
+                &["elicitation", "form"]
+            }
             "elicitation/create" => &["elicitation"],
             "sampling/createMessage" if param("tools").is_some() => &["sampling", "tools"],
             "sampling/createMessage" => &["sampling"],
@@ -125,6 +129,9 @@ mod tests {
         check(r#"{"elicitation":{}}"#, "elicitation/create", "{}", true);
         check(r#"{"elicitation":{}}"#, "elicitation/create", r#"{"mode":"url"}"#, false);
         check(r#"{"elicitation":{"url":{}}}"#, "elicitation/create", r#"{"mode":"url"}"#, true);
+        check(r#"{"elicitation":{"url":{}}}"#, "elicitation/create", "{}", false);
+        check(r#"{"elicitation":{"url":{},"form":{}}}"#, "elicitation/create", "{}", true);
+        check(r#"{"elicitation":{"form":{}}}"#, "elicitation/create", r#"{"mode":"form"}"#, true);
         check(r#"{"elicitation":{}}"#, "sampling/createMessage", "{}", false);
         check(r#"{"sampling":{}}"#, "sampling/createMessage", "{}", true);
         check(r#"{"sampling":{}}"#, "sampling/createMessage", r#"{"tools":[]}"#, false);

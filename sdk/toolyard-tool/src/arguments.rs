@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use serde_path_to_error::Segment;
 use toolyard_proto::Raw;
 
 use crate::check::{Checker, cut, limits};
@@ -126,10 +127,8 @@ impl<A: Arguments> Reader<A> {
     pub(crate) fn problems(&self, mut config: Value) -> Problems {
         self.checker.clamp(&mut config);
         let mut problems = self.checker.check(&config);
-        if problems.is_empty()
-            && let Err(error) = A::deserialize(config)
-        {
-            problems.add_general(said(&error));
+        if problems.is_empty() && A::deserialize(&config).is_err() {
+            problems.extend(unreadable::<A>(&config));
         }
         problems
     }
@@ -145,11 +144,11 @@ impl<A: Arguments> Reader<A> {
     fn accept(&self, mut value: Value) -> Result<A, ToolError> {
         self.checker.clamp(&mut value);
         let mut problems = self.checker.check(&value);
-        let read: Result<A, _> = serde_json::from_value(value);
+        let read = A::deserialize(&value);
         match (&read, self.check) {
             (Ok(arguments), Some(check)) if problems.is_empty() => check(arguments, &mut problems),
             (Ok(arguments), Some(check)) => problems.extend(said_by(check, arguments)),
-            (Err(error), _) if problems.is_empty() => problems.add_general(said(error)),
+            (Err(_), _) if problems.is_empty() => problems.extend(unreadable::<A>(&value)),
             (Ok(_), None) | (Err(_), _) => {}
         }
         problems.into_result()?;
@@ -157,9 +156,34 @@ impl<A: Arguments> Reader<A> {
     }
 }
 
-/// What serde says, which may repeat a whole value.
-fn said(error: &serde_json::Error) -> String {
-    cut(&error.to_string(), LONGEST).into_owned()
+/// What no schema finds out and only reading does, such as a date that is none, and where it stands.
+fn unreadable<A: Arguments>(value: &Value) -> Problems {
+    let mut problems = Problems::default();
+    if let Err(error) = serde_path_to_error::deserialize::<_, A>(value) {
+        // It may repeat a whole value.
+        let text = error.inner().to_string();
+        let said = cut(&text, LONGEST);
+        match path(error.path()) {
+            path if path.is_empty() => problems.add_general(said),
+            path => problems.add(&path, format!("cannot be read: {said}")),
+        }
+    }
+    problems
+}
+
+/// As a model would write it, up to where nobody knows: what is read in several ways has no place.
+fn path(path: &serde_path_to_error::Path) -> String {
+    let mut text = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => text.extend(["[", &index.to_string(), "]"]),
+            Segment::Map { key } if text.is_empty() => text.push_str(key),
+            Segment::Map { key } => text.extend([".", key]),
+            Segment::Enum { .. } => {}
+            Segment::Unknown => break,
+        }
+    }
+    cut(&text, LONGEST).into_owned()
 }
 
 /// Whether a schema says nothing that reading would not find out: fields that are texts, numbers or flags, or

@@ -283,6 +283,19 @@ async fn a_client_that_closes_its_side_has_left() {
 }
 
 #[tokio::test]
+async fn a_client_that_has_sent_more_than_is_read_ahead_is_missed_at_the_second_sign_of_life() {
+    let world = world_with(Options { keep_alive: Duration::from_millis(30), ..Options::default() }).await;
+    for more in [&[][..], &[UNUSUAL]] {
+        world.double.dropped.store(0, Ordering::SeqCst);
+        let mut client = Client::new(&world).await;
+        client.write(&call(&world, 1, "hang", &json!({}), more)).await;
+        client.write(&call(&world, 2, "echo", &json!({ "text": "x".repeat(20_000) }), more)).await;
+        drop(client);
+        until("the call is dropped", || world.double.dropped.load(Ordering::SeqCst) == 1).await;
+    }
+}
+
+#[tokio::test]
 async fn a_token_that_is_good_once_is_good_for_its_connection_whoever_serves() {
     let secret = Secret::parse("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();

@@ -154,3 +154,34 @@ fn the_short_way_gives_what_the_long_way_gives() {
     }
     assert_eq!(short.read(None), long.read(None));
 }
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only what is said of it matters")]
+struct Guests {
+    host: Address,
+    others: Option<Vec<Address>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only what is said of it matters")]
+struct Address {
+    ip: std::net::Ipv4Addr,
+}
+
+#[test]
+fn what_only_reading_finds_out_is_said_of_its_field() {
+    let check = |value: Value, expected: &str| {
+        let reader = Reader::<Guests>::new("t", None);
+        let raw = Raw::from(value.clone());
+        let said = reader.read(Some(&raw)).unwrap_err().message().to_owned();
+        let expected =
+            format!("The arguments are not valid: {expected} cannot be read: invalid IPv4 address syntax.");
+        assert_eq!(said, expected);
+        let said: Vec<String> =
+            reader.problems(value).into_wrongs().iter().map(ToString::to_string).collect();
+        assert!(expected.contains(&said.join("")), "{said:?}");
+    };
+    check(json!({ "host": { "ip": "here" } }), "`host.ip`");
+    let right = json!({ "ip": "127.0.0.1" });
+    check(json!({ "host": right, "others": [right, { "ip": "there" }] }), "`others[1].ip`");
+}

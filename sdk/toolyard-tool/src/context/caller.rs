@@ -1,7 +1,8 @@
 //! Who is calling.
 
 use serde_json::Value;
-use toolyard_proto::Raw;
+use toolyard_proto::Method;
+use toolyard_transport::Ask;
 
 use super::Context;
 
@@ -39,21 +40,21 @@ impl Context {
 
     /// Whether the client said that it can fill in forms ([`Context::ask`]).
     pub fn can_ask(&self) -> bool {
-        self.declares("elicitation")
+        self.can_be_asked(Method::ELICIT)
     }
 
     /// Whether the client said that it lends its model ([`Context::sample`]).
     pub fn can_sample(&self) -> bool {
-        self.declares("sampling")
+        self.can_be_asked(Method::SAMPLE)
     }
 
     /// Whether the client said that it names its folders ([`Context::roots`]).
     pub fn has_roots(&self) -> bool {
-        self.declares("roots")
+        self.can_be_asked(Method::ROOTS_LIST)
     }
 
-    pub(super) fn declares(&self, capability: &str) -> bool {
-        self.0.origin.capabilities.member(capability).as_ref().is_some_and(Raw::is_object)
+    fn can_be_asked(&self, method: Method) -> bool {
+        Ask { method, params: None }.missing(&self.0.origin.capabilities).is_none()
     }
 
     /// What the client said that it can do, as it said it.

@@ -85,8 +85,8 @@ impl Turns {
         .await
     }
 
-    /// Ready when the client has left. What it sends meanwhile is kept, as far as there is room; beyond that,
-    /// nothing is known of it until its next turn.
+    /// Ready when the client has left. What it sends meanwhile is kept, as far as there is room; beyond that, its
+    /// end is not seen, and it is missed when a sign of life cannot be written to it.
     pub(super) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.unread.is_empty() || self.unread.end < self.buffer.len() {
             if !matches!(ready!(self.poll_read(cx)), Ok(1..)) {
