@@ -97,13 +97,17 @@ pub(super) fn install(common: &Common, args: &InstallArgs) -> Result<(), Failure
         return Ok(());
     };
     let name = args.place.name.as_str();
-    let file = ClientFile::open(client, args.place.scope)?;
+    let file = ClientFile::open_to_change(client, args.place.scope)?;
     let action = match file.server(name)? {
         None => Action::Add,
         Some(there) if entry.is(there) => Action::Nothing,
         Some(_) if args.force => Action::Replace,
         Some(there) => {
-            let message = format!("it is there already: {}", there.definition.how());
+            let message = if there.is_toolyard() {
+                format!("it is Toolyard already, but runs as {}", there.definition.how())
+            } else {
+                format!("another one is there: it {}", there.definition.what())
+            };
             let help = "--force replaces it, --name puts Toolyard under another name";
             let problem = Problem { place: Some(there.place.clone()), ..Problem::error(name, message, help) };
             return Err(Failure::Refused(problem));

@@ -24,16 +24,19 @@ pub(crate) struct UninstallArgs {
 
 pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
     let name = args.place.name.as_str();
-    let file = ClientFile::open(args.client, args.place.scope)?;
+    let file = ClientFile::open_to_change(args.client, args.place.scope)?;
     let there = file.server(name)?;
     if let Some(there) = there.filter(|there| !there.is_toolyard() && !args.force) {
-        let message = format!("it is not Toolyard: {}", there.definition.how());
+        let message = format!("it is not Toolyard: it {}", there.definition.what());
         let help = "--name says which entry is meant, --force takes this one out";
         let problem = Problem { place: Some(there.place.clone()), ..Problem::error(name, message, help) };
         return Err(Failure::Refused(problem));
     }
     let action = if there.is_some() { Action::Remove } else { Action::Nothing };
-    let how = there.map_or_else(|| "not installed".to_owned(), |there| there.definition.how());
+    let how = there.map_or_else(
+        || "not installed".to_owned(),
+        |there| if there.is_toolyard() { there.definition.how() } else { there.definition.what() },
+    );
     let other = |other: &Foreign| format!("{} is Toolyard; --name {} takes it out", other.name, other.name);
     let notes = if there.is_none() { file.toolyards().map(other).collect() } else { Vec::new() };
     let step = Step { file: &file, name, action, how, notes };

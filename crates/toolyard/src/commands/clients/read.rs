@@ -1,7 +1,8 @@
 //! Reads the servers out of a client's config, whatever the client calls things.
 
 use super::{Origin, jsonc};
-use crate::config::{Entry, File, Format, Place, Problem, Value, read_file};
+use crate::commands::save;
+use crate::config::{Entry, File, Format, Place, Problem, Value};
 use crate::definition::{Definition, as_list, as_pairs, as_text};
 
 /// A server as another client has it.
@@ -43,8 +44,12 @@ impl Foreign {
 
 /// All servers of a file, and what its client would ask for.
 pub(in crate::commands) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Problem>> {
-    let file = read_file(&origin.path).map_err(|problem| vec![problem])?;
-    let (file, root) = parse(file)?;
+    let path = origin.path.clone();
+    let text = save::read_there(&path).map_err(|error| {
+        let message = format!("cannot read {}: {error}", path.display());
+        vec![Problem::error("", message, "check the path and its permissions; the file must be UTF-8 text")]
+    })?;
+    let (file, root) = parse(File { path, text })?;
     let mut found: Vec<Foreign> =
         sections(&root).into_iter().flatten().map(|entry| foreign(&file, entry)).collect();
     let of_folder = of_folder(&root, origin).iter().map(|entry| foreign(&file, entry));

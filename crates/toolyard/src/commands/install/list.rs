@@ -90,7 +90,7 @@ impl Row {
             |file: &ClientFile| file.toolyards().map(|server| server.name.clone()).collect::<Vec<_>>();
         json!({
             "client": report::id(self.client), "scope": report::scope(self.scope),
-            "file": self.file.as_ref().map(|file| &file.path), "installed": self.file.as_ref().map(names),
+            "file": self.file.as_ref().map(|file| report::shown(&file.path)), "installed": self.file.as_ref().map(names),
             "problems": self.problems,
         })
     }

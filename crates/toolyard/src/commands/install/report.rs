@@ -68,11 +68,16 @@ impl Step<'_> {
             Action::Nothing => "none",
         };
         json!({
-            "client": id(self.file.client), "scope": scope(self.file.scope), "file": self.file.path,
+            "client": id(self.file.client), "scope": scope(self.file.scope), "file": shown(&self.file.path),
             "name": self.name, "action": action, "entry": entry, "notes": self.notes,
-            "written": outcome.is_written, "backup": outcome.backup,
+            "written": outcome.is_written, "backup": outcome.backup.map(shown),
         })
     }
+}
+
+/// Not every path is text, and what is none cannot be JSON.
+pub(super) fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// As it is typed.
