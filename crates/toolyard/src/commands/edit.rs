@@ -171,7 +171,7 @@ impl Draft {
 
     /// Keeps the file as it was beside it; where.
     pub(super) fn back_up(&self) -> Result<Option<PathBuf>> {
-        let keep = || save::back_up(&self.path, &self.before).map(|backup| Some(backup.path));
+        let keep = || save::back_up(&self.path, &self.path, &self.before).map(|backup| Some(backup.path));
         if self.before.is_empty() { Ok(None) } else { keep() }
     }
 

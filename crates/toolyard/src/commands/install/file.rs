@@ -1,6 +1,7 @@
 //! The config of a client: what stands in it, and how Toolyard gets in and out. What would be written is read
 //! again first, and must be what was there with this one entry more or less; else nothing is written.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,12 +12,12 @@ use serde_json::{Map, Value};
 use super::entry::Entry;
 use super::json::Document;
 use super::toml;
-use crate::commands::clients::read::{Foreign, section};
-use crate::commands::clients::{Client, jsonc};
+use crate::commands::clients::read::{Foreign, InFolder, section};
+use crate::commands::clients::{Client, System, jsonc};
 use crate::commands::save::{self, Change, Lock, Readers};
 use crate::config::{File, Format, Problem};
 use crate::failure::{Failure, refused};
-use crate::settings;
+use crate::{settings, state_dir};
 
 /// What a client that has no config yet starts from.
 const EMPTY: &str = "{}\n";
@@ -41,6 +42,8 @@ pub(in crate::commands) struct ClientFile {
     /// What it says; nothing where it is not there.
     before: Option<String>,
     servers: Vec<Foreign>,
+    /// Where else its client has Toolyard, in this file, for single folders.
+    pub(in crate::commands) in_folders: Vec<InFolder>,
     /// No other run changes it meanwhile.
     _lock: Option<Lock>,
 }
@@ -67,10 +70,10 @@ impl ClientFile {
             let message = format!("{} is a link that leads nowhere", path.display());
             return Err(refused(message, "make the file that it leads to, or remove the link"));
         }
-        let mut file = Self { client, scope, path, before, servers: Vec::new(), _lock: None };
-        file.servers =
-            section(File { path: file.path.clone(), text: file.text().to_owned() }, client.section())
-                .map_err(Failure::Config)?;
+        let (servers, in_folders) = (Vec::new(), Vec::new());
+        let mut file = Self { client, scope, path, before, servers, in_folders, _lock: None };
+        let text = File { path: file.path.clone(), text: file.text().to_owned() };
+        (file.servers, file.in_folders) = section(text, client.section()).map_err(Failure::Config)?;
         Ok(file)
     }
 
@@ -123,7 +126,7 @@ impl ClientFile {
         let readers = if self.scope == Scope::User { Readers::Owner } else { Readers::Usual };
         let before = self.before.as_deref();
         let kept = before.filter(|before| !before.is_empty());
-        let backup = kept.map(|before| save::back_up(&self.path, before)).transpose()?;
+        let backup = kept.map(|before| save::back_up(&self.path, &self.kept_at(), before)).transpose()?;
         let has_folder_lock = self.is_of_claude_code();
         let change = Change { path: &self.path, before, text: after, readers, has_folder_lock };
         let written = change.write();
@@ -132,6 +135,17 @@ impl ClientFile {
         }
         written.with_context(|| format!("write {}", self.path.display()))?;
         Ok(backup.map(|backup| backup.path))
+    }
+
+    /// What the name of its backup begins with: beside it, but not where a project's secrets would get into its
+    /// history.
+    fn kept_at(&self) -> PathBuf {
+        let base = state_dir::base(&settings::variable).filter(|_| self.scope == Scope::Project);
+        let (Some(base), Some(name)) = (base, self.path.file_name()) else { return self.path.clone() };
+        let project = state_dir::set(None, std::slice::from_ref(&self.path), &settings::variable);
+        let mut kept = OsString::from(format!("{project}-"));
+        kept.push(name);
+        base.join("backups").join(kept)
     }
 
     /// The file in which it keeps everything, and which it writes all the time.
@@ -222,20 +236,22 @@ fn without_empty(mut root: Map<String, Value>, section: &str) -> Map<String, Val
 
 fn locate(client: Client, scope: Scope) -> Result<PathBuf, Failure> {
     let name = client.name();
-    match scope {
-        Scope::User => {
-            client.own_file(&settings::variable).filter(|path| path.is_absolute()).ok_or_else(|| {
-                refused(
-                    format!("nothing says where {name} has its config"),
-                    "set HOME, or paste what --print prints",
-                )
-            })
+    if scope == Scope::Project {
+        let folder = std::env::current_dir().unwrap_or_default();
+        let none = || refused(format!("{name} has no configs of projects"), "leave out --scope");
+        return client.project_file(Path::new(&folder)).ok_or_else(none);
+    }
+    let files = client.files_here(&settings::variable, System::here());
+    match &files[..] {
+        [path] if path.is_absolute() => Ok(path.clone()),
+        [_, _, ..] => {
+            let files: Vec<String> = files.iter().map(|path| format!("\n    {}", path.display())).collect();
+            let message = format!("{name} is here more than once, and which file counts cannot be told");
+            Err(refused(message, format!("paste what --print prints into one of{}", files.concat())))
         }
-        Scope::Project => {
-            let folder = std::env::current_dir().unwrap_or_default();
-            client
-                .project_file(Path::new(&folder))
-                .ok_or_else(|| refused(format!("{name} has no configs of projects"), "leave out --scope"))
+        _ => {
+            let message = format!("nothing says where {name} has its config");
+            Err(refused(message, "set HOME, or paste what --print prints"))
         }
     }
 }

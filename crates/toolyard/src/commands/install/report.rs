@@ -57,7 +57,12 @@ impl Step<'_> {
         let before = outcome.backup.map(|path| format!(" (as it was: {})", path.display()));
         say::result(format_args!("wrote {path}{}", before.unwrap_or_default()));
         let verb = if self.action == Action::Remove { "loses" } else { "gets" };
-        say::result(format_args!("{client} {verb} it when it starts anew"));
+        let when = match self.file.client {
+            Client::Cursor | Client::Vscode => "at the latest when it starts anew",
+            Client::ClaudeDesktop => "when it is quit, not only its window closed, and starts anew",
+            _ => "when it starts anew",
+        };
+        say::result(format_args!("{client} {verb} it {when}"));
     }
 
     pub(in crate::commands) fn json(&self, entry: Option<&Value>, outcome: &Outcome<'_>) -> Value {

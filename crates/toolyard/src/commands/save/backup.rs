@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{beside, fill, first_free, read};
+use super::{Readers, beside, fill, first_free, make_folder, read};
 use crate::system;
 
 /// Where a file is kept as it was.
@@ -23,13 +23,9 @@ impl Backup {
     }
 }
 
-/// Keeps what a file said, which it may not say any more, beside it. The last backup will do if it says the same.
-pub(in crate::commands) fn back_up(path: &Path, before: &str) -> Result<Backup> {
-    back_up_as(path, path, before)
-}
-
-/// The same, with `.bak` after another name than that of the file.
-pub(in crate::commands) fn back_up_as(path: &Path, kept: &Path, before: &str) -> Result<Backup> {
+/// Keeps what a file said, which it may not say any more, with `.bak` after the name `kept`. The last backup will do
+/// if it says the same.
+pub(in crate::commands) fn back_up(path: &Path, kept: &Path, before: &str) -> Result<Backup> {
     let name = |number: u32| match number {
         0 => beside(kept, ".bak"),
         number => beside(kept, &format!(".bak{number}")),
@@ -38,6 +34,7 @@ pub(in crate::commands) fn back_up_as(path: &Path, kept: &Path, before: &str) ->
     if let Some(path) = last.filter(|last| read(last).is_ok_and(|text| text.as_deref() == Some(before))) {
         return Ok(Backup { path, is_new: false });
     }
+    make_folder(kept, Readers::Owner)?;
     let mut options = OpenOptions::new();
     system::keep_mode(options.write(true).create_new(true), path);
     let (file, backup) = first_free(&options, name)?;

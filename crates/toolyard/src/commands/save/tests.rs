@@ -45,7 +45,7 @@ fn a_backup_is_what_was_read_and_is_made_once() {
     let path = folder.path().join("mcp.json");
     fs::write(&path, "written meanwhile").unwrap();
     let check = |before: &str, name: &str| {
-        let backup = back_up(&path, before).unwrap();
+        let backup = back_up(&path, &path, before).unwrap();
         assert_eq!(backup.path, folder.path().join(name));
         assert_eq!(read(&backup.path).unwrap().as_deref(), Some(before));
     };
@@ -53,7 +53,7 @@ fn a_backup_is_what_was_read_and_is_made_once() {
     check("one", "mcp.json.bak");
     check("two", "mcp.json.bak1");
     check("one", "mcp.json.bak2");
-    let backup = back_up(&path, "one").unwrap();
+    let backup = back_up(&path, &path, "one").unwrap();
     backup.drop_it();
     assert!(backup.path.is_file(), "it was there before");
 }
@@ -98,7 +98,7 @@ fn while_its_client_writes_it_waits() {
     assert!(!lock.exists());
     // A folder that somebody forgot keeps nobody out, and is left to whom it belongs.
     fs::create_dir(&lock).unwrap();
-    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_mins(1);
     File::open(&lock).unwrap().set_modified(long_ago).unwrap();
     Change { before: Some("new"), text: "newer", ..change }.write().unwrap();
     assert_eq!(read(&path).unwrap().as_deref(), Some("newer"));
@@ -114,7 +114,7 @@ fn the_owner_stays() {
     fs::write(&path, "old").unwrap();
     // Only root may give files away; for others there is nothing to lose.
     let is_root = chown(&path, Some(12), Some(34)).is_ok();
-    let backup = back_up(&path, "old").unwrap();
+    let backup = back_up(&path, &path, "old").unwrap();
     change(&path, Some("old"), "new").write().unwrap();
     let new = folder.path().join("new");
     chown(folder.path(), is_root.then_some(56), is_root.then_some(78)).unwrap();
