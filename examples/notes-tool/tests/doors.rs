@@ -4,15 +4,19 @@
 
 #[path = "doors/table.rs"]
 mod table;
+#[path = "doors/tasks.rs"]
+mod tasks;
 
 use serde_json::{Value, json};
 use table::Example;
 
 static NOTES: Example = Example {
-    program: env!("CARGO_BIN_EXE_notes-tool"),
+    program: Some(env!("CARGO_BIN_EXE_notes-tool")),
+    app: None,
     tools: || notes_tool::tools().state(()),
     scheme: "notes",
     requests,
+    lasting: |answer| answer,
 };
 
 fn requests() -> Vec<(&'static str, Value)> {
@@ -53,10 +57,16 @@ async fn every_tool_answers_the_same_at_every_door() {
 }
 
 #[tokio::test]
+async fn a_task_can_be_asked_after_at_every_door() {
+    tasks::check_that_tasks_can_be_asked_after(&NOTES, "export_notes").await;
+}
+
+#[tokio::test]
 async fn the_answers_are_those_of_the_functions() {
     let answers = table::answers(&NOTES).await;
     let text = |at: usize| answers[at]["content"][0]["text"].as_str().unwrap();
     assert_eq!(answers[0]["content"][1]["mimeType"], "image/gif");
+    assert_eq!(answers[0]["_meta"], json!({ "example.org/pixels": 1 }), "what the tool itself says of it");
     assert_eq!(answers[1]["structuredContent"], json!({ "result": 1 }));
     assert_eq!(answers[2]["structuredContent"]["title"], "Bread");
     assert_eq!(answers[3]["isError"], true);

@@ -18,6 +18,9 @@ pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
         let function = signature::function(item.clone())?;
         let docs = docs::description(&function)?;
         let signature = signature::Signature::read(&function, &attribute.kind)?;
+        if attribute.asks_first {
+            signature.check_asks(&function)?;
+        }
         Ok(expand::expand(&attribute, &function, &docs, &signature))
     });
     // The function stays where it is, so that one mistake does not cause further messages.

@@ -62,6 +62,15 @@ impl Signature {
         self.parameters.iter().any(|one| matches!(one, Parameter::Context { .. }))
     }
 
+    /// Whether it can put questions at all.
+    pub(crate) fn check_asks(&self, function: &ItemFn) -> Result<()> {
+        if function.sig.asyncness.is_some() && self.has_context() {
+            return Ok(());
+        }
+        let message = "a tool that `asks_first` is an `async fn` that takes a `&Context`, to ask with";
+        Err(Error::new(function.sig.ident.span(), message))
+    }
+
     fn check_kind(&self, function: &ItemFn, kind: &Kind) -> Result<()> {
         let name = function.sig.ident.span();
         match (kind, self.arguments()) {

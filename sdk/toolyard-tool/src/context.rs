@@ -56,7 +56,7 @@ struct Inner {
     progress_token: OnceLock<Option<Raw>>,
     last_progress: Mutex<f64>,
     ending: Ending,
-    /// The task that the client has been answered with, if it has.
+    /// The task that the call is, or becomes.
     task: Option<Arc<Task>>,
     kept: Mutex<rounds::Kept>,
     set: Arc<Surroundings>,

@@ -73,7 +73,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
             let run = |task: &Arc<tasks::Task>| {
                 run_tool(tool, arguments, Context::in_task(request, task, set), None)
             };
-            return Ok(self.stamped(self.tasks.start(request, stage, run)?, None));
+            return Ok(self.stamped(self.tasks.start(request, peer, stage, run)?, None));
         }
         let context = self.context(request, peer);
         Ok(Box::pin(run_tool(tool, arguments, context, self.about.written())))

@@ -1,5 +1,5 @@
-//! Calls that take long: the client gets a task at once and comes back for the result. Tasks are kept in
-//! memory, bounded in number and time, and belong to whoever started them.
+//! Calls that take long: the client gets a task, at once or when its first questions are answered, and comes
+//! back for the result. Tasks are kept in memory, bounded in number and time, and belong to whoever started them.
 
 mod kept;
 mod task;
@@ -40,40 +40,30 @@ impl Tasks {
     }
 
     /// Starts a task and says so, or answers with what it asks before it is one. `run` gets the task, which is also
-    /// the way back to whoever asks about it.
+    /// the way back: to whoever asks about it, and before that to the `call`.
     pub(crate) fn start<F>(
         &self,
         request: &Request,
+        call: Peer,
         stage: Stage,
         run: impl FnOnce(&Arc<Task>) -> F,
     ) -> Result<BoxFuture<Answer>, CallError>
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        let task = self.make(request, stage)?;
+        if self.scope.is_ended() {
+            return Err(CallError::cancelled());
+        }
+        let kept_for = wire::kept_for(request).unwrap_or(KEPT).min(KEPT);
+        let (owner, scope) = (Owner::of(&request.origin), self.scope.child());
+        let task = Task::new(random::token(), stage, call, owner, kept_for, scope, self.changes.clone());
+        match stage {
+            Stage::Task => self.kept.add(&task)?,
+            Stage::Call | Stage::Asking => self.kept.check_room(task.owner())?,
+        }
         task.run(run(&task));
         let started = wire::started(request, &task);
         Ok(Box::pin(task::answer(task, self.kept.clone(), started)))
-    }
-
-    /// A task that is kept for its time.
-    fn make(&self, request: &Request, stage: Stage) -> Result<Arc<Task>, CallError> {
-        let kept_for = wire::kept_for(request).unwrap_or(KEPT).min(KEPT);
-        let task = Task::new(
-            random::token(),
-            stage,
-            Owner::of(&request.origin),
-            kept_for,
-            self.scope.child(),
-            self.changes.clone(),
-        );
-        self.kept.add(&task)?;
-        let (kept, id) = (self.kept.clone(), task.id().to_owned());
-        task.scope().spawn(async move {
-            tokio::time::sleep(kept_for).await;
-            kept.forget(&id);
-        });
-        Ok(task)
     }
 
     /// Answers a request about tasks; nothing if it is none of ours.
@@ -89,9 +79,7 @@ impl Tasks {
                 wire::cancelled(request, &task, was_running).map(ready)
             }),
             "tasks/list" if wire::knows_lists(request) => {
-                let mut tasks = self.kept.of(&Owner::of(&request.origin));
-                tasks.retain(|task| task.is_begun());
-                Ok(ready(wire::list(&tasks)))
+                Ok(ready(wire::list(&self.kept.of(&Owner::of(&request.origin)))))
             }
             "tasks/result" if wire::knows_lists(request) => {
                 self.about(request).map(|task| -> BoxFuture<Answer> { Box::pin(wire::result(task, peer)) })

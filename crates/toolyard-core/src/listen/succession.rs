@@ -43,8 +43,10 @@ impl Listeners {
                         Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri
                     };
                     let gone: Vec<Watched> = listener.watched().extract_if(.., is_old).collect();
+                    // Somebody who has turned to another instance meanwhile wants to know no longer.
+                    let is_wanted = !gone.is_empty();
                     drop(gone);
-                    if let Ok((upstream, subscription)) = subscribed {
+                    if let Some((upstream, subscription)) = subscribed.ok().filter(|_| is_wanted) {
                         listeners.watch_on(&listener, upstream, own_uri, subscription);
                     }
                 });

@@ -262,6 +262,36 @@ async fn check_watch_after_return(view: &str, pause: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_session_has_turned_away_from_is_not_watched_again_when_it_comes_back() {
+    let gateway = gateway(&[]);
+    let shop = |fails: usize| {
+        let double = Double::new(OLD, &["t"]);
+        double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+        double.attempts.lock().unwrap().extend((0..fails).map(|_| Attempt::Fails));
+        double
+    };
+    let upstream = join(&gateway, "shop", &shop(0));
+    join(&gateway, "barn", &Double::new(OLD, &["t"]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let client = listening(&gateway, "hub").await;
+    client.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    let watch = json!({ "toolsListChanged": true, "resourceSubscriptions": ["test://r"] });
+    tokio::spawn(client.send("subscriptions/listen", json!({ "notifications": watch })));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    gateway.remove(&upstream);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let again = shop(3);
+    join(&gateway, "shop", &again);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    client.call("instances_connect", json!({ "instance_id": "barn" })).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let seen = again.seen.lock().unwrap();
+    let count = |name: &str| seen.iter().filter(|(method, _)| method.as_str() == name).count();
+    assert!(again.connects.load(Ordering::SeqCst) > 3, "it is back");
+    assert_eq!(count("resources/subscribe"), count("resources/unsubscribe"), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn to_connect_tries_an_instance_at_once_that_waits_for_its_next_attempt_or_was_given_up() {
     for (fails, phase, wait) in [(4, "retrying", 10_000), (5, "dead", 20_000)] {
         let gateway = gateway(&[]);

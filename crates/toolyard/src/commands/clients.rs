@@ -79,7 +79,7 @@ impl Client {
             "$CODEX" => said("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
             _ => config.clone().unwrap_or_else(|| home.join(".config")),
         };
-        let path = |path: &&str| path.split_once('/').map(|(name, rest)| folder(name).join(rest));
+        let path = |path: &&str| path.split_once('/').map(|(name, rest)| below(folder(name), rest));
         self.in_home().iter().filter_map(path).collect()
     }
 
@@ -115,7 +115,7 @@ impl Client {
 
     /// The file that it has for the project in this folder, if it has such files.
     pub(super) fn project_file(self, folder: &Path) -> Option<PathBuf> {
-        self.in_project().map(|path| folder.join(path))
+        self.in_project().map(|path| below(folder.to_owned(), path))
     }
 
     /// In the working directory.
@@ -144,6 +144,11 @@ impl Origin {
             client => format!("{client}, {}", self.path.display()),
         }
     }
+}
+
+/// As the system writes it.
+fn below(folder: PathBuf, path: &str) -> PathBuf {
+    path.split('/').fold(folder, |folder, name| folder.join(name))
 }
 
 /// Where the servers of these clients may be, or of all where none is named.

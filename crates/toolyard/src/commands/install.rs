@@ -10,7 +10,7 @@ mod list;
 
 use std::path::Path;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ pub(crate) struct InstallArgs {
     #[command(flatten)]
     view: StdioArgs,
     /// What the client runs [default: the path of this program].
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     command: Option<String>,
     /// Replace another entry of that name.
     #[arg(long, requires = "client")]

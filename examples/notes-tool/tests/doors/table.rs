@@ -1,7 +1,7 @@
 //! One set of tools, many doors: whichever a client comes through, the list of tools is the same bytes and
 //! every tool answers the same. A new door is one line in [`DOORS`], and every example is tried at each.
 
-mod clients;
+pub(crate) mod clients;
 mod gateway;
 mod http;
 mod lines;
@@ -15,16 +15,32 @@ use toolyard_proto::Revision::{self, V2025_11_25, V2026_07_28};
 use toolyard_tool::ToolSet;
 
 pub(crate) struct Example {
-    /// The path of its program.
-    pub(crate) program: &'static str,
+    /// The path of its program, if that is a server.
+    pub(crate) program: Option<&'static str>,
+    /// The path of its program and the name it registers under, if that is an app.
+    pub(crate) app: Option<(&'static str, &'static str)>,
     pub(crate) tools: fn() -> ToolSet,
     /// Of the URIs of its resources.
     pub(crate) scheme: &'static str,
     /// Sent in this order, since some may change something.
     pub(crate) requests: fn() -> Vec<(&'static str, Value)>,
+    /// What must be the same of an answer, where not all of it is: the time of day.
+    pub(crate) lasting: fn(Value) -> Value,
 }
 
-const DOORS: [(&str, Opening, Revision); 16] = [
+impl Example {
+    /// The doors that it has.
+    pub(crate) fn doors(&'static self) -> impl Iterator<Item = (&'static str, Opening, Revision)> {
+        let has = |name: &str| match name {
+            name if name.contains("an app") => self.app.is_some(),
+            name if name.contains("stdio") || name.contains("a program") => self.program.is_some(),
+            _ => true,
+        };
+        DOORS.into_iter().filter(move |(name, ..)| has(name))
+    }
+}
+
+const DOORS: [(&str, Opening, Revision); 18] = [
     ("in memory", clients::memory, V2026_07_28),
     ("stdio, older client", lines::stdio, V2025_11_25),
     ("stdio", lines::stdio, V2026_07_28),
@@ -39,31 +55,55 @@ const DOORS: [(&str, Opening, Revision); 16] = [
     ("a pack at /mcp/{upstream}", gateway::pack, V2026_07_28),
     ("a program at /mcp/{upstream}, older client", gateway::program, V2025_11_25),
     ("a program at /mcp/{upstream}", gateway::program, V2026_07_28),
+    ("an app at /mcp/{upstream}, older client", gateway::app, V2025_11_25),
+    ("an app at /mcp/{upstream}", gateway::app, V2026_07_28),
     ("/mcp, older client, names and URIs undone", gateway::everything, V2025_11_25),
     ("/mcp, names and URIs undone", gateway::everything, V2026_07_28),
 ];
 
-/// What must be the same everywhere: the result without the protocol's own stamps.
+/// What must be the same everywhere: the result without the protocol's own stamps. What the tool itself says in
+/// `_meta` is no stamp.
 fn unstamped(mut result: Value) -> Value {
-    if let Some(result) = result.as_object_mut() {
-        for stamp in ["resultType", "ttlMs", "cacheScope", "_meta"] {
-            result.remove(stamp);
+    let Some(members) = result.as_object_mut() else { return result };
+    for stamp in ["resultType", "ttlMs", "cacheScope"] {
+        members.remove(stamp);
+    }
+    if let Some(meta) = members.get_mut("_meta").and_then(Value::as_object_mut) {
+        meta.retain(|key, _| !key.starts_with("io.modelcontextprotocol/"));
+        if meta.is_empty() {
+            members.remove("_meta");
         }
     }
     result
 }
 
-async fn answers_of(example: &'static Example, client: &mut dyn Client) -> Vec<Value> {
+/// How an answer came about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    Plain,
+    /// The client asked for a task and fetched its result, as in 2025-11-25.
+    AskedForTask,
+    /// The server answered with a task, and the client looked after it, as in the extension.
+    Task,
+}
+
+/// A task, as clients of this revision get one.
+const fn task_of(revision: Revision) -> How {
+    if revision.is_modern() { How::Task } else { How::AskedForTask }
+}
+
+async fn answers_of(example: &'static Example, client: &mut dyn Client) -> Vec<(Value, How)> {
     let mut answers = Vec::new();
     for (method, params) in (example.requests)() {
-        answers.push(unstamped(settled(client, method, params).await));
+        let (answer, how) = settled(client, method, params).await;
+        answers.push(((example.lasting)(unstamped(answer)), how));
     }
     answers
 }
 
-/// What comes of a request in the end: a client that is asked by the answer calls again, and one that gets a task
-/// comes back for its result.
-async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> Value {
+/// What comes of a request in the end, and how: a client that is asked by the answer calls again, and one that gets a
+/// task comes back for its result.
+async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> (Value, How) {
     let mut answer: Value = client.call(method, params.clone()).await.read().unwrap();
     while answer["resultType"] == "input_required" {
         let asks = answer["inputRequests"].as_object().unwrap();
@@ -73,26 +113,30 @@ async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> Va
     }
     if answer["task"].is_object() {
         let about = json!({ "taskId": answer["task"]["taskId"] });
-        return client.call("tasks/result", about).await.read().unwrap();
+        return (client.call("tasks/result", about).await.read().unwrap(), How::AskedForTask);
+    }
+    if answer["resultType"] != "task" {
+        return (answer, How::Plain);
     }
     let about = json!({ "taskId": answer["taskId"] });
-    while answer["taskId"].is_string() && answer["status"] != "completed" {
+    while answer["status"] != "completed" {
         assert_eq!(answer["status"], "working", "{answer}");
         // As clients do, if less often.
         tokio::time::sleep(Duration::from_millis(1)).await;
         answer = client.call("tasks/get", about.clone()).await.read().unwrap();
     }
-    if answer["status"] == "completed" { answer["result"].clone() } else { answer }
+    (answer["result"].clone(), How::Task)
 }
 
 /// The answers to its requests, without any door.
 pub(crate) async fn answers(example: &'static Example) -> Vec<Value> {
-    answers_of(example, &mut *clients::memory(example, V2026_07_28).await).await
+    let answers = answers_of(example, &mut *clients::memory(example, V2026_07_28).await).await;
+    answers.into_iter().map(|(answer, _)| answer).collect()
 }
 
 pub(crate) async fn check_that_the_list_of_tools_is_the_same_bytes(example: &'static Example) {
     let mut expected = None;
-    for (name, open, revision) in DOORS {
+    for (name, open, revision) in example.doors() {
         let list = open(example, revision).await.call("tools/list", json!({})).await;
         let tools = list.member("tools").unwrap();
         let expected = expected.get_or_insert_with(|| tools.clone());
@@ -102,10 +146,13 @@ pub(crate) async fn check_that_the_list_of_tools_is_the_same_bytes(example: &'st
 
 pub(crate) async fn check_that_every_tool_answers_the_same(example: &'static Example) {
     let expected = answers(example).await;
-    for (name, open, revision) in DOORS {
+    for (name, open, revision) in example.doors() {
         let answers = answers_of(example, &mut *open(example, revision).await).await;
-        for ((request, answer), expected) in (example.requests)().iter().zip(&answers).zip(&expected) {
+        for ((request, (answer, how)), expected) in (example.requests)().iter().zip(&answers).zip(&expected) {
             assert_eq!(answer, expected, "{name}: {request:?}");
+            let asks_for_task = request.1.get("task").is_some();
+            let expected = if asks_for_task { task_of(revision) } else { How::Plain };
+            assert_eq!(*how, expected, "{name}: {request:?}");
         }
     }
 }

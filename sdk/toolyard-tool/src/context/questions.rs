@@ -131,6 +131,9 @@ impl Questions<'_> {
     /// Puts the questions, and gives the answers once all of them are there. Pass the error on with `?`: it
     /// may be what brings the questions to the client.
     pub async fn put(self) -> Result<Replies, ToolError> {
+        if self.all.is_empty() {
+            return Ok(Replies { answers: Map::new(), memory: self.memory });
+        }
         for question in &self.all {
             self.context.check_can(&question.ask())?;
             self.context.check_name(question)?;
@@ -164,15 +167,20 @@ impl Questions<'_> {
         Err(ToolError::unanswered(input_required(&open, state)))
     }
 
+    /// What this run has learnt before is not asked again, as it is not from round to round.
     async fn put_at_once(self) -> Result<Replies, ToolError> {
         let Self { context, all, memory } = self;
         let given = context.given_answers()?;
-        let (known, open): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|question| given.answer(&question.name).is_some());
-        let known =
-            known.into_iter().filter_map(|one| Some((one.name.clone(), given.answer(&one.name)?.clone())));
-        let mut answers: Map<String, Value> = known.collect();
+        let (mut answers, mut open) = (Map::new(), Vec::new());
+        for question in all {
+            let learnt = context.kept().answers.get(&question.name).cloned();
+            match learnt.or_else(|| given.answer(&question.name).cloned()) {
+                Some(answer) => drop(answers.insert(question.name, answer)),
+                None => open.push(question),
+            }
+        }
         answers.extend(ask::put_all(context, open).await?);
+        context.kept().answers.extend(answers.clone());
         Ok(Replies { answers, memory })
     }
 }

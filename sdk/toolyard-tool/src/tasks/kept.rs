@@ -17,18 +17,39 @@ const MOST_OF_ONE: usize = 250;
 pub(super) struct Kept(Mutex<HashMap<String, Arc<Task>>>);
 
 impl Kept {
-    pub(super) fn add(&self, task: &Arc<Task>) -> Result<(), CallError> {
-        let mut tasks = self.tasks();
-        let is_own = |kept: &Task| kept.owner() == task.owner();
-        if tasks.values().filter(|kept| is_own(kept)).count() >= MOST_OF_ONE && !make_room(&mut tasks, is_own)
+    /// Keeps a task for its time; nothing if it is kept already.
+    pub(super) fn add(self: &Arc<Self>, task: &Arc<Task>) -> Result<(), CallError> {
         {
-            let message = format!("{MOST_OF_ONE} tasks of yours are running; wait until some are over");
-            return Err(CallError::limit(message));
+            let mut tasks = self.tasks();
+            if tasks.contains_key(task.id()) {
+                return Ok(());
+            }
+            let is_own = |kept: &Task| kept.owner() == task.owner();
+            if count(&tasks, is_own) >= MOST_OF_ONE && !make_room(&mut tasks, is_own) {
+                return Err(too_many_of_one());
+            }
+            if tasks.len() >= MOST && !make_room(&mut tasks, |_| true) {
+                return Err(too_many());
+            }
+            tasks.insert(task.id().to_owned(), task.clone());
         }
-        if tasks.len() >= MOST && !make_room(&mut tasks, |_| true) {
-            return Err(CallError::limit("too many tasks are running; wait until some are over"));
+        let (kept, id, time) = (self.clone(), task.id().to_owned(), task.kept_for());
+        task.scope().spawn(async move {
+            tokio::time::sleep(time).await;
+            kept.forget(&id);
+        });
+        Ok(())
+    }
+
+    /// Whether another one of this owner could be kept. Nothing makes way for it yet.
+    pub(super) fn check_room(&self, owner: &Owner) -> Result<(), CallError> {
+        let tasks = self.tasks();
+        if count(&tasks, |kept| kept.owner() == owner && !kept.is_over()) >= MOST_OF_ONE {
+            return Err(too_many_of_one());
         }
-        tasks.insert(task.id().to_owned(), task.clone());
+        if count(&tasks, |kept| !kept.is_over()) >= MOST {
+            return Err(too_many());
+        }
         Ok(())
     }
 
@@ -78,4 +99,16 @@ fn make_room(tasks: &mut HashMap<String, Arc<Task>>, is_among: impl Fn(&Task) ->
     let Some(oldest) = over.min_by_key(|task| task.created()).cloned() else { return false };
     oldest.stop();
     tasks.remove(oldest.id()).is_some()
+}
+
+fn count(tasks: &HashMap<String, Arc<Task>>, is_among: impl Fn(&Task) -> bool) -> usize {
+    tasks.values().filter(|task| is_among(task)).count()
+}
+
+fn too_many_of_one() -> CallError {
+    CallError::limit(format!("{MOST_OF_ONE} tasks of yours are running; wait until some are over"))
+}
+
+fn too_many() -> CallError {
+    CallError::limit("too many tasks are running; wait until some are over")
 }

@@ -1,21 +1,26 @@
 //! One task: where it stands, what it wants to know, and what came of it.
 
 mod first;
+mod questions;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use toolyard_proto::{CallError, Notification, Raw};
-use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Owner, Scope};
+use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Owner, Peer, Scope};
 
 use super::wire;
 use crate::changes::{Change, Changes};
 
+use questions::Question;
+
 pub(crate) use first::Stage;
 pub(super) use first::answer;
+pub(super) use questions::Putting;
 
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -36,14 +41,14 @@ pub(crate) struct Task {
 #[derive(Debug)]
 struct State {
     stage: Stage,
+    /// Whoever made the call, until it is a task.
+    call: Option<Peer>,
     outcome: Option<Outcome>,
     questions: Vec<Question>,
-    asked: u64,
+    /// Those of all questions so far.
+    keys: HashSet<String>,
     updated: SystemTime,
 }
-
-/// A question that waits for its answer.
-type Asking = BoxFuture<Result<Raw, AskError>>;
 
 /// How a task ended.
 #[derive(Clone, Debug)]
@@ -54,6 +59,19 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// The answer to a call may ask; what comes of a task may not, since nobody can answer it.
+    fn of_task(self) -> Self {
+        let asks = |result: &Raw| {
+            result.member("resultType").is_some_and(|kind| kind.as_bytes() == b"\"input_required\"")
+        };
+        match self {
+            Self::Result(result) if asks(&result) => Self::Error(CallError::internal(
+                "the tool gave its questions back after its call had become a task; questions are put with `?`",
+            )),
+            outcome => outcome,
+        }
+    }
+
     pub(super) fn into_answer(self) -> Result<Raw, CallError> {
         match self {
             Self::Result(result) => Ok(result),
@@ -61,25 +79,6 @@ impl Outcome {
             Self::Cancelled => Err(CallError::cancelled()),
         }
     }
-}
-
-/// Something the task wants to know before it goes on.
-#[derive(Debug)]
-struct Question {
-    /// No two have the same; a name may be used again.
-    number: u64,
-    key: String,
-    ask: Ask,
-    reply: oneshot::Sender<Result<Raw, AskError>>,
-    /// Whether somebody who waits for the result is being asked.
-    is_put: bool,
-}
-
-/// A question that is being put; whoever else waits for the result takes it up when this is dropped.
-pub(super) struct Putting {
-    task: Arc<Task>,
-    number: u64,
-    pub(super) ask: Ask,
 }
 
 /// Where a task stands, at one moment.
@@ -94,13 +93,22 @@ impl Task {
     pub(super) fn new(
         id: String,
         first: Stage,
+        call: Peer,
         owner: Owner,
         kept_for: Duration,
         scope: Scope,
         changes: Changes,
     ) -> Arc<Self> {
         let created = SystemTime::now();
-        let state = State { stage: first, outcome: None, questions: Vec::new(), asked: 0, updated: created };
+        let call = (first != Stage::Task).then_some(call);
+        let state = State {
+            stage: first,
+            call,
+            outcome: None,
+            questions: Vec::new(),
+            keys: HashSet::new(),
+            updated: created,
+        };
         let (state, version) = (Mutex::new(state), watch::Sender::new(0));
         let work = scope.child();
         Arc::new(Self { id, owner, created, kept_for, scope, work, changes, state, version })
@@ -174,60 +182,11 @@ impl Task {
         self.change(|state| {
             let is_first = state.outcome.is_none();
             if is_first {
-                state.outcome = Some(outcome);
+                state.outcome = Some(if state.stage == Stage::Task { outcome.of_task() } else { outcome });
                 state.questions.clear();
             }
             is_first
         })
-    }
-
-    /// Answers to questions, by their keys; unknown keys are ignored.
-    pub(super) fn take_answers(&self, answers: Option<&Raw>) {
-        let Some(answers) = answers else { return };
-        self.change(|state| {
-            let (answered, open): (Vec<_>, _) =
-                state.questions.drain(..).partition(|one| answers.member(&one.key).is_some());
-            state.questions = open;
-            let is_any = !answered.is_empty();
-            for question in answered {
-                if let Some(answer) = answers.member(&question.key) {
-                    // The task may have given up waiting.
-                    let _ = question.reply.send(Ok(answer));
-                }
-            }
-            is_any
-        });
-    }
-
-    /// The first question that nobody is being asked yet.
-    pub(super) fn put_next(self: &Arc<Self>) -> Option<Putting> {
-        let mut state = self.state();
-        let question = state.questions.iter_mut().find(|one| !one.is_put)?;
-        question.is_put = true;
-        Some(Putting { task: self.clone(), number: question.number, ask: question.ask.clone() })
-    }
-
-    fn asks(&self, number: u64) -> bool {
-        self.state().questions.iter().any(|one| one.number == number)
-    }
-
-    /// Puts questions so that they appear at once, each under its name if it has one that is free. Only a task
-    /// can be asked about, so it is one from now on.
-    pub(crate) fn ask_all(&self, asks: impl IntoIterator<Item = (Option<String>, Ask)>) -> Vec<Asking> {
-        let mut asking = Vec::new();
-        self.change(|state| {
-            state.stage = Stage::Task;
-            for (name, ask) in asks {
-                let (reply, answer) = oneshot::channel();
-                state.asked += 1;
-                let is_free = |name: &String| state.questions.iter().all(|open| open.key != *name);
-                let key = name.filter(is_free).unwrap_or_else(|| format!("question-{}", state.asked));
-                state.questions.push(Question { number: state.asked, key, ask, reply, is_put: false });
-                asking.push(Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) }) as Asking);
-            }
-            true
-        });
-        asking
     }
 
     /// Waits until something has changed since `seen`, and gives the new count.
@@ -251,7 +210,9 @@ impl Task {
             state.updated = SystemTime::now();
         }
         self.version.send_modify(|version| *version += 1);
-        self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(self)));
+        if self.is_begun() {
+            self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(self)));
+        }
         true
     }
 
@@ -260,44 +221,15 @@ impl Task {
     }
 }
 
-impl Putting {
-    pub(super) fn take_answer(self, answer: Result<Raw, AskError>) {
-        self.task.change(|state| {
-            let Some(at) = state.questions.iter().position(|one| one.number == self.number) else {
-                return false;
-            };
-            // The task may have given up waiting.
-            let _ = state.questions.remove(at).reply.send(answer);
-            true
-        });
-    }
-
-    /// Waits until the answer is not needed any more: the task is over, or somebody else has answered.
-    pub(super) async fn settled(&self) {
-        let mut seen = self.task.version();
-        while self.task.asks(self.number) {
-            seen = self.task.changed_since(seen).await;
-        }
-    }
-}
-
-impl Drop for Putting {
-    fn drop(&mut self) {
-        let mut is_open = false;
-        for question in self.task.state().questions.iter_mut().filter(|one| one.number == self.number) {
-            question.is_put = false;
-            is_open = true;
-        }
-        if is_open {
-            self.task.version.send_modify(|version| *version += 1);
-        }
-    }
-}
-
 /// The way back of a call that runs as a task: questions wait until somebody asks about the task. Progress
-/// and log messages have no place in a task.
+/// and log messages have no place in a task, and reach whoever made the call until it is one.
 impl Back for Task {
-    fn notify(&self, _: Notification) {}
+    fn notify(&self, notification: Notification) {
+        let call = self.state().call.clone();
+        if let Some(call) = call {
+            call.notify(notification);
+        }
+    }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         let mut asking = self.ask_all([(None, ask)]);
@@ -313,7 +245,15 @@ mod tests {
     fn of_many_ends_at_once_only_the_first_counts() {
         for _ in 0..500 {
             let (owner, time) = (Owner::Principal("local".into()), Duration::from_secs(1));
-            let task = Task::new("t".into(), Stage::Task, owner, time, Scope::new(), Changes::default());
+            let task = Task::new(
+                "t".into(),
+                Stage::Task,
+                Peer::nobody(),
+                owner,
+                time,
+                Scope::new(),
+                Changes::default(),
+            );
             let firsts = std::thread::scope(|scope| {
                 // Nobody gets on before all are there.
                 let state = task.state();

@@ -36,12 +36,15 @@ struct Trip {
 #[tool(task, asks_first)]
 async fn travel(gate: &Arc<Notify>, context: &Context, trip: Trip) -> Result<String, ToolError> {
     let _gone = Gone(gate.clone());
+    context.progress(1, 2);
     sleep(Duration::from_secs(trip.seconds)).await;
     if trip.is_known {
         return Ok("known".into());
     }
     let first = if trip.waits {
-        context.ask::<Name>("Who?").await?.accepted()?.name
+        let reply = context.ask::<Name>("Who?");
+        let (reply, ()) = tokio::join!(reply, async { context.progress(2, 2) });
+        reply?.accepted()?.name
     } else {
         let replies = context.questions().form::<Name>("who", "Who?").put().await?;
         replies.form::<Name>("who")?.accepted()?.name
@@ -189,10 +192,83 @@ async fn a_call_that_nobody_waits_for_is_stopped_before_it_is_a_task() {
 async fn calls_that_have_only_asked_take_the_room_of_no_task() {
     let (set, client) = (set(&Arc::default()), newer());
     let trip = json!({ "inputResponses": { "who": named("Ada"), "with": named("Bo") } });
-    let started = go(&client, &set, json!({}), trip).await;
-    until(&client, &set, &started["taskId"], "completed").await;
-    for _ in 0..300 {
-        assert_eq!(go(&client, &set, json!({}), json!({})).await["resultType"], "input_required");
+    let mut finished = Vec::new();
+    for _ in 0..250 {
+        let started = go(&client, &set, json!({}), trip.clone()).await;
+        until(&client, &set, &started["taskId"], "completed").await;
+        finished.push(started["taskId"].clone());
     }
-    until(&client, &set, &started["taskId"], "completed").await;
+    assert_eq!(go(&client, &set, json!({}), json!({})).await["resultType"], "input_required");
+    until(&client, &set, &finished[0], "completed").await;
+    go(&client, &set, json!({}), trip).await;
+    let error = client.request(&set, "tasks/get", json!({ "taskId": finished[0] })).await.unwrap_err();
+    assert_eq!(error.code(), -32602, "another task does");
+}
+
+#[tokio::test]
+async fn where_no_task_can_be_no_questions_are_asked_in_vain() {
+    let (set, client) = (set(&Arc::default()), newer());
+    for _ in 0..250 {
+        let started = go(&client, &set, json!({ "waits": true }), json!({})).await;
+        until(&client, &set, &started["taskId"], "input_required").await;
+    }
+    let error = client.request(&set, "tools/call", json!({ "name": "hello" })).await.unwrap_err();
+    assert_eq!(error.message, "250 tasks of yours are running; wait until some are over");
+}
+
+#[tokio::test]
+async fn what_is_told_before_the_task_reaches_whoever_called() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let more = json!({ "_meta": { "progressToken": "p" } });
+    go(&client, &set, json!({ "is_known": true }), more).await;
+    assert_eq!(client.told()[0][1]["progress"], 1);
+    go(&client, &set, json!({ "waits": true }), json!({ "_meta": { "progressToken": "p" } })).await;
+    assert_eq!(client.told().len(), 2, "and nothing after it");
+}
+
+/// Keeps the questions for itself, and goes on.
+#[tool(task, asks_first)]
+async fn stubborn(context: &Context, trip: Trip) -> Result<String, ToolError> {
+    let asked = context.questions().form::<Name>("who", "Who?").put().await;
+    sleep(Duration::from_secs(trip.seconds)).await;
+    if trip.waits {
+        asked?;
+    }
+    Ok("went on".into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_goes_on_without_its_answers_becomes_a_task_all_the_same() {
+    let (set, client) = (ToolSet::new("stubborn", "1").with::<stubborn>(), newer());
+    let call = async |trip: Value| {
+        let params = json!({ "name": "stubborn", "arguments": trip });
+        client.request(&set, "tools/call", params).await.unwrap()
+    };
+    assert_eq!(text(&call(json!({})).await), "went on");
+    let started = call(json!({ "seconds": 60 })).await;
+    assert_eq!(started["resultType"], "task");
+    sleep(Duration::from_mins(1)).await;
+    let task = until(&client, &set, &started["taskId"], "completed").await;
+    assert_eq!(text(&task["result"]), "went on");
+    let started = call(json!({ "seconds": 60, "waits": true })).await;
+    sleep(Duration::from_mins(1)).await;
+    let task = until(&client, &set, &started["taskId"], "failed").await;
+    assert!(
+        task["error"]["message"].as_str().unwrap().contains("after its call had become a task"),
+        "{task}"
+    );
+}
+
+/// Asks nothing, in so many words.
+#[tool(task, asks_first)]
+async fn silent(context: &Context) -> Result<&'static str, ToolError> {
+    context.questions().put().await?;
+    Ok("nothing to ask")
+}
+
+#[tokio::test]
+async fn no_questions_are_no_reason_for_a_task() {
+    let set = ToolSet::new("silent", "1").with::<silent>();
+    let answered = newer().request(&set, "tools/call", json!({ "name": "silent" })).await.unwrap();
+    assert_eq!((&answered["resultType"], text(&answered)), (&json!("complete"), "nothing to ask"));
 }

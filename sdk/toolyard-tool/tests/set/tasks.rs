@@ -54,6 +54,20 @@ pub(crate) async fn linger(gate: &Arc<Notify>) {
     std::future::pending::<()>().await;
 }
 
+/// Asks for a name twice in the same words, then under a name that one might make up, and in place.
+#[tool(task)]
+async fn repeat(context: &Context) -> Result<String, ToolError> {
+    let name = async |name: &str| {
+        let replies = context.questions().form::<Name>(name, "Who?").put().await?;
+        Ok::<_, ToolError>(replies.form::<Name>(name)?.accepted()?.name)
+    };
+    let (first, second, third) = (name("who").await?, name("who").await?, name("question-2").await?);
+    let in_place = [context.ask::<Name>("And you?").await?, context.ask::<Name>("And you?").await?];
+    let in_place: Vec<String> =
+        in_place.into_iter().filter_map(|reply| reply.accepted().ok()).map(|one| one.name).collect();
+    Ok(format!("{first} {second} {third} {}", in_place.join(" ")))
+}
+
 /// Wants a page visited.
 #[tool(task)]
 async fn visit(context: &Context) -> Result<(), ToolError> {
@@ -67,6 +81,7 @@ fn set(gate: &Arc<Notify>) -> ToolSet<Arc<Notify>> {
         .with::<greet>()
         .with::<linger>()
         .with::<visit>()
+        .with::<repeat>()
 }
 
 fn newer() -> Client {
@@ -296,4 +311,32 @@ async fn finished_tasks_make_room_and_nobody_takes_the_room_of_others() {
     let last = Client::named("d", Revision::V2025_11_25, capabilities);
     let refused = start(&last, "wait").await.unwrap_err();
     assert_eq!(refused.message, "too many tasks are running; wait until some are over");
+}
+
+#[tokio::test]
+async fn no_two_questions_of_a_task_have_the_same_key_and_a_name_is_asked_for_once() {
+    let (set, client) = (set(&Arc::default()), newer());
+    let started = client.request(&set, "tools/call", json!({ "name": "repeat" })).await.unwrap();
+    let id = &started["taskId"];
+    let mut keys = Vec::new();
+    for name in ["Ada", "Bo", "Cy", "Di"] {
+        let task = until(&client, &set, id, "input_required").await;
+        let asked: Vec<String> = task["inputRequests"].as_object().unwrap().keys().cloned().collect();
+        keys.extend(asked);
+        let answer = json!({ "action": "accept", "content": { "name": name } });
+        // Everything that was ever asked is answered again: a client may send an update twice.
+        let answers: Value = keys.iter().map(|key| (key.clone(), answer.clone())).collect();
+        let update = json!({ "taskId": id, "inputResponses": answers });
+        client.request(&set, "tasks/update", update).await.unwrap();
+    }
+    assert_eq!(keys, ["who", "question-2", "question-3", "question-4"]);
+    assert_eq!(text(&until(&client, &set, id, "completed").await["result"]), "Ada Ada Bo Cy Di");
+}
+
+#[tokio::test]
+async fn a_set_that_has_ended_starts_no_task() {
+    let (set, client) = (set(&Arc::default()), newer());
+    set.end().await;
+    let error = client.request(&set, "tools/call", json!({ "name": "wait" })).await.unwrap_err();
+    assert_eq!(error.message, "the call was cancelled");
 }

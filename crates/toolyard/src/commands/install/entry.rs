@@ -52,8 +52,6 @@ impl Entry {
     pub(super) fn fields(&self) -> Vec<(&'static str, Value)> {
         let kind = match self.client {
             Some(Client::ClaudeCode | Client::Cursor | Client::Vscode) => Some(("type", json!("stdio"))),
-            // Versions of 2025 ask for it; others pass over it.
-            Some(Client::Zed) => Some(("source", json!("custom"))),
             _ => None,
         };
         let rest = [("command", json!(self.command)), ("args", json!(self.args))];
@@ -111,11 +109,11 @@ impl Entry {
 }
 
 #[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
     #[test]
-    #[cfg(unix)]
     fn a_name_on_the_path_counts_where_it_leads_here() {
         let home = tempfile::tempdir().unwrap();
         let folder = |name: &str| {

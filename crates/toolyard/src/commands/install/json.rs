@@ -207,7 +207,7 @@ impl<'a> Document<'a> {
         while at < range.end {
             let rest = &self.text[at..range.end];
             let length = match bytes[at] {
-                b'/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+                b'/' if rest.starts_with("/*") => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
                 b'/' => rest.find('\n').map_or(rest, |end| &rest[..end]).trim_end_matches('\r').len(),
                 b',' => 1,
                 _ => 0,

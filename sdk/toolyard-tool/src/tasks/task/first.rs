@@ -10,7 +10,7 @@ use toolyard_proto::Raw;
 use toolyard_transport::{Answer, AnswerBody};
 
 use super::super::kept::Kept;
-use super::{Outcome, Task};
+use super::{Outcome, State, Task};
 
 /// How long a call may go without a question before it becomes a task all the same.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(crate) enum Stage {
     Task,
 }
 
-/// A task that its client has not been told of. Dropped like this it is forgotten: nobody can ask about it.
+/// A task that its client has not been told of. Dropped like this it is stopped: nobody can ask about it.
 struct Untold {
     task: Arc<Task>,
     kept: Arc<Kept>,
@@ -42,12 +42,17 @@ pub(in crate::tasks) fn answer(
     let untold = Untold { task, kept, is_told: false };
     async move {
         let task = &untold.task;
-        if tokio::time::timeout(PATIENCE, task.settled()).await.is_err() {
-            task.begin_if(|stage| stage == Stage::Call);
+        // Whoever asks by the answer ends at once; who still runs after another while has something else in mind.
+        for may_begin in [|stage| stage == Stage::Call, |_| true] {
+            if tokio::time::timeout(PATIENCE, task.settled()).await.is_ok() {
+                break;
+            }
+            task.begin_if(may_begin);
         }
         if let Some(outcome) = task.settled().await {
             return outcome.into_answer().map(AnswerBody::ours);
         }
+        untold.kept.add(task)?;
         untold.told();
         Ok(AnswerBody::ours(started))
     }
@@ -66,14 +71,15 @@ impl Task {
 
     /// Makes the call a task.
     pub(crate) fn begin(&self) {
-        self.begin_if(|stage| stage != Stage::Task);
+        self.begin_if(|_| true);
     }
 
+    /// Nothing if it is one already, or over.
     fn begin_if(&self, may_begin: impl FnOnce(Stage) -> bool) {
         self.change(|state| {
-            let begins = may_begin(state.stage);
+            let begins = state.stage != Stage::Task && state.outcome.is_none() && may_begin(state.stage);
             if begins {
-                state.stage = Stage::Task;
+                state.begin();
             }
             begins
         });
@@ -89,8 +95,18 @@ impl Task {
                     return state.outcome.clone().filter(|_| state.stage != Stage::Task);
                 }
             }
-            self.changed_since(seen).await;
+            if self.scope.unless_ended(self.changed_since(seen)).await.is_none() {
+                return Some(Outcome::Cancelled);
+            }
         }
+    }
+}
+
+impl State {
+    /// From now on it is a task, and whoever made the call hears no more of it.
+    pub(super) fn begin(&mut self) {
+        self.stage = Stage::Task;
+        self.call = None;
     }
 }
 
@@ -104,6 +120,7 @@ impl Drop for Untold {
     fn drop(&mut self) {
         if !self.is_told {
             self.kept.forget(self.task.id());
+            self.task.stop();
         }
     }
 }

@@ -55,6 +55,10 @@ fn comments_trailing_commas_tabs_and_line_ends_stay() {
         r#"{"mcpServers": {"a": 1 /* of a */ } }"#,
         &format!(r#"{{"mcpServers": {{"a": 1, /* of a */ "toolyard": {LINE} }} }}"#),
     );
+    check(
+        r#"{"mcpServers": {"a": 1 /*/ , */ } }"#,
+        &format!(r#"{{"mcpServers": {{"a": 1, /*/ , */ "toolyard": {LINE} }} }}"#),
+    );
 }
 
 #[test]
@@ -89,6 +93,7 @@ fn gap() -> impl Strategy<Value = String> {
         2 => Just("\n  "),
         1 => Just("\r\n\t"),
         1 => Just("/* , } \" */"),
+        1 => Just("/*/ , */"),
         1 => Just("// ] , { é\n"),
         1 => Just("//\r\n"),
     ];

@@ -1,0 +1,128 @@
+//! What a task wants to know, and how the answers come back: with an update by whoever asks about the task, or
+//! from whoever waits for its result.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use toolyard_proto::Raw;
+use toolyard_transport::{Ask, AskError, BoxFuture};
+
+use super::{State, Task};
+
+/// A question that waits for its answer.
+type Asking = BoxFuture<Result<Raw, AskError>>;
+
+/// Something the task wants to know before it goes on.
+#[derive(Debug)]
+pub(super) struct Question {
+    number: usize,
+    /// No two questions of a task have the same, not even one after the other: an answer that comes twice must
+    /// not count for a question that nobody has seen.
+    pub(super) key: String,
+    pub(super) ask: Ask,
+    reply: oneshot::Sender<Result<Raw, AskError>>,
+    /// Whether somebody who waits for the result is being asked.
+    is_put: bool,
+}
+
+/// A question that is being put; whoever else waits for the result takes it up when this is dropped.
+pub(in crate::tasks) struct Putting {
+    task: Arc<Task>,
+    number: usize,
+    pub(in crate::tasks) ask: Ask,
+}
+
+impl Task {
+    /// Answers to questions, by their keys; unknown keys are ignored.
+    pub(in crate::tasks) fn take_answers(&self, answers: Option<&Raw>) {
+        let Some(answers) = answers else { return };
+        self.change(|state| {
+            let (answered, open): (Vec<_>, _) =
+                state.questions.drain(..).partition(|one| answers.member(&one.key).is_some());
+            state.questions = open;
+            let is_any = !answered.is_empty();
+            for question in answered {
+                if let Some(answer) = answers.member(&question.key) {
+                    // The task may have given up waiting.
+                    let _ = question.reply.send(Ok(answer));
+                }
+            }
+            is_any
+        });
+    }
+
+    /// The first question that nobody is being asked yet.
+    pub(in crate::tasks) fn put_next(self: &Arc<Self>) -> Option<Putting> {
+        let mut state = self.state();
+        let question = state.questions.iter_mut().find(|one| !one.is_put)?;
+        question.is_put = true;
+        Some(Putting { task: self.clone(), number: question.number, ask: question.ask.clone() })
+    }
+
+    fn asks(&self, number: usize) -> bool {
+        self.state().questions.iter().any(|one| one.number == number)
+    }
+
+    /// Puts questions so that they appear at once, each under its name if it has one that is free. Only a task
+    /// can be asked about, so it is one from now on.
+    pub(crate) fn ask_all(&self, asks: impl IntoIterator<Item = (Option<String>, Ask)>) -> Vec<Asking> {
+        let mut asking = Vec::new();
+        self.change(|state| {
+            state.begin();
+            for (name, ask) in asks {
+                let (reply, answer) = oneshot::channel();
+                let (number, key) = (state.keys.len(), state.free_key(name));
+                state.questions.push(Question { number, key, ask, reply, is_put: false });
+                asking.push(Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) }) as Asking);
+            }
+            true
+        });
+        asking
+    }
+}
+
+impl State {
+    /// The name if it was never used, or else one like it.
+    fn free_key(&mut self, name: Option<String>) -> String {
+        let is_free = |key: &String| !self.keys.contains(key);
+        let like = name.clone().unwrap_or_else(|| "question".into());
+        let mut others = (self.keys.len() + 1..).map(|number| format!("{like}-{number}"));
+        let key = name.filter(is_free).or_else(|| others.find(is_free)).unwrap_or_default();
+        self.keys.insert(key.clone());
+        key
+    }
+}
+
+impl Putting {
+    pub(in crate::tasks) fn take_answer(self, answer: Result<Raw, AskError>) {
+        self.task.change(|state| {
+            let Some(at) = state.questions.iter().position(|one| one.number == self.number) else {
+                return false;
+            };
+            // The task may have given up waiting.
+            let _ = state.questions.remove(at).reply.send(answer);
+            true
+        });
+    }
+
+    /// Waits until the answer is not needed any more: the task is over, or somebody else has answered.
+    pub(in crate::tasks) async fn settled(&self) {
+        let mut seen = self.task.version();
+        while self.task.asks(self.number) {
+            seen = self.task.changed_since(seen).await;
+        }
+    }
+}
+
+impl Drop for Putting {
+    fn drop(&mut self) {
+        let mut is_open = false;
+        for question in self.task.state().questions.iter_mut().filter(|one| one.number == self.number) {
+            question.is_put = false;
+            is_open = true;
+        }
+        if is_open {
+            self.task.version.send_modify(|version| *version += 1);
+        }
+    }
+}
