@@ -5,6 +5,7 @@ mod classic_upstream;
 mod classic_tasks;
 mod modern_upstream;
 mod modern_tasks;
+mod lent_tasks;
 mod convert;
 mod rising;
 
@@ -31,9 +32,7 @@ pub(crate) fn exchange(call: Call, lease: &Arc<Lease>) -> BoxFuture<Answer> {
     }
     let lease = lease.clone();
     match (client, upstream) {
-        (Era::Legacy, Era::Modern) => {
-            Box::pin(async move { modern_upstream::converse(call, lease.link()).await })
-        }
+        (Era::Legacy, Era::Modern) => Box::pin(async move { modern_upstream::converse(call, &lease).await }),
         (Era::Modern, _) => Box::pin(async move { classic_upstream::converse(call, &lease).await }),
         (Era::Legacy, Era::Legacy) => {
             Box::pin(async move { among_older(call, &lease).await.map_err(|error| error.in_form(revision)) })
@@ -135,9 +134,31 @@ pub(crate) fn has_inbox(origin: &Origin) -> bool {
 pub(crate) fn greeting_for(origin: &Origin, greeting: &toolyard_transport::Greeting) -> (Raw, Revision) {
     match (origin.revision.era(), greeting.revision.era()) {
         (Era::Legacy, Era::Legacy) => (greeting.whole.clone(), greeting.revision),
-        (_, Era::Modern) => (convert::with_our_versions(&greeting.whole), Revision::NEWEST),
+        (_, Era::Modern) => {
+            let whole = convert::with_our_versions(&greeting.whole);
+            if !lent_tasks::are_offered(origin, &greeting.capabilities) {
+                return (whole, Revision::NEWEST);
+            }
+            let whole = whole.with_path(&["capabilities", "tasks"], &convert::older_tasks());
+            (whole, Revision::NEWEST)
+        }
         (Era::Modern, Era::Legacy) => (convert::discover_from_older(greeting), Revision::NEWEST),
     }
+}
+
+/// What a view of many upstreams declares of tasks, in the words of a client whose revision had them: it can be asked
+/// for those of every upstream that has tasks in either form, and lists none.
+pub(crate) fn tasks_in_view<'a>(
+    origin: &Origin,
+    mut upstreams: impl Iterator<Item = &'a toolyard_transport::Greeting>,
+) -> Option<Raw> {
+    let has_tasks = |greeting: &toolyard_transport::Greeting| {
+        lent_tasks::are_offered(origin, &greeting.capabilities)
+            || greeting.revision == Revision::V2025_11_25
+                && greeting.capabilities.at(&["tasks", "requests", "tools", "call"]).is_some()
+    };
+    let are_known = origin.revision == Revision::V2025_11_25;
+    (are_known && upstreams.any(has_tasks)).then(|| convert::older_tasks().without(&["list"]))
 }
 
 /// The cheapest question that shows whether an upstream of this revision is alive.

@@ -307,7 +307,7 @@ async fn discover(shared: Arc<Shared>, request: Request) -> Answer {
     let snapshot = shared.catalog.snapshot();
     let view = view(&snapshot, &request)?;
     let Some(alone) = view.alone.as_ref().filter(|_| !view.is_hub) else {
-        return Ok(AnswerBody::ours(greet::discover(view)));
+        return Ok(AnswerBody::ours(greet::discover(view, &request.origin)));
     };
     let greeting = match alone.definitions() {
         Some(definitions) => definitions.greeting.clone(),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use toolyard_proto::modern::SERVER_INFO;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, modern};
+use toolyard_transport::Origin;
 
 use crate::bridge;
 use crate::catalog::ViewCatalog;
@@ -23,7 +24,7 @@ pub(crate) fn result_meta(view: &ViewCatalog) -> Raw {
 
 /// What a view of many upstreams says of itself. Upstreams come and go, so it declares everything it
 /// can carry.
-pub(crate) fn discover(view: &ViewCatalog) -> Raw {
+pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
     let capabilities = serde_json::json!({
         "tools": { "listChanged": true },
         "prompts": { "listChanged": true },
@@ -34,6 +35,11 @@ pub(crate) fn discover(view: &ViewCatalog) -> Raw {
     let mut capabilities = Raw::from(capabilities);
     if let Some(extensions) = extensions(view) {
         capabilities = capabilities.with("extensions", &extensions);
+    }
+    let known: Vec<_> = view.upstreams.iter().filter_map(|upstream| upstream.definitions()).collect();
+    let greetings = known.iter().map(|definitions| &definitions.greeting);
+    if let Some(tasks) = bridge::tasks_in_view(origin, greetings) {
+        capabilities = capabilities.with("tasks", &tasks);
     }
     let result = Raw::empty_object()
         .with("supportedVersions", &bridge::our_versions())

@@ -4,6 +4,8 @@
 
 #[path = "doors/table.rs"]
 mod table;
+#[path = "doors/tasks.rs"]
+mod tasks;
 
 use serde_json::{Value, json};
 use table::Example;
@@ -50,6 +52,11 @@ async fn the_list_of_tools_is_the_same_bytes_at_every_door() {
 #[tokio::test]
 async fn every_tool_answers_the_same_at_every_door() {
     table::check_that_every_tool_answers_the_same(&NOTES).await;
+}
+
+#[tokio::test]
+async fn a_task_can_be_asked_after_at_every_door() {
+    tasks::check_that_tasks_can_be_asked_after(&NOTES, "export_notes").await;
 }
 
 #[tokio::test]

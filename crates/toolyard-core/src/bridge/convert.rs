@@ -49,6 +49,34 @@ pub(super) fn task_from_older(task: &Raw) -> Raw {
     flat
 }
 
+/// Where a task of today stands, in the words of 2025-11-25: a tool that failed is a task that failed, and what became
+/// of it is fetched apart.
+pub(super) fn task_for_older(task: &Raw) -> Raw {
+    let flat = [
+        "resultType",
+        "ttlMs",
+        "pollIntervalMs",
+        "result",
+        "error",
+        "inputRequests",
+        "requestState",
+        "_meta",
+    ];
+    let mut core = task.without(&flat);
+    for (new, old) in [("ttlMs", "ttl"), ("pollIntervalMs", "pollInterval")] {
+        if let Some(value) = task.member(new) {
+            core = core.with(old, &value);
+        }
+    }
+    let has_failed = task.at(&["result", "isError"]).is_some_and(|flag| flag.as_bytes() == b"true");
+    if has_failed { core.with("status", &Raw::from_serialize(&"failed")) } else { core }
+}
+
+/// What a server of 2025-11-25 declares that has tasks.
+pub(super) fn older_tasks() -> Raw {
+    serde_json::json!({ "list": {}, "cancel": {}, "requests": { "tools": { "call": {} } } }).into()
+}
+
 /// What a client of an older revision can do, in today's words.
 fn capabilities_for_newer(capabilities: &Raw) -> Raw {
     let capabilities = capabilities.without(&["tasks"]);

@@ -42,7 +42,7 @@ pub(super) async fn follow(call: &Call, link: &Arc<dyn Link>, created: &Raw) -> 
     loop {
         tokio::time::sleep(pace(&task)).await;
         task = ask(link, about(call, Method::TASKS_GET, &id, None)).await?;
-        let status = task.member("status").and_then(|status| status.as_string()).unwrap_or_default();
+        let status = status_of(&task);
         match status.as_str() {
             "working" => continue,
             "input_required" => {
@@ -60,7 +60,11 @@ pub(super) async fn follow(call: &Call, link: &Arc<dyn Link>, created: &Raw) -> 
     }
 }
 
-fn outcome(task: &Raw, status: &str, link: &Arc<dyn Link>) -> Answer {
+pub(super) fn status_of(task: &Raw) -> String {
+    task.member("status").and_then(|status| status.as_string()).unwrap_or_default()
+}
+
+pub(super) fn outcome(task: &Raw, status: &str, link: &Arc<dyn Link>) -> Answer {
     match (status, task.member("result"), task.member("error")) {
         ("completed", Some(result), _) => Ok(AnswerBody::Whole(result, link.greeting().revision)),
         ("failed", _, Some(error)) => Err(CallError::reported(error)),
@@ -69,12 +73,12 @@ fn outcome(task: &Raw, status: &str, link: &Arc<dyn Link>) -> Answer {
     }
 }
 
-fn pace(task: &Raw) -> Duration {
+pub(super) fn pace(task: &Raw) -> Duration {
     let said = task.member("pollIntervalMs").and_then(|pace| pace.read().ok());
     said.map_or(POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL)
 }
 
-fn about(call: &Call, method: Method, task: &str, answers: Option<&Raw>) -> LinkRequest {
+pub(super) fn about(call: &Call, method: Method, task: &str, answers: Option<&Raw>) -> LinkRequest {
     let mut params = Raw::empty_object().with("taskId", &Raw::from_serialize(&task));
     if let Some(answers) = answers {
         params = params.with("inputResponses", answers);
@@ -83,7 +87,7 @@ fn about(call: &Call, method: Method, task: &str, answers: Option<&Raw>) -> Link
     request(&call.origin, Id::string(&format!("yard-{method}-{task}")), method, params)
 }
 
-async fn ask(link: &Arc<dyn Link>, request: LinkRequest) -> Result<Raw, CallError> {
+pub(super) async fn ask(link: &Arc<dyn Link>, request: LinkRequest) -> Result<Raw, CallError> {
     match link.call(request, Peer::nobody()).await? {
         AnswerBody::Whole(result, _) => Ok(result),
         AnswerBody::Stream(_) => Err(CallError::internal("a whole answer was asked for")),

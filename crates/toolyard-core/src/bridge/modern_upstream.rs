@@ -10,32 +10,45 @@ use toolyard_proto::{CallError, Id, Method, Raw};
 use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Link, LinkRequest, Peer};
 
 use super::rising::rising;
-use super::{convert, modern_tasks, request};
+use super::{convert, lent_tasks, modern_tasks, request};
 use crate::call::Call;
+use crate::upstream::Lease;
 
 const MOST_ROUNDS: u32 = 8;
 /// An upstream that sheds load answers with a state and no question; it is not asked again at once.
 const PACE: Duration = Duration::from_millis(250);
 
-pub(super) async fn converse(call: Call, link: &Arc<dyn Link>) -> Answer {
+pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
+    let link = lease.link();
+    if lent_tasks::is_about(&call, link.greeting()) {
+        return lent_tasks::answer(&call, lease).await;
+    }
     let params = call.params.without(&["task"]);
-    match rounds(&call, link, &convert::stamped(&call.origin, &params)).await {
+    if lent_tasks::is_wanted(&call, link.greeting()) {
+        let answer = rounds(&call, link, &convert::stamped_with_tasks(&call.origin, &params)).await?;
+        return lent_tasks::started(&call, lease, answer);
+    }
+    let answer = match rounds(&call, link, &convert::stamped(&call.origin, &params)).await {
         // Only then do we say that tasks are known: whoever can answer at once should.
         Err(error) if modern_tasks::wants_task(&error) => {
             rounds(&call, link, &convert::stamped_with_tasks(&call.origin, &params)).await
         }
         answer => answer,
+    };
+    match answer? {
+        AnswerBody::Whole(task, _) if modern_tasks::is_task(&task) => {
+            modern_tasks::follow(&call, link, &task).await
+        }
+        answer => Ok(answer),
     }
 }
 
+/// Until there is a result, or a task.
 async fn rounds(call: &Call, link: &Arc<dyn Link>, base: &Raw) -> Answer {
     let (mut params, peer) = (base.clone(), rising(&call.peer));
     for round in 0..MOST_ROUNDS {
         let answer = link.call(round_of(call, round, params), peer.clone()).await?;
         let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
-        if modern_tasks::is_task(&result) {
-            return modern_tasks::follow(call, link, &result).await;
-        }
         if result.member("resultType").is_none_or(|kind| kind.as_bytes() != b"\"input_required\"") {
             return Ok(AnswerBody::Whole(result, revision));
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
-use toolyard_proto::CallError;
+use toolyard_proto::{CallError, Method};
 use toolyard_transport::answer::{RelayBody, RelayError};
 use toolyard_transport::{Answer, AnswerBody, BoxFuture};
 
@@ -27,6 +27,10 @@ impl Deadline {
 
     /// What the config says of the tool goes before what it says of the upstream.
     fn timeouts_of(&self, call: &Call) -> Timeouts {
+        // Whoever asks for the result of a task waits until there is one, and that takes as long as it takes.
+        if call.method == Method::TASKS_RESULT {
+            return Timeouts { idle: self.timeouts.hard, ..self.timeouts };
+        }
         let rules = self.common.rules.load();
         let (false, Some(entry)) = (rules.is_empty(), &call.entry) else { return self.timeouts };
         let idle = ToolRule::timeout_of(&rules, &entry.canonical);

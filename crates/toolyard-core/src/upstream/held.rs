@@ -128,6 +128,11 @@ impl HeldTask {
         }
     }
 
+    /// What was said of the task at its end, once it is there.
+    pub(crate) fn over(&self) -> Option<Raw> {
+        self.state().ended.as_ref().map(|(task, _)| task.clone())
+    }
+
     /// Unknown keys are ignored, and what is missing stays open.
     pub(crate) fn answer(&self, responses: &Raw) {
         let mut state = self.state();

@@ -77,6 +77,15 @@ impl OwnedTasks {
         self.known().owners.get(id).is_some_and(|owner| *owner == Owner::of(origin))
     }
 
+    /// The newest that this client has made, in the order they were made.
+    pub(crate) fn of(&self, origin: &Origin, most: usize) -> Vec<String> {
+        let (known, owner) = (self.known(), Owner::of(origin));
+        let is_own = |id: &&String| known.owners.get(*id) == Some(&owner);
+        let mut own: Vec<String> = known.order.iter().rev().filter(is_own).take(most).cloned().collect();
+        own.reverse();
+        own
+    }
+
     /// The answer to `tasks/list` with only those of this client. A page may hold none of them.
     pub(crate) fn only_own(&self, listed: &Raw, origin: &Origin) -> Raw {
         let Some(tasks) = listed.member("tasks").and_then(|tasks| tasks.read::<Vec<Raw>>().ok()) else {

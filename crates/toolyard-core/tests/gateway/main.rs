@@ -9,6 +9,7 @@ mod catalog;
 mod health;
 mod hop;
 mod hub;
+mod lent_tasks;
 mod lifecycle;
 mod network;
 mod model;

@@ -107,7 +107,11 @@ impl Double {
             capabilities["logging"] = json!({});
         }
         if self.tools.lock().unwrap().iter().any(|tool| tool["execution"].is_object()) {
-            capabilities["tasks"] = json!({ "requests": { "tools": { "call": {} } } });
+            if self.revision.is_modern() {
+                capabilities["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+            } else {
+                capabilities["tasks"] = json!({ "requests": { "tools": { "call": {} } } });
+            }
         }
         let whole =
             json!({ "capabilities": capabilities, "serverInfo": { "name": "double", "version": "1" } });

@@ -1,7 +1,7 @@
 //! One set of tools, many doors: whichever a client comes through, the list of tools is the same bytes and
 //! every tool answers the same. A new door is one line in [`DOORS`], and every example is tried at each.
 
-mod clients;
+pub(crate) mod clients;
 mod gateway;
 mod http;
 mod lines;
@@ -24,7 +24,7 @@ pub(crate) struct Example {
     pub(crate) requests: fn() -> Vec<(&'static str, Value)>,
 }
 
-const DOORS: [(&str, Opening, Revision); 16] = [
+pub(crate) const DOORS: [(&str, Opening, Revision); 16] = [
     ("in memory", clients::memory, V2026_07_28),
     ("stdio, older client", lines::stdio, V2025_11_25),
     ("stdio", lines::stdio, V2026_07_28),
@@ -53,17 +53,33 @@ fn unstamped(mut result: Value) -> Value {
     result
 }
 
-async fn answers_of(example: &'static Example, client: &mut dyn Client) -> Vec<Value> {
+/// How an answer came about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    Plain,
+    /// The client asked for a task and fetched its result, as in 2025-11-25.
+    AskedForTask,
+    /// The server answered with a task, and the client looked after it, as in the extension.
+    Task,
+}
+
+/// A task, as clients of this revision get one.
+const fn task_of(revision: Revision) -> How {
+    if revision.is_modern() { How::Task } else { How::AskedForTask }
+}
+
+async fn answers_of(example: &'static Example, client: &mut dyn Client) -> Vec<(Value, How)> {
     let mut answers = Vec::new();
     for (method, params) in (example.requests)() {
-        answers.push(unstamped(settled(client, method, params).await));
+        let (answer, how) = settled(client, method, params).await;
+        answers.push((unstamped(answer), how));
     }
     answers
 }
 
-/// What comes of a request in the end: a client that is asked by the answer calls again, and one that gets a task
-/// comes back for its result.
-async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> Value {
+/// What comes of a request in the end, and how: a client that is asked by the answer calls again, and one that gets a
+/// task comes back for its result.
+async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> (Value, How) {
     let mut answer: Value = client.call(method, params.clone()).await.read().unwrap();
     while answer["resultType"] == "input_required" {
         let asks = answer["inputRequests"].as_object().unwrap();
@@ -73,21 +89,25 @@ async fn settled(client: &mut dyn Client, method: &str, mut params: Value) -> Va
     }
     if answer["task"].is_object() {
         let about = json!({ "taskId": answer["task"]["taskId"] });
-        return client.call("tasks/result", about).await.read().unwrap();
+        return (client.call("tasks/result", about).await.read().unwrap(), How::AskedForTask);
+    }
+    if answer["resultType"] != "task" {
+        return (answer, How::Plain);
     }
     let about = json!({ "taskId": answer["taskId"] });
-    while answer["taskId"].is_string() && answer["status"] != "completed" {
+    while answer["status"] != "completed" {
         assert_eq!(answer["status"], "working", "{answer}");
         // As clients do, if less often.
         tokio::time::sleep(Duration::from_millis(1)).await;
         answer = client.call("tasks/get", about.clone()).await.read().unwrap();
     }
-    if answer["status"] == "completed" { answer["result"].clone() } else { answer }
+    (answer["result"].clone(), How::Task)
 }
 
 /// The answers to its requests, without any door.
 pub(crate) async fn answers(example: &'static Example) -> Vec<Value> {
-    answers_of(example, &mut *clients::memory(example, V2026_07_28).await).await
+    let answers = answers_of(example, &mut *clients::memory(example, V2026_07_28).await).await;
+    answers.into_iter().map(|(answer, _)| answer).collect()
 }
 
 pub(crate) async fn check_that_the_list_of_tools_is_the_same_bytes(example: &'static Example) {
@@ -104,8 +124,11 @@ pub(crate) async fn check_that_every_tool_answers_the_same(example: &'static Exa
     let expected = answers(example).await;
     for (name, open, revision) in DOORS {
         let answers = answers_of(example, &mut *open(example, revision).await).await;
-        for ((request, answer), expected) in (example.requests)().iter().zip(&answers).zip(&expected) {
+        for ((request, (answer, how)), expected) in (example.requests)().iter().zip(&answers).zip(&expected) {
             assert_eq!(answer, expected, "{name}: {request:?}");
+            let asks_for_task = request.1.get("task").is_some();
+            let expected = if asks_for_task { task_of(revision) } else { How::Plain };
+            assert_eq!(*how, expected, "{name}: {request:?}");
         }
     }
 }

@@ -1,0 +1,165 @@
+//! Tasks of a modern upstream for a 2025-11-25 client, which asks for them itself: they are the upstream's own, and
+//! are said in the client's words. Where the upstream answers at once all the same, its answer is kept as a task that
+//! is over, since that client expects one.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use data_encoding::BASE64URL_NOPAD;
+use futures_util::future::join_all;
+use serde_json::json;
+use toolyard_proto::calendar::rfc3339;
+use toolyard_proto::modern::TASKS_EXTENSION;
+use toolyard_proto::{CallError, Method, Raw, Revision};
+use toolyard_transport::{Answer, AnswerBody, Ask, Greeting, Link, Origin};
+
+use super::convert;
+use super::modern_tasks::{about, ask, is_task, outcome, pace, status_of};
+use super::modern_upstream::{answers_to, questions};
+use crate::call::Call;
+use crate::upstream::Lease;
+use crate::upstream::owned::names_task;
+
+/// How long an answer that came at once is kept.
+const KEPT: Duration = Duration::from_hours(1);
+/// How many tasks one answer lists, the newest.
+const LISTED: usize = 250;
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
+/// Whether a client may ask for tasks of an upstream that declares these capabilities.
+pub(super) fn are_offered(origin: &Origin, capabilities: &Raw) -> bool {
+    origin.revision == Revision::V2025_11_25 && capabilities.at(&["extensions", TASKS_EXTENSION]).is_some()
+}
+
+/// Whether a call asks for a task of a tool that says it can be one.
+pub(super) fn is_wanted(call: &Call, greeting: &Greeting) -> bool {
+    let support = call.entry.as_ref().and_then(|entry| entry.own.at(&["execution", "taskSupport"]));
+    are_offered(&call.origin, &greeting.capabilities)
+        && call.method == Method::TOOLS_CALL
+        && call.params.member("task").is_some_and(|task| task.is_object())
+        && support.is_some_and(|support| support.as_bytes() != b"\"forbidden\"")
+}
+
+/// Whether a request is about tasks that a client may have asked for.
+pub(super) fn is_about(call: &Call, greeting: &Greeting) -> bool {
+    are_offered(&call.origin, &greeting.capabilities)
+        && (names_task(&call.method) || call.method == Method::TASKS_LIST)
+}
+
+/// What the client hears of a call that asked for a task: the upstream's, or one that is over.
+pub(super) fn started(call: &Call, lease: &Arc<Lease>, answer: AnswerBody) -> Answer {
+    let AnswerBody::Whole(result, _) = answer else {
+        return Err(CallError::internal("a whole answer was asked for"));
+    };
+    let task = if is_task(&result) { result } else { over(call, lease, result) };
+    let id = task.member("taskId").and_then(|id| id.as_string());
+    let id = id.ok_or_else(|| CallError::bad_answer("its task has no `taskId`"))?;
+    call.upstream.owned().made(&id, &call.origin);
+    Ok(AnswerBody::ours(Raw::empty_object().with("task", &convert::task_for_older(&task))))
+}
+
+/// Keeps an answer as a task that is over. `taskId` and times are ours.
+fn over(call: &Call, lease: &Arc<Lease>, result: Raw) -> Raw {
+    let now = rfc3339(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let ttl = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
+    let held = call.upstream.held().hold(&random(), lease, &call.origin, KEPT);
+    let task = json!({
+        "taskId": held.shown_id(), "status": "completed", "createdAt": now, "lastUpdatedAt": now, "ttlMs": ttl,
+    });
+    let task = Raw::from(task).with("result", &result);
+    held.end(task.clone(), Ok(result));
+    task
+}
+
+fn random() -> String {
+    let mut bytes = [0; 24];
+    getrandom::fill(&mut bytes).expect("the system gives random numbers");
+    format!("yard-{}", BASE64URL_NOPAD.encode(&bytes))
+}
+
+/// `tasks/get`, `tasks/result`, `tasks/cancel` and `tasks/list`.
+pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
+    let link = lease.link();
+    if call.method == Method::TASKS_LIST {
+        return Ok(AnswerBody::ours(list(call, link).await));
+    }
+    let id = call.params.member("taskId").and_then(|id| id.as_string());
+    let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
+    // Where each client has a session or a process there, the upstream tells them apart itself.
+    if !lease.is_apart() {
+        call.upstream.owned().check(&call.params, &call.origin)?;
+    }
+    if call.method == Method::TASKS_RESULT {
+        return result(call, link, &id).await;
+    }
+    let task = standing(call, link, &id).await?;
+    if call.method == Method::TASKS_GET {
+        return Ok(AnswerBody::ours(convert::task_for_older(&task)));
+    }
+    if is_over(&task) {
+        return Err(CallError::invalid_params("the task is over and cannot be cancelled"));
+    }
+    drop(ask(link, about(call, Method::TASKS_CANCEL, &id, None)).await?);
+    Ok(AnswerBody::ours(convert::task_for_older(&standing(call, link, &id).await?)))
+}
+
+/// Where a task stands, in today's words.
+async fn standing(call: &Call, link: &Arc<dyn Link>, id: &str) -> Result<Raw, CallError> {
+    match call.upstream.held().find(id, &call.origin)?.and_then(|held| held.over()) {
+        Some(task) => Ok(task),
+        None => ask(link, about(call, Method::TASKS_GET, id, None)).await,
+    }
+}
+
+fn is_over(task: &Raw) -> bool {
+    !["working", "input_required"].contains(&status_of(task).as_str())
+}
+
+/// Those that this client has asked for since the gateway was started and that are still known.
+async fn list(call: &Call, link: &Arc<dyn Link>) -> Raw {
+    let ids = call.upstream.owned().of(&call.origin, LISTED);
+    let standings = join_all(ids.iter().map(|id| standing(call, link, id))).await;
+    let tasks = standings.into_iter().flatten().map(|task| convert::task_for_older(&task));
+    Raw::empty_object().with("tasks", &Raw::array(&tasks.collect::<Vec<Raw>>()))
+}
+
+/// Waits for the end, and puts the task's questions to the client while it does. Whoever does not wait any longer
+/// may come again: the task goes on.
+async fn result(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
+    let mut answered = HashSet::new();
+    loop {
+        let task = standing(call, link, id).await?;
+        let status = status_of(&task);
+        if status == "cancelled" {
+            return Err(CallError::cancelled());
+        }
+        if is_over(&task) {
+            let AnswerBody::Whole(result, revision) = outcome(&task, &status, link)? else {
+                return Err(CallError::internal("the outcome of a task is whole"));
+            };
+            return Ok(AnswerBody::Whole(related(&result, id), revision));
+        }
+        let mut asked = questions(&task);
+        asked.retain(|(key, _)| answered.insert(key.clone()));
+        if asked.is_empty() {
+            tokio::time::sleep(pace(&task)).await;
+            continue;
+        }
+        let asked = asked.into_iter().map(|(key, ask)| (key, about_task(call, ask, id))).collect();
+        let answers = answers_to(asked, &call.peer).await?;
+        drop(ask(link, about(call, Method::TASKS_UPDATE, id, Some(&answers))).await?);
+    }
+}
+
+/// A question that says which task it belongs to, under the id that the client knows.
+fn about_task(call: &Call, ask: Ask, id: &str) -> Ask {
+    let params = ask.params.unwrap_or_else(Raw::empty_object);
+    let related = related(&params, id);
+    let shown = if call.edits.tasks { crate::tasks::shown(call.upstream.id(), &related) } else { related };
+    Ask { method: ask.method, params: Some(shown) }
+}
+
+fn related(object: &Raw, id: &str) -> Raw {
+    object.with_path(&["_meta", RELATED_TASK, "taskId"], &Raw::from_serialize(&id))
+}

@@ -1,0 +1,174 @@
+//! Tasks of a modern upstream for clients of 2025-11-25, which ask for them themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolyard_core::Gateway;
+use toolyard_proto::Revision;
+use toolyard_transport::AnswerBody;
+
+use crate::support::{Behaviour, Client, Double, gateway, raw};
+
+const OLD: Revision = Revision::V2025_11_25;
+const NEW: Revision = Revision::NEWEST;
+/// How often a task is looked after before it is done: for longer than a call may be silent.
+const LONG: u64 = 100;
+
+fn task(id: &str, status: &str) -> Value {
+    json!({
+        "taskId": id, "status": status, "createdAt": "2026-07-28T00:00:00.000Z",
+        "lastUpdatedAt": "2026-07-28T00:00:00.000Z", "ttlMs": 60_000, "pollIntervalMs": 1_000,
+    })
+}
+
+fn text(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }] })
+}
+
+/// Makes tasks `t1`, `t2`, …, each of which asks once and takes long; `quick` is answered at once.
+fn worker() -> Arc<Double> {
+    let (made, looked, answered) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let cancelled = AtomicBool::new(false);
+    let behaviour: Behaviour = Arc::new(move |request, _| {
+        let id = request.params.member("taskId").and_then(|id| id.as_string()).unwrap_or_default();
+        let knows_tasks = request.params.as_str().contains("io.modelcontextprotocol/tasks");
+        let result = match request.method.as_str() {
+            "tools/call" if request.params.as_str().contains("quick") => text("at once"),
+            "tools/call" => {
+                assert!(knows_tasks, "a client that asks for a task knows them");
+                assert!(request.params.member("task").is_none(), "which is not how they are asked for");
+                let mut task = task(&format!("t{}", made.fetch_add(1, Ordering::SeqCst) + 1), "working");
+                task["resultType"] = "task".into();
+                task
+            }
+            "tasks/update" => {
+                answered.store(true, Ordering::SeqCst);
+                json!({})
+            }
+            "tasks/cancel" => {
+                cancelled.store(true, Ordering::SeqCst);
+                json!({})
+            }
+            _ if cancelled.load(Ordering::SeqCst) => task(&id, "cancelled"),
+            _ if looked.fetch_add(1, Ordering::SeqCst) < LONG => task(&id, "working"),
+            _ if !answered.load(Ordering::SeqCst) => {
+                let mut task = task(&id, "input_required");
+                let params = json!({ "message": "Sure?", "requestedSchema": { "type": "object" } });
+                task["inputRequests"] = json!({ "q": { "method": "elicitation/create", "params": params } });
+                task
+            }
+            _ => {
+                let mut task = task(&id, "completed");
+                task["result"] = text("in the end");
+                task
+            }
+        };
+        Box::pin(async move { Ok(AnswerBody::Whole(raw(result), NEW)) })
+    });
+    let double = Double::with(NEW, &["slow", "quick"], behaviour);
+    for tool in &mut *double.tools.lock().unwrap() {
+        tool["execution"] = json!({ "taskSupport": "optional" });
+    }
+    double
+}
+
+async fn client(gateway: &Gateway, view: &str) -> Client {
+    let mut client = Client::new(gateway, OLD, view);
+    client.declare(json!({ "elicitation": {} }));
+    *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": {} }));
+    client.tools().await;
+    client
+}
+
+async fn make(client: &Client, tool: &str) -> Value {
+    let params = json!({ "name": tool, "arguments": {}, "task": { "ttl": 60_000 } });
+    client.ask("tools/call", params).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_for_a_task_gets_the_upstreams_own_and_waits_for_its_result_as_long_as_it_takes() {
+    for (view, tool, id) in [("a", "slow", "t1"), ("", "a__slow", "a.t1")] {
+        let gateway = gateway(&[("a", &worker())]);
+        let client = client(&gateway, view).await;
+        let made = make(&client, tool).await;
+        let expected = json!({
+            "taskId": id, "status": "working", "createdAt": "2026-07-28T00:00:00.000Z",
+            "lastUpdatedAt": "2026-07-28T00:00:00.000Z", "ttl": 60_000, "pollInterval": 1_000,
+        });
+        assert_eq!(made, json!({ "task": expected }));
+        let about = json!({ "taskId": id });
+        assert_eq!(client.ask("tasks/get", about.clone()).await.unwrap(), expected);
+        let begun = tokio::time::Instant::now();
+        let result = client.ask("tasks/result", about.clone()).await.unwrap();
+        assert!(begun.elapsed() > Duration::from_secs(90), "longer than a call may be silent");
+        assert_eq!(result["content"], text("in the end")["content"]);
+        assert_eq!(result["_meta"]["io.modelcontextprotocol/related-task"], about);
+        let asked = client.inbox.asked.lock().unwrap();
+        let params: Value = asked[0].params.as_ref().unwrap().read().unwrap();
+        assert_eq!(
+            (asked.len(), &params["_meta"]["io.modelcontextprotocol/related-task"]),
+            (1, &about),
+            "it says which task it belongs to"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_at_once_is_a_task_that_is_over() {
+    let gateway = gateway(&[("a", &worker())]);
+    let client = client(&gateway, "a").await;
+    let made = make(&client, "quick").await;
+    let about = json!({ "taskId": made["task"]["taskId"] });
+    assert_eq!(made["task"]["status"], "completed", "{made}");
+    assert_eq!(client.ask("tasks/get", about.clone()).await.unwrap(), made["task"]);
+    let result = client.ask("tasks/result", about.clone()).await.unwrap();
+    assert_eq!(result["content"], text("at once")["content"]);
+    assert_eq!(client.ask("tasks/cancel", about).await.unwrap_err().code(), -32602);
+    assert_eq!(client.ask("tasks/list", json!({})).await.unwrap(), json!({ "tasks": [made["task"]] }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_can_be_cancelled_and_is_nobody_elses() {
+    let double = worker();
+    let gateway = gateway(&[("a", &double)]);
+    let (ann, bob) = (client(&gateway, "a").await, client(&gateway, "a").await);
+    let about = json!({ "taskId": make(&ann, "slow").await["task"]["taskId"] });
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        let asked = double.seen.lock().unwrap().len();
+        assert_eq!(bob.ask(method, about.clone()).await.unwrap_err().code(), -32602, "{method}");
+        assert_eq!(double.seen.lock().unwrap().len(), asked, "{method}: the upstream is not asked");
+    }
+    assert_eq!(bob.ask("tasks/list", json!({})).await.unwrap(), json!({ "tasks": [] }));
+    let cancelled = ann.ask("tasks/cancel", about.clone()).await.unwrap();
+    assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
+    assert!(ann.ask("tasks/result", about).await.is_err());
+    assert_eq!(ann.ask("tasks/list", json!({})).await.unwrap()["tasks"], json!([cancelled]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_are_declared_to_clients_that_can_ask_for_them_and_to_no_others() {
+    let gateway = gateway(&[("a", &worker())]);
+    client(&gateway, "").await;
+    let declared = async |revision: Revision, view: &str| {
+        let said = Client::new(&gateway, revision, view).ask("server/discover", json!({})).await.unwrap();
+        said["capabilities"]["tasks"].clone()
+    };
+    let requests = json!({ "tools": { "call": {} } });
+    assert_eq!(declared(OLD, "a").await, json!({ "list": {}, "cancel": {}, "requests": requests }));
+    assert_eq!(declared(OLD, "").await, json!({ "cancel": {}, "requests": requests }));
+    for revision in [Revision::V2025_06_18, NEW] {
+        assert_eq!((declared(revision, "a").await, declared(revision, "").await), (Value::Null, Value::Null));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_never_a_task_ignores_the_wish_for_one() {
+    let double = Double::with(NEW, &["plain", "other"], crate::support::echo());
+    double.tools.lock().unwrap()[1]["execution"] = json!({ "taskSupport": "optional" });
+    let gateway = gateway(&[("a", &double)]);
+    let client = client(&gateway, "a").await;
+    let answer = make(&client, "plain").await;
+    assert!(answer["content"].is_array(), "{answer}");
+}
