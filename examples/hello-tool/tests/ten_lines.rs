@@ -25,8 +25,11 @@ fn answers(requests: &[Value]) -> Vec<Value> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines: String = requests.iter().map(|request| format!("{request}\n")).collect();
-    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    for request in requests {
+        writeln!(stdin, "{request}").unwrap();
+    }
+    drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     String::from_utf8(output.stdout)
