@@ -161,13 +161,20 @@ impl fmt::Debug for PackUpstream {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::json;
     use tokio::sync::watch;
+    use toolyard_core::{Gateway, Plan};
     use toolyard_proto::{Id, Method, Raw};
     use toolyard_tool::tool;
-    use toolyard_transport::{LinkRequest, Origin, Peer};
+    use toolyard_transport::{
+        AnswerBody, ClientKey, Handler, LevelCell, LinkRequest, Origin, Peer, Principal, Request, View,
+    };
 
     use super::*;
+    use crate::connect::Approach;
+    use crate::plan::pack_plan;
 
     #[test]
     fn every_pack_can_be_an_upstream() {
@@ -221,5 +228,62 @@ mod tests {
         end(in_use).await;
         assert_eq!(*REACHED.borrow(), 2, "nobody waits for the answer, but it is written");
         assert!(sets.in_use().is_empty());
+    }
+
+    /// How often the state of the pack below was made.
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+
+    struct Counter;
+
+    /// Counts.
+    #[tool]
+    async fn count(_counter: &Counter) -> String {
+        "one".into()
+    }
+
+    async fn ask(gateway: &Gateway, view: &str, method: &str, params: Value) -> Value {
+        let origin = Arc::new(Origin {
+            view: View::parse(view).unwrap(),
+            principal: Principal::local(),
+            client: ClientKey::Connection(1),
+            revision: Revision::NEWEST,
+            capabilities: Raw::empty_object(),
+            client_info: None,
+            log_level: LevelCell::new(None),
+        });
+        let (id, method, params) = (Id::number(1), Method::new(method), Raw::from(params).into());
+        let request = Request { origin, id, method, params, headers: None, relay: false };
+        match gateway.handle(request, Peer::nobody()).await.unwrap() {
+            AnswerBody::Whole(result, _) => result.read().unwrap(),
+            AnswerBody::Stream(_) => panic!("nothing streams here"),
+        }
+    }
+
+    #[tokio::test]
+    async fn listing_what_a_pack_offers_makes_nothing_of_its_state_and_the_first_call_does() {
+        let pack: &'static Pack = Box::leak(Box::new(Pack::new("counter", "Counts.", || {
+            let state = async || {
+                MADE.fetch_add(1, Ordering::SeqCst);
+                Ok(Counter)
+            };
+            ToolSet::new("counter", "1").state_with(state).with::<count>().state(())
+        })));
+        let scope = Scope::new();
+        let approach = Approach::new(None, scope.child());
+        let upstreams = pack_plan(Standing { pack, config: Ok(json!({})) }, &approach).into_iter().collect();
+        let gateway = Gateway::start(Plan { upstreams, ..Plan::default() }, &scope);
+        for (view, name) in [("", "counter__count"), ("counter", "count")] {
+            let listed = ask(&gateway, view, "tools/list", json!({})).await.to_string();
+            assert!(listed.contains(&format!("\"{name}\"")), "{listed}");
+            ask(&gateway, view, "server/discover", json!({})).await;
+        }
+        assert_eq!(MADE.load(Ordering::SeqCst), 0, "it was listed, greeted and connected to");
+        for _ in 0..2 {
+            let params = json!({ "name": "count", "arguments": {} });
+            let answer = ask(&gateway, "counter", "tools/call", params).await;
+            assert_eq!(answer["content"][0]["text"], "one", "{answer}");
+        }
+        assert_eq!(MADE.load(Ordering::SeqCst), 1, "by the first call, and for all");
+        scope.end().await;
     }
 }

@@ -19,10 +19,14 @@ async fn ring() -> Result<String, std::io::Error> {
     Err(std::io::Error::other("the bell is missing"))
 }
 
+/// What the clock can do.
+pub(crate) fn tools() -> ToolSet {
+    ToolSet::new("clock", "1.0.0").with::<now>().with::<ring>()
+}
+
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
-    let tools = ToolSet::new("clock", "1.0.0").with::<now>().with::<ring>();
-    let app = App::new("RustClock", tools);
+    let app = App::new("RustClock", tools());
     let mut arguments = std::env::args().skip(1);
     match arguments.next().as_deref() {
         Some("--listen") => {

@@ -11,8 +11,14 @@ mod table;
 use serde_json::{Value, json};
 use table::Example;
 
-static HELLO: Example =
-    Example { program: env!("CARGO_BIN_EXE_hello-tool"), tools: hello::tools, scheme: "none", requests };
+static HELLO: Example = Example {
+    program: Some(env!("CARGO_BIN_EXE_hello-tool")),
+    app: None,
+    tools: hello::tools,
+    scheme: "none",
+    requests,
+    lasting: |answer| answer,
+};
 
 fn requests() -> Vec<(&'static str, Value)> {
     let call = |arguments: Value| ("tools/call", json!({ "name": "hello", "arguments": arguments }));

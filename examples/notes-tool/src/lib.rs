@@ -149,7 +149,7 @@ pub fn export_notes(notebook: &Notebook, context: &Context) -> Result<String, To
 #[tool(read_only, open_world = false)]
 pub async fn draw() -> Content {
     const DOT: &[u8] = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff,\0\0\0\0\x01\0\x01\0\0\x02\x01D\0;";
-    Content::new().text("A dot:").image("image/gif", DOT)
+    Content::new().text("A dot:").image("image/gif", DOT).meta("example.org/pixels", 1)
 }
 
 /// All notes, one below the other.

@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use table::Example;
 
 static NOTES: Example = Example {
-    program: env!("CARGO_BIN_EXE_notes-tool"),
+    program: Some(env!("CARGO_BIN_EXE_notes-tool")),
+    app: None,
     tools: || notes_tool::tools().state(()),
     scheme: "notes",
     requests,
+    lasting: |answer| answer,
 };
 
 fn requests() -> Vec<(&'static str, Value)> {
@@ -64,6 +66,7 @@ async fn the_answers_are_those_of_the_functions() {
     let answers = table::answers(&NOTES).await;
     let text = |at: usize| answers[at]["content"][0]["text"].as_str().unwrap();
     assert_eq!(answers[0]["content"][1]["mimeType"], "image/gif");
+    assert_eq!(answers[0]["_meta"], json!({ "example.org/pixels": 1 }), "what the tool itself says of it");
     assert_eq!(answers[1]["structuredContent"], json!({ "result": 1 }));
     assert_eq!(answers[2]["structuredContent"]["title"], "Bread");
     assert_eq!(answers[3]["isError"], true);

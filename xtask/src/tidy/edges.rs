@@ -89,8 +89,8 @@ const FOR_THE_PROGRAM: &[&str] = &["clap", "anyhow", "tracing-subscriber"];
 const PROGRAM: &str = "toolyard";
 /// Only tests may depend on it.
 const TESTKIT: &str = "toolyard-testkit";
-/// Tools written with the SDK alone, as others would.
-const EXAMPLES: [&str; 2] = ["hello-tool", "notes-tool"];
+/// Tools written with the SDK alone, as others would. Their tests may use everything.
+const EXAMPLES: [&str; 3] = ["clock-app", "hello-tool", "notes-tool"];
 /// Nothing may depend on them.
 const LEAVES: [&str; 2] = ["xtask", "toolyard-bench"];
 

@@ -1,15 +1,19 @@
-//! Clients of a gateway that has the example behind it: as a pack, in the same process, or as a program that
-//! it starts.
+//! Clients of a gateway that has the example behind it: as a pack, in the same process, as a program that it starts,
+//! or as an app that registers with it.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::process::Command;
 use toolyard_core::plan::Pace;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_core::{
+    AppOptions, Apps, Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan,
+};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Revision};
 use toolyard_tool::ToolSet;
@@ -34,7 +38,7 @@ pub(crate) fn pack(example: &'static Example, revision: Revision) -> Later<'stat
 
 pub(crate) fn program(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {
-        let upstream = Program { program: example.program, scope: Scope::new() };
+        let upstream = Program { program: example.program.unwrap(), scope: Scope::new() };
         Box::new(client_of(upstream, "/mcp/here", revision).await) as Box<dyn Client>
     })
 }
@@ -48,7 +52,31 @@ pub(crate) fn everything(example: &'static Example, revision: Revision) -> Later
     })
 }
 
-async fn client_of(upstream: impl Connect, path: &'static str, revision: Revision) -> Http {
+/// The program of an app, which registers with the gateway. Its tools are there a moment later.
+pub(crate) fn app(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
+    Box::pin(async move {
+        let scope = Scope::new();
+        let (gateway, address) = serve(Vec::new(), &scope).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (program, name) = example.app.unwrap();
+        let mut command = Command::new(program);
+        command.arg(listener.local_addr().unwrap().to_string()).kill_on_drop(true);
+        let apps = Apps::new(gateway, AppOptions::default(), &scope);
+        scope.spawn(apps.serve_tcp(listener, scope.clone()));
+        let child = command.spawn().unwrap();
+        let mut everything = Http::open(address, "/mcp".into(), Revision::NEWEST, ()).await;
+        let first = tokio::time::timeout(Duration::from_secs(30), async {
+            while !everything.call("tools/list", json!({})).await.as_str().contains(&format!("\"{name}__")) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+        first.await.unwrap();
+        let keep = (End(scope), child);
+        Box::new(Http::open(address, format!("/mcp/{name}"), revision, keep).await) as Box<dyn Client>
+    })
+}
+
+async fn client_of(upstream: impl Connect, path: &str, revision: Revision) -> Http {
     let scope = Scope::new();
     let upstream = UpstreamPlan {
         kind: UpstreamKind::Server,
@@ -60,16 +88,21 @@ async fn client_of(upstream: impl Connect, path: &'static str, revision: Revisio
         pinged: false,
         fingerprint: String::new(),
     };
-    let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };
-    let gateway = Gateway::start(Plan { upstreams: vec![upstream], pace, ..Plan::default() }, &scope);
-    let endpoint = Arc::new(Endpoint::new(Arc::new(gateway), Options::default(), &scope));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    scope.spawn(serve_http(listener, endpoint, scope.clone()));
-    let mut client = Http::open(address, path, revision, End(scope)).await;
+    let (_, address) = serve(vec![upstream], &scope).await;
+    let mut client = Http::open(address, path.into(), revision, End(scope)).await;
     // What there is to call is known once the first list is.
     let _ = client.call("tools/list", json!({})).await;
     client
+}
+
+async fn serve(upstreams: Vec<UpstreamPlan>, scope: &Scope) -> (Gateway, SocketAddr) {
+    let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };
+    let gateway = Gateway::start(Plan { upstreams, pace, ..Plan::default() }, scope);
+    let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), Options::default(), scope));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    scope.spawn(serve_http(listener, endpoint, scope.clone()));
+    (gateway, address)
 }
 
 /// Everything of a gateway ends with its client.

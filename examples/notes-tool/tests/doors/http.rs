@@ -15,7 +15,7 @@ use super::clients::{Client, Later, initialize, outcome, params_of, reply_to};
 
 pub(crate) struct Http {
     address: SocketAddr,
-    path: &'static str,
+    path: String,
     revision: Revision,
     session: Option<String>,
     /// What must live as long as the client.
@@ -26,14 +26,14 @@ pub(crate) fn http(example: &'static Example, revision: Revision) -> Later<'stat
     Box::pin(async move {
         let server = Server::start((example.tools)(), [Door::Http("127.0.0.1:0".into())]).await.unwrap();
         let address = server.addresses()[0];
-        Box::new(Http::open(address, "/mcp", revision, server).await) as Box<dyn Client>
+        Box::new(Http::open(address, "/mcp".into(), revision, server).await) as Box<dyn Client>
     })
 }
 
 impl Http {
     pub(crate) async fn open(
         address: SocketAddr,
-        path: &'static str,
+        path: String,
         revision: Revision,
         keep: impl std::any::Any,
     ) -> Self {

@@ -23,7 +23,7 @@ struct Lines {
 
 pub(crate) fn stdio(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {
-        let mut child = Command::new(example.program)
+        let mut child = Command::new(example.program.unwrap())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 use toolyard_proto::Revision::V2025_11_25;
 
-use crate::table::{DOORS, Example};
+use crate::table::Example;
 
 /// What a 2025-11-25 client does with a task beside fetching its result: `tool` says that it can be one, the server
 /// that it has tasks, and a task can be asked after, listed and, once it is over, not cancelled any more.
 pub(crate) async fn check_that_tasks_can_be_asked_after(example: &'static Example, tool: &str) {
-    for (name, open, revision) in DOORS.into_iter().filter(|(_, _, revision)| *revision == V2025_11_25) {
+    for (name, open, revision) in example.doors().filter(|(_, _, revision)| *revision == V2025_11_25) {
         let client = &mut *open(example, revision).await;
         let params = json!({ "name": tool, "arguments": {}, "task": { "ttl": 60_000 } });
         let made: Value = client.call("tools/call", params).await.read().unwrap();

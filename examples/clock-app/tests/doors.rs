@@ -1,0 +1,57 @@
+//! The clock at every door, and as the app that it is: its program registers with a gateway.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+#[path = "../src/main.rs"]
+#[expect(dead_code, reason = "its `main` is not ours")]
+mod clock;
+#[path = "../../notes-tool/tests/doors/table.rs"]
+mod table;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use table::Example;
+
+static CLOCK: Example = Example {
+    program: None,
+    app: Some((env!("CARGO_BIN_EXE_clock-app"), "RustClock")),
+    tools: clock::tools,
+    scheme: "none",
+    requests,
+    lasting,
+};
+
+fn requests() -> Vec<(&'static str, Value)> {
+    let call = |name: &str| ("tools/call", json!({ "name": name, "arguments": {} }));
+    vec![call("now"), call("ring")]
+}
+
+/// The time that is told must be that of the call; which it is does not matter.
+fn lasting(mut answer: Value) -> Value {
+    let said = answer["content"][0]["text"].as_str().and_then(|text| text.parse::<u64>().ok());
+    if let Some(said) = said {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert!((now - 5..=now).contains(&said), "{answer} at {now}");
+        answer["content"][0]["text"] = "now".into();
+    }
+    answer
+}
+
+#[tokio::test]
+async fn the_list_of_tools_is_the_same_bytes_at_every_door() {
+    table::check_that_the_list_of_tools_is_the_same_bytes(&CLOCK).await;
+}
+
+#[tokio::test]
+async fn every_tool_answers_the_same_at_every_door() {
+    table::check_that_every_tool_answers_the_same(&CLOCK).await;
+}
+
+#[tokio::test]
+async fn it_tells_the_time_and_has_no_bell() {
+    let answers = table::answers(&CLOCK).await;
+    assert_eq!(answers[0]["content"], json!([{ "type": "text", "text": "now" }]));
+    assert_eq!(answers[1]["content"][0]["text"], "the bell is missing");
+    assert_eq!(answers[1]["isError"], true);
+}
