@@ -108,13 +108,11 @@ pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
 
 /// Where a task stands, in today's words.
 async fn standing(call: &Call, link: &Arc<dyn Link>, id: &str) -> Result<Raw, CallError> {
-    match call.upstream.held().find(id, &call.origin)?.and_then(|held| held.over()) {
-        Some(task) => Ok(task),
-        None => {
-            let asking = ask(link, about(call, Method::TASKS_GET, id, None));
-            tokio::time::timeout(SAID_WITHIN, asking).await.unwrap_or_else(|_| Err(silent()))
-        }
+    if let Some(task) = call.upstream.held().find(id, &call.origin)?.and_then(|held| held.over()) {
+        return Ok(task);
     }
+    let asking = ask(link, about(call, Method::TASKS_GET, id, None));
+    tokio::time::timeout(SAID_WITHIN, asking).await.unwrap_or_else(|_| Err(silent()))
 }
 
 fn silent() -> CallError {
