@@ -187,10 +187,10 @@ impl Said {
     fn check_kind(&self, kind: &Kind) -> Result<()> {
         let (fits, of) = match self.key.to_string().as_str() {
             "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "asks_first" | "check"
-            | "rule" | "icon" => (matches!(kind, Kind::Tool), "tools"),
+            | "rule" => (matches!(kind, Kind::Tool), "tools"),
             "mime" => (matches!(kind, Kind::Resource(_) | Kind::Template(_)), "resources and templates"),
             "argument" => (matches!(kind, Kind::Completion { .. }), "`completes`"),
-            "name" | "title" => {
+            "name" | "title" | "icon" => {
                 (!matches!(kind, Kind::Completion { .. }), "what is listed, and completions are not")
             }
             _ => return Ok(()),

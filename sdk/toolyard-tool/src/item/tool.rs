@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolyard_proto::Raw;
 
-use super::Entry;
+use super::{Entry, icons};
 use crate::Content;
 use crate::arguments::{Arguments, Check, Reader};
 use crate::headers::{self, Repeated};
@@ -132,7 +132,7 @@ fn define(about: &AboutTool, input: Value, output: Option<&Value>) -> Raw {
         put("annotations", hints);
     }
     if !about.icons.is_empty() {
-        put("icons", about.icons.iter().map(|src| json!({ "src": src })).collect());
+        put("icons", icons(about.icons));
     }
     match about.task {
         TaskUse::Never => {}
