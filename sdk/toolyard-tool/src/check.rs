@@ -13,6 +13,7 @@ mod known;
 pub(crate) mod limits;
 mod object;
 mod scalar;
+mod told;
 mod words;
 
 use std::collections::HashMap;
@@ -54,10 +55,12 @@ impl Checker {
         &self.schema
     }
 
-    /// The schema as clients see it: what is clamped is no condition for them, but worth saying.
+    /// The schema as clients see it: what is clamped is no condition for them, but worth saying, and so is what
+    /// they would refuse.
     pub(crate) fn published(&self) -> Value {
         let mut schema = self.schema.clone();
         schema::each(&mut schema, clamp::publish);
+        told::tell(&mut schema);
         schema
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::because::{because, given};
 use super::object::has;
 use super::scalar::amount;
+use super::told::not_given;
 use super::words::{shown, together};
 use super::{At, Checker, forms};
 use crate::Problems;
@@ -72,10 +73,9 @@ fn refuse(not: &Value, value: &Value, at: &At<'_>, problems: &mut Problems) {
         };
         return at.blame(problems, refused);
     };
-    let (names, end) = (together(names.iter().copied()), if names.len() > 1 { " together" } else { "" });
-    at.blame_or(problems, &format!("must not have {names}{end}"), || {
-        format!("{names} must not be given{end}")
-    });
+    let end = if names.len() > 1 { " together" } else { "" };
+    let what = format!("must not have {}{end}", together(names.iter().copied()));
+    at.blame_or(problems, &what, || not_given(&names));
 }
 
 /// The fields that are null and optional, where that makes a difference.

@@ -116,7 +116,7 @@ fn fits_none(
 }
 
 /// "`a` or `b`", if every form only says which fields it needs.
-fn all_required(forms: &[Value]) -> Option<String> {
+pub(super) fn all_required(forms: &[Value]) -> Option<String> {
     let names: Vec<Vec<&str>> = forms.iter().map(required_alone).collect::<Option<_>>()?;
     let names: Vec<String> = names.into_iter().map(together).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

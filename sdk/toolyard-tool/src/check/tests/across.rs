@@ -131,3 +131,18 @@ fn a_condition_may_ask_what_a_list_holds() {
     assert!(checker.check(&json!({ "tags": ["a"] })).unwrap().is_empty());
     assert!(!checker.check(&json!({ "tags": ["a", "x"] })).unwrap().is_empty());
 }
+
+#[test]
+fn what_is_refused_at_the_top_of_a_schema_is_told_in_words() {
+    let published = Checker::new(schema::input::<Picture>()).published();
+    assert_eq!(published["description"], "Give one of `path` or `bytes`, and only one.");
+    assert_eq!(published.get("oneOf"), None);
+    assert!(published["properties"]["number"].get("oneOf").is_some(), "further down nobody minds");
+    let published = Checker::new(schema::input::<Related>()).published();
+    assert_eq!(published["description"], "`year` and `date` must not be given together.");
+    assert_eq!(published.get("not"), None);
+    assert!(published.get("dependentRequired").is_some());
+    let any = json!({ "description": "A.", "anyOf": [{ "required": ["a"] }, { "required": ["b", "c"] }] });
+    let told = json!({ "description": "A. Give at least one of `a` or `b` and `c`." });
+    assert_eq!(Checker::new(any).published(), told);
+}
