@@ -62,6 +62,13 @@ fn prepare<'a>(shell: &'a mut Command, home: &Path, npm: &Npm) -> Result<&'a mut
     shell.env("HOME", home).env("PATH", std::env::join_paths(path)?);
     shell.env("DISABLE_AUTOUPDATER", "1").env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
     shell.env("CLAUDE_CONFIG_DIR", home.join("claude")).env("npm_config_cache", home.join("npm"));
+    // What is set here for builds must not make this one shorter, or put it elsewhere. An empty wrapper also counts
+    // before one that stands in the machine's config of cargo.
+    let of_builds = std::env::vars_os().map(|(name, _)| name);
+    for name in of_builds.filter(|name| name.to_string_lossy().starts_with("CARGO_BUILD_")) {
+        shell.env_remove(name);
+    }
+    shell.env("RUSTC_WRAPPER", "").env("RUSTC_WORKSPACE_WRAPPER", "");
     Ok(shell.env_remove("CARGO_TARGET_DIR").env_remove("CARGO"))
 }
 

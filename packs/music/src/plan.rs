@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use toolyard_tool::Problems;
 
 use crate::tags::{TagChange, write};
-use crate::tools::cover::{self, EmbedCover};
+use crate::tools::cover::EmbedCover;
 
 /// One change.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -72,9 +72,8 @@ impl Operation {
     /// What no schema can say.
     pub(crate) fn check(&self, problems: &mut Problems) {
         match self {
-            Self::Mkdir(_) | Self::Move(_) => {}
+            Self::Mkdir(_) | Self::Move(_) | Self::EmbedCover(_) => {}
             Self::WriteMetadata(change) => write::check(change, problems),
-            Self::EmbedCover(picture) => cover::check(picture, problems),
         }
     }
 }

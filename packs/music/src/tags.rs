@@ -35,6 +35,7 @@ macro_rules! fields {
         /// What should be written into one file.
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
+        #[schemars(extend("not" = { "required": ["year", "date"] }))]
         pub(crate) struct TagChange {
             /// The file.
             pub(crate) path: String,

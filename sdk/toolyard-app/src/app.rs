@@ -20,6 +20,28 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// How an app stands with Toolyard.
+///
+/// ```
+/// use toolyard_app::{App, Door, Standing};
+/// use toolyard_tool::ToolSet;
+///
+/// fn word(standing: &Standing) -> String {
+///     match standing {
+///         Standing::Registered => "agents can call it".into(),
+///         Standing::Away(None) => "dialling".into(),
+///         Standing::Away(Some(why)) => format!("not yet: {why}"),
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> std::io::Result<()> {
+/// // Somebody who takes the connection and says nothing.
+/// let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0")).at(Door::Tcp(silent.local_addr()?));
+/// assert_eq!(word(&app.start().standing()), "dialling");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Being dialled, or waiting to be dialled again; with the reason, where something went wrong.
@@ -32,6 +54,28 @@ pub enum Standing {
 pub(crate) type Token = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// A running app that offers tools.
+///
+/// ```
+/// use std::time::Duration;
+/// use toolyard_app::{App, Door};
+/// use toolyard_tool::{ToolSet, tool};
+///
+/// /// Turns the lamp on.
+/// #[tool(idempotent)]
+/// async fn light() {}
+///
+/// # #[tokio::main]
+/// # async fn main() -> std::io::Result<()> {
+/// # let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+/// let app = App::new("Lamp", ToolSet::new("lamp", "1.0.0").with::<light>())
+///     .at(Door::Tcp(nobody))
+///     .first_wait(Duration::from_millis(100))
+///     .token(|| "made anew for each connection".into());
+/// // Nobody is there yet, which is no mistake: it goes on dialling.
+/// assert!(tokio::time::timeout(Duration::from_millis(20), app.run()).await.is_err());
+/// # Ok(())
+/// # }
+/// ```
 pub struct App {
     pub(crate) name: Arc<str>,
     door: Door,
@@ -149,6 +193,35 @@ impl Drop for EndOnDrop {
 }
 
 /// An app that is kept registered in the background. Dropping it hangs up.
+///
+/// ```
+/// use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+/// use toolyard_app::{App, Door, Standing};
+/// use toolyard_tool::ToolSet;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Stands for Toolyard, which takes the registration and says so.
+/// let toolyard = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// let app = App::new("Lamp", ToolSet::new("lamp", "1.0.0")).at(Door::Tcp(toolyard.local_addr()?));
+///
+/// let mut running = app.start();
+/// let (stream, _) = toolyard.accept().await?;
+/// let mut stream = BufReader::new(stream);
+/// let mut line = String::new();
+/// stream.read_line(&mut line).await?;
+/// assert!(line.contains(r#""type":"register""#));
+/// stream.write_all(b"{\"type\":\"registered\"}\n").await?;
+///
+/// running.registered().await;
+/// assert_eq!(running.standing(), Standing::Registered);
+/// running.end().await;
+/// line.clear();
+/// stream.read_line(&mut line).await?;
+/// assert!(line.contains(r#""type":"unregister""#));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Running {
     scope: Scope,

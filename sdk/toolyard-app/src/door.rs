@@ -9,6 +9,14 @@ use tokio::net::TcpStream;
 use toolyard_transport::local;
 
 /// Where to dial.
+///
+/// ```
+/// use toolyard_app::Door;
+///
+/// assert_eq!(Door::default(), Door::Tcp(([127, 0, 0, 1], 5100).into()));
+/// let local = Door::Local("/run/user/1000/toolyard/apps.sock".into());
+/// # assert_ne!(local, Door::default());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Door {
     /// Newline JSON over TCP.

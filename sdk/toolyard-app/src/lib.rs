@@ -3,8 +3,8 @@
 //! An app has a set of tools and registers it with Toolyard. It dials by itself, for ever: Toolyard may start
 //! later, stop and come back, and so may the app. Nobody has to configure anything again.
 //!
-//! ```no_run
-//! use toolyard_app::App;
+//! ```
+//! use toolyard_app::{App, Door};
 //! use toolyard_tool::{ToolSet, tool};
 //!
 //! /// Says hello.
@@ -13,10 +13,31 @@
 //!     "Hello from the app".into()
 //! }
 //!
-//! #[tokio::main]
-//! async fn main() {
-//!     App::new("Greeter", ToolSet::new("greeter", "1.0.0").with::<hello>()).run().await;
-//! }
+//! # use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # // Stands for Toolyard: takes the registration, calls the tool and reads its answer.
+//! # let toolyard = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+//! # let door = Door::Tcp(toolyard.local_addr()?);
+//! let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0").with::<hello>());
+//! # let app = app.at(door);
+//! # tokio::select! {
+//! # () = async {
+//! app.run().await;
+//! # } => panic!("it runs for ever"),
+//! # answered = async {
+//! #     let (mut stream, _) = toolyard.accept().await?;
+//! #     let (read, mut write) = stream.split();
+//! #     let mut lines = BufReader::new(read).lines();
+//! #     let registration = lines.next_line().await?.unwrap_or_default();
+//! #     assert!(registration.contains(r#""appName":"Greeter""#), "{registration}");
+//! #     write.write_all(b"{\"type\":\"registered\"}\n").await?;
+//! #     write.write_all(b"{\"type\":\"toolInvocation\",\"correlationId\":1,\"tool\":\"hello\",\"parameters\":{}}\n").await?;
+//! #     lines.next_line().await
+//! # } => assert!(answered?.unwrap_or_default().contains("Hello from the app")),
+//! # }
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! Instead of dialling, an app can wait to be dialled: [`App::listen`] says in a file where it is, and Toolyard

@@ -29,12 +29,20 @@ impl App {
     /// which this returns, an instance file says so, and every Toolyard of this user finds it. The file goes
     /// when the app ends or what is returned is dropped.
     ///
-    /// ```no_run
+    /// ```
     /// # use toolyard_app::App;
     /// # use toolyard_tool::ToolSet;
-    /// # async fn example() -> std::io::Result<()> {
-    /// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0")).listen("127.0.0.1:0").await?;
-    /// println!("listening on {}", app.address());
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0"));
+    /// # let app = app.instances_in(folder.path());
+    /// let listening = app.listen("127.0.0.1:0").await?;
+    /// println!("listening on {}", listening.address());
+    /// # let file = listening.file().to_owned();
+    /// # assert!(std::fs::read_to_string(&file)?.contains(&listening.address().port().to_string()));
+    /// listening.end().await;
+    /// # assert!(!file.exists());
     /// # Ok(())
     /// # }
     /// ```
@@ -76,6 +84,27 @@ impl App {
 }
 
 /// An app that can be dialled. Dropping it hangs up and removes its file.
+///
+/// ```
+/// use tokio::io::{AsyncBufReadExt, BufReader};
+/// use toolyard_app::App;
+/// use toolyard_tool::ToolSet;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0")).instances_in(folder.path());
+/// let listening = app.listen("127.0.0.1:0").await?;
+/// assert!(listening.file().starts_with(folder.path()));
+///
+/// // Whoever dials is told who is here, and what it offers.
+/// let toolyard = tokio::net::TcpStream::connect(listening.address()).await?;
+/// let mut registration = String::new();
+/// BufReader::new(toolyard).read_line(&mut registration).await?;
+/// assert!(registration.contains(r#""appName":"Greeter""#));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Listening {
     address: SocketAddr,

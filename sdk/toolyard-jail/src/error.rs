@@ -8,6 +8,20 @@ use rustix::io::Errno;
 use crate::Inside;
 
 /// Why something in a jail could not be done.
+///
+/// ```
+/// use toolyard_jail::{Jail, JailError, Symlinks};
+///
+/// # fn main() -> Result<(), JailError> {
+/// # let folder = tempfile::tempdir()?;
+/// # let root = folder.path();
+/// let jail = Jail::new(root, Symlinks::Forbid)?;
+/// let missing = jail.open(&jail.path("no/such.flac")?).unwrap_err();
+/// assert!(matches!(missing, JailError::Missing { .. }));
+/// assert!(matches!(jail.path("../secret"), Err(JailError::Outside { .. })));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JailError {

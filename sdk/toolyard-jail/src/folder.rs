@@ -85,7 +85,26 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// An open folder. It stays the folder that was opened, whatever its path leads to meanwhile.
+/// An open folder, with an [`Entry`] for each thing in it and a [`Look`] at one where it is asked for.
+///
+/// ```
+/// use toolyard_jail::{Inside, Jail, Kind, Symlinks};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let root = folder.path();
+/// std::fs::create_dir(root.join("Abba"))?;
+/// std::fs::write(root.join("list.txt"), "one")?;
+///
+/// let folder = Jail::new(root, Symlinks::Forbid)?.folder(&Inside::root())?;
+/// let entries = folder.entries()?;
+/// assert_eq!((entries[0].name.to_str(), entries[0].kind), (Some("Abba"), Kind::Folder));
+/// assert_eq!(folder.look(&entries[1].name)?.size, 3);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// It stays the folder that was opened, whatever its path leads to meanwhile.
 #[derive(Debug)]
 pub struct Folder {
     path: Inside,

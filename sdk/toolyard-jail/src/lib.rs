@@ -53,6 +53,25 @@ pub use write::Existing;
 use walk::Last;
 
 /// What symbolic links mean.
+///
+/// ```
+/// use toolyard_jail::{Jail, JailError, Symlinks};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let root = folder.path();
+/// std::fs::write(root.join("song.flac"), "fLaC")?;
+/// std::os::unix::fs::symlink("song.flac", root.join("link"))?;
+/// std::os::unix::fs::symlink("/etc", root.join("out"))?;
+///
+/// let strict = Jail::new(root, Symlinks::Forbid)?;
+/// assert!(matches!(strict.open(&strict.path("link")?), Err(JailError::Symlink { .. })));
+/// let lax = Jail::new(root, Symlinks::Follow)?;
+/// assert!(lax.open(&lax.path("link")?).is_ok());
+/// assert!(lax.open(&lax.path("out/passwd")?).is_err(), "links lead nowhere outside");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
     /// A link in any part of a path is an error.

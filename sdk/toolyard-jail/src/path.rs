@@ -11,6 +11,18 @@ const LONGEST_NAME: usize = 255;
 
 /// A path below the root. Paths compare part by part, in the order in which folders are walked: what is in
 /// `a/` comes right after `a`, and before `a b`.
+///
+/// ```
+/// use toolyard_jail::Inside;
+///
+/// # fn main() -> Result<(), toolyard_jail::JailError> {
+/// let song = Inside::root().join("Abba")?.join("Waterloo.flac")?;
+/// assert_eq!((song.to_string().as_str(), song.depth()), ("Abba/Waterloo.flac", 2));
+/// assert!(song.is_within(&Inside::root().join("Abba")?));
+/// assert!(Inside::root().join("..").is_err(), "no name");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inside(Vec<OsString>);
 

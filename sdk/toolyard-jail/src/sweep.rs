@@ -72,6 +72,14 @@ fn is_gone(process: i32) -> bool {
 }
 
 /// Whether something of this name is what a writer left that was killed. Nobody misses it.
+///
+/// ```
+/// use std::ffi::OsStr;
+/// use toolyard_jail::is_leftover;
+///
+/// assert!(is_leftover(OsStr::new(".toolyard-tmp-4711-1")));
+/// assert!(!is_leftover(OsStr::new("Waterloo.flac")));
+/// ```
 pub fn is_leftover(name: &OsStr) -> bool {
     writer(name).is_some()
 }

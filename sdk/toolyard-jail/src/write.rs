@@ -16,6 +16,26 @@ use crate::walk::{Last, Place};
 use crate::{FILE, Inside, Jail, JailError, TEMPORARY, folder, sweep};
 
 /// What happens to a file that is there already.
+///
+/// ```
+/// use std::io::Write;
+/// use toolyard_jail::{Existing, Jail, JailError, Symlinks};
+///
+/// # fn main() -> Result<(), JailError> {
+/// # let folder = tempfile::tempdir()?;
+/// # let root = folder.path();
+/// let jail = Jail::new(root, Symlinks::Forbid)?;
+/// let path = jail.path("notes.txt")?;
+/// let put = |text: &'static str, existing| {
+///     jail.write(&path, existing, |file| -> Result<(), JailError> { Ok(file.write_all(text.as_bytes())?) })
+/// };
+/// put("one", Existing::Keep)?;
+/// assert!(matches!(put("two", Existing::Keep), Err(JailError::Exists { .. })));
+/// put("three", Existing::Replace)?;
+/// assert_eq!(jail.look(&path)?.size, 5);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// It stays, and the call fails.

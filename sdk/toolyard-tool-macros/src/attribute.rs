@@ -4,6 +4,8 @@ use proc_macro2::Span;
 use syn::parse::ParseStream;
 use syn::{Error, Expr, Ident, LitBool, LitStr, Path, Result, Token};
 
+use crate::braces::has_names_in_braces;
+
 /// What kind of thing a function is.
 pub(crate) enum Kind {
     Tool,
@@ -141,7 +143,7 @@ impl Attribute {
             "task" => self.task = said.task()?,
             "asks_first" => self.asks_first = said.flag()?,
             "check" => self.check = Some(said.path()?),
-            "rule" => self.rules.push(said.text()?),
+            "rule" => self.rules.push(said.words()?),
             "prompt" | "resource" | "template" | "completes" | "argument" => {}
             key => match HINTS.iter().position(|hint| *hint == key) {
                 Some(at) => self.hints[at] = Some(said.flag()?),
@@ -185,10 +187,10 @@ impl Said {
     fn check_kind(&self, kind: &Kind) -> Result<()> {
         let (fits, of) = match self.key.to_string().as_str() {
             "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "asks_first" | "check"
-            | "rule" | "icon" => (matches!(kind, Kind::Tool), "tools"),
+            | "rule" => (matches!(kind, Kind::Tool), "tools"),
             "mime" => (matches!(kind, Kind::Resource(_) | Kind::Template(_)), "resources and templates"),
             "argument" => (matches!(kind, Kind::Completion { .. }), "`completes`"),
-            "name" | "title" => {
+            "name" | "title" | "icon" => {
                 (!matches!(kind, Kind::Completion { .. }), "what is listed, and completions are not")
             }
             _ => return Ok(()),
@@ -212,6 +214,15 @@ impl Said {
 
     fn text(&self) -> Result<LitStr> {
         self.literal("text in quotes")
+    }
+
+    /// Text that says something.
+    fn words(&self) -> Result<LitStr> {
+        let text = self.text()?;
+        if text.value().trim().is_empty() {
+            return Err(Error::new(text.span(), "say what `check` asks for, in words for a model"));
+        }
+        Ok(text)
     }
 
     fn flag(&self) -> Result<bool> {
@@ -264,37 +275,6 @@ impl Said {
             }
             (false, true) => wrong("a resource is one URI; with variables it is a `template`"),
             _ => Ok(uri),
-        }
-    }
-}
-
-/// Whether braces stand around names and nowhere else.
-fn has_names_in_braces(mut text: &str) -> bool {
-    while let Some((before, after)) = text.split_once('{') {
-        let Some((name, rest)) = after.split_once('}') else { return false };
-        let name = name.strip_prefix('+').unwrap_or(name);
-        let is_legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        if before.contains('}') || name.is_empty() || !name.chars().all(is_legal) {
-            return false;
-        }
-        text = rest;
-    }
-    !text.contains('}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn braces_stand_around_names_and_nowhere_else() {
-        for right in ["a://{b}", "a://{+b}/{c_d}.{e-f}", "a://b"] {
-            assert!(has_names_in_braces(right), "{right}");
-        }
-        for wrong in
-            ["a://}b{c", "a://}{", "a://{}", "a://{+}", "a://{{b}}", "a://{b}}{c", "a://{?b}", "a://{b*}"]
-        {
-            assert!(!has_names_in_braces(wrong), "{wrong}");
         }
     }
 }

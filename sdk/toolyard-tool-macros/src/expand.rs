@@ -48,15 +48,20 @@ fn item(attribute: &Attribute, function: &ItemFn, docs: &str, signature: &Signat
     let answer = signature.good.as_ref().unwrap_or(&signature.output);
     let make = make(attribute, &wants, &arguments, answer);
     let check = match (&attribute.kind, &attribute.check) {
-        (Kind::Tool, Some(check)) => quote!(::toolyard_tool::private::Option::Some(#check),),
+        (Kind::Tool, Some(_)) => quote!(::toolyard_tool::private::Option::Some(CHECK),),
         (Kind::Tool, None) => quote!(::toolyard_tool::private::Option::None,),
         _ => quote!(),
     };
+    // Apart, so that a function of another type is said to be one in a single line.
+    let checked = attribute.check.as_ref().map(|check| {
+        quote_spanned!(check.span()=> const CHECK: ::toolyard_tool::private::Check<#arguments> = #check;)
+    });
     quote! {
         impl ::toolyard_tool::private::Item for #name {
             type Wants = #wants;
 
             fn entry(source: ::toolyard_tool::private::Source<Self::Wants>) -> ::toolyard_tool::private::Entry {
+                #checked
                 #make(#about, #check source, #call)
             }
         }
@@ -96,7 +101,7 @@ fn call(function: &ItemFn, signature: &Signature) -> TokenStream {
     };
     let result = if signature.good.is_some() {
         quote_spanned! {signature.output.span()=>
-            ::core::result::Result::map_err(#called, ::core::convert::Into::<::toolyard_tool::ToolError>::into)
+            ::core::result::Result::map_err(#called, ::toolyard_tool::private::Failure::into_tool_error)
         }
     } else {
         quote!(::core::result::Result::Ok(#called))
@@ -117,14 +122,19 @@ fn call(function: &ItemFn, signature: &Signature) -> TokenStream {
 fn about(attribute: &Attribute, function_name: &str, docs: &str) -> TokenStream {
     let name = attribute.name.as_ref().map_or_else(|| function_name.to_owned(), LitStr::value);
     let (title, mime) = (option(attribute.title.as_ref()), option(attribute.mime.as_ref()));
+    let icons = &attribute.icons;
     match &attribute.kind {
         Kind::Tool => about_tool(attribute, &name, docs),
         Kind::Prompt => {
-            quote!(::toolyard_tool::private::AboutPrompt { name: #name, title: #title, description: #docs })
+            quote! {
+                ::toolyard_tool::private::AboutPrompt {
+                    name: #name, title: #title, description: #docs, icons: &[#(#icons),*],
+                }
+            }
         }
         Kind::Resource(uri) | Kind::Template(uri) => quote! {
             ::toolyard_tool::private::AboutResource {
-                uri: #uri, name: #name, title: #title, description: #docs, mime: #mime,
+                uri: #uri, name: #name, title: #title, description: #docs, mime: #mime, icons: &[#(#icons),*],
             }
         },
         Kind::Completion { of, argument } => {

@@ -2,6 +2,7 @@
 //! library, which does the work. Its documentation is there.
 
 mod attribute;
+mod braces;
 mod docs;
 mod expand;
 mod signature;

@@ -125,8 +125,11 @@ impl<A: Arguments> Reader<A> {
 
     /// Everything that is wrong with a configuration.
     pub(crate) fn problems(&self, mut config: Value) -> Problems {
-        self.checker.clamp(&mut config);
-        let mut problems = self.checker.check(&config);
+        let found = self.checker.clamp(&mut config).and_then(|()| self.checker.check(&config));
+        let mut problems = match found {
+            Ok(problems) => problems,
+            Err(too_many_ways) => return too_many_ways.into(),
+        };
         if problems.is_empty() && A::deserialize(&config).is_err() {
             problems.extend(unreadable::<A>(&config));
         }
@@ -135,15 +138,15 @@ impl<A: Arguments> Reader<A> {
 
     /// From a configuration that has no problems.
     pub(crate) fn read_config(&self, mut config: Value) -> Result<A, ToolError> {
-        self.checker.clamp(&mut config);
+        self.checker.clamp(&mut config)?;
         Ok(serde_json::from_value(config)?)
     }
 
     /// Everything is looked at before anything is said: where the arguments can be read at all, the tool's own
     /// check has its say beside the schema.
     fn accept(&self, mut value: Value) -> Result<A, ToolError> {
-        self.checker.clamp(&mut value);
-        let mut problems = self.checker.check(&value);
+        self.checker.clamp(&mut value)?;
+        let mut problems = self.checker.check(&value)?;
         let read = A::deserialize(&value);
         match (&read, self.check) {
             (Ok(arguments), Some(check)) if problems.is_empty() => check(arguments, &mut problems),

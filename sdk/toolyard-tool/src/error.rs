@@ -32,6 +32,26 @@ pub struct ToolError {
     kind: Kind,
 }
 
+/// What a function may fail with. It is written as a trait of its own for the sake of what the compiler says of all
+/// other types.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a tool cannot fail with `{Self}`: it is no `ToolError`, and does not become one",
+    label = "not an error that a tool may give",
+    note = "fail with `ToolError::new(…)`, or implement `std::error::Error` for `{Self}`"
+)]
+pub trait Failure {
+    /// In words for a model.
+    fn into_tool_error(self) -> ToolError;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<ToolError>> Failure for E {
+    fn into_tool_error(self) -> ToolError {
+        self.into()
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
     /// The tool was reached and says no.

@@ -6,6 +6,8 @@ pub(crate) mod resource;
 pub(crate) mod template;
 pub(crate) mod tool;
 
+use serde_json::{Value, json};
+
 use crate::state::{Source, Wanted};
 
 /// Something that a set can offer. Made by the `#[tool]` attribute, and by nothing else.
@@ -51,4 +53,9 @@ pub enum Entry {
     Template(template::Template),
     /// Suggestions for an argument.
     Completion(completion::Completion),
+}
+
+/// Images, as the protocol lists them. What they are is left for the client to see: a URI may serve several kinds.
+fn icons(sources: &[&str]) -> Value {
+    sources.iter().map(|src| json!({ "src": src })).collect()
 }

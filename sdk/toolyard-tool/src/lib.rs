@@ -77,6 +77,7 @@ pub use schemars;
 #[doc(hidden)]
 pub mod private {
     pub use crate::arguments::{Check, NoArguments};
+    pub use crate::error::Failure;
     pub use crate::item::completion::{AboutCompletion, Completion, completion};
     pub use crate::item::prompt::{AboutPrompt, Prompt, prompt};
     pub use crate::item::resource::{AboutResource, Resource, resource};

@@ -67,6 +67,14 @@ impl Problems {
         self.has_more |= other.has_more;
     }
 
+    /// The same with other words for what is wrong.
+    pub(crate) fn reworded(mut self, words: impl Fn(&str) -> String) -> Self {
+        for wrong in &mut self.wrongs {
+            wrong.what = words(&wrong.what);
+        }
+        self
+    }
+
     pub(crate) fn into_wrongs(self) -> Vec<Wrong> {
         self.wrongs
     }

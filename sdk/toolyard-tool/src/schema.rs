@@ -1,7 +1,7 @@
 //! Schemas of Rust types, as clients and models read them: without what only Rust readers need.
 
 use schemars::generate::{Contract, SchemaSettings};
-use schemars::transform::{RecursiveTransform, Transform, transform_subschemas};
+use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
@@ -70,24 +70,49 @@ fn generate<T: JsonSchema>(contract: Contract) -> Value {
 }
 
 /// The schema of a form that a user fills in: flat, with nothing but simple fields, and with the formats of
-/// numbers, as [`input`].
+/// numbers, as [`input`]. What its fields say about each other is checked, but [`shown`] to nobody.
 pub(crate) fn form<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12().with_transform(Plain).with_transform(Flat);
     settings.meta_schema = None;
     settings.inline_subschemas = true;
-    let schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
+/// What clients take for a form.
+pub(crate) fn shown(form: &Value) -> Value {
     json!({
         "type": "object",
-        "properties": schema.get("properties").cloned().unwrap_or_else(|| json!({})),
-        "required": schema.get("required").cloned().unwrap_or_else(|| json!([])),
+        "properties": form.get("properties").cloned().unwrap_or_else(|| json!({})),
+        "required": form.get("required").cloned().unwrap_or_else(|| json!([])),
     })
 }
 
 /// Shows every schema within a schema to `see`, and nothing that merely looks like one, such as a default.
-pub(crate) fn each(schema: &mut Value, mut see: impl FnMut(&mut Map<String, Value>)) {
-    let see = |schema: &mut Schema| schema.as_object_mut().into_iter().for_each(&mut see);
+pub(crate) fn each(schema: &mut Value, see: impl FnMut(&mut Map<String, Value>)) {
     if let Ok(schema) = schema.try_into() {
-        RecursiveTransform(see).transform(schema);
+        Each(see).transform(schema);
+    }
+}
+
+struct Each<F>(F);
+
+impl<F: FnMut(&mut Map<String, Value>)> Transform for Each<F> {
+    fn transform(&mut self, schema: &mut Schema) {
+        let Some(keywords) = schema.as_object_mut() else { return };
+        (self.0)(keywords);
+        // These two are not known to `transform_subschemas`.
+        let mut more: Vec<&mut Value> = Vec::new();
+        for (name, value) in keywords {
+            if name == "unevaluatedProperties" {
+                more.push(value);
+            } else if name == "dependentSchemas" {
+                more.extend(value.as_object_mut().into_iter().flat_map(Map::values_mut));
+            }
+        }
+        for schema in more.into_iter().filter_map(|schema| schema.try_into().ok()) {
+            self.transform(schema);
+        }
+        transform_subschemas(self, schema);
     }
 }
 
@@ -129,7 +154,9 @@ impl Transform for Flat {
                 }
             }
         }
-        if let Some(Value::Array(choices)) = schema.get_mut("oneOf") {
+        if let Some(Value::Array(choices)) = schema.get_mut("oneOf")
+            && choices.iter().all(|choice| choice.get("const").is_some())
+        {
             choices.iter_mut().for_each(title_choice);
             schema.insert("type".into(), "string".into());
         }

@@ -75,11 +75,15 @@ pub enum ServeError {
 
 /// Serves a set until the client on stdio leaves or the process is told to end.
 ///
-/// ```no_run
-/// # use toolyard_tool::{Door, ServeError, ToolSet};
-/// # async fn example() -> Result<(), ServeError> {
+/// ```
+/// # use std::time::Duration;
+/// # use toolyard_tool::{Door, ToolSet};
+/// # #[tokio::main]
+/// # async fn main() {
 /// let set = ToolSet::new("clock", "1.0.0");
-/// toolyard_tool::serve(set, [Door::Http("127.0.0.1:8000".into())]).await
+/// let serving = toolyard_tool::serve(set, [Door::Http("127.0.0.1:0".into())]);
+/// // Nobody tells this one to end, so it is watched for a moment only.
+/// assert!(tokio::time::timeout(Duration::from_millis(20), serving).await.is_err());
 /// # }
 /// ```
 pub async fn serve<S: Send + Sync + 'static>(

@@ -16,7 +16,7 @@ use crate::changes::Changes;
 use crate::context::Surroundings;
 use crate::item::Item;
 use crate::seal::Seal;
-use crate::state::{Gives, Held};
+use crate::state::{Gives, Held, Wanted};
 use crate::tasks::Tasks;
 use live::Offer;
 
@@ -57,6 +57,7 @@ pub(crate) struct About {
     pub(crate) name: Arc<str>,
     version: String,
     title: Option<String>,
+    icons: Vec<String>,
     pub(crate) instructions: Option<String>,
     info: OnceLock<Raw>,
     /// The same, in the form that answers of tools are written with.
@@ -72,6 +73,9 @@ impl About {
                 info["title"] = title.as_str().into();
             }
             info["version"] = self.version.as_str().into();
+            if !self.icons.is_empty() {
+                info["icons"] = self.icons.iter().map(|src| json!({ "src": src })).collect();
+            }
             info.into()
         })
     }
@@ -96,6 +100,7 @@ impl ToolSet<()> {
                 name,
                 version: version.to_owned(),
                 title: None,
+                icons: Vec::new(),
                 instructions: None,
                 info: OnceLock::new(),
                 written: OnceLock::new(),
@@ -113,6 +118,20 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     #[must_use]
     pub fn title(mut self, title: &str) -> Self {
         self.about.title = Some(title.to_owned());
+        self
+    }
+
+    /// An image of the server, as an `https:` or `data:` URI. Can be called again for other sizes and kinds: a client
+    /// learns from the image itself what it is.
+    ///
+    /// ```
+    /// use toolyard_tool::ToolSet;
+    ///
+    /// let set = ToolSet::new("clock", "1.0.0").icon("https://example.org/clock.svg");
+    /// ```
+    #[must_use]
+    pub fn icon(mut self, src: &str) -> Self {
+        self.about.icons.push(src.to_owned());
         self
     }
 
@@ -170,13 +189,16 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     /// Adds a function under `#[tool]`, by its name: a tool, a prompt, a resource or a completion.
     ///
+    /// Of a function without `#[tool]` the compiler says "constant provided when a type was expected" (E0747): the
+    /// attribute is missing.
+    ///
     /// # Panics
     /// If the set has something of that name already, or if a schema cannot be right (arguments that are no
     /// struct, a pattern that is no regular expression): such a set must not get as far as being served.
     #[must_use]
     pub fn with<I: Item>(self) -> Self
     where
-        S: Gives<I::Wants>,
+        S: Gives<<I::Wants as Wanted>::State, I::Wants>,
     {
         let entry = I::entry(S::source(&self.held));
         self.offer.change(|items| items.add(entry)).unwrap_or_else(|taken| panic!("{taken}"));

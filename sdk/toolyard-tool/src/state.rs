@@ -16,6 +16,8 @@ use crate::run::reason;
 /// What a function wants of the set's state: [`Nothing`], or a reference to it ([`Needs`]).
 #[doc(hidden)]
 pub trait Wanted: 'static {
+    /// The type that it takes a reference to.
+    type State;
     /// What is held while the function runs.
     type Handle: Clone + Send + Sync + 'static;
 }
@@ -31,32 +33,34 @@ pub struct Nothing;
 pub struct Needs<S>(PhantomData<fn() -> S>);
 
 impl Wanted for Nothing {
+    type State = ();
     type Handle = ();
 }
 
 impl<S: Send + Sync + 'static> Wanted for Needs<S> {
+    type State = S;
     type Handle = Arc<S>;
 }
 
-/// A set with this state can give a function what it wants.
+/// A set with this state can give a function what it wants: `T` is for those who read that it cannot.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "the set's state is `{Self}`, but the function takes a reference to another type: `{W}`",
+    message = "the set's state is `{Self}`, but the function takes `&{T}`",
     label = "this function cannot be served from this set",
     note = "call `.state(…)` with a value of that type before `.with::<…>()`; sets with different state are joined with `.join(…)`"
 )]
-pub trait Gives<W: Wanted>: Sized {
+pub trait Gives<T, W: Wanted>: Sized {
     /// Where the function gets it from.
     fn source(held: &Held<Self>) -> Source<W>;
 }
 
-impl<S> Gives<Nothing> for S {
+impl<S> Gives<(), Nothing> for S {
     fn source(_: &Held<Self>) -> Source<Nothing> {
         Source::Ready(())
     }
 }
 
-impl<S: Send + Sync + 'static> Gives<Needs<S>> for S {
+impl<S: Send + Sync + 'static> Gives<S, Needs<S>> for S {
     fn source(held: &Held<Self>) -> Source<Needs<S>> {
         match held {
             Held::Ready(state) => Source::Ready(state.clone()),

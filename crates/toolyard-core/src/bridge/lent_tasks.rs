@@ -23,6 +23,8 @@ use crate::upstream::owned::names_task;
 
 /// How long an answer that came at once is kept.
 const KEPT: Duration = Duration::from_hours(1);
+/// How long the upstream may take to say how a task is, however long the task itself takes.
+const SAID_WITHIN: Duration = Duration::from_secs(30);
 /// How many tasks one answer lists, the newest.
 const LISTED: usize = 250;
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
@@ -106,10 +108,16 @@ pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
 
 /// Where a task stands, in today's words.
 async fn standing(call: &Call, link: &Arc<dyn Link>, id: &str) -> Result<Raw, CallError> {
-    match call.upstream.held().find(id, &call.origin)?.and_then(|held| held.over()) {
-        Some(task) => Ok(task),
-        None => ask(link, about(call, Method::TASKS_GET, id, None)).await,
+    if let Some(task) = call.upstream.held().find(id, &call.origin)?.and_then(|held| held.over()) {
+        return Ok(task);
     }
+    let asking = ask(link, about(call, Method::TASKS_GET, id, None));
+    tokio::time::timeout(SAID_WITHIN, asking).await.unwrap_or_else(|_| Err(silent()))
+}
+
+fn silent() -> CallError {
+    let limit = SAID_WITHIN.as_secs();
+    CallError::timeout(format!("it did not say within {limit} s how its task is; ask for the result again"))
 }
 
 fn is_over(task: &Raw) -> bool {

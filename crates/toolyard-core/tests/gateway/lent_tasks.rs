@@ -148,6 +148,29 @@ async fn a_task_can_be_cancelled_and_is_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upstream_that_does_not_say_how_its_task_is_is_not_waited_for() {
+    let behaviour: Behaviour = Arc::new(|request, _| {
+        let is_call = request.method.as_str() == "tools/call";
+        Box::pin(async move {
+            if !is_call {
+                std::future::pending::<()>().await;
+            }
+            let mut task = task("t1", "working");
+            task["resultType"] = "task".into();
+            Ok(AnswerBody::Whole(raw(task), NEW))
+        })
+    });
+    let double = Double::with(NEW, &["slow"], behaviour);
+    double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "optional" });
+    let gateway = gateway(&[("a", &double)]);
+    let client = client(&gateway, "a").await;
+    let about = json!({ "taskId": make(&client, "slow").await["task"]["taskId"] });
+    let begun = tokio::time::Instant::now();
+    let error = client.ask("tasks/result", about).await.unwrap_err();
+    assert_eq!(begun.elapsed(), Duration::from_secs(30), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn tasks_are_declared_to_clients_that_can_ask_for_them_and_to_no_others() {
     let gateway = gateway(&[("a", &worker())]);
     client(&gateway, "").await;

@@ -52,6 +52,18 @@ pub(crate) fn everything(example: &'static Example, revision: Revision) -> Later
     })
 }
 
+/// The same with the program.
+pub(crate) fn everything_program(
+    example: &'static Example,
+    revision: Revision,
+) -> Later<'static, Box<dyn Client>> {
+    Box::pin(async move {
+        let upstream = Program { program: example.program.unwrap(), scope: Scope::new() };
+        let inner = client_of(upstream, "/mcp", revision).await;
+        Box::new(Renaming { inner, scheme: example.scheme }) as Box<dyn Client>
+    })
+}
+
 /// The program of an app, which registers with the gateway. Its tools are there a moment later.
 pub(crate) fn app(example: &'static Example, revision: Revision) -> Later<'static, Box<dyn Client>> {
     Box::pin(async move {

@@ -40,7 +40,7 @@ impl Example {
     }
 }
 
-const DOORS: [(&str, Opening, Revision); 18] = [
+const DOORS: [(&str, Opening, Revision); 20] = [
     ("in memory", clients::memory, V2026_07_28),
     ("stdio, older client", lines::stdio, V2025_11_25),
     ("stdio", lines::stdio, V2026_07_28),
@@ -57,8 +57,10 @@ const DOORS: [(&str, Opening, Revision); 18] = [
     ("a program at /mcp/{upstream}", gateway::program, V2026_07_28),
     ("an app at /mcp/{upstream}, older client", gateway::app, V2025_11_25),
     ("an app at /mcp/{upstream}", gateway::app, V2026_07_28),
-    ("/mcp, older client, names and URIs undone", gateway::everything, V2025_11_25),
-    ("/mcp, names and URIs undone", gateway::everything, V2026_07_28),
+    ("a pack at /mcp, older client, names and URIs undone", gateway::everything, V2025_11_25),
+    ("a pack at /mcp, names and URIs undone", gateway::everything, V2026_07_28),
+    ("a program at /mcp, older client, names and URIs undone", gateway::everything_program, V2025_11_25),
+    ("a program at /mcp, names and URIs undone", gateway::everything_program, V2026_07_28),
 ];
 
 /// What must be the same everywhere: the result without the protocol's own stamps. What the tool itself says in

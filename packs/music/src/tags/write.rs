@@ -22,9 +22,6 @@ pub(crate) type Changed = BTreeMap<String, Option<String>>;
 
 /// What no schema can say of a change.
 pub(crate) fn check(change: &TagChange, problems: &mut Problems) {
-    if change.year.is_some() && change.date.is_some() {
-        problems.add("year", "must not be given together with `date`");
-    }
     for name in &change.remove {
         if field(name).is_none() {
             problems.add(

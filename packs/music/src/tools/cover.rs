@@ -9,7 +9,7 @@ use lofty::tag::{Tag, TagType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_jail::{Existing, Inside};
-use toolyard_tool::{Problems, Told, ToolError, tool};
+use toolyard_tool::{Told, ToolError, tool};
 
 use crate::library::Library;
 use crate::tags::file::{self, Parts};
@@ -20,6 +20,7 @@ use crate::trouble::Told as _;
 
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("oneOf" = [{ "required": ["image_path"] }, { "required": ["image_bytes_base64"] }]))]
 pub(crate) struct EmbedCover {
     /// The audio file.
     pub(crate) path: String,
@@ -52,14 +53,8 @@ pub(crate) struct Embedded {
     pictures_after: usize,
 }
 
-pub(crate) fn check(args: &EmbedCover, problems: &mut Problems) {
-    if args.image_path.is_some() == args.image_bytes_base64.is_some() {
-        problems.add_general("give either `image_path` or `image_bytes_base64`");
-    }
-}
-
 /// Puts a JPEG or PNG picture of at most 10 MiB into an audio file. The file is replaced in one step.
-#[tool(destructive = false, check = check, rule = "Give either `image_path` or `image_bytes_base64`.")]
+#[tool(destructive = false)]
 pub(crate) fn embed_cover(library: &Library, args: EmbedCover) -> Result<Told<Embedded>, ToolError> {
     let path = library.path_to_change(&args.path)?;
     let _changing = library.changing();

@@ -135,7 +135,6 @@ pub(crate) struct Written {
     destructive,
     idempotent,
     check = write::check,
-    rule = "`year` and `date` must not be given together.",
     rule = "`remove` may hold the names of the fields above.",
     rule = "There must be something to write, to `remove` or to clear."
 )]
@@ -194,8 +193,8 @@ fn check_batch(batch: &WriteBatch, problems: &mut Problems) {
     destructive,
     idempotent,
     check = check_batch,
-    rule = "In each of `writes`, `year` and `date` must not be given together, `remove` may hold the names of fields, \
-            and there must be something to write, to `remove` or to clear."
+    rule = "In each of `writes`, `remove` may hold the names of fields, and there must be something to write, to \
+            `remove` or to clear."
 )]
 pub(crate) fn write_metadata_batch(
     library: &Library,

@@ -129,7 +129,11 @@ async fn single_fields_are_deleted_and_the_rest_stays() {
     assert!(wrong.contains("`titel`, which is no field"), "{wrong}");
     let both =
         music.failure("write_metadata", json!({ "path": "a.mp3", "year": 1999, "date": "1999" })).await;
-    assert!(both.contains("`year` must not be given together with `date`"), "{both}");
+    assert!(both.contains("`year` and `date` must not be given together"), "{both}");
+    let operation = json!({ "op": "write_metadata", "path": "a.mp3", "year": 1999, "date": "1999" });
+    let both = music.failure("apply_plan", json!({ "operations": [operation], "dry_run": true })).await;
+    assert!(both.contains("`operations[0]` must not have `year` and `date` together"), "{both}");
+    music.call("write_metadata", json!({ "path": "a.mp3", "year": 1999, "date": null })).await;
     let nothing = music.failure("write_metadata", json!({ "path": "a.mp3" })).await;
     assert!(nothing.contains("nothing to write"), "{nothing}");
 }
@@ -209,7 +213,9 @@ async fn only_pictures_that_players_show_are_taken() {
     };
     check(json!({ "path": "a.flac", "image_path": "a.gif" }), "neither JPEG nor PNG").await;
     check(json!({ "path": "a.flac", "image_path": "big.png" }), "the limit is 10 MiB").await;
-    check(json!({ "path": "a.flac" }), "either `image_path` or `image_bytes_base64`").await;
+    check(json!({ "path": "a.flac" }), "give one of `image_path` or `image_bytes_base64`").await;
+    let both = json!({ "path": "a.flac", "image_path": "a.png", "image_bytes_base64": BASE64.encode(PNG) });
+    check(both, "give only one of `image_path` or `image_bytes_base64`").await;
     check(json!({ "path": "a.flac", "image_bytes_base64": "%%" }), "is not base64").await;
     check(json!({ "path": "a.flac", "image_path": "a.gif", "picture_type": "Front" }), "picture_type").await;
     let none = music.failure("extract_picture", json!({ "path": "a.flac", "to": "x" })).await;

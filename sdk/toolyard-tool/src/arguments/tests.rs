@@ -185,3 +185,33 @@ fn what_only_reading_finds_out_is_said_of_its_field() {
     let right = json!({ "ip": "127.0.0.1" });
     check(json!({ "host": right, "others": [right, { "ip": "there" }] }), "`others[1].ip`");
 }
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its form matters")]
+enum Node {
+    One { next: Option<Box<Node>>, one: u8 },
+    Two { next: Option<Box<Node>>, two: u8 },
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its form matters")]
+struct Nodes {
+    node: Node,
+}
+
+#[test]
+fn what_can_be_read_in_too_many_ways_is_not_read_at_all() {
+    let reader = Reader::<Nodes>::new("t", None);
+    let nodes = |levels: usize| {
+        let node = (0..levels).fold(json!({ "two": 2 }), |inner, _| json!({ "two": 2, "next": inner }));
+        json!({ "node": node })
+    };
+    assert!(reader.read(Some(&Raw::from(nodes(5)))).is_ok());
+    let error = reader.read(Some(&Raw::from(nodes(100)))).unwrap_err();
+    assert_eq!(error.message(), "The arguments can be read in too many ways to be checked.");
+    let said: Vec<String> =
+        reader.problems(nodes(100)).into_wrongs().iter().map(ToString::to_string).collect();
+    assert_eq!(said, ["these can be read in too many ways to be checked: nest less"]);
+    assert!(reader.read_config(nodes(100)).is_err());
+}

@@ -1,12 +1,21 @@
 //! What fields say about each other: which need one another, which exclude one another, and what follows from
 //! what. Schemars writes none of this by itself; it comes from `extend` on the struct.
+//!
+//! To an optional field `null` means the same as nothing, and many clients send every field. So here, and in the
+//! forms of an object, it counts as not given, though to the letter of JSON Schema it is.
 
 use serde_json::{Map, Value};
 
+use super::because::{because, given};
+use super::object::has;
 use super::scalar::amount;
-use super::words::shown;
-use super::{At, CONDITION, Checker, DEEPEST};
+use super::told::not_given;
+use super::words::{shown, together};
+use super::{At, Checker, forms};
 use crate::Problems;
+
+const CONDITIONS: [&str; 6] =
+    ["not", "if", "dependentRequired", "dependentSchemas", "minProperties", "maxProperties"];
 
 pub(super) fn check(
     checker: &Checker,
@@ -15,24 +24,24 @@ pub(super) fn check(
     at: &At<'_>,
     problems: &mut Problems,
 ) {
+    let within = at.deeper();
     if let Value::Object(fields) = value {
         check_needs(keywords, fields, at, problems);
-        let count = fields.len() as u64;
-        if let Some(complaint) = amount(keywords, count, ("minProperties", "maxProperties"), "fields") {
-            problems.add(&at.path(), complaint);
+        check_count(keywords, fields, at, problems);
+        let more = keywords.get("dependentSchemas").and_then(Value::as_object).into_iter().flatten();
+        for (name, schema) in more.filter(|(name, _)| has(fields, name, at)) {
+            let found = checker.found(schema, value, &within);
+            problems.extend(found.reworded(|what| format!("{what}{}", given(name, at))));
         }
     }
-    if at.depth >= DEEPEST {
-        return;
-    }
-    let within = at.deeper(CONDITION);
     if let Some(not) = keywords.get("not").filter(|not| checker.fits(not, value, &within)) {
-        problems.add(&at.path(), refusal(not, value));
+        refuse(not, value, at, problems);
     }
     if let Some(condition) = keywords.get("if") {
-        let follows = if checker.fits(condition, value, &within) { "then" } else { "else" };
-        if let Some(schema) = keywords.get(follows) {
-            checker.visit(schema, value, &within, problems);
+        let is_so = checker.fits(condition, value, &within);
+        if let Some(schema) = keywords.get(if is_so { "then" } else { "else" }) {
+            let found = checker.found(schema, value, &within);
+            problems.extend(found.reworded(|what| format!("{what}{}", because(condition, is_so, at))));
         }
     }
 }
@@ -44,28 +53,68 @@ fn check_needs(
     problems: &mut Problems,
 ) {
     let all = keywords.get("dependentRequired").and_then(Value::as_object).into_iter().flatten();
-    for (name, needed) in all.filter(|(name, _)| fields.contains_key(*name)) {
+    for (name, needed) in all.filter(|(name, _)| has(fields, name, at)) {
         let needed = needed.as_array().into_iter().flatten().filter_map(Value::as_str);
-        for missing in needed.filter(|needed| !fields.contains_key(*needed)) {
+        for missing in needed.filter(|needed| !has(fields, needed, at)) {
             problems.add(&at.field(missing).path(), format!("is missing: `{name}` needs it"));
         }
     }
 }
 
-/// Why a value that fits `not` must not be.
-fn refusal(not: &Value, value: &Value) -> String {
-    let together = not.as_object().filter(|keywords| keywords.len() == 1);
-    match together.and_then(|keywords| keywords.get("required")).and_then(Value::as_array) {
-        Some(names) if !names.is_empty() => {
-            let names: Vec<String> =
-                names.iter().map(|name| format!("`{}`", name.as_str().unwrap_or("?"))).collect();
-            match names.as_slice() {
-                [one] => format!("must not have {one}"),
-                [first @ .., last] => format!("must not have {} and {last} together", first.join(", ")),
-                [] => String::new(),
-            }
-        }
-        _ if not.get("const").is_some() => format!("must not be {}", shown(value)),
-        _ => format!("must not fit {}", shown(not)),
+fn check_count(
+    keywords: &Map<String, Value>,
+    fields: &Map<String, Value>,
+    at: &At<'_>,
+    problems: &mut Problems,
+) {
+    let count = fields.keys().filter(|name| at.is_given(name)).count() as u64;
+    if let Some(complaint) = amount(keywords, count, ("minProperties", "maxProperties"), "field") {
+        at.blame(problems, complaint);
     }
+}
+
+/// Says why a value that fits `not` must not be.
+fn refuse(not: &Value, value: &Value, at: &At<'_>, problems: &mut Problems) {
+    let Some(names) = forms::required_alone(not).filter(|names| !names.is_empty()) else {
+        let refused = match not.get("const") {
+            Some(_) => format!("must not be {}", shown(value)),
+            None => format!("must not fit {}", shown(not)),
+        };
+        return at.blame(problems, refused);
+    };
+    let end = if names.len() > 1 { " together" } else { "" };
+    let what = format!("must not have {}{end}", together(names.iter().copied()));
+    at.blame_or(problems, &what, || not_given(&names));
+}
+
+/// The fields that are null and optional, where that makes a difference.
+pub(super) fn absent<'v>(
+    checker: &Checker,
+    keywords: &Map<String, Value>,
+    value: &'v Value,
+    at: &At<'v>,
+) -> Vec<&'v str> {
+    let has_any = |names: &[&str]| names.iter().any(|name| keywords.contains_key(*name));
+    let has_forms = has_any(&["allOf", "anyOf", "oneOf"]) && keywords.contains_key("properties");
+    let Value::Object(fields) = value else { return Vec::new() };
+    if !at.absent().is_empty() || !(has_forms || has_any(&CONDITIONS)) {
+        return at.absent().to_vec();
+    }
+    let nulls: Vec<&str> =
+        fields.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name.as_str()).collect();
+    if nulls.is_empty() {
+        return nulls;
+    }
+    let mut about = Vec::new();
+    forms::about(checker, keywords, at, &mut about);
+    nulls.into_iter().filter(|name| is_optional(checker, &about, name, at)).collect()
+}
+
+/// Whether a field is known, need not be there, and may be null.
+fn is_optional(checker: &Checker, about: &[&Map<String, Value>], name: &str, at: &At<'_>) -> bool {
+    let required = about.iter().filter_map(|keywords| keywords.get("required")?.as_array()).flatten();
+    let schemas: Vec<&Value> =
+        about.iter().filter_map(|keywords| keywords.get("properties")?.get(name)).collect();
+    let may_be_null = |schema: &&Value| checker.fits(schema, &Value::Null, &at.field(name));
+    !schemas.is_empty() && schemas.iter().all(may_be_null) && !required.into_iter().any(|one| one == name)
 }

@@ -4,28 +4,29 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Number, Value, json};
 
+use super::at::{At, parts};
 use super::limits::{self, compare, whole};
-use super::{At, Checker, DEEPEST, forms, is_clamped, object, scalar};
+use super::{Checker, forms, is_clamped, object, scalar};
 use crate::schema::{CLAMP, PATH};
 
-/// Puts numbers right, wherever they stand. `depth` counts the schemas that were met for this one value.
-pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, depth: usize) {
+/// Puts numbers right, wherever they stand.
+pub(super) fn apply(checker: &Checker, schema: &Value, value: &mut Value, at: &At<'_>) {
     let Value::Object(keywords) = schema else { return };
-    if depth > DEEPEST {
+    if !at.may_look(value) {
         return;
     }
     match value {
         Value::Number(_) => apply_to_number(keywords, value),
-        Value::Object(fields) => apply_to_fields(checker, keywords, fields),
-        Value::Array(items) => apply_to_items(checker, keywords, items),
+        Value::Object(fields) => apply_to_fields(checker, keywords, fields, at),
+        Value::Array(items) => apply_to_items(checker, keywords, items, at),
         Value::Null | Value::Bool(_) | Value::String(_) => return,
     }
-    let target = keywords.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name));
-    for schema in target.into_iter().chain(forms::list(keywords, "allOf")) {
-        apply(checker, schema, value, depth + 1);
+    let at = at.deeper();
+    for schema in checker.target(keywords).into_iter().chain(forms::list(keywords, "allOf")) {
+        apply(checker, schema, value, &at);
     }
     for name in ["anyOf", "oneOf"] {
-        apply_forms(checker, forms::list(keywords, name), value, depth + 1);
+        apply_forms(checker, forms::list(keywords, name), value, &at);
     }
 }
 
@@ -38,32 +39,40 @@ fn apply_to_number(keywords: &Map<String, Value>, value: &mut Value) {
     }
 }
 
-fn apply_to_fields(checker: &Checker, keywords: &Map<String, Value>, fields: &mut Map<String, Value>) {
+fn apply_to_fields(
+    checker: &Checker,
+    keywords: &Map<String, Value>,
+    fields: &mut Map<String, Value>,
+    at: &At<'_>,
+) {
     for (name, field) in fields {
         for schema in object::schemas_of(checker, keywords, name) {
-            apply(checker, schema, field, 0);
+            apply(checker, schema, field, &at.field(name));
         }
     }
 }
 
-fn apply_to_items(checker: &Checker, keywords: &Map<String, Value>, items: &mut [Value]) {
+fn apply_to_items(checker: &Checker, keywords: &Map<String, Value>, items: &mut [Value], at: &At<'_>) {
     for (index, item) in items.iter_mut().enumerate() {
         if let Some(schema) = object::schema_of_item(keywords, index) {
-            apply(checker, schema, item, 0);
+            apply(checker, schema, item, &at.item(index));
         }
     }
 }
 
 /// Of several forms, the one that is meant; where that cannot be told at a glance, the first that fits then.
-fn apply_forms(checker: &Checker, forms: &[Value], value: &mut Value, depth: usize) {
+fn apply_forms(checker: &Checker, forms: &[Value], value: &mut Value, at: &At<'_>) {
     let meant: Vec<&Value> = forms.iter().filter(|form| forms::may_be_meant(checker, form, value)).collect();
     if let [only] = meant.as_slice() {
-        return apply(checker, only, value, depth);
+        return apply(checker, only, value, at);
     }
     for form in meant {
+        if !at.budget().spend(parts(value)) {
+            return;
+        }
         let mut moved = value.clone();
-        apply(checker, form, &mut moved, depth);
-        if checker.fits(form, &moved, &At::root()) {
+        apply(checker, form, &mut moved, at);
+        if checker.fits(form, &moved, at) {
             *value = moved;
             return;
         }

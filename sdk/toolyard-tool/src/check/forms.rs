@@ -4,9 +4,12 @@
 use serde_json::{Map, Value};
 
 use super::scalar::fits_type;
-use super::words::{either, shown};
+use super::words::{either, shown, together};
 use super::{At, Checker};
 use crate::Problems;
+
+/// No type says more than this many things about one value.
+const MOST_ABOUT: usize = 64;
 
 pub(super) fn check(
     checker: &Checker,
@@ -18,10 +21,10 @@ pub(super) fn check(
     for schema in list(keywords, "allOf") {
         checker.visit(schema, value, at, problems);
     }
-    for name in ["anyOf", "oneOf"] {
+    for (name, enough) in [("anyOf", 1), ("oneOf", 2)] {
         let forms = list(keywords, name);
         if !forms.is_empty() {
-            check_any(checker, forms, value, at, problems);
+            check_any(checker, (forms, enough), value, at, problems);
         }
     }
 }
@@ -30,41 +33,122 @@ pub(super) fn list<'a>(keywords: &'a Map<String, Value>, name: &str) -> &'a [Val
     keywords.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn check_any(checker: &Checker, forms: &[Value], value: &Value, at: &At<'_>, problems: &mut Problems) {
+/// Looks into forms until `enough` fit: one is right, and of `oneOf` a second is wrong.
+fn check_any(
+    checker: &Checker,
+    (forms, enough): (&[Value], usize),
+    value: &Value,
+    at: &At<'_>,
+    problems: &mut Problems,
+) {
     let mut tried: Vec<(&Value, Problems)> = Vec::new();
+    let mut fitting = 0;
     for form in forms {
-        let mut found = Problems::default();
-        // Only one form of a tagged enum is looked into: with all of them, enums within enums would take time
-        // that doubles with every level.
-        match other_tag(checker, form, value) {
-            Some((tag, wanted)) => found.add(&at.field(tag).path(), format!("must be {wanted}")),
-            None => checker.visit(form, value, at, &mut found),
+        let found = look_into(checker, form, value, at);
+        if !found.is_empty() {
+            tried.push((form, found));
+            continue;
         }
-        if found.is_empty() {
-            return;
+        fitting += 1;
+        if fitting == enough {
+            break;
         }
-        tried.push((form, found));
     }
+    match fitting {
+        0 => fits_none(checker, (forms, tried), value, at, problems),
+        1 => {}
+        _ => fits_two(forms, at, problems),
+    }
+}
+
+/// Only one form of a tagged enum is looked into: with all of them, enums within enums would take time that
+/// doubles with every level.
+fn look_into(checker: &Checker, form: &Value, value: &Value, at: &At<'_>) -> Problems {
+    let mut found = Problems::default();
+    match other_tag(checker, form, value) {
+        Some((tag, wanted)) => found.add(&at.field(tag).path(), format!("must be {wanted}")),
+        None => checker.visit(form, value, at, &mut found),
+    }
+    found
+}
+
+fn fits_two(forms: &[Value], at: &At<'_>, problems: &mut Problems) {
+    match all_required(forms) {
+        Some(names) => {
+            let what = format!("must have only one of {names}");
+            at.blame_or(problems, &what, || format!("give only one of {names}"));
+        }
+        None => at.blame(problems, "fits two of its forms; it must fit only one"),
+    }
+}
+
+fn fits_none(
+    checker: &Checker,
+    (forms, mut tried): (&[Value], Vec<(&Value, Problems)>),
+    value: &Value,
+    at: &At<'_>,
+    problems: &mut Problems,
+) {
     if let Some(choices) = choices(forms) {
-        return problems.add(&at.path(), format!("must be {choices}, not {}", shown(value)));
+        return at.blame(problems, format!("must be {choices}, not {}", shown(value)));
+    }
+    if let Some(names) = all_required(forms) {
+        let what = format!("must have one of {names}");
+        return at.blame_or(problems, &what, || format!("give one of {names}"));
     }
     // `null` is the other half of an optional value, and never what a wrong value was meant to be.
     tried.retain(|(form, _)| form["type"] != "null");
     if let Some((_, found)) = tried.iter().find(|(form, _)| has_tag_of(checker, form, value)) {
         return problems.extend(found.clone());
     }
-    if let Some((tag, choices)) =
-        tags(checker, tried.iter().map(|(form, _)| *form)).filter(|_| value.is_object())
-    {
-        let prefix = if value.get(&tag).is_some() { "" } else { "is missing; it " };
-        return problems.add(&at.field(&tag).path(), format!("{prefix}must be {choices}"));
+    match tags(checker, tried.iter().map(|(form, _)| *form)).filter(|_| value.is_object()) {
+        Some((tag, choices)) => {
+            let prefix = if value.get(&tag).is_some() { "" } else { "is missing; it " };
+            problems.add(&at.field(&tag).path(), format!("{prefix}must be {choices}"));
+        }
+        None => say_closest(&tried, at, problems),
     }
+}
+
+fn say_closest(tried: &[(&Value, Problems)], at: &At<'_>, problems: &mut Problems) {
     let Some((_, closest)) = tried.iter().min_by_key(|(_, found)| found.len()) else { return };
     if tried.iter().any(|(_, found)| found != closest) {
         let count = tried.len();
-        problems.add(&at.path(), format!("fits none of its {count} forms; for the closest of them:"));
+        at.blame(problems, format!("fits none of its {count} forms; for the closest of them:"));
     }
     problems.extend(closest.clone());
+}
+
+/// "`a` or `b`", if every form only says which fields it needs.
+pub(super) fn all_required(forms: &[Value]) -> Option<String> {
+    let names: Vec<Vec<&str>> = forms.iter().map(required_alone).collect::<Option<_>>()?;
+    let names: Vec<String> = names.into_iter().map(together).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Some(either(&names))
+}
+
+/// The fields that a schema needs, if it says nothing else.
+pub(super) fn required_alone(schema: &Value) -> Option<Vec<&str>> {
+    let keywords = schema.as_object().filter(|keywords| keywords.len() == 1)?;
+    keywords.get("required")?.as_array()?.iter().map(Value::as_str).collect()
+}
+
+/// Everything that is said about one value for certain: a schema, what it refers to, all of `allOf`, and what an
+/// optional value is if it is there.
+pub(super) fn about<'a>(
+    checker: &'a Checker,
+    keywords: &'a Map<String, Value>,
+    at: &At<'_>,
+    all: &mut Vec<&'a Map<String, Value>>,
+) {
+    if !at.budget().spend(1) || all.len() > MOST_ABOUT {
+        return;
+    }
+    all.push(keywords);
+    let any: Vec<&Value> = list(keywords, "anyOf").iter().filter(|form| form["type"] != "null").collect();
+    let only = if let [only] = any.as_slice() { Some(*only) } else { None };
+    let more = checker.target(keywords).into_iter().chain(list(keywords, "allOf")).chain(only);
+    more.filter_map(Value::as_object).for_each(|keywords| about(checker, keywords, at, all));
 }
 
 /// "a, b or c", if every form is a fixed value.
@@ -126,5 +210,5 @@ fn properties<'a>(checker: &'a Checker, form: &'a Value) -> impl Iterator<Item =
 }
 
 fn target<'a>(checker: &'a Checker, form: &Value) -> Option<&'a Value> {
-    form.get("$ref").and_then(Value::as_str).and_then(|name| checker.resolve(name))
+    form.as_object().and_then(|keywords| checker.target(keywords))
 }

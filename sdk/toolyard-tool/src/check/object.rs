@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::scalar::amount;
-use super::words::{closest, did_you_mean, either};
+use super::words::{closest, did_you_mean, either, shown};
 use super::{At, Checker};
 use crate::Problems;
 
@@ -30,14 +30,14 @@ fn check_fields(
     at: &At<'_>,
     problems: &mut Problems,
 ) {
-    let is_property = |name: &str| within(keywords, "properties").is_some_and(|all| all.contains_key(name));
     for name in keywords.get("required").and_then(Value::as_array).into_iter().flatten() {
-        let Some(name) = name.as_str().filter(|name| !fields.contains_key(*name)) else { continue };
-        let unknown = fields.keys().map(String::as_str).filter(|said| !is_property(said));
-        let instead = closest(name, unknown).map(|said| format!(" (there is `{said}` instead)"));
-        problems.add(&at.field(name).path(), format!("is missing{}", instead.unwrap_or_default()));
+        let Some(name) = name.as_str().filter(|name| !has(fields, name, at)) else { continue };
+        let instead = closest(name, unknown(keywords, fields));
+        let instead = instead.map(|said| format!(" (there is `{said}` instead)")).unwrap_or_default();
+        problems.add(&at.field(name).path(), format!("is missing{instead}"));
     }
-    for (name, value) in fields {
+    check_names(checker, keywords, fields, at, problems);
+    for (name, value) in fields.iter().filter(|(name, _)| at.is_given(name)) {
         if problems.has_more() {
             return;
         }
@@ -48,6 +48,34 @@ fn check_fields(
         }
         schemas.for_each(|schema| checker.visit(schema, value, &at, problems));
     }
+}
+
+/// The fields that a struct does not have. A condition knows but some of its fields.
+fn unknown<'a>(
+    keywords: &'a Map<String, Value>,
+    fields: &'a Map<String, Value>,
+) -> impl Iterator<Item = &'a str> {
+    let is_unknown = |name: &&str| within(keywords, "properties").is_some_and(|all| !all.contains_key(*name));
+    fields.keys().map(String::as_str).filter(is_unknown)
+}
+
+fn check_names(
+    checker: &Checker,
+    keywords: &Map<String, Value>,
+    fields: &Map<String, Value>,
+    at: &At<'_>,
+    problems: &mut Problems,
+) {
+    let Some(schema) = keywords.get("propertyNames") else { return };
+    for name in fields.keys().filter(|name| at.is_given(name)) {
+        let found = checker.found(schema, &name.as_str().into(), &at.field(name));
+        problems.extend(found.reworded(|what| format!("has a name that {what}")));
+    }
+}
+
+/// Whether a field is given.
+pub(super) fn has(fields: &Map<String, Value>, name: &str, at: &At<'_>) -> bool {
+    fields.contains_key(name) && at.is_given(name)
 }
 
 /// The schemas that a field must fit: those of its name and of its pattern, or else that of all others.
@@ -89,15 +117,16 @@ fn check_items(
     at: &At<'_>,
     problems: &mut Problems,
 ) {
-    if let Some(complaint) = amount(keywords, items.len() as u64, ("minItems", "maxItems"), "items") {
-        problems.add(&at.path(), complaint);
+    if let Some(complaint) = amount(keywords, items.len() as u64, ("minItems", "maxItems"), "item") {
+        at.blame(problems, complaint);
     }
     if keywords.get("uniqueItems") == Some(&Value::Bool(true)) {
         let mut seen = HashSet::new();
         if !items.iter().all(|item| seen.insert(item.to_string())) {
-            problems.add(&at.path(), "must not hold the same item twice");
+            at.blame(problems, "must not hold the same item twice");
         }
     }
+    check_contained(checker, keywords, items, at, problems);
     // Of too many, those that are too many are not looked at.
     let most = keywords.get("maxItems").and_then(Value::as_u64).and_then(|most| usize::try_from(most).ok());
     for (index, item) in items.iter().enumerate().take(most.unwrap_or(usize::MAX)) {
@@ -107,6 +136,32 @@ fn check_items(
         if let Some(schema) = schema_of_item(keywords, index) {
             checker.visit(schema, item, &at.item(index), problems);
         }
+    }
+}
+
+/// How many items are of a kind.
+fn check_contained(
+    checker: &Checker,
+    keywords: &Map<String, Value>,
+    items: &[Value],
+    at: &At<'_>,
+    problems: &mut Problems,
+) {
+    let Some(wanted) = keywords.get("contains") else { return };
+    let fitting = |(index, item)| checker.fits(wanted, item, &at.item(index));
+    let count = items.iter().enumerate().filter(|item| fitting(*item)).count() as u64;
+    let least = keywords.get("minContains").and_then(Value::as_u64).unwrap_or(1);
+    let most = keywords.get("maxContains").and_then(Value::as_u64);
+    let kind = |count: u64| match (wanted.get("const"), count) {
+        (Some(only), 1) => format!("1 item that is {}", shown(only)),
+        (Some(only), _) => format!("{count} items that are {}", shown(only)),
+        (None, 1) => format!("1 item that fits {}", shown(wanted)),
+        (None, _) => format!("{count} items that fit {}", shown(wanted)),
+    };
+    if count < least {
+        at.blame(problems, format!("must hold at least {}, not {count}", kind(least)));
+    } else if let Some(most) = most.filter(|most| count > *most) {
+        at.blame(problems, format!("must hold at most {}, not {count}", kind(most)));
     }
 }
 

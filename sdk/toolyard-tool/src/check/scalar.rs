@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value};
 
 use super::limits::{self, compare};
-use super::words::{did_you_mean, either, shown};
+use super::words::{counted, did_you_mean, either, shown};
 use super::{At, Checker};
 use crate::Problems;
 
@@ -47,7 +47,7 @@ pub(super) fn check(
     problems: &mut Problems,
 ) {
     if let Some(complaint) = choice(keywords, value) {
-        problems.add(&at.path(), complaint);
+        at.blame(problems, complaint);
     }
     let complaints = match value {
         Value::Number(_) => [range(keywords, value), None],
@@ -55,7 +55,7 @@ pub(super) fn check(
         _ => return,
     };
     for complaint in complaints.into_iter().flatten() {
-        problems.add(&at.path(), complaint);
+        at.blame(problems, complaint);
     }
 }
 
@@ -118,7 +118,7 @@ fn multiple(keywords: &Map<String, Value>, value: &Value) -> Option<String> {
 
 fn length(keywords: &Map<String, Value>, text: &str) -> Option<String> {
     let count = text.chars().count() as u64;
-    let complaint = amount(keywords, count, ("minLength", "maxLength"), "characters")?;
+    let complaint = amount(keywords, count, ("minLength", "maxLength"), "character")?;
     if text.is_empty() { Some("must not be empty".into()) } else { Some(complaint) }
 }
 
@@ -132,9 +132,11 @@ pub(super) fn amount(
     let least = keywords.get(names.0).and_then(Value::as_u64);
     let most = keywords.get(names.1).and_then(Value::as_u64);
     if least.is_some_and(|least| count < least) {
-        return Some(format!("must have at least {} {unit}, not {count}", least.unwrap_or_default()));
+        let least = counted(least.unwrap_or_default(), unit);
+        return Some(format!("must have at least {least}, not {count}"));
     }
-    most.filter(|most| count > *most).map(|most| format!("must have at most {most} {unit}, not {count}"))
+    let most = counted(most.filter(|most| count > *most)?, unit);
+    Some(format!("must have at most {most}, not {count}"))
 }
 
 fn pattern(checker: &Checker, keywords: &Map<String, Value>, text: &str) -> Option<String> {

@@ -46,6 +46,21 @@ pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
+/// "1 item", "2 items".
+pub(super) fn counted(count: u64, unit: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural}")
+}
+
+/// "`a`", "`a` and `b`", "`a`, `b` and `c`".
+pub(super) fn together<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    match names.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        all => all.concat(),
+    }
+}
+
 /// "a", "a or b", "a, b or c".
 pub(super) fn either(names: &[&str]) -> String {
     match names {

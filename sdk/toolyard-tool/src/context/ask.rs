@@ -230,7 +230,7 @@ pub(super) fn read_roots(answer: Value) -> Result<Vec<Root>, ToolError> {
 
 /// The question that puts a form before the user.
 pub(super) fn form_params<T: JsonSchema>(message: &str) -> Value {
-    let schema = Checker::new(schema::form::<T>()).published();
+    let schema = schema::shown(&Checker::new(schema::form::<T>()).published());
     json!({ "mode": "form", "message": message, "requestedSchema": schema })
 }
 
@@ -241,8 +241,8 @@ pub(super) fn read_form<T: DeserializeOwned + JsonSchema>(answer: &Value) -> Res
             fields.retain(|_, value| !value.is_null());
         }
         let checker = Checker::new(schema::form::<T>());
-        checker.clamp(&mut content);
-        checker.check(&content).into_result_of_form()?;
+        checker.clamp(&mut content)?;
+        checker.check(&content)?.into_result_of_form()?;
         Ok(serde_json::from_value(content)?)
     })
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use toolyard_proto::Raw;
 
-use super::Entry;
+use super::{Entry, icons};
 use crate::arguments::{Arguments, Reader};
 use crate::run::{Call, Runner, runner};
 use crate::state::{Source, Wanted};
@@ -18,6 +18,8 @@ pub struct AboutPrompt {
     pub title: Option<&'static str>,
     /// The doc comment.
     pub description: &'static str,
+    /// Where images are.
+    pub icons: &'static [&'static str],
 }
 
 /// The messages of a prompt.
@@ -139,6 +141,9 @@ fn define<A: Arguments>(about: &AboutPrompt, reader: &Reader<A>) -> Raw {
         reader.fields().map(|(name, schema)| argument(name, schema, reader)).collect();
     if !arguments.is_empty() {
         prompt.insert("arguments".into(), arguments.into());
+    }
+    if !about.icons.is_empty() {
+        prompt.insert("icons".into(), icons(about.icons));
     }
     Value::Object(prompt).into()
 }

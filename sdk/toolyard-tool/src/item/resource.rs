@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolyard_proto::Raw;
 
-use super::Entry;
+use super::{Entry, icons};
 use crate::ToolError;
 use crate::arguments::NoArguments;
 use crate::run::{Call, Runner, runner};
@@ -25,6 +25,8 @@ pub struct AboutResource {
     pub description: &'static str,
     /// Of the content.
     pub mime: Option<&'static str>,
+    /// Where images are.
+    pub icons: &'static [&'static str],
 }
 
 /// What was read: text or bytes, and what kind.
@@ -151,6 +153,9 @@ pub(super) fn define(about: &AboutResource, key: &str) -> Raw {
     put("description", about.description);
     if let Some(mime) = about.mime {
         put("mimeType", mime);
+    }
+    if !about.icons.is_empty() {
+        resource.insert("icons".to_owned(), icons(about.icons));
     }
     Value::Object(resource).into()
 }

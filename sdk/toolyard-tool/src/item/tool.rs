@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolyard_proto::Raw;
 
-use super::Entry;
+use super::{Entry, icons};
 use crate::Content;
 use crate::arguments::{Arguments, Check, Reader};
 use crate::headers::{self, Repeated};
@@ -100,10 +100,19 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
 
 /// The schema, with what it cannot express said in words.
 fn with_rules(mut schema: Value, rules: &[&str]) -> Value {
-    if !rules.is_empty() {
-        schema["description"] = rules.join(" ").into();
+    let told = schema.get("description").and_then(Value::as_str).map(str::to_owned);
+    let sentences: Vec<String> =
+        told.into_iter().chain(rules.iter().map(|rule| sentence(rule.trim()))).collect();
+    if !sentences.is_empty() {
+        schema["description"] = sentences.join(" ").into();
     }
     schema
+}
+
+/// With a full stop, so that the next one does not run into it.
+fn sentence(text: &str) -> String {
+    let has_end = text.ends_with(['.', '!', '?', '…', ':', ';']);
+    format!("{text}{}", if has_end { "" } else { "." })
 }
 
 fn define(about: &AboutTool, input: Value, output: Option<&Value>) -> Raw {
@@ -123,7 +132,7 @@ fn define(about: &AboutTool, input: Value, output: Option<&Value>) -> Raw {
         put("annotations", hints);
     }
     if !about.icons.is_empty() {
-        put("icons", about.icons.iter().map(|src| json!({ "src": src })).collect());
+        put("icons", icons(about.icons));
     }
     match about.task {
         TaskUse::Never => {}

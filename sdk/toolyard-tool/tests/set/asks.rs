@@ -48,8 +48,26 @@ async fn surroundings(context: &Context) -> Result<String, ToolError> {
     Ok(format!("{} ({}), {}", sampled.text, sampled.model, roots[0].uri))
 }
 
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(extend(
+    "dependentRequired" = { "to": ["from"] },
+    "oneOf" = [{ "required": ["from"] }, { "required": ["name"] }],
+))]
+#[expect(dead_code, reason = "it is only shown")]
+struct Stay {
+    name: Option<String>,
+    from: Option<u8>,
+    to: Option<u8>,
+}
+
+/// Books.
+#[tool]
+async fn book(context: &Context) -> Result<String, ToolError> {
+    Ok(format!("{:?}", context.ask::<Stay>("When?").await?))
+}
+
 fn set() -> ToolSet {
-    ToolSet::new("asks", "1").with::<order>().with::<surroundings>()
+    ToolSet::new("asks", "1").with::<book>().with::<order>().with::<surroundings>()
 }
 
 #[tokio::test]
@@ -123,6 +141,26 @@ async fn a_form_is_read_as_kindly_as_arguments_are() {
     let client = Client::new(Revision::NEWEST, json!({ "elicitation": {} }))
         .answering("elicitation/create", json!({ "action": "accept", "content": content }));
     assert_eq!(text(&client.call(&set(), "order", json!({})).await), "5 Small None Some(5)");
+}
+
+#[tokio::test]
+async fn what_the_fields_of_a_form_say_about_each_other_is_checked() {
+    let booked = async |content: serde_json::Value| {
+        let client = Client::new(Revision::NEWEST, json!({ "elicitation": {} }))
+            .answering("elicitation/create", json!({ "action": "accept", "content": content }));
+        let said = text(&client.call(&set(), "book", json!({})).await).to_owned();
+        let asked = client.asked()[0][1]["requestedSchema"].clone();
+        let keys: Vec<String> = asked.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(keys, ["type", "properties", "required"], "a form is flat");
+        said
+    };
+    let wrong = |what: &str| {
+        format!("What the user entered is not valid: {what}.\nHint: tell the user, and call again")
+    };
+    let right = "Accepted(Stay { name: None, from: Some(1), to: Some(2) })";
+    assert_eq!(booked(json!({ "from": 1, "to": 2, "name": null })).await, right);
+    assert_eq!(booked(json!({ "name": "a", "to": 2 })).await, wrong("`from` is missing: `to` needs it"));
+    assert_eq!(booked(json!({ "name": "a", "from": 2 })).await, wrong("give only one of `from` or `name`"));
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn wrong_arguments_are_named_and_unknown_ones_ignored() {
     assert_eq!(answer["isError"], true);
     assert!(text(&answer).starts_with("The arguments are not valid: `a` must be an integer, not \"1\"."));
     let answer = client.call(&set, "add", json!([1])).await;
-    assert!(text(&answer).contains("`arguments` must be an object, not [1]"));
+    assert!(text(&answer).contains("the whole must be an object, not [1]"));
 }
 
 #[tokio::test]

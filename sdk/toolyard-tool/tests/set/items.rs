@@ -8,7 +8,12 @@ use toolyard_tool::{Contents, Context, Messages, ToolError, ToolSet, Typed, tool
 use crate::support::Client;
 
 /// The readme.
-#[tool(resource = "doc://readme", title = "Readme", mime = "text/plain")]
+#[tool(
+    resource = "doc://readme",
+    title = "Readme",
+    mime = "text/plain",
+    icon = "https://example.com/book.svg"
+)]
 async fn readme() -> &'static str {
     "Read me."
 }
@@ -20,7 +25,7 @@ struct Page {
 }
 
 /// A page.
-#[tool(template = "book://{book}/{number}")]
+#[tool(template = "book://{book}/{number}", icon = "https://example.com/page.svg")]
 fn page(page: Page) -> Result<Contents, ToolError> {
     if page.number > 9 {
         return Err(ToolError::not_found("there are 9 pages"));
@@ -36,7 +41,7 @@ struct Review {
 }
 
 /// Reviews code.
-#[tool(prompt, name = "review-code")]
+#[tool(prompt, name = "review-code", icon = "https://example.com/a.svg", icon = "data:,")]
 async fn review(review: Review) -> Messages {
     Messages::new().user(format!("Review {} {:?}", review.language, review.lines)).assistant("Yes.")
 }
@@ -85,10 +90,13 @@ async fn ask(method: &str, params: Value) -> Value {
 async fn resources_are_listed_and_read() {
     let listed = json!([{
         "uri": "doc://readme", "name": "readme", "title": "Readme", "description": "The readme.", "mimeType": "text/plain",
+        "icons": [{ "src": "https://example.com/book.svg" }],
     }]);
     assert_eq!(ask("resources/list", json!({})).await["resources"], listed);
-    let templates =
-        json!([{ "uriTemplate": "book://{book}/{number}", "name": "page", "description": "A page." }]);
+    let templates = json!([{
+        "uriTemplate": "book://{book}/{number}", "name": "page", "description": "A page.",
+        "icons": [{ "src": "https://example.com/page.svg" }],
+    }]);
     assert_eq!(ask("resources/templates/list", json!({})).await["resourceTemplates"], templates);
     let read = ask("resources/read", json!({ "uri": "doc://readme" })).await;
     assert_eq!(
@@ -101,6 +109,16 @@ async fn resources_are_listed_and_read() {
         read["contents"],
         json!([{ "uri": "book://a%20b/7", "mimeType": "image/x-page", "blob": "YSBiIDc=" }])
     );
+}
+
+#[tokio::test]
+async fn a_set_has_icons_of_its_own() {
+    let set = ToolSet::new("items", "1").icon("https://example.com/set.svg").with::<touch>();
+    let said = Client::newest().request(&set, "server/discover", json!({})).await.unwrap();
+    let info = &said["_meta"]["io.modelcontextprotocol/serverInfo"];
+    let expected =
+        json!({ "name": "items", "version": "1", "icons": [{ "src": "https://example.com/set.svg" }] });
+    assert_eq!(*info, expected, "{said}");
 }
 
 #[tokio::test]
@@ -127,6 +145,7 @@ async fn prompts_are_listed_and_made() {
                     { "name": "language", "description": "The programming language.", "required": true },
                     { "name": "lines", "required": false },
                 ],
+                "icons": [{ "src": "https://example.com/a.svg" }, { "src": "data:," }],
             },
             { "name": "hello", "description": "Says hello." },
         ])

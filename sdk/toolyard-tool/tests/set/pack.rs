@@ -45,3 +45,26 @@ async fn its_state_is_made_by_the_first_call() {
     }
     assert_eq!(made.load(Ordering::SeqCst), 1);
 }
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(extend("not" = { "required": ["token", "token_file"] }, "minProperties" = 1))]
+#[expect(dead_code, reason = "it is only checked")]
+struct Access {
+    token: Option<String>,
+    token_file: Option<String>,
+}
+
+#[test]
+fn a_condition_between_keys_is_blamed_on_no_key() {
+    let pack = Pack::with_config("access", "Has access", |_: Access| ToolSet::new("access", "1"));
+    let said = |config| -> Vec<(String, String)> {
+        pack.check(&config).into_iter().map(|wrong| (wrong.key.clone(), wrong.to_string())).collect()
+    };
+    let wrong = |what: &str| vec![(String::new(), what.to_owned())];
+    assert_eq!(said(json!({ "token": "a" })), []);
+    assert_eq!(
+        said(json!({ "token": "a", "token_file": "b" })),
+        wrong("`token` and `token_file` must not be given together")
+    );
+    assert_eq!(said(json!({})), wrong("the whole must have at least 1 field, not 0"));
+}

@@ -41,7 +41,7 @@ fn in_order(trip: &Trip, problems: &mut Problems) {
 /// Goes from one place to another.
 #[tool(
     check = in_order,
-    rule = "`from` must not be greater than `to`.",
+    rule = "`from` must not be greater than `to`",
     rule = "There must be way enough for the stops."
 )]
 async fn go(trip: Trip) -> String {
@@ -168,7 +168,7 @@ async fn each_condition_is_checked() {
     check(json!({ "name": "" }), "`name` must not be empty").await;
     check(json!({ "name": "abcdef" }), "`name` must have at most 5 characters, not 6").await;
     check(json!({ "name": "aB" }), "`name` must match the pattern ^[a-z]*$, which \"aB\" does not").await;
-    check(json!({ "stops": [] }), "`stops` must have at least 1 items, not 0").await;
+    check(json!({ "stops": [] }), "`stops` must have at least 1 item, not 0").await;
     check(json!({ "stops": ["a", "b", "c"] }), "`stops` must have at most 2 items, not 3").await;
     check(json!({ "stops": ["a", "bcde"] }), "`stops[1]` must have at most 3 characters, not 4").await;
     check(json!({ "from": 7 }), "`from` must not be greater than `to` (5)").await;

@@ -1,0 +1,13 @@
+//! A server in ten lines.
+
+use toolyard_tool::{ToolSet, tool};
+
+/// Tells what it is good for.
+#[tool(read_only)]
+async fn hello() -> &'static str {
+    "Hello!"
+}
+
+fn main() -> std::process::ExitCode {
+    toolyard_tool::run(ToolSet::new("ten-lines", "1.0.0").with::<hello>())
+}

@@ -1,0 +1,55 @@
+//! What a schema may ask for. A keyword that asks for something and is not checked would let everything pass, or
+//! refuse everything where it stands under `not`; so it is refused before anybody is served, as a pattern that is
+//! none. What only describes, such as `title`, `format` or `x-…`, may stand anywhere.
+
+use serde_json::{Map, Value};
+
+use crate::schema;
+
+/// Keywords that ask for something, and that are not checked. The first two are of older drafts.
+const REFUSED: [&str; 6] = [
+    "additionalItems",
+    "dependencies",
+    "unevaluatedItems",
+    "$dynamicRef",
+    "$recursiveRef",
+    "$recursiveAnchor",
+];
+
+/// Panics on what cannot be checked.
+pub(super) fn check(schema: &mut Value) {
+    let whole = schema.clone();
+    schema::each(schema, |keywords| {
+        for name in REFUSED {
+            assert!(!keywords.contains_key(name), "{}", cannot(&format!("`{name}`")));
+        }
+        assert!(!keywords.get("items").is_some_and(Value::is_array), "{}", cannot("a list of `items`"));
+        if let Some(name) = keywords.get("$ref").and_then(Value::as_str) {
+            assert!(target(&whole, name).is_some(), "the reference `{name}` in a schema leads nowhere");
+        }
+        for name in ["not", "if"] {
+            check_condition(keywords, name);
+        }
+    });
+}
+
+/// `unevaluatedProperties` comes from flattened structs that refuse unknown fields, or take any; reading them
+/// does the same. In a condition nobody reads.
+fn check_condition(keywords: &mut Map<String, Value>, name: &str) {
+    if let Some(condition) = keywords.get_mut(name) {
+        schema::each(condition, |keywords| {
+            let is_known = !keywords.contains_key("unevaluatedProperties");
+            assert!(is_known, "{}", cannot(&format!("`unevaluatedProperties` under `{name}`")));
+        });
+    }
+}
+
+fn cannot(what: &str) -> String {
+    format!("{what} in a schema cannot be checked: say it in other words, or with `check` and `rule`")
+}
+
+/// What a reference leads to.
+pub(super) fn target<'a>(whole: &'a Value, reference: &str) -> Option<&'a Value> {
+    let pointer = reference.strip_prefix('#')?;
+    if pointer.is_empty() { Some(whole) } else { whole.pointer(pointer) }
+}
