@@ -43,8 +43,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "it was changed by somebody else",
         "needs a client that writes in that moment; tests/cli/installing.rs shows it",
     ),
-    ("{name} is here more than once", "needs Windows; commands/clients/tests.rs shows how it is found"),
-    ("paste what --print prints into one of", "the same"),
     ("it belongs to another user or group", "needs a file of somebody else, and tests have one user"),
     ("give {} its owner", "root may do that, and nobody else tries"),
     ("number out of range", "what the JSON library says, which is put in other words"),

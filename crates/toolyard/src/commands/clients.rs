@@ -102,7 +102,11 @@ impl Client {
         }
         let path = self.in_home()[system as usize];
         let place = path.split_once('/').and_then(|(name, rest)| Some((folder(name, variables)?, rest)));
-        place.map(|(folder, rest)| below(folder, rest)).into_iter().collect()
+        let usual = place.map(|(folder, rest)| below(folder, rest));
+        // Which of the two counts where both are there is not for us to guess.
+        let old = Some(()).filter(|()| self == Self::ClaudeCode).and_then(|()| old_file(variables));
+        let usual = usual.filter(|usual| old.is_none() || usual.is_file());
+        old.into_iter().chain(usual).collect()
     }
 
     /// Whether it seems to be on this machine: it has left something in the user's folders.
@@ -182,6 +186,13 @@ fn folder(name: &str, variables: &Variables<'_>) -> Option<PathBuf> {
         "$LOCALAPPDATA" => said("LOCALAPPDATA"),
         _ => said("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config"))),
     }
+}
+
+/// Where Claude Code had its config once, and has it still if it is there.
+fn old_file(variables: &Variables<'_>) -> Option<PathBuf> {
+    let said = variables("CLAUDE_CONFIG_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = said.or_else(|| Some(folder("~", variables)?.join(".claude")))?;
+    Some(folder.join(".config.json")).filter(|path| path.is_file())
 }
 
 /// Claude Desktop as Windows packages it: what it has below its own folder is all that it sees, and what others

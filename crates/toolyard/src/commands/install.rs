@@ -17,7 +17,7 @@ use self::entry::Entry;
 use super::clients::Client;
 use super::clients::read::Foreign;
 use crate::cli::{Common, StdioArgs};
-use crate::config::{Problem, nearest};
+use crate::config::{self, Problem, Role, nearest};
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
@@ -95,7 +95,7 @@ pub(super) fn install(common: &Common, args: &InstallArgs) -> Result<(), Failure
         args.check_that_it_is_about_no_entry()?;
         return list::list(args.consent.json);
     }
-    check_files(common, &args.view)?;
+    check_files(common, args)?;
     let entry = Entry::new(args, common)?;
     let Some(client) = args.client.filter(|_| !args.print) else {
         print(args, &entry);
@@ -186,13 +186,17 @@ fn print(args: &InstallArgs, entry: &Entry) {
 }
 
 /// What the entry leads to must be there.
-fn check_files(common: &Common, view: &StdioArgs) -> Result<(), Failure> {
+fn check_files(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
     if let Some(file) = common.config.as_ref().filter(|file| !file.is_file()) {
         let message = format!("there is no file {}", file.display());
         return Err(refused(message, "--config goes into the entry; name one that is there"));
     }
-    let Some(name) = &view.profile else { return Ok(()) };
-    let Some(config) = settings::look(common).1.config else { return Ok(()) };
+    let Some(name) = &args.view.profile else { return Ok(()) };
+    let folder = std::env::current_dir().unwrap_or_default();
+    let mut sources = config::find(common.config.as_deref(), &folder, &settings::variable).sources;
+    // Your own client starts elsewhere, where the file of this project does not count.
+    sources.retain(|source| args.place.scope == Scope::Project || source.role == Role::Own);
+    let Some(config) = config::load(&sources, &settings::variable).config else { return Ok(()) };
     let names: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();
     if names.contains(&name.as_str()) {
         return Ok(());

@@ -104,6 +104,11 @@ pub(crate) fn keep_owner(file: &File, path: &Path) -> io::Result<()> {
     if is_other { fchown(file, Some(wanted.uid()), Some(wanted.gid())) } else { Ok(()) }
 }
 
+/// Whether the same file is somewhere else, too.
+pub(crate) fn has_other_names(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|about| about.is_file() && about.nlink() > 1)
+}
+
 /// Gives a new folder the owner of the one that it is in, where we may.
 pub(crate) fn hand_over(folder: &Path) -> io::Result<()> {
     match folder.parent() {

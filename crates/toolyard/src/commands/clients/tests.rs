@@ -44,4 +44,9 @@ fn each_system_has_its_own_folders() {
     std::fs::create_dir_all(home.path().join(&two)).unwrap();
     std::fs::write(home.path().join(file(&two)), "{}").unwrap();
     check(Client::ClaudeDesktop, System::Windows, &windows, &file(&two));
+    std::fs::create_dir(home.path().join(".claude")).unwrap();
+    std::fs::write(home.path().join(".claude/.config.json"), "{}").unwrap();
+    check(Client::ClaudeCode, System::Linux, &[], ".claude/.config.json");
+    std::fs::write(home.path().join(".claude.json"), "{}").unwrap();
+    check(Client::ClaudeCode, System::Linux, &[], ".claude/.config.json .claude.json");
 }

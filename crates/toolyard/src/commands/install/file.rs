@@ -70,6 +70,11 @@ impl ClientFile {
             let message = format!("{} is a link that leads nowhere", path.display());
             return Err(refused(message, "make the file that it leads to, or remove the link"));
         }
+        let said = before.as_deref().unwrap_or_default();
+        if client != Client::Codex && !is_blank(said) && is_blank(&jsonc::plain(said)) {
+            let message = format!("{} has nothing but comments", path.display());
+            return Err(refused(message, "write {} at its end, and try again"));
+        }
         let (servers, in_folders) = (Vec::new(), Vec::new());
         let mut file = Self { client, scope, path, before, servers, in_folders, _lock: None };
         let text = File { path: file.path.clone(), text: file.text().to_owned() };
@@ -126,14 +131,16 @@ impl ClientFile {
         let readers = if self.scope == Scope::User { Readers::Owner } else { Readers::Usual };
         let before = self.before.as_deref();
         let kept = before.filter(|before| !before.is_empty());
-        let backup = kept.map(|before| save::back_up(&self.path, &self.kept_at(), before)).transpose()?;
+        let attempt = || format!("write {}", self.path.display());
+        let backup = kept.map(|before| save::back_up(&self.path, &self.kept_at(), before)).transpose();
+        let backup = backup.with_context(attempt)?;
         let has_folder_lock = self.is_of_claude_code();
         let change = Change { path: &self.path, before, text: after, readers, has_folder_lock };
         let written = change.write();
         if let (Err(_), Some(backup)) = (&written, &backup) {
             backup.drop_it();
         }
-        written.with_context(|| format!("write {}", self.path.display()))?;
+        written.with_context(attempt)?;
         Ok(backup.map(|backup| backup.path))
     }
 

@@ -97,10 +97,17 @@ impl<'a> Document<'a> {
             (&self.text[object.open + 1..entry.key.start], &self.text[entry.value.end..object.close]);
         let changes = match (object.members.len(), around) {
             (1, (" ", " ")) => vec![(object.open + 1..object.close, String::new())],
-            (1, (before, after)) if is_line_end(before) && is_line_end(after) => self.removed_section(at),
+            (1, (before, after)) if is_line_end(before) && is_line_end(after) && self.is_bare(member) => {
+                self.removed_section(at)
+            }
             _ => self.removed(&object, index),
         };
         Some(changed(self.text, changes))
+    }
+
+    /// Whether nobody wrote a comment between a key and its value.
+    fn is_bare(&self, member: &Member) -> bool {
+        self.text[member.key.end..member.value.start].trim() == ":"
     }
 
     fn removed_section(&self, at: usize) -> Changes {

@@ -6,7 +6,7 @@ use super::entry::Entry;
 use super::file::{ClientFile, Scope};
 use super::report::Action;
 use crate::commands::clients::read::{Foreign, InFolder};
-use crate::settings;
+use crate::{settings, system};
 
 pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry) -> Vec<String> {
     let own = file.toolyards().find(|server| server.name == name);
@@ -26,6 +26,9 @@ pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry
             "XDG_STATE_HOME is set here, and a client may not have it: then it has a gateway of its own"
                 .to_owned(),
         );
+    }
+    if action != Action::Nothing && system::has_other_names(&file.path) {
+        notes.push("the file has other names (hard links), which keep what it says now".to_owned());
     }
     notes
 }
