@@ -172,6 +172,19 @@ impl Definition {
         }
     }
 
+    /// What it runs or leads to, without what else stands there and may be nobody's business.
+    pub(crate) fn what(&self) -> String {
+        match (&self.command, &self.url) {
+            (Some(command), _) => format!("runs {}", quoted(command)),
+            (None, Some(url)) => {
+                let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+                let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                format!("leads to {}", authority.rsplit('@').next().unwrap_or_default())
+            }
+            (None, None) => "has neither a command nor a URL".to_owned(),
+        }
+    }
+
     /// For programs, secrets hidden.
     pub(crate) fn shown(&self) -> Shown {
         let pairs = |pairs: &[(String, String)]| -> serde_json::Map<String, serde_json::Value> {

@@ -12,8 +12,9 @@ use unix as here;
 use windows as here;
 
 pub(crate) use here::{
-    allow_many_files, config_folder, create_folder, detach, home, instances_base, is_only_ours, is_socket,
-    keep_mode, leave_session, open_plain, private, socket_folder, state_folder, user,
+    allow_many_files, config_folder, create_folder, detach, hand_over, home, instances_base, is_only_ours,
+    is_socket, keep_mode, keep_owner, leave_session, open_file, open_plain, private, socket_folder,
+    state_folder, user,
 };
 
 use std::path::PathBuf;

@@ -24,6 +24,14 @@ pub(crate) enum Client {
     Mcpproxy,
 }
 
+/// The systems whose folders differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum System {
+    Linux,
+    Macos,
+    Windows,
+}
+
 /// A file with servers.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
@@ -49,47 +57,52 @@ impl Client {
         }
     }
 
-    /// In the user's folders; for the systems that name them otherwise, all names are tried.
-    fn in_home(self) -> &'static [&'static str] {
+    /// In the user's folders, as each system names them: Linux, macOS, Windows.
+    fn in_home(self) -> [&'static str; 3] {
         match self {
-            Self::ClaudeCode => &["$CLAUDE/.claude.json"],
-            Self::ClaudeDesktop => &[
+            Self::ClaudeCode => ["$CLAUDE/.claude.json"; 3],
+            Self::ClaudeDesktop => [
                 "$CONFIG/Claude/claude_desktop_config.json",
                 "~/Library/Application Support/Claude/claude_desktop_config.json",
+                "$APPDATA/Claude/claude_desktop_config.json",
             ],
-            Self::Cursor => &["~/.cursor/mcp.json"],
-            Self::Vscode => {
-                &["$CONFIG/Code/User/mcp.json", "~/Library/Application Support/Code/User/mcp.json"]
+            Self::Cursor => ["~/.cursor/mcp.json"; 3],
+            Self::Vscode => [
+                "$CONFIG/Code/User/mcp.json",
+                "~/Library/Application Support/Code/User/mcp.json",
+                "$APPDATA/Code/User/mcp.json",
+            ],
+            Self::Codex => ["$CODEX/config.toml"; 3],
+            Self::Zed => {
+                ["$CONFIG/zed/settings.json", "~/.config/zed/settings.json", "$APPDATA/Zed/settings.json"]
             }
-            Self::Codex => &["$CODEX/config.toml"],
-            Self::Zed => &["$CONFIG/zed/settings.json"],
-            Self::Windsurf => &["~/.codeium/windsurf/mcp_config.json"],
-            Self::Mcpproxy => &["~/.mcpproxy.json"],
+            Self::Windsurf => ["~/.codeium/windsurf/mcp_config.json"; 3],
+            Self::Mcpproxy => ["~/.mcpproxy.json"; 3],
         }
     }
 
-    /// The files of the user's own that it may have.
+    /// The files of the user's own that it may have, under the names that any system has for them.
     pub(super) fn own_files(self, variables: &Variables<'_>) -> Vec<PathBuf> {
-        let home = system::home(variables).unwrap_or_default();
-        let said = |name: &str| variables(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let config = said("XDG_CONFIG_HOME").or_else(|| system::config_folder(variables));
-        let folder = |name: &str| match name {
-            "~" => home.clone(),
-            "$CLAUDE" => said("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.clone()),
-            "$CODEX" => said("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
-            _ => config.clone().unwrap_or_else(|| home.join(".config")),
-        };
-        let path = |path: &&str| path.split_once('/').map(|(name, rest)| below(folder(name), rest));
-        self.in_home().iter().filter_map(path).collect()
+        let systems = [System::Linux, System::Macos, System::Windows];
+        let mut files: Vec<PathBuf> = Vec::new();
+        for system in systems {
+            let new = self.files_here(variables, system).into_iter();
+            files.extend(new.filter(|new| !files.contains(new)).collect::<Vec<_>>());
+        }
+        files
     }
 
-    /// Its file of the user's own: the one that is there, or where it would be on this system.
-    pub(super) fn own_file(self, variables: &Variables<'_>) -> Option<PathBuf> {
-        let files = self.own_files(variables);
-        let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok();
-        let is_near = |path: &&PathBuf| path.parent().is_some_and(Path::is_dir);
-        let usual = if std::env::consts::OS == "macos" { files.last() } else { files.first() };
-        files.iter().find(is_there).or_else(|| files.iter().find(is_near)).or(usual).cloned()
+    /// Its file of the user's own on a system. Several where it is there more than once, none where nobody can say.
+    pub(super) fn files_here(self, variables: &Variables<'_>, system: System) -> Vec<PathBuf> {
+        if self == Self::ClaudeDesktop && system == System::Windows {
+            let packaged = packaged(variables);
+            if !packaged.is_empty() {
+                return packaged;
+            }
+        }
+        let path = self.in_home()[system as usize];
+        let place = path.split_once('/').and_then(|(name, rest)| Some((folder(name, variables)?, rest)));
+        place.map(|(folder, rest)| below(folder, rest)).into_iter().collect()
     }
 
     /// Whether it seems to be on this machine: it has left something in the user's folders.
@@ -97,7 +110,8 @@ impl Client {
         let home = system::home(variables).unwrap_or_default();
         let its_folder =
             |path: &PathBuf| path.parent().is_some_and(|folder| folder != home && folder.is_dir());
-        self.own_files(variables).iter().any(|path| path.is_file() || its_folder(path))
+        let files = self.files_here(variables, System::here());
+        files.iter().any(|path| path.is_file() || its_folder(path))
             || self == Self::ClaudeCode && home.join(".claude").is_dir()
     }
 
@@ -132,6 +146,16 @@ impl Client {
     }
 }
 
+impl System {
+    pub(super) fn here() -> Self {
+        match std::env::consts::OS {
+            "macos" => Self::Macos,
+            "windows" => Self::Windows,
+            _ => Self::Linux,
+        }
+    }
+}
+
 impl Origin {
     /// A file that was named. Its folder is the project, unless it is one of a client's own folders in it.
     pub(super) fn of_file(path: &Path) -> Self {
@@ -144,6 +168,35 @@ impl Origin {
             client => format!("{client}, {}", self.path.display()),
         }
     }
+}
+
+/// Where a path starts. What is not absolute does not count, as the clients have it.
+fn folder(name: &str, variables: &Variables<'_>) -> Option<PathBuf> {
+    let said = |name: &str| variables(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || system::home(variables).filter(|path| path.is_absolute());
+    match name {
+        "~" => home(),
+        "$CLAUDE" => said("CLAUDE_CONFIG_DIR").or_else(home),
+        "$CODEX" => said("CODEX_HOME").or_else(|| Some(home()?.join(".codex"))),
+        "$APPDATA" => said("APPDATA"),
+        "$LOCALAPPDATA" => said("LOCALAPPDATA"),
+        _ => said("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config"))),
+    }
+}
+
+/// Claude Desktop as Windows packages it: what it has below its own folder is all that it sees, and what others
+/// write elsewhere it does not.
+fn packaged(variables: &Variables<'_>) -> Vec<PathBuf> {
+    let Some(local) = folder("$LOCALAPPDATA", variables) else { return Vec::new() };
+    let packages = std::fs::read_dir(local.join("Packages")).into_iter().flatten().flatten();
+    let named = packages.filter(|package| package.file_name().to_string_lossy().starts_with("Claude_"));
+    let folders = named.map(|package| below(package.path(), "LocalCache/Roaming/Claude"));
+    let files: Vec<PathBuf> = folders
+        .filter(|folder| folder.is_dir())
+        .map(|folder| folder.join("claude_desktop_config.json"))
+        .collect();
+    let there: Vec<PathBuf> = files.iter().filter(|path| path.is_file()).cloned().collect();
+    if there.is_empty() { files } else { there }
 }
 
 /// As the system writes it.
@@ -172,3 +225,6 @@ pub(super) fn origins(clients: &[Client], variables: &Variables<'_>) -> Vec<Orig
     origins.dedup_by(|a, b| a.path == b.path);
     origins
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use toml_edit::{DocumentMut, Item, Table};
 
-use super::save::{self, Readers};
+use super::save::{self, Change, Lock, Readers};
 use crate::cli::Common;
 use crate::config::{self, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
 use crate::definition::{Definition, Written, apps_in_file, in_file};
@@ -34,6 +34,8 @@ pub(super) struct Draft {
     problems: Vec<Problem>,
     /// A project file that the user trusts, or that is only just being made, stays trusted.
     keeps_trust: bool,
+    /// No other run changes it meanwhile.
+    _lock: Lock,
 }
 
 impl Where {
@@ -52,6 +54,7 @@ impl Where {
 impl Draft {
     pub(super) fn open(common: &Common, place: &Where) -> Result<Self, Failure> {
         let path = place.file(common)?;
+        let lock = save::lock(&path)?;
         let text = save::read(&path).map_err(|error| {
             let message = format!("cannot read {}: {error}", path.display());
             refused(message, "check its permissions; the file must be UTF-8 text")
@@ -80,6 +83,7 @@ impl Draft {
             document,
             problems,
             keeps_trust: place.project && (is_new || is_trusted),
+            _lock: lock,
         })
     }
 
@@ -156,8 +160,9 @@ impl Draft {
 
     pub(super) fn save(&self) -> Result<(), Failure> {
         let before = (!self.is_new).then_some(self.before.as_str());
-        save::write(&self.path, before, &self.text(), Readers::Owner)
-            .with_context(|| format!("write {}", self.path.display()))?;
+        let (path, text) = (&self.path, &self.text());
+        let change = Change { path, before, text, readers: Readers::Owner, has_folder_lock: false };
+        change.write().with_context(|| format!("write {}", self.path.display()))?;
         if self.keeps_trust {
             Trusted::read(&settings::variable).add(&self.path)?;
         }
@@ -166,7 +171,8 @@ impl Draft {
 
     /// Keeps the file as it was beside it; where.
     pub(super) fn back_up(&self) -> Result<Option<PathBuf>> {
-        if self.before.is_empty() { Ok(None) } else { save::back_up(&self.path).map(Some) }
+        let keep = || save::back_up(&self.path, &self.path, &self.before).map(|backup| Some(backup.path));
+        if self.before.is_empty() { Ok(None) } else { keep() }
     }
 
     /// Whether the file is a project file that still needs `toolyard trust`.

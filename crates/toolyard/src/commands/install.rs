@@ -7,8 +7,7 @@ mod json;
 mod toml;
 mod report;
 mod list;
-
-use std::path::Path;
+mod notes;
 
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -16,12 +15,14 @@ use serde_json::Value;
 
 use self::entry::Entry;
 use super::clients::Client;
+use super::clients::read::Foreign;
 use crate::cli::{Common, StdioArgs};
 use crate::config::{Problem, nearest};
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
 pub(super) use file::{ClientFile, Scope};
+pub(super) use notes::in_folder;
 pub(super) use report::{Action, Outcome, Step};
 
 /// Those that a gateway can be put into.
@@ -34,6 +35,9 @@ const CLIENTS: [Client; 7] = [
     Client::Zed,
     Client::Windsurf,
 ];
+
+/// What an entry is called if nobody says otherwise.
+pub(super) const NAME: &str = "toolyard";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -65,7 +69,7 @@ pub(crate) struct InstallArgs {
 #[derive(Debug, Args)]
 pub(super) struct Place {
     /// What the entry is called.
-    #[arg(long, default_value = "toolyard", value_parser = name)]
+    #[arg(long, default_value = NAME, value_parser = name)]
     pub(super) name: String,
     /// Your own config, or that of the project in this folder.
     #[arg(long, value_enum, default_value = "user", requires = "client")]
@@ -88,34 +92,61 @@ pub(super) struct Consent {
 
 pub(super) fn install(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
     if args.client.is_none() && !args.print {
+        args.check_that_it_is_about_no_entry()?;
         return list::list(args.consent.json);
     }
     check_files(common, &args.view)?;
-    let entry = Entry::new(args.client, args.command.as_deref(), common, &args.view)?;
+    let entry = Entry::new(args, common)?;
     let Some(client) = args.client.filter(|_| !args.print) else {
         print(args, &entry);
         return Ok(());
     };
     let name = args.place.name.as_str();
-    let file = ClientFile::open(client, args.place.scope)?;
-    let action = match file.server(name)? {
-        None => Action::Add,
-        Some(there) if entry.is(there) => Action::Nothing,
-        Some(_) if args.force => Action::Replace,
-        Some(there) => {
-            let message = format!("it is there already: {}", there.definition.how());
-            let help = "--force replaces it, --name puts Toolyard under another name";
-            let problem = Problem { place: Some(there.place.clone()), ..Problem::error(name, message, help) };
-            return Err(Failure::Refused(problem));
-        }
-    };
-    let how = match action {
-        Action::Nothing => format!("already installed: {}", entry.definition().how()),
+    let file = ClientFile::open_to_change(client, args.place.scope)?;
+    let there = file.server(name)?;
+    let action = decide(&entry, there, name, args.force)?;
+    let how = match (action, there) {
+        (Action::Nothing, Some(there)) => format!("already installed: {}", there.definition.how()),
         _ => entry.definition().how(),
     };
-    let step = Step { file: &file, name, action, how, notes: notes(&file, name, action, &entry) };
+    let step = Step { file: &file, name, action, how, notes: notes::notes(&file, name, action, &entry) };
     let value = entry.value();
     args.consent.carry_out(&step, Some(&value), || file.with(name, &entry))
+}
+
+fn decide(entry: &Entry, there: Option<&Foreign>, name: &str, force: bool) -> Result<Action, Failure> {
+    let Some(there) = there else { return Ok(Action::Add) };
+    if entry.is(there) {
+        return Ok(Action::Nothing);
+    }
+    if force {
+        return Ok(Action::Replace);
+    }
+    // Another name of the program that is run is no reason to write, nor to complain.
+    if entry.is_in_other_words(there) {
+        return Ok(Action::Nothing);
+    }
+    let message = if there.is_toolyard() {
+        format!("it is Toolyard already, but runs as {}", there.definition.how())
+    } else {
+        format!("another one is there: it {}", there.definition.what())
+    };
+    let help = "--force replaces it, --name puts Toolyard under another name";
+    let place = Some(there.place.clone());
+    Err(Failure::Refused(Problem { place, ..Problem::error(name, message, help) }))
+}
+
+impl InstallArgs {
+    /// What would be ignored must not be said.
+    fn check_that_it_is_about_no_entry(&self) -> Result<(), Failure> {
+        let StdioArgs { profile, upstream, hub, .. } = &self.view;
+        let is_said = self.place.name != NAME || self.command.is_some() || *hub;
+        if is_said || profile.is_some() || upstream.is_some() {
+            let message = "no client is named, so there is no entry to write";
+            return Err(refused(message, "name a client, or print the entry with --print"));
+        }
+        Ok(())
+    }
 }
 
 impl Consent {
@@ -141,27 +172,6 @@ impl Consent {
         step.print_outcome(&outcome);
         Ok(())
     }
-}
-
-/// What somebody should know who is about to do this.
-fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry) -> Vec<String> {
-    let mut notes = Vec::new();
-    for server in file.toolyards() {
-        if server.name != name {
-            notes.push(format!("{} is Toolyard, too; with both, its tools are there twice", server.name));
-        } else if action == Action::Nothing && server.definition.is_off {
-            notes.push("it is switched off there".to_owned());
-        }
-    }
-    if action == Action::Add && file.scope == Scope::User && !file.client.is_here(&settings::variable) {
-        notes.push(format!("{} does not seem to be on this machine", file.client.name()));
-    }
-    if action == Action::Add && file.scope == Scope::Project && Path::new(&entry.command).is_absolute() {
-        notes.push(
-            "others may use this file, too; `--command toolyard` runs what is on their PATH".to_owned(),
-        );
-    }
-    notes
 }
 
 /// What belongs into the config, whoever puts it there.

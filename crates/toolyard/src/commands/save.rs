@@ -1,13 +1,21 @@
-//! Writes a file of the user: whole or not at all, with the permissions it had, through a link (dotfiles often
-//! are links), and only if it is still what it was when it was read.
+//! Writes a file of the user: whole or not at all, with the permissions and the owner it had, through a link
+//! (dotfiles often are links), and only if it is still what it was when it was read.
 
-use std::fs;
-use std::io::{ErrorKind, Write};
+mod backup;
+mod lock;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use crate::{state_dir, system};
+
+pub(super) use backup::back_up;
+pub(super) use lock::{Lock, lock};
 
 /// Who is to read a file that is made anew. One that is there keeps its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,97 +26,111 @@ pub(super) enum Readers {
     Usual,
 }
 
+/// What a file is to say instead of what it says.
+#[derive(Clone, Copy)]
+pub(super) struct Change<'a> {
+    pub(super) path: &'a Path,
+    /// What it said when it was read; nothing where it was not there.
+    pub(super) before: Option<&'a str>,
+    pub(super) text: &'a str,
+    pub(super) readers: Readers,
+    /// Whether its program makes a folder beside it while it writes.
+    pub(super) has_folder_lock: bool,
+}
+
 /// What a file says; nothing where it is not there.
-pub(super) fn read(path: &Path) -> std::io::Result<Option<String>> {
-    match fs::read_to_string(path) {
+pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
+    match read_there(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Makes `text` what the file says, which `before` was.
-pub(super) fn write(path: &Path, before: Option<&str>, text: &str, readers: Readers) -> Result<()> {
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    make_folder(path, readers)?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let draft = path.with_file_name(name);
-    let written = write_draft(&draft, path, text, readers).and_then(|()| {
+/// What a file says. Whatever is no file (a pipe, a device) is not waited for.
+pub(super) fn read_there(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    system::open_file(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+impl Change<'_> {
+    pub(super) fn write(&self) -> Result<()> {
+        let path = &fs::canonicalize(self.path).or_else(|_| std::path::absolute(self.path))?;
+        make_folder(path, self.readers)?;
+        let (file, draft) = make_draft(path, self.readers)?;
+        let written = fill(file, path, self.text).and_then(|()| self.put(&draft, path));
+        if written.is_err() {
+            let _ = fs::remove_file(&draft);
+        }
+        written
+    }
+
+    fn put(&self, draft: &Path, path: &Path) -> Result<()> {
+        let _theirs = self.has_folder_lock.then(|| lock::folder(path)).transpose()?;
         // Whoever the file belongs to may have written it meanwhile, and that must not be lost.
-        if read(path)?.as_deref() != before {
+        if read(path)?.as_deref() != self.before {
             bail!("it was changed by somebody else in this moment, so nothing was written; try again");
         }
-        Ok(fs::rename(&draft, path)?)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&draft);
+        Ok(fs::rename(draft, path)?)
     }
-    written
 }
 
 fn make_folder(path: &Path, readers: Readers) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match (folder, readers) {
-        (Some(folder), Readers::Owner) => state_dir::create(folder),
-        (Some(folder), Readers::Usual) => {
-            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    let new: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
+    match readers {
+        Readers::Owner => state_dir::create(folder)?,
+        Readers::Usual => {
+            fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         }
-        (None, _) => Ok(()),
     }
+    for folder in new.into_iter().rev() {
+        system::hand_over(folder).with_context(|| format!("give {} its owner", folder.display()))?;
+    }
+    Ok(())
 }
 
-fn write_draft(draft: &Path, path: &Path, text: &str, readers: Readers) -> Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+/// A new file beside it, that nobody else can have put there.
+fn make_draft(path: &Path, readers: Readers) -> Result<(File, PathBuf)> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
     if path.exists() || readers == Readers::Owner {
         system::keep_mode(&mut options, path);
     }
-    let mut file = options.open(draft)?;
+    let name = |number: u32| beside(path, &format!(".{}-{number}", std::process::id()));
+    first_free(&options, name)
+}
+
+/// Opens the first of these names that nobody has.
+fn first_free(options: &OpenOptions, name: impl Fn(u32) -> PathBuf) -> Result<(File, PathBuf)> {
+    for number in 0..1000 {
+        let path = name(number);
+        match options.open(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("write {}", path.display())),
+            Ok(file) => return Ok((file, path)),
+        }
+    }
+    bail!("there are a thousand backups already: delete some")
+}
+
+/// The same name with something at its end.
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(end);
+    path.with_file_name(name)
+}
+
+/// Makes a new file what the one at `path` is to be: its owner, its permissions, and the text.
+fn fill(mut file: File, path: &Path, text: &str) -> Result<()> {
+    system::keep_owner(&file, path).context(
+        "it belongs to another user or group, and would not any more; run this as whom it belongs to",
+    )?;
     // What may be set when a file is made is less than what it may have.
     if let Ok(about) = fs::metadata(path) {
         file.set_permissions(about.permissions())?;
     }
     file.write_all(text.as_bytes())?;
     Ok(file.sync_all()?)
-}
-
-/// Keeps a file as it was beside it; where.
-pub(super) fn back_up(path: &Path) -> Result<PathBuf> {
-    let name = |number: u32| match number {
-        0 => format!("{}.bak", path.display()),
-        number => format!("{}.bak{number}", path.display()),
-    };
-    let is_free = |path: &PathBuf| fs::symlink_metadata(path).is_err();
-    let free = (0..1000).map(|number| PathBuf::from(name(number))).find(is_free);
-    let backup = free.context("there are a thousand backups already: delete some")?;
-    fs::copy(path, &backup).with_context(|| format!("write {}", backup.display()))?;
-    Ok(backup)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("mcp.json");
-        let check = |before: Option<&str>, there: Option<&str>| {
-            let _ = fs::remove_file(&path);
-            if let Some(text) = there {
-                fs::write(&path, text).unwrap();
-            }
-            let outcome = write(&path, before, "new", Readers::Owner);
-            let expected = if before == there { Some("new") } else { there };
-            assert_eq!(read(&path).unwrap().as_deref(), expected, "{before:?} {there:?}");
-            assert_eq!(outcome.is_ok(), before == there);
-            assert!(fs::read_dir(folder.path()).unwrap().count() <= 1, "nothing is left beside it");
-        };
-        check(Some("old"), Some("old"));
-        check(Some("old"), Some("other"));
-        check(Some("old"), None);
-        check(None, None);
-        check(None, Some("other"));
-    }
 }

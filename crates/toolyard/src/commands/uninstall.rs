@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::clients::Client;
 use super::clients::read::Foreign;
-use super::install::{Action, ClientFile, Consent, Place, Step, client};
+use super::install::{Action, ClientFile, Consent, NAME, Place, Step, client, in_folder};
 use crate::config::Problem;
 use crate::failure::Failure;
 
@@ -24,18 +24,34 @@ pub(crate) struct UninstallArgs {
 
 pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
     let name = args.place.name.as_str();
-    let file = ClientFile::open(args.client, args.place.scope)?;
+    let file = ClientFile::open_to_change(args.client, args.place.scope)?;
     let there = file.server(name)?;
-    if let Some(there) = there.filter(|there| !there.is_toolyard() && !args.force) {
-        let message = format!("it is not Toolyard: {}", there.definition.how());
+    let is_foreign = |there: &&Foreign| !there.is_toolyard() && !is_as_installed(there);
+    if let Some(there) = there.filter(is_foreign).filter(|_| !args.force) {
+        let message = format!("it is not Toolyard: it {}", there.definition.what());
         let help = "--name says which entry is meant, --force takes this one out";
         let problem = Problem { place: Some(there.place.clone()), ..Problem::error(name, message, help) };
         return Err(Failure::Refused(problem));
     }
     let action = if there.is_some() { Action::Remove } else { Action::Nothing };
-    let how = there.map_or_else(|| "not installed".to_owned(), |there| there.definition.how());
+    let how = there.map_or_else(
+        || "not installed".to_owned(),
+        |there| if there.is_toolyard() { there.definition.how() } else { there.definition.what() },
+    );
     let other = |other: &Foreign| format!("{} is Toolyard; --name {} takes it out", other.name, other.name);
-    let notes = if there.is_none() { file.toolyards().map(other).collect() } else { Vec::new() };
+    let notes = if there.is_none() {
+        file.toolyards().map(other).chain(file.in_folders.iter().map(in_folder)).collect()
+    } else {
+        Vec::new()
+    };
     let step = Step { file: &file, name, action, how, notes };
     args.consent.carry_out(&step, None, || file.without(name))
+}
+
+/// Under our name, with arguments as `install` writes them, whatever `--command` it was given.
+fn is_as_installed(there: &Foreign) -> bool {
+    let args = &there.definition.args;
+    there.name == NAME
+        && there.definition.command.is_some()
+        && args.first().is_some_and(|word| word == "stdio")
 }

@@ -2,7 +2,9 @@
 
 use std::fs::{self, DirBuilder, File, FileType, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{
+    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown,
+};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -81,6 +83,36 @@ pub(crate) fn is_only_ours(folder: &Path) -> io::Result<bool> {
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     File::options().read(true).custom_flags(flags.bits()).open(path)
+}
+
+/// For reading, through links; what is no file is not waited for.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+}
+
+/// Gives a new file the owner and the group of the one at `path`; where there is none and we may, those of its
+/// folder.
+pub(crate) fn keep_owner(file: &File, path: &Path) -> io::Result<()> {
+    let own = file.metadata()?;
+    let wanted = match (fs::metadata(path), path.parent()) {
+        (Ok(there), _) => there,
+        (Err(_), Some(folder)) if Uid::effective().is_root() && folder.is_dir() => fs::metadata(folder)?,
+        _ => return Ok(()),
+    };
+    let is_other = (own.uid(), own.gid()) != (wanted.uid(), wanted.gid());
+    if is_other { fchown(file, Some(wanted.uid()), Some(wanted.gid())) } else { Ok(()) }
+}
+
+/// Gives a new folder the owner of the one that it is in, where we may.
+pub(crate) fn hand_over(folder: &Path) -> io::Result<()> {
+    match folder.parent() {
+        Some(above) if Uid::effective().is_root() => {
+            let above = fs::metadata(above)?;
+            chown(folder, Some(above.uid()), Some(above.gid()))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn is_socket(kind: FileType) -> bool {

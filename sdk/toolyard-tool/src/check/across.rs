@@ -27,10 +27,7 @@ pub(super) fn check(
     let within = at.deeper();
     if let Value::Object(fields) = value {
         check_needs(keywords, fields, at, problems);
-        let count = fields.keys().filter(|name| at.is_given(name)).count() as u64;
-        if let Some(complaint) = amount(keywords, count, ("minProperties", "maxProperties"), "field") {
-            at.blame(problems, complaint);
-        }
+        check_count(keywords, fields, at, problems);
         let more = keywords.get("dependentSchemas").and_then(Value::as_object).into_iter().flatten();
         for (name, schema) in more.filter(|(name, _)| has(fields, name, at)) {
             let found = checker.found(schema, value, &within);
@@ -61,6 +58,18 @@ fn check_needs(
         for missing in needed.filter(|needed| !has(fields, needed, at)) {
             problems.add(&at.field(missing).path(), format!("is missing: `{name}` needs it"));
         }
+    }
+}
+
+fn check_count(
+    keywords: &Map<String, Value>,
+    fields: &Map<String, Value>,
+    at: &At<'_>,
+    problems: &mut Problems,
+) {
+    let count = fields.keys().filter(|name| at.is_given(name)).count() as u64;
+    if let Some(complaint) = amount(keywords, count, ("minProperties", "maxProperties"), "field") {
+        at.blame(problems, complaint);
     }
 }
 

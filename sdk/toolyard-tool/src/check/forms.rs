@@ -101,12 +101,16 @@ fn fits_none(
     if let Some((_, found)) = tried.iter().find(|(form, _)| has_tag_of(checker, form, value)) {
         return problems.extend(found.clone());
     }
-    if let Some((tag, choices)) =
-        tags(checker, tried.iter().map(|(form, _)| *form)).filter(|_| value.is_object())
-    {
-        let prefix = if value.get(&tag).is_some() { "" } else { "is missing; it " };
-        return problems.add(&at.field(&tag).path(), format!("{prefix}must be {choices}"));
+    match tags(checker, tried.iter().map(|(form, _)| *form)).filter(|_| value.is_object()) {
+        Some((tag, choices)) => {
+            let prefix = if value.get(&tag).is_some() { "" } else { "is missing; it " };
+            problems.add(&at.field(&tag).path(), format!("{prefix}must be {choices}"));
+        }
+        None => say_closest(&tried, at, problems),
     }
+}
+
+fn say_closest(tried: &[(&Value, Problems)], at: &At<'_>, problems: &mut Problems) {
     let Some((_, closest)) = tried.iter().min_by_key(|(_, found)| found.len()) else { return };
     if tried.iter().any(|(_, found)| found != closest) {
         let count = tried.len();

@@ -1,5 +1,6 @@
-//! JSON as editors write it: with comments and trailing commas. They become spaces, so that every place in
-//! the text stays where it was.
+//! JSON as editors write it: with comments and trailing commas, and as programs write it that cut characters in
+//! half. The former become spaces and the latter an unknown character, so that every place in the text stays where
+//! it was.
 
 pub(in crate::commands) fn plain(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
@@ -8,7 +9,9 @@ pub(in crate::commands) fn plain(text: &str) -> String {
     while at < bytes.len() {
         match (bytes[at], bytes.get(at + 1)) {
             (b'"', _) => {
-                at = end_of_string(&bytes, at);
+                let end = end_of_string(&bytes, at);
+                mend_escapes(&mut bytes[at..end]);
+                at = end;
                 comma = None;
             }
             (b'/', Some(b'/')) => {
@@ -54,6 +57,36 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
+/// `\ud83d` without its other half is no character, though JavaScript writes and reads it.
+fn mend_escapes(string: &mut [u8]) {
+    let mut at = 0;
+    while at < string.len() {
+        match (half(&string[at..]), half(string.get(at + 6..).unwrap_or_default())) {
+            (Some(Half::First), Some(Half::Second)) => at += 12,
+            (Some(_), _) => {
+                string[at + 2..at + 6].copy_from_slice(b"fffd");
+                at += 6;
+            }
+            (None, _) => at += if string[at] == b'\\' { 2 } else { 1 },
+        }
+    }
+}
+
+enum Half {
+    First,
+    Second,
+}
+
+/// Of which half of a character this is the number, if of one.
+fn half(text: &[u8]) -> Option<Half> {
+    let number = text.strip_prefix(b"\\u")?.get(..4)?;
+    match u16::from_str_radix(std::str::from_utf8(number).ok()?, 16).ok()? {
+        0xd800..=0xdbff => Some(Half::First),
+        0xdc00..=0xdfff => Some(Half::Second),
+        _ => None,
+    }
+}
+
 fn blank(bytes: &mut [u8]) {
     bytes.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
 }
@@ -74,5 +107,8 @@ mod tests {
         check("[1,2]", "[1,2]");
         check("[1 /* open", "[1        ");
         check("\"open", "\"open");
+        check(r#"["\ud83d", "\uDE00x"]"#, r#"["\ufffd", "\ufffdx"]"#);
+        check(r#"["\ud83d\ude00", "\\ud83d", "\u00e9"]"#, r#"["\ud83d\ude00", "\\ud83d", "\u00e9"]"#);
+        check(r#"["\ud83d\ud83d\ude00\ud8"#, r#"["\ufffd\ud83d\ude00\ud8"#);
     }
 }

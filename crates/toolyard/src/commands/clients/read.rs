@@ -1,7 +1,8 @@
 //! Reads the servers out of a client's config, whatever the client calls things.
 
 use super::{Origin, jsonc};
-use crate::config::{Entry, File, Format, Place, Problem, Value, read_file};
+use crate::commands::save;
+use crate::config::{Entry, File, Format, Place, Problem, Value};
 use crate::definition::{Definition, as_list, as_pairs, as_text};
 
 /// A server as another client has it.
@@ -28,23 +29,48 @@ pub(in crate::commands) struct Input {
 impl Foreign {
     /// Whether it leads to a gateway of ours. A pack alone is none.
     pub(in crate::commands) fn is_toolyard(&self) -> bool {
-        let Definition { command, args, url, .. } = &self.definition;
-        let runs = command.as_deref().is_some_and(|command| {
-            let name = command.rsplit(['/', '\\']).next();
-            name.is_some_and(|name| name == "toolyard" || name == "toolyard.exe")
-        });
-        let own = |url: &str| {
-            ["http://127.0.0.1:7777/mcp", "http://localhost:7777/mcp"].iter().any(|own| url.starts_with(own))
-        };
-        let is_pack = args.first().is_some_and(|word| word == "pack");
-        runs && !is_pack || url.as_deref().is_some_and(own)
+        leads_to_toolyard(&self.definition)
     }
+}
+
+fn leads_to_toolyard(definition: &Definition) -> bool {
+    let Definition { command, args, url, .. } = definition;
+    let does = args.iter().find(|word| ["pack", "serve", "stdio"].contains(&word.as_str()));
+    let runs = command.as_deref().is_some_and(|command| match does.map(String::as_str) {
+        Some("pack") => false,
+        // Under whatever name the program was put there.
+        Some("stdio") => program_name(command).starts_with("toolyard") || is_this_program(command),
+        _ => program_name(command) == "toolyard" || is_this_program(command),
+    });
+    runs || url.as_deref().is_some_and(is_own_url)
+}
+
+/// Without its folder, and as Windows would have it.
+fn program_name(command: &str) -> String {
+    let name = command.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
+    name.strip_suffix(".exe").unwrap_or(&name).to_owned()
+}
+
+fn is_this_program(command: &str) -> bool {
+    let real = std::fs::canonicalize(command).ok();
+    let here = std::env::current_exe().and_then(std::fs::canonicalize).ok();
+    real.is_some() && real == here
+}
+
+fn is_own_url(url: &str) -> bool {
+    ["http://127.0.0.1:7777/mcp", "http://localhost:7777/mcp"]
+        .iter()
+        .any(|own| url.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?'])))
 }
 
 /// All servers of a file, and what its client would ask for.
 pub(in crate::commands) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Problem>> {
-    let file = read_file(&origin.path).map_err(|problem| vec![problem])?;
-    let (file, root) = parse(file)?;
+    let path = origin.path.clone();
+    let text = save::read_there(&path).map_err(|error| {
+        let message = format!("cannot read {}: {error}", path.display());
+        vec![Problem::error("", message, "check the path and its permissions; the file must be UTF-8 text")]
+    })?;
+    let (file, root) = parse(File { path, text })?;
     let mut found: Vec<Foreign> =
         sections(&root).into_iter().flatten().map(|entry| foreign(&file, entry)).collect();
     let of_folder = of_folder(&root, origin).iter().map(|entry| foreign(&file, entry));
@@ -53,9 +79,39 @@ pub(in crate::commands) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<In
     Ok((found, inputs(&root)))
 }
 
-/// The servers of the file that stand under one key; nothing where the key is not there.
-pub(in crate::commands) fn section(file: File, key: &str) -> Result<Vec<Foreign>, Vec<Problem>> {
+/// A Toolyard that Claude Code runs in one folder alone.
+pub(in crate::commands) struct InFolder {
+    pub(in crate::commands) folder: String,
+    pub(in crate::commands) name: String,
+}
+
+/// What Claude Code keeps for single folders, as far as it is Toolyard.
+fn in_folders(root: &[Entry]) -> Vec<InFolder> {
+    let mut found = Vec::new();
+    for folder in descend(root, &["projects"]).unwrap_or_default() {
+        let Value::Table(about) = &folder.node.value else { continue };
+        for server in descend(about, &["mcpServers"]).unwrap_or_default() {
+            let Value::Table(keys) = &server.node.value else { continue };
+            if leads_to_toolyard(&definition(&mut Taken { keys, known: Vec::new() })) {
+                found.push(InFolder { folder: folder.key.clone(), name: server.key.clone() });
+            }
+        }
+    }
+    found
+}
+
+/// The servers of the file that stand under one key, none where the key is not there; and what there is for single
+/// folders.
+pub(in crate::commands) fn section(
+    file: File,
+    key: &str,
+) -> Result<(Vec<Foreign>, Vec<InFolder>), Vec<Problem>> {
     let (file, root) = parse(file)?;
+    let servers = servers(&file, &root, key)?;
+    Ok((servers, in_folders(&root)))
+}
+
+fn servers(file: &File, root: &[Entry], key: &str) -> Result<Vec<Foreign>, Vec<Problem>> {
     let wrong = |entry: &Entry, message: String, help: &str| Problem {
         place: Some(Place::find(&file.path, &file.text, entry.at)),
         ..Problem::error(&entry.key, message, help)
@@ -69,7 +125,7 @@ pub(in crate::commands) fn section(file: File, key: &str) -> Result<Vec<Foreign>
         let message = format!("expected a table of servers, found {}", section.node.value.kind());
         return Err(vec![wrong(section, message, "mend it there")]);
     };
-    Ok(servers.iter().map(|entry| foreign(&file, entry)).collect())
+    Ok(servers.iter().map(|entry| foreign(file, entry)).collect())
 }
 
 fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
@@ -80,9 +136,19 @@ fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
         Format::Json => "mend it there; comments and trailing commas are fine",
         Format::Toml => "mend it there",
     };
-    let mended = |problem: Problem| Problem { help: help.to_owned(), ..problem };
+    let mended =
+        |problem: Problem| beyond_us(&problem).unwrap_or(Problem { help: help.to_owned(), ..problem });
     let root = file.entries().map_err(|problems| problems.into_iter().map(mended).collect::<Vec<_>>())?;
     Ok((file, root))
+}
+
+/// What is valid, and more than is read here.
+fn beyond_us(problem: &Problem) -> Option<Problem> {
+    let limits =
+        [("number out of range", "a number that is too large"), ("recursion limit", "too many levels")];
+    let (_, what) = limits.iter().find(|(said, _)| problem.message.contains(said))?;
+    let message = format!("it has {what} to be read here");
+    Some(Problem { message, help: "change it by hand".to_owned(), ..problem.clone() })
 }
 
 /// The tables that hold servers, as the various clients call them.

@@ -76,59 +76,17 @@ impl Values<'_> {
         if !secret::is_secret(name, &value) {
             return value;
         }
-        let (scheme, rest) = match value.split_once(' ') {
-            Some((scheme, rest)) if !rest.contains(' ') => (format!("{scheme} "), rest),
-            _ => (String::new(), value.as_str()),
-        };
-        let variable = self.variable(name);
-        format!("{scheme}{}", self.hide(variable, rest))
+        secret::credential(name, &value, &mut |name, value| self.hide(self.variable(name), value))
     }
 
     fn args(&mut self, args: &[String]) -> Vec<String> {
-        let mut flag: Option<String> = None;
-        let mut out = Vec::new();
-        for arg in args {
-            let arg = self.text(arg);
-            let (name, value) = match arg.split_once('=') {
-                Some((name, value)) if arg.starts_with('-') => (name, Some(value)),
-                _ => (arg.as_str(), None),
-            };
-            let secret_flag = flag.take().filter(|_| !arg.starts_with('-') && !secret::is_reference(&arg));
-            out.push(match (value, secret_flag) {
-                (Some(value), _) if secret::is_secret(name, value) => {
-                    let variable = self.variable(name);
-                    format!("{name}={}", self.hide(variable, value))
-                }
-                (None, Some(flag)) => {
-                    let variable = self.variable(&flag);
-                    self.hide(variable, &arg)
-                }
-                (None, None) if !arg.starts_with('-') && secret::is_secret("", &arg) => {
-                    let variable = self.variable("token");
-                    self.hide(variable, &arg)
-                }
-                _ => arg.clone(),
-            });
-            flag = (arg.starts_with('-') && value.is_none() && secret::is_secret_name(&arg))
-                .then(|| arg.clone());
-        }
-        out
+        let args: Vec<String> = args.iter().map(|arg| self.text(arg)).collect();
+        secret::without_secrets(&args, &mut |name, value| self.hide(self.variable(name), value))
     }
 
     fn url(&mut self, url: &str) -> String {
         let url = self.text(url);
-        let Some((start, query)) = url.split_once('?') else { return url };
-        let mut pairs = Vec::new();
-        for pair in query.split('&') {
-            pairs.push(match pair.split_once('=') {
-                Some((name, value)) if secret::is_secret(name, value) => {
-                    let variable = self.variable(name);
-                    format!("{name}={}", self.hide(variable, value))
-                }
-                _ => pair.to_owned(),
-            });
-        }
-        format!("{start}?{}", pairs.join("&"))
+        secret::url_without_secrets(&url, &mut |name, value| self.hide(self.variable(name), value))
     }
 
     /// A secret, or the variable that stands for it.

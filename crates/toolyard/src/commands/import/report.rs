@@ -88,7 +88,8 @@ pub(super) fn json(
         Action::Skip { why } => json!({ "name": step.name, "action": "skip", "why": why }),
     };
     json!({
-        "file": file, "written": written, "backup": backup,
+        "file": file.display().to_string(), "written": written,
+        "backup": backup.map(|path| path.display().to_string()),
         "servers": steps.iter().map(step).collect::<Vec<_>>(), "problems": remarks,
     })
 }

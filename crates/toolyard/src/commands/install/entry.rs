@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::cli::{Common, StdioArgs};
+use super::InstallArgs;
+use super::file::Scope;
+use crate::cli::Common;
 use crate::commands::clients::Client;
 use crate::commands::clients::read::Foreign;
+use crate::config::{self, Variables};
 use crate::definition::Definition;
 use crate::failure::{Failure, refused};
+use crate::{settings, state_dir};
 
 /// The entry of one client.
 pub(super) struct Entry {
@@ -19,24 +23,23 @@ pub(super) struct Entry {
     client: Option<Client>,
     pub(super) command: String,
     pub(super) args: Vec<String>,
+    /// Whether it says where the state is.
+    is_state_said: bool,
 }
 
 impl Entry {
-    pub(super) fn new(
-        client: Option<Client>,
-        command: Option<&str>,
-        common: &Common,
-        view: &StdioArgs,
-    ) -> Result<Self, Failure> {
-        let command = command.map_or_else(|| text(&program()?), |command| Ok(command.to_owned()))?;
+    pub(super) fn new(from: &InstallArgs, common: &Common) -> Result<Self, Failure> {
+        let view = &from.view;
+        let command =
+            from.command.as_deref().map_or_else(|| text(&program()?), |command| Ok(command.to_owned()))?;
         let mut args = vec!["stdio".to_owned()];
-        let files = [("--config", &common.config), ("--state-dir", &common.state_dir)];
+        let elsewhere = || config_elsewhere().filter(|_| from.place.scope == Scope::User);
+        let config = common.config.clone().or_else(elsewhere);
+        let files = [("--config", &config), ("--state-dir", &common.state_dir)];
         for (flag, path) in files {
             if let Some(path) = path {
-                args.extend([
-                    flag.to_owned(),
-                    text(&std::path::absolute(path).unwrap_or_else(|_| path.clone()))?,
-                ]);
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                args.extend([flag.to_owned(), text(&path)?]);
             }
         }
         for (flag, name) in [("--profile", &view.profile), ("--upstream", &view.upstream)] {
@@ -45,7 +48,8 @@ impl Entry {
             }
         }
         args.extend(view.hub.then(|| "--hub".to_owned()));
-        Ok(Self { client, command, args })
+        let is_state_said = common.state_dir.is_some();
+        Ok(Self { client: from.client, command, args, is_state_said })
     }
 
     /// Its keys, as they are written.
@@ -68,9 +72,43 @@ impl Entry {
         url.is_none() && command.as_ref() == Some(&self.command) && *args == self.args
     }
 
+    /// Whether a client that has both sees the same tools by both.
+    pub(super) fn shows_the_same(&self, there: &Foreign) -> bool {
+        let view = |args: &[String]| {
+            let flags = args.iter().zip(args.iter().skip(1));
+            flags
+                .filter(|(flag, _)| ["--profile", "--upstream"].contains(&flag.as_str()))
+                .map(|(_, name)| name.clone())
+                .collect::<Vec<_>>()
+        };
+        view(&self.args) == view(&there.definition.args)
+    }
+
+    /// Whether the gateway that runs here keeps its state where a client would not look.
+    pub(super) fn depends_on_state_home(&self) -> bool {
+        let usual = state_dir::base(&without_xdg);
+        !self.is_state_said && state_dir::base(&settings::variable) != usual
+    }
+
+    /// Whether what is there runs Toolyard with the same arguments, by another name.
+    pub(super) fn is_in_other_words(&self, there: &Foreign) -> bool {
+        there.is_toolyard() && there.definition.url.is_none() && there.definition.args == self.args
+    }
+
     pub(super) fn definition(&self) -> Definition {
         Definition { command: Some(self.command.clone()), args: self.args.clone(), ..Definition::default() }
     }
+}
+
+/// The user's config, where only a variable says where it is, which clients do not pass on.
+fn config_elsewhere() -> Option<PathBuf> {
+    let file = |variables: &Variables<'_>| config::find(None, Path::new(""), variables).user_file;
+    let here = file(&settings::variable)?;
+    (Some(&here) != file(&without_xdg).as_ref() && here.is_file()).then_some(here)
+}
+
+fn without_xdg(name: &str) -> Option<String> {
+    settings::variable(name).filter(|_| !name.starts_with("XDG_"))
 }
 
 /// This program, under the name that outlives an upgrade: as it is found on the `PATH`, where that leads here, and
@@ -104,7 +142,12 @@ fn text(path: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 impl Entry {
     pub(super) fn example() -> Self {
-        Self { client: Some(Client::Cursor), command: "/bin/toolyard".into(), args: vec!["stdio".into()] }
+        Self {
+            client: Some(Client::Cursor),
+            command: "/bin/toolyard".into(),
+            args: vec!["stdio".into()],
+            is_state_said: true,
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The config of a client: what stands in it, and how Toolyard gets in and out. What would be written is read
 //! again first, and must be what was there with this one entry more or less; else nothing is written.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -10,15 +12,18 @@ use serde_json::{Map, Value};
 use super::entry::Entry;
 use super::json::Document;
 use super::toml;
-use crate::commands::clients::read::{Foreign, section};
-use crate::commands::clients::{Client, jsonc};
-use crate::commands::save::{self, Readers};
+use crate::commands::clients::read::{Foreign, InFolder, section};
+use crate::commands::clients::{Client, System, jsonc};
+use crate::commands::save::{self, Change, Lock, Readers};
 use crate::config::{File, Format, Problem};
 use crate::failure::{Failure, refused};
-use crate::settings;
+use crate::{settings, state_dir};
 
 /// What a client that has no config yet starts from.
 const EMPTY: &str = "{}\n";
+
+/// For so long an empty file may be one that its client is writing.
+const BEING_WRITTEN: Duration = Duration::from_secs(5);
 
 /// Whose config it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -37,11 +42,25 @@ pub(in crate::commands) struct ClientFile {
     /// What it says; nothing where it is not there.
     before: Option<String>,
     servers: Vec<Foreign>,
+    /// Where else its client has Toolyard, in this file, for single folders.
+    pub(in crate::commands) in_folders: Vec<InFolder>,
+    /// No other run changes it meanwhile.
+    _lock: Option<Lock>,
 }
 
 impl ClientFile {
-    pub(in crate::commands) fn open(client: Client, scope: Scope) -> Result<Self, Failure> {
+    /// To look at it only.
+    pub(super) fn open(client: Client, scope: Scope) -> Result<Self, Failure> {
+        Self::read(client, scope, locate(client, scope)?)
+    }
+
+    pub(in crate::commands) fn open_to_change(client: Client, scope: Scope) -> Result<Self, Failure> {
         let path = locate(client, scope)?;
+        let lock = Some(save::lock(&path)?);
+        Ok(Self { _lock: lock, ..Self::read(client, scope, path)? })
+    }
+
+    fn read(client: Client, scope: Scope, path: PathBuf) -> Result<Self, Failure> {
         let unreadable = |error: std::io::Error| {
             let message = format!("cannot read {}: {error}", path.display());
             refused(message, "check the path and its permissions; the file must be UTF-8 text")
@@ -51,10 +70,10 @@ impl ClientFile {
             let message = format!("{} is a link that leads nowhere", path.display());
             return Err(refused(message, "make the file that it leads to, or remove the link"));
         }
-        let mut file = Self { client, scope, path, before, servers: Vec::new() };
-        file.servers =
-            section(File { path: file.path.clone(), text: file.text().to_owned() }, client.section())
-                .map_err(Failure::Config)?;
+        let (servers, in_folders) = (Vec::new(), Vec::new());
+        let mut file = Self { client, scope, path, before, servers, in_folders, _lock: None };
+        let text = File { path: file.path.clone(), text: file.text().to_owned() };
+        (file.servers, file.in_folders) = section(text, client.section()).map_err(Failure::Config)?;
         Ok(file)
     }
 
@@ -105,14 +124,33 @@ impl ClientFile {
     /// Writes it; where the file is kept as it was.
     pub(in crate::commands) fn save(&self, after: &str) -> Result<Option<PathBuf>, Failure> {
         let readers = if self.scope == Scope::User { Readers::Owner } else { Readers::Usual };
-        let is_worth_keeping = self.before.as_ref().is_some_and(|before| !before.is_empty());
-        let backup = is_worth_keeping.then(|| save::back_up(&self.path)).transpose()?;
-        let written = save::write(&self.path, self.before.as_deref(), after, readers);
+        let before = self.before.as_deref();
+        let kept = before.filter(|before| !before.is_empty());
+        let backup = kept.map(|before| save::back_up(&self.path, &self.kept_at(), before)).transpose()?;
+        let has_folder_lock = self.is_of_claude_code();
+        let change = Change { path: &self.path, before, text: after, readers, has_folder_lock };
+        let written = change.write();
         if let (Err(_), Some(backup)) = (&written, &backup) {
-            let _ = std::fs::remove_file(backup);
+            backup.drop_it();
         }
         written.with_context(|| format!("write {}", self.path.display()))?;
-        Ok(backup)
+        Ok(backup.map(|backup| backup.path))
+    }
+
+    /// What the name of its backup begins with: beside it, but not where a project's secrets would get into its
+    /// history.
+    fn kept_at(&self) -> PathBuf {
+        let base = state_dir::base(&settings::variable).filter(|_| self.scope == Scope::Project);
+        let (Some(base), Some(name)) = (base, self.path.file_name()) else { return self.path.clone() };
+        let project = state_dir::set(None, std::slice::from_ref(&self.path), &settings::variable);
+        let mut kept = OsString::from(format!("{project}-"));
+        kept.push(name);
+        base.join("backups").join(kept)
+    }
+
+    /// The file in which it keeps everything, and which it writes all the time.
+    fn is_of_claude_code(&self) -> bool {
+        self.client == Client::ClaudeCode && self.scope == Scope::User
     }
 
     pub(in crate::commands) fn label(&self) -> String {
@@ -121,8 +159,7 @@ impl ClientFile {
 
     fn text(&self) -> &str {
         let text = self.before.as_deref().unwrap_or_default();
-        let is_empty = text.trim_start_matches('\u{feff}').trim().is_empty();
-        if is_empty && self.format() == Format::Json { EMPTY } else { text }
+        if is_blank(text) && self.format() == Format::Json { EMPTY } else { text }
     }
 
     fn format(&self) -> Format {
@@ -135,10 +172,7 @@ impl ClientFile {
         after: Option<String>,
         change: impl FnOnce(&mut Map<String, Value>),
     ) -> Result<String, Failure> {
-        if std::fs::metadata(&self.path).is_ok_and(|about| about.permissions().readonly()) {
-            let message = format!("{} may only be read", self.path.display());
-            return Err(refused(message, "let yourself write it, or paste what --print prints"));
-        }
+        self.check_that_it_may_be_written()?;
         let section = self.client.section();
         let expected = self.value(self.text()).map(|mut root| {
             let servers = root.entry(section).or_insert_with(|| Value::Object(Map::new()));
@@ -153,6 +187,30 @@ impl ClientFile {
         })
     }
 
+    fn check_that_it_may_be_written(&self) -> Result<(), Failure> {
+        let Ok(about) = std::fs::metadata(&self.path) else { return Ok(()) };
+        let (path, name) = (self.path.display(), self.client.name());
+        if about.permissions().readonly() {
+            let help = "let yourself write it, or paste what --print prints";
+            return Err(refused(format!("{path} may only be read"), help));
+        }
+        // Some clients empty their file and then write it, and what they write then would be lost.
+        let age = about.modified().ok().and_then(|changed| changed.elapsed().ok()).unwrap_or_default();
+        let is_blank = self.before.as_deref().is_some_and(is_blank);
+        if is_blank && self.is_of_claude_code() {
+            let message = format!("{path} is empty, and {name} keeps all it knows there");
+            return Err(refused(
+                message,
+                format!("start {name}, which may have a backup; or remove the file"),
+            ));
+        }
+        if is_blank && age < BEING_WRITTEN {
+            let message = format!("{path} is empty since a moment ago: {name} may be about to write it");
+            return Err(refused(message, "try again in some seconds, or remove the file"));
+        }
+        Ok(())
+    }
+
     fn value(&self, text: &str) -> Option<Map<String, Value>> {
         match self.format() {
             Format::Json => serde_json::from_str(jsonc::plain(text).trim_start_matches('\u{feff}')).ok(),
@@ -162,6 +220,10 @@ impl ClientFile {
             },
         }
     }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim_start_matches('\u{feff}').trim().is_empty()
 }
 
 /// A section with nothing in it says as much as none.
@@ -174,20 +236,22 @@ fn without_empty(mut root: Map<String, Value>, section: &str) -> Map<String, Val
 
 fn locate(client: Client, scope: Scope) -> Result<PathBuf, Failure> {
     let name = client.name();
-    match scope {
-        Scope::User => {
-            client.own_file(&settings::variable).filter(|path| path.is_absolute()).ok_or_else(|| {
-                refused(
-                    format!("nothing says where {name} has its config"),
-                    "set HOME, or paste what --print prints",
-                )
-            })
+    if scope == Scope::Project {
+        let folder = std::env::current_dir().unwrap_or_default();
+        let none = || refused(format!("{name} has no configs of projects"), "leave out --scope");
+        return client.project_file(Path::new(&folder)).ok_or_else(none);
+    }
+    let files = client.files_here(&settings::variable, System::here());
+    match &files[..] {
+        [path] if path.is_absolute() => Ok(path.clone()),
+        [_, _, ..] => {
+            let files: Vec<String> = files.iter().map(|path| format!("\n    {}", path.display())).collect();
+            let message = format!("{name} is here more than once, and which file counts cannot be told");
+            Err(refused(message, format!("paste what --print prints into one of{}", files.concat())))
         }
-        Scope::Project => {
-            let folder = std::env::current_dir().unwrap_or_default();
-            client
-                .project_file(Path::new(&folder))
-                .ok_or_else(|| refused(format!("{name} has no configs of projects"), "leave out --scope"))
+        _ => {
+            let message = format!("nothing says where {name} has its config");
+            Err(refused(message, "set HOME, or paste what --print prints"))
         }
     }
 }

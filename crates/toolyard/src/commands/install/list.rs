@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::file::{ClientFile, Scope};
 use super::{CLIENTS, report};
-use crate::commands::clients::Client;
+use crate::commands::clients::read::{Foreign, InFolder};
+use crate::commands::clients::{Client, System};
 use crate::config::{Level, Problem};
 use crate::failure::Failure;
 use crate::{say, settings};
@@ -49,9 +50,9 @@ fn rows(client: Client) -> Vec<Row> {
         found.push(Row::new(client, Scope::User));
     }
     let folder = std::env::current_dir().unwrap_or_default();
-    let own = client.own_file(&settings::variable);
+    let own = client.files_here(&settings::variable, System::here());
     // In the home folder both can be one file.
-    if client.project_file(&folder).is_some_and(|path| path.is_file() && own != Some(path)) {
+    if client.project_file(&folder).is_some_and(|path| path.is_file() && !own.contains(&path)) {
         found.push(Row::new(client, Scope::Project));
     }
     found
@@ -77,12 +78,7 @@ impl Row {
             Scope::Project => format!("{} --scope project", report::id(self.client)),
         };
         let Some(file) = &self.file else { return [client, "cannot be told".to_owned(), String::new()] };
-        let names: Vec<&str> = file.toolyards().map(|server| server.name.as_str()).collect();
-        let state = match &names[..] {
-            [] => "not installed".to_owned(),
-            names => format!("installed, as {}", names.join(", ")),
-        };
-        [client, state, file.path.display().to_string()]
+        [client, state(file), file.path.display().to_string()]
     }
 
     fn json(&self) -> serde_json::Value {
@@ -90,8 +86,24 @@ impl Row {
             |file: &ClientFile| file.toolyards().map(|server| server.name.clone()).collect::<Vec<_>>();
         json!({
             "client": report::id(self.client), "scope": report::scope(self.scope),
-            "file": self.file.as_ref().map(|file| &file.path), "installed": self.file.as_ref().map(names),
+            "file": self.file.as_ref().map(|file| report::shown(&file.path)), "installed": self.file.as_ref().map(names),
             "problems": self.problems,
         })
+    }
+}
+
+/// Under which names it has Toolyard.
+fn state(file: &ClientFile) -> String {
+    let name = |server: &Foreign| {
+        format!("{}{}", server.name, if server.definition.is_off { " (switched off)" } else { "" })
+    };
+    let in_folder = |own: &InFolder| format!("in {} as {}", own.folder, own.name);
+    let names: Vec<String> = file.toolyards().map(name).collect();
+    let folders = file.in_folders.iter().map(in_folder).collect::<Vec<_>>().join(", ");
+    match (names.is_empty(), folders.is_empty()) {
+        (true, true) => "not installed".to_owned(),
+        (true, false) => format!("only {folders}"),
+        (false, true) => format!("installed, as {}", names.join(", ")),
+        (false, false) => format!("installed, as {}, and {folders}", names.join(", ")),
     }
 }

@@ -57,7 +57,12 @@ impl Step<'_> {
         let before = outcome.backup.map(|path| format!(" (as it was: {})", path.display()));
         say::result(format_args!("wrote {path}{}", before.unwrap_or_default()));
         let verb = if self.action == Action::Remove { "loses" } else { "gets" };
-        say::result(format_args!("{client} {verb} it when it starts anew"));
+        let when = match self.file.client {
+            Client::Cursor | Client::Vscode => "at the latest when it starts anew",
+            Client::ClaudeDesktop => "when it is quit, not only its window closed, and starts anew",
+            _ => "when it starts anew",
+        };
+        say::result(format_args!("{client} {verb} it {when}"));
     }
 
     pub(in crate::commands) fn json(&self, entry: Option<&Value>, outcome: &Outcome<'_>) -> Value {
@@ -68,11 +73,16 @@ impl Step<'_> {
             Action::Nothing => "none",
         };
         json!({
-            "client": id(self.file.client), "scope": scope(self.file.scope), "file": self.file.path,
+            "client": id(self.file.client), "scope": scope(self.file.scope), "file": shown(&self.file.path),
             "name": self.name, "action": action, "entry": entry, "notes": self.notes,
-            "written": outcome.is_written, "backup": outcome.backup,
+            "written": outcome.is_written, "backup": outcome.backup.map(shown),
         })
     }
+}
+
+/// Not every path is text, and what is none cannot be JSON.
+pub(super) fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 /// As it is typed.

@@ -146,3 +146,13 @@ fn what_is_refused_at_the_top_of_a_schema_is_told_in_words() {
     let told = json!({ "description": "A. Give at least one of `a` or `b` and `c`." });
     assert_eq!(Checker::new(any).published(), told);
 }
+
+#[test]
+fn a_condition_within_conditions_keeps_its_meaning() {
+    let mut schema = json!({ "const": 1 });
+    for depth in 1..=20 {
+        schema = json!({ "not": schema });
+        let fits_one = Checker::new(schema.clone()).check(&json!(1)).unwrap().is_empty();
+        assert_eq!(fits_one, depth % 2 == 0, "{depth}");
+    }
+}
