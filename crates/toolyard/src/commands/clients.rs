@@ -3,6 +3,7 @@
 
 pub(super) mod read;
 pub(super) mod jsonc;
+mod own;
 
 use std::path::{Path, PathBuf};
 

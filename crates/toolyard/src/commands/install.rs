@@ -126,7 +126,9 @@ fn decide(entry: &Entry, there: Option<&Foreign>, name: &str, force: bool) -> Re
     if entry.is_in_other_words(there) {
         return Ok(Action::Nothing);
     }
-    let message = if there.is_toolyard() {
+    let message = if let Some(doubt) = there.doubt.filter(|_| there.is_toolyard()) {
+        format!("it is Toolyard already, but {doubt}")
+    } else if there.is_toolyard() {
         format!("it is Toolyard already, but runs as {}", there.definition.how())
     } else {
         format!("another one is there: it {}", there.definition.what())

@@ -1,5 +1,6 @@
 //! Reads the servers out of a client's config, whatever the client calls things.
 
+use super::own::leads_to_toolyard;
 use super::{Origin, jsonc};
 use crate::commands::save;
 use crate::config::{Entry, File, Format, Place, Problem, Value};
@@ -14,6 +15,8 @@ pub(in crate::commands) struct Foreign {
     pub(in crate::commands) unused: Vec<String>,
     /// Why it cannot be taken over at all.
     pub(in crate::commands) obstacle: Option<&'static str>,
+    /// Why its client may take it otherwise than it looks.
+    pub(in crate::commands) doubt: Option<&'static str>,
     /// Whether its client keeps it for the working directory alone.
     pub(in crate::commands) is_of_folder: bool,
     /// Whether it is an app that may also register by itself, under the same name.
@@ -31,36 +34,6 @@ impl Foreign {
     pub(in crate::commands) fn is_toolyard(&self) -> bool {
         leads_to_toolyard(&self.definition)
     }
-}
-
-fn leads_to_toolyard(definition: &Definition) -> bool {
-    let Definition { command, args, url, .. } = definition;
-    let does = args.iter().find(|word| ["pack", "serve", "stdio"].contains(&word.as_str()));
-    let runs = command.as_deref().is_some_and(|command| match does.map(String::as_str) {
-        Some("pack") => false,
-        // Under whatever name the program was put there.
-        Some("stdio") => program_name(command).starts_with("toolyard") || is_this_program(command),
-        _ => program_name(command) == "toolyard" || is_this_program(command),
-    });
-    runs || url.as_deref().is_some_and(is_own_url)
-}
-
-/// Without its folder, and as Windows would have it.
-fn program_name(command: &str) -> String {
-    let name = command.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
-    name.strip_suffix(".exe").unwrap_or(&name).to_owned()
-}
-
-fn is_this_program(command: &str) -> bool {
-    let real = std::fs::canonicalize(command).ok();
-    let here = std::env::current_exe().and_then(std::fs::canonicalize).ok();
-    real.is_some() && real == here
-}
-
-fn is_own_url(url: &str) -> bool {
-    ["http://127.0.0.1:7777/mcp", "http://localhost:7777/mcp"]
-        .iter()
-        .any(|own| url.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?'])))
 }
 
 /// All servers of a file, and what its client would ask for.
@@ -193,6 +166,7 @@ fn foreign(file: &File, entry: &Entry) -> Foreign {
             definition: Definition::default(),
             unused: Vec::new(),
             obstacle,
+            doubt: None,
             is_of_folder: false,
             is_app: false,
         };
@@ -210,7 +184,21 @@ fn foreign(file: &File, entry: &Entry) -> Foreign {
         _ => None,
     };
     let (is_of_folder, is_app) = (false, false);
-    Foreign { name: entry.key.clone(), place, definition, unused, obstacle, is_of_folder, is_app }
+    let doubt = doubt(keys, &definition);
+    Foreign { name: entry.key.clone(), place, definition, unused, obstacle, doubt, is_of_folder, is_app }
+}
+
+fn doubt(keys: &[Entry], definition: &Definition) -> Option<&'static str> {
+    let value = |name: &str| keys.iter().find(|entry| entry.key == name).map(|entry| &entry.node.value);
+    let kind = value("type").and_then(as_text);
+    if definition.command.is_some() && kind.is_some_and(|kind| kind != "stdio" && kind != "local") {
+        return Some("its `type` says that it is no program");
+    }
+    match value("args") {
+        Some(Value::List(items)) if items.len() == definition.args.len() => None,
+        Some(_) => Some("not all of its `args` are texts"),
+        None => None,
+    }
 }
 
 /// The keys of a server, and which of them mean something here.
@@ -301,7 +289,7 @@ fn apps(file: &File, root: &[Entry]) -> Vec<Foreign> {
         let place = Place::find(&file.path, &file.text, at);
         let definition = Definition { url, ..Definition::default() };
         let (unused, is_of_folder, is_app) = (Vec::new(), false, true);
-        Some(Foreign { name, place, definition, unused, obstacle, is_of_folder, is_app })
+        Some(Foreign { name, place, definition, unused, obstacle, doubt: None, is_of_folder, is_app })
     };
     items.iter().filter_map(|item| app(&item.value, item.at)).collect()
 }

@@ -69,7 +69,10 @@ impl Entry {
     /// Whether what is there does the same. Whatever else somebody wrote into it is theirs.
     pub(super) fn is(&self, there: &Foreign) -> bool {
         let Definition { command, args, url, .. } = &there.definition;
-        url.is_none() && command.as_ref() == Some(&self.command) && *args == self.args
+        there.doubt.is_none()
+            && url.is_none()
+            && command.as_ref() == Some(&self.command)
+            && *args == self.args
     }
 
     /// Whether a client that has both sees the same tools by both.
@@ -92,7 +95,10 @@ impl Entry {
 
     /// Whether what is there runs Toolyard with the same arguments, by another name.
     pub(super) fn is_in_other_words(&self, there: &Foreign) -> bool {
-        there.is_toolyard() && there.definition.url.is_none() && there.definition.args == self.args
+        there.doubt.is_none()
+            && there.is_toolyard()
+            && there.definition.url.is_none()
+            && there.definition.args == self.args
     }
 
     pub(super) fn definition(&self) -> Definition {

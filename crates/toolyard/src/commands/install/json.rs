@@ -5,14 +5,15 @@
 //! from it: a section that was there as `{}` gets its entry on one line, a section that was not there at all is
 //! written over several. Braces with nothing but space in them, which nobody writes, get it without any.
 
+mod object;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
 use serde_json::Value;
-use toolyard_proto::splice::members;
 
+use self::object::{Member, Object};
 use super::entry::Entry;
 use crate::commands::clients::jsonc;
 
@@ -25,18 +26,6 @@ pub(super) struct Document<'a> {
     /// The same without comments and trailing commas, and everything where it was.
     plain: String,
     root: Object,
-}
-
-struct Object {
-    open: usize,
-    close: usize,
-    members: Vec<Member>,
-}
-
-struct Member {
-    name: String,
-    key: Range<usize>,
-    value: Range<usize>,
 }
 
 /// What stands between two values: how far comments and a comma reach.
@@ -264,29 +253,6 @@ impl<'a> Document<'a> {
 
     fn line(&self, indent: &str) -> String {
         format!("{}{indent}", if self.text.contains("\r\n") { "\r\n" } else { "\n" })
-    }
-}
-
-impl Object {
-    /// The object that a range of a text without comments starts with, if it is one.
-    fn at(plain: &str, range: Range<usize>) -> Option<Self> {
-        let open = range.start;
-        let text = plain.get(range)?.as_bytes();
-        let shifted = |range: Range<usize>| open + range.start..open + range.end;
-        text.first().filter(|first| **first == b'{')?;
-        let read = |member: toolyard_proto::splice::Member| Member {
-            name: serde_json::from_slice(&text[member.key.at.clone()]).unwrap_or_default(),
-            key: shifted(member.key.at),
-            value: shifted(member.value),
-        };
-        let members: Vec<Member> = members(text).map(read).collect();
-        let end = members.last().map_or(open + 1, |last| last.value.end);
-        let close = end + plain[end..].find('}')?;
-        Some(Self { open, close, members })
-    }
-
-    fn member(&self, name: &str) -> Option<(usize, &Member)> {
-        self.members.iter().enumerate().find(|(_, member)| member.name == name)
     }
 }
 
