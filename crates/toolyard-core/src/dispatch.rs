@@ -337,7 +337,8 @@ fn task_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>,
     let (upstream, own) =
         found.ok_or_else(|| CallError::invalid_params(format!("unknown task {shown:?}")))?;
     let params = request.params.with("taskId", &Raw::from_serialize(&own));
-    Ok((upstream, params.into(), Edits { uris: None, tasks: true }))
+    let edits = edits(request, &upstream, ResultKind::ToolResult);
+    Ok((upstream, params.into(), Edits { tasks: true, ..edits }))
 }
 
 /// What we do not know passes where one upstream is seen alone: it may know.

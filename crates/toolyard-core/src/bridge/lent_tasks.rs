@@ -3,13 +3,16 @@
 //! is over, since that client expects one.
 
 use std::collections::HashSet;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::BASE64URL_NOPAD;
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream};
 use serde_json::json;
+use tokio::time::Instant;
 use toolyard_proto::calendar::rfc3339;
+use toolyard_proto::error::code::INVALID_PARAMS;
 use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::{CallError, Method, Raw, Revision};
 use toolyard_transport::{Answer, AnswerBody, Ask, Greeting, Link, Origin};
@@ -25,8 +28,12 @@ use crate::upstream::owned::names_task;
 const KEPT: Duration = Duration::from_hours(1);
 /// How long the upstream may take to say how a task is, however long the task itself takes.
 const SAID_WITHIN: Duration = Duration::from_secs(30);
+/// How long a cancelled task may take to stop before its client hears that it has not yet.
+const STOPPED_WITHIN: Duration = Duration::from_secs(5);
 /// How many tasks one answer lists, the newest.
 const LISTED: usize = 250;
+/// And how many of them the upstream is asked after at once.
+const ASKED_AT_ONCE: usize = 8;
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// Whether a client may ask for tasks of an upstream that declares these capabilities.
@@ -54,7 +61,7 @@ pub(super) fn started(call: &Call, lease: &Arc<Lease>, answer: AnswerBody) -> An
     let AnswerBody::Whole(result, _) = answer else {
         return Err(CallError::internal("a whole answer was asked for"));
     };
-    let task = if is_task(&result) { result } else { over(call, lease, result) };
+    let task = if is_task(&result) { result } else { over(call, lease, &result) };
     let id = task.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::bad_answer("its task has no `taskId`"))?;
     call.upstream.owned().made(&id, &call.origin);
@@ -62,15 +69,15 @@ pub(super) fn started(call: &Call, lease: &Arc<Lease>, answer: AnswerBody) -> An
 }
 
 /// Keeps an answer as a task that is over. `taskId` and times are ours.
-fn over(call: &Call, lease: &Arc<Lease>, result: Raw) -> Raw {
+fn over(call: &Call, lease: &Arc<Lease>, result: &Raw) -> Raw {
     let now = rfc3339(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let ttl = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
     let held = call.upstream.held().hold(&random(), lease, &call.origin, KEPT);
     let task = json!({
         "taskId": held.shown_id(), "status": "completed", "createdAt": now, "lastUpdatedAt": now, "ttlMs": ttl,
     });
-    let task = Raw::from(task).with("result", &result);
-    held.end(task.clone(), Ok(result));
+    let task = Raw::from(task).with("result", result);
+    call.upstream.held().end_at_once(&held, &task);
     task
 }
 
@@ -84,7 +91,7 @@ fn random() -> String {
 pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
     let link = lease.link();
     if call.method == Method::TASKS_LIST {
-        return Ok(AnswerBody::ours(list(call, link).await));
+        return list(call, link).await;
     }
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
@@ -102,8 +109,19 @@ pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
     if is_over(&task) {
         return Err(CallError::invalid_params("the task is over and cannot be cancelled"));
     }
-    drop(ask(link, about(call, Method::TASKS_CANCEL, &id, None)).await?);
-    Ok(AnswerBody::ours(convert::task_for_older(&standing(call, link, &id).await?)))
+    cancel(call, link, &id).await
+}
+
+/// The upstream only says that it has heard; the client wants to know what became of it.
+async fn cancel(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
+    drop(said(ask(link, about(call, Method::TASKS_CANCEL, id, None))).await?);
+    let mut task = standing(call, link, id).await?;
+    let until = Instant::now() + STOPPED_WITHIN;
+    while !is_over(&task) && Instant::now() < until {
+        tokio::time::sleep(pace(&task).min(STOPPED_WITHIN / 10)).await;
+        task = standing(call, link, id).await?;
+    }
+    Ok(AnswerBody::ours(convert::task_for_older(&task)))
 }
 
 /// Where a task stands, in today's words.
@@ -111,7 +129,11 @@ async fn standing(call: &Call, link: &Arc<dyn Link>, id: &str) -> Result<Raw, Ca
     if let Some(task) = call.upstream.held().find(id, &call.origin)?.and_then(|held| held.over()) {
         return Ok(task);
     }
-    let asking = ask(link, about(call, Method::TASKS_GET, id, None));
+    said(ask(link, about(call, Method::TASKS_GET, id, None))).await
+}
+
+/// What the upstream says of a task, in time.
+async fn said(asking: impl Future<Output = Result<Raw, CallError>>) -> Result<Raw, CallError> {
     tokio::time::timeout(SAID_WITHIN, asking).await.unwrap_or_else(|_| Err(silent()))
 }
 
@@ -125,11 +147,20 @@ fn is_over(task: &Raw) -> bool {
 }
 
 /// Those that this client has asked for since the gateway was started and that are still known.
-async fn list(call: &Call, link: &Arc<dyn Link>) -> Raw {
+async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let ids = call.upstream.owned().of(&call.origin, LISTED);
-    let standings = join_all(ids.iter().map(|id| standing(call, link, id))).await;
-    let tasks = standings.into_iter().flatten().map(|task| convert::task_for_older(&task));
-    Raw::empty_object().with("tasks", &Raw::array(&tasks.collect::<Vec<Raw>>()))
+    let mut asking =
+        stream::iter(ids).map(|id| async move { standing(call, link, &id).await }).buffered(ASKED_AT_ONCE);
+    let mut tasks = Vec::new();
+    while let Some(standing) = asking.next().await {
+        match standing {
+            Ok(task) => tasks.push(convert::task_for_older(&task)),
+            // Its time is over.
+            Err(error) if error.code() == INVALID_PARAMS => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(AnswerBody::ours(Raw::empty_object().with("tasks", &Raw::array(&tasks))))
 }
 
 /// Waits for the end, and puts the task's questions to the client while it does. Whoever does not wait any longer
@@ -156,7 +187,7 @@ async fn result(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
         }
         let asked = asked.into_iter().map(|(key, ask)| (key, about_task(call, ask, id))).collect();
         let answers = answers_to(asked, &call.peer).await?;
-        drop(ask(link, about(call, Method::TASKS_UPDATE, id, Some(&answers))).await?);
+        drop(said(ask(link, about(call, Method::TASKS_UPDATE, id, Some(&answers)))).await?);
     }
 }
 

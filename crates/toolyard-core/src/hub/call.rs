@@ -32,7 +32,9 @@ pub(crate) fn lead(snapshot: &Snapshot, request: Request) -> Result<Led, CallErr
     if !inner.is_object() {
         return Err(refused(format!("`arguments` must be an object with what `{tool}` takes")));
     }
-    let params = request.params.with("name", &entry.own_name_raw).with("arguments", &inner);
+    // The session has no way to ask after a task of an instance that it is not connected to.
+    let params =
+        request.params.without(&["task"]).with("name", &entry.own_name_raw).with("arguments", &inner);
     // Its headers were those of the outer call.
     Ok(Led { request: Request { params: params.into(), headers: None, relay: false, ..request }, entry })
 }

@@ -42,6 +42,7 @@ impl Step for Deadline {
     fn run(&self, mut call: Call, next: Next) -> BoxFuture<Answer> {
         let clock = Clock::start(self.timeouts_of(&call));
         let (upstream, entry) = (call.upstream.clone(), call.entry.clone());
+        let goes_on = call.method == Method::TASKS_RESULT;
         call.peer = clock.watch(call.peer, &upstream);
         let answering = next.run(call);
         Box::pin(async move {
@@ -53,7 +54,7 @@ impl Step for Deadline {
                         upstream.left_unanswered();
                     }
                     let subject = entry.map_or_else(|| upstream.id().to_string(), |entry| entry.canonical.to_string());
-                    Err(overdue(&subject, bound).at(upstream.name()))
+                    Err(overdue(&subject, bound, goes_on).at(upstream.name()))
                 }
             };
             match answer {
@@ -67,8 +68,13 @@ impl Step for Deadline {
     }
 }
 
-fn overdue(subject: &str, bound: Expired) -> CallError {
+/// A task `goes_on` though nobody waits for its result any longer.
+fn overdue(subject: &str, bound: Expired, goes_on: bool) -> CallError {
     CallError::timeout(match bound {
+        Expired::Idle(limit) | Expired::Hard(limit) if goes_on => format!(
+            "a task of {subject} was still not done after {} s; it goes on, ask for its result again",
+            limit.as_secs_f32()
+        ),
         Expired::Idle(limit) => format!(
             "{subject} gave no sign of life for {} s and was cancelled; raise `timeout` of this upstream or tool if it needs longer",
             limit.as_secs_f32()
@@ -114,7 +120,7 @@ impl Body for Timed {
             return Poll::Ready(frame);
         }
         self.poll_overdue(cx)
-            .map(|bound| Some(Err(RelayError::Overdue(overdue("the answer", bound).message))))
+            .map(|bound| Some(Err(RelayError::Overdue(overdue("the answer", bound, false).message))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -103,13 +103,19 @@ impl Again {
     }
 }
 
-fn edited(upstream: &Upstream, edits: crate::call::Edits, result: Raw) -> Raw {
-    let mut result = result;
-    if let Some(kind) = edits.uris
-        && let Some(mapped) = map_result(kind, upstream.id(), result.as_bytes())
-        && let Ok(mapped) = Raw::parse(mapped)
-    {
+fn edited(upstream: &Upstream, edits: crate::call::Edits, mut result: Raw) -> Raw {
+    let with_shown_uris = |result: &Raw| {
+        let mapped = map_result(edits.uris?, upstream.id(), result.as_bytes())?;
+        Raw::parse(mapped).ok()
+    };
+    if let Some(mapped) = with_shown_uris(&result) {
         result = mapped;
+    }
+    // What became of a task stands within what is said of it.
+    if edits.tasks
+        && let Some(mapped) = result.member("result").as_ref().and_then(with_shown_uris)
+    {
+        result = result.with("result", &mapped);
     }
     if edits.tasks { tasks::shown(upstream.id(), &result) } else { result }
 }

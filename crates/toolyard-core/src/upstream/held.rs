@@ -19,6 +19,8 @@ use crate::bridge::Standing;
 
 /// How many may be held; the one that expires first makes room.
 const MOST: usize = 1_000;
+/// How many bytes the answers that came at once may hold; those that expire first make room.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 /// By the ids that clients know.
 #[derive(Default)]
@@ -77,9 +79,33 @@ impl HeldTasks {
         held
     }
 
+    /// A task that was over before it began; `task` holds its result.
+    pub(crate) fn end_at_once(&self, held: &HeldTask, task: &Raw) {
+        let result = task.member("result").unwrap_or_else(Raw::empty_object);
+        held.end(task.clone(), Ok(result));
+        let mut all = self.all();
+        let mut ended: Vec<(Instant, String, usize)> =
+            all.iter().map(|(id, task)| (task.expires, id.clone(), task.weight())).collect();
+        ended.sort_unstable();
+        let mut bytes: usize = ended.iter().map(|(.., weight)| weight).sum();
+        for (_, id, weight) in ended {
+            if bytes <= MOST_BYTES {
+                break;
+            }
+            if weight > 0 && id != held.shown {
+                all.remove(&id);
+                bytes -= weight;
+            }
+        }
+    }
+
     /// The task, if it is held. Whoever did not make it learns nothing of it, not even that it is there.
     pub(crate) fn find(&self, id: &str, origin: &Origin) -> Result<Option<Arc<HeldTask>>, CallError> {
-        match self.all().get(id) {
+        let mut all = self.all();
+        if all.get(id).is_some_and(|task| task.is_forgotten()) {
+            all.remove(id);
+        }
+        match all.get(id) {
             Some(task) if task.origin.principal != origin.principal => {
                 Err(CallError::invalid_params(format!("unknown task {id:?}")))
             }
@@ -126,6 +152,16 @@ impl HeldTask {
                 all.with(&question.key, &Raw::empty_object().with("method", &method).with("params", &params))
             })),
         }
+    }
+
+    /// Its time is over, and nobody waits for what becomes of it.
+    fn is_forgotten(&self) -> bool {
+        self.expires <= Instant::now() && self.state().ended.is_some()
+    }
+
+    /// How many bytes its answer holds.
+    fn weight(&self) -> usize {
+        self.state().ended.as_ref().map_or(0, |(task, _)| task.as_bytes().len())
     }
 
     /// What was said of the task at its end, once it is there.

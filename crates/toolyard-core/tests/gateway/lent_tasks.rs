@@ -147,27 +147,103 @@ async fn a_task_can_be_cancelled_and_is_nobody_elses() {
     assert_eq!(ann.ask("tasks/list", json!({})).await.unwrap()["tasks"], json!([cancelled]));
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_upstream_that_does_not_say_how_its_task_is_is_not_waited_for() {
-    let behaviour: Behaviour = Arc::new(|request, _| {
-        let is_call = request.method.as_str() == "tools/call";
-        Box::pin(async move {
-            if !is_call {
-                std::future::pending::<()>().await;
+/// A server whose only tool is a task; of everything else `say` says what it answers, or nothing ever.
+fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Double> {
+    let behaviour: Behaviour = Arc::new(move |request, _| {
+        let said = match request.method.as_str() {
+            "tools/call" => {
+                let mut task = task("t1", "working");
+                task["resultType"] = "task".into();
+                Some(task)
             }
-            let mut task = task("t1", "working");
-            task["resultType"] = "task".into();
-            Ok(AnswerBody::Whole(raw(task), NEW))
+            method => say(method),
+        };
+        Box::pin(async move {
+            match said {
+                Some(said) => Ok(AnswerBody::Whole(raw(said), NEW)),
+                None => std::future::pending().await,
+            }
         })
     });
     let double = Double::with(NEW, &["slow"], behaviour);
     double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "optional" });
+    double
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_says_nothing_of_its_task_is_not_waited_for() {
+    let asking = || {
+        let mut task = task("t1", "input_required");
+        task["inputRequests"] =
+            json!({ "q": { "method": "elicitation/create", "params": { "message": "?" } } });
+        task
+    };
+    let silent_on_update = server(move |method| (method == "tasks/get").then(asking));
+    for double in [server(|_| None), silent_on_update] {
+        let gateway = gateway(&[("a", &double)]);
+        let client = client(&gateway, "a").await;
+        let about = json!({ "taskId": make(&client, "slow").await["task"]["taskId"] });
+        let begun = tokio::time::Instant::now();
+        let error = client.ask("tasks/result", about).await.unwrap_err();
+        assert_eq!(begun.elapsed().as_secs(), 30, "{error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_cancels_a_task_hears_that_it_has_stopped() {
+    let looked = AtomicU64::new(0);
+    let double = server(move |method| {
+        let is_working = method != "tasks/get" || looked.fetch_add(1, Ordering::SeqCst) < 3;
+        Some(task("t1", if is_working { "working" } else { "cancelled" }))
+    });
     let gateway = gateway(&[("a", &double)]);
     let client = client(&gateway, "a").await;
     let about = json!({ "taskId": make(&client, "slow").await["task"]["taskId"] });
-    let begun = tokio::time::Instant::now();
-    let error = client.ask("tasks/result", about).await.unwrap_err();
-    assert_eq!(begun.elapsed(), Duration::from_secs(30), "{error:?}");
+    assert_eq!(client.ask("tasks/cancel", about).await.unwrap()["status"], "cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_became_of_a_task_names_resources_as_the_view_does() {
+    let double = server(|_| {
+        let mut task = task("t1", "completed");
+        task["result"] = json!({ "content": [{ "type": "resource_link", "uri": "test://r", "name": "r" }] });
+        Some(task)
+    });
+    double.resources.lock().unwrap().push(json!({ "uri": "test://r", "name": "r" }));
+    let gateway = gateway(&[("a", &double)]);
+    for (view, tool, uri) in [("a", "slow", "test://r"), ("", "a__slow", "yard+test://a/r")] {
+        let client = client(&gateway, view).await;
+        let about = json!({ "taskId": make(&client, tool).await["task"]["taskId"] });
+        let result = client.ask("tasks/result", about.clone()).await.unwrap();
+        assert_eq!(result["content"][0]["uri"], uri);
+        let mut newer = Client::new(&gateway, NEW, view);
+        newer.declare(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));
+        let task = newer.ask("tasks/get", about).await.unwrap();
+        assert_eq!(task["result"]["content"][0]["uri"], uri, "{task}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_kept_hold_only_so_many_bytes() {
+    let megabyte = "x".repeat(1024 * 1024);
+    let behaviour: Behaviour = Arc::new(move |_, _| {
+        let result = raw(text(&megabyte));
+        Box::pin(async move { Ok(AnswerBody::Whole(result, NEW)) })
+    });
+    let double = Double::with(NEW, &["quick"], behaviour);
+    double.tools.lock().unwrap()[0]["execution"] = json!({ "taskSupport": "optional" });
+    let gateway = gateway(&[("a", &double)]);
+    let client = client(&gateway, "a").await;
+    let mut ids = Vec::new();
+    for _ in 0..70 {
+        ids.push(make(&client, "quick").await["task"]["taskId"].clone());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for (id, is_kept) in [(&ids[0], false), (&ids[5], false), (&ids[10], true), (&ids[69], true)] {
+        let found = client.ask("tasks/get", json!({ "taskId": id })).await;
+        let is_completed = found.as_ref().is_ok_and(|task| task["status"] == "completed");
+        assert_eq!(is_completed, is_kept, "{found:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

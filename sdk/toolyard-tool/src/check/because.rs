@@ -24,11 +24,17 @@ pub(super) fn given(name: &str, at: &At<'_>) -> String {
 fn facts(keywords: &Map<String, Value>, is_so: bool, at: &At<'_>) -> Option<Vec<String>> {
     let is = if is_so { "is" } else { "is not" };
     let properties = keywords.get("properties").and_then(Value::as_object);
+    let required = keywords.get("required").and_then(Value::as_array);
+    let is_required = |name: &String| required.is_some_and(|all| all.iter().any(|one| one == name));
     let mut facts = Vec::new();
     for (name, schema) in properties.into_iter().flatten() {
+        // Of a field that is not there a condition holds, too, and the reason would be none.
+        if is_so && !is_required(name) {
+            return None;
+        }
         facts.push(format!("`{}` {is} {}", at.field(name).path(), value(schema)?));
     }
-    for name in keywords.get("required").and_then(Value::as_array).into_iter().flatten() {
+    for name in required.into_iter().flatten() {
         let name = name.as_str().filter(|name| properties.is_none_or(|all| !all.contains_key(*name)));
         facts.extend(name.map(|name| format!("`{}` {is} given", at.field(name).path())));
     }

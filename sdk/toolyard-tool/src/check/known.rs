@@ -48,8 +48,21 @@ fn cannot(what: &str) -> String {
     format!("{what} in a schema cannot be checked: say it in other words, or with `check` and `rule`")
 }
 
-/// What a reference leads to.
+/// What a reference leads to. It is part of a URI, so names that are not plain stand in it with `%`.
 pub(super) fn target<'a>(whole: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = reference.strip_prefix('#')?;
-    if pointer.is_empty() { Some(whole) } else { whole.pointer(pointer) }
+    if pointer.is_empty() {
+        return Some(whole);
+    }
+    whole.pointer(pointer).or_else(|| whole.pointer(&percent_decoded(pointer)?))
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend(part.get(2..)?.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }

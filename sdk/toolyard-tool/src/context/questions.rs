@@ -171,16 +171,23 @@ impl Questions<'_> {
     async fn put_at_once(self) -> Result<Replies, ToolError> {
         let Self { context, all, memory } = self;
         let given = context.given_answers()?;
+        let subject = all.first().map(|question| question.name.clone()).unwrap_or_default();
+        let learnt = context.kept().clone();
+        let remembered = learnt.memory.get(&subject).or_else(|| given.before.memory.get(&subject)).cloned();
+        let is_known = memory.is_none() || remembered.is_some();
         let (mut answers, mut open) = (Map::new(), Vec::new());
         for question in all {
-            let learnt = context.kept().answers.get(&question.name).cloned();
-            match learnt.or_else(|| given.answer(&question.name).cloned()) {
+            let answer = learnt.answers.get(&question.name).or_else(|| given.answer(&question.name));
+            match answer.filter(|_| is_known).cloned() {
                 Some(answer) => drop(answers.insert(question.name, answer)),
                 None => open.push(question),
             }
         }
         answers.extend(ask::put_all(context, open).await?);
-        context.kept().answers.extend(answers.clone());
+        let memory = remembered.or(memory);
+        let mut kept = context.kept();
+        kept.answers.extend(answers.clone());
+        kept.memory.extend(memory.clone().map(|memory| (subject, memory)));
         Ok(Replies { answers, memory })
     }
 }

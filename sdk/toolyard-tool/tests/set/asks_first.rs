@@ -259,6 +259,43 @@ async fn a_tool_that_goes_on_without_its_answers_becomes_a_task_all_the_same() {
     );
 }
 
+/// Asks about what it sees now, and acts on what it asked about.
+#[tool(task, asks_first)]
+async fn careful(
+    seen: &std::sync::atomic::AtomicU64,
+    context: &Context,
+    trip: Trip,
+) -> Result<String, ToolError> {
+    let now = seen.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    sleep(Duration::from_secs(if now > 0 { trip.seconds } else { 0 })).await;
+    let replies = context.questions().form::<Name>("who", "Who?").remember(&now).put().await?;
+    Ok(format!(
+        "{} on {}",
+        replies.form::<Name>("who")?.accepted()?.name,
+        replies.remembered::<u64>().unwrap_or(99)
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_about_is_acted_on_also_where_the_call_became_a_task_before_it_asked() {
+    let set = ToolSet::new("careful", "1").state(std::sync::atomic::AtomicU64::new(0)).with::<careful>();
+    let client = newer();
+    let call = async |more: Value| {
+        let mut params = json!({ "name": "careful", "arguments": { "seconds": 2 } });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        client.request(&set, "tools/call", params).await.unwrap()
+    };
+    let asked = call(json!({})).await;
+    let answer = json!({ "inputResponses": { "who": named("Ada") }, "requestState": asked["requestState"] });
+    let started = call(answer).await;
+    sleep(Duration::from_secs(2)).await;
+    let task = until(&client, &set, &started["taskId"], "completed").await;
+    assert_eq!(text(&task["result"]), "Ada on 0");
+    let started = call(json!({ "inputResponses": { "who": named("Ada") } })).await;
+    sleep(Duration::from_secs(2)).await;
+    until(&client, &set, &started["taskId"], "input_required").await;
+}
+
 /// Asks nothing, in so many words.
 #[tool(task, asks_first)]
 async fn silent(context: &Context) -> Result<&'static str, ToolError> {

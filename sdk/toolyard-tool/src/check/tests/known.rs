@@ -113,3 +113,24 @@ struct Holder {
     either: Option<Result<u8, String>>,
     outside: Option<Outside>,
 }
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+#[schemars(rename = "50 % of Größe<T>")]
+struct Inner {
+    #[schemars(range(max = 1))]
+    number: u8,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Outer {
+    one: Inner,
+    more: Option<Inner>,
+}
+
+#[test]
+fn a_type_may_have_any_name() {
+    let said = Checker::new(schema::input::<Outer>()).check(&json!({ "one": { "number": 2 } }));
+    assert!(said.is_ok_and(|problems| !problems.is_empty()));
+}
