@@ -12,7 +12,6 @@ mod deny;
 mod newcomer;
 mod peers;
 mod process;
-mod seeds;
 mod step;
 mod test;
 mod tidy;
@@ -48,8 +47,6 @@ enum Command {
     Peers,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
-    /// Which rows of the table of what Toolyard replaces are shown by tests.
-    Seeds,
     /// Speed against a bare relay and nginx, interleaved, with every answer checked.
     Bench(bench::Options),
     /// Builds for Windows and runs those tests under Wine; needs root, and is not part of `ci`.
@@ -72,7 +69,6 @@ fn main() -> ExitCode {
         Command::Conformance(options) => conformance::conformance(&options),
         Command::Peers => peers::peers(),
         Command::Newcomer => newcomer::newcomer(),
-        Command::Seeds => seeds::seeds(),
         Command::Bench(options) => bench::bench(&options),
         Command::Windows(options) => windows::windows(&options),
         Command::Ci => ci::ci(),

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn row_12_only_a_fresh_token_of_a_known_secret_is_good_and_only_once() {
+    fn only_a_fresh_token_of_a_known_secret_is_good_and_only_once() {
         let mut checker = checker(&[1, 2]);
         let mut check = |token: &str, expected: Result<&str, BadToken>| {
             assert_eq!(checker.check(token, NOW).as_deref().map_err(|bad| *bad), expected, "{token}");

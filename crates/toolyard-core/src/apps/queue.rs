@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn row_11_beyond_the_queue_a_call_is_refused_and_may_be_tried_again() {
+    async fn beyond_the_queue_a_call_is_refused_and_may_be_tried_again() {
         let queue = Queue::new(1, 1);
         let peer = Peer::nobody();
         let first = queue.turn("a", &peer, None).await.unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn row_11_calls_hold_only_so_many_bytes_and_a_large_one_may_be_alone() {
+    fn calls_hold_only_so_many_bytes_and_a_large_one_may_be_alone() {
         let queue = Queue::new(1, 1);
         let large = queue.room("a", 2 * ROOM).unwrap();
         let refused = queue.room("a", 1).unwrap_err();

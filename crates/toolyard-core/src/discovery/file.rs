@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn row_23_both_forms_of_a_file_are_read() {
+    fn both_forms_of_a_file_are_read() {
         let brummer = json!({ "id": "shop-0011223344556677", "name": "shop", "directory": "/srv/shop", "port": 7777,
             "started_at": "2026-11-15T06:00:00.123456789+01:00", "last_ping": "2026-11-15T05:30:00Z",
             "process_info": { "pid": 42, "executable": "/usr/bin/brum" } });
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn row_23_partial_and_garbage_files_are_not_used() {
+    fn partial_and_garbage_files_are_not_used() {
         let good = json!({ "id": "a", "name": "a", "directory": "/a", "port": 1 });
         assert!(parse(&good).is_ok());
         let with = |key: &str, value: Value| {

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn row_27_a_handle_is_good_for_its_owner_and_for_an_hour_after_it_was_used() {
+    fn a_handle_is_good_for_its_owner_and_for_an_hour_after_it_was_used() {
         let (handles, now) = (Handles::default(), Instant::now());
         let (ann, bob) = (Principal::named("ann"), Principal::named("bob"));
         let key = handles.issue(&ann, &shop(), now);

@@ -135,7 +135,7 @@ mod tests {
     use crate::plan::{Pace, Sharing, Timeouts, UpstreamPlan};
 
     #[test]
-    fn row_26_an_instance_that_was_not_tried_yet_is_told_in_the_same_form() {
+    fn an_instance_that_was_not_tried_yet_is_told_in_the_same_form() {
         let plan = UpstreamPlan {
             id: UpstreamId::parse("shop").unwrap(),
             kind: UpstreamKind::Instance,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn row_26_a_length_of_time_is_told_as_it_was() {
+    fn a_length_of_time_is_told_as_it_was() {
         for (millis, expected) in [
             (0, "0ms"),
             (250, "250ms"),

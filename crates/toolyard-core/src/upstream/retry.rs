@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn row_34_waits_double_up_to_half_a_minute_and_the_fifth_failure_opens_the_breaker() {
+    fn waits_double_up_to_half_a_minute_and_the_fifth_failure_opens_the_breaker() {
         let pace = Pace { breaker: 9, ..Pace::default() };
         let wait = |failures, chance| match after(&pace, failures, chance) {
             Verdict::Again(wait) => wait.as_millis(),

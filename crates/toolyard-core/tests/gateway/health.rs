@@ -67,7 +67,7 @@ pub(crate) fn pings(double: &Double) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_33_the_third_miss_makes_it_retry_and_an_answer_makes_it_active() {
+async fn the_third_miss_makes_it_retry_and_an_answer_makes_it_active() {
     for revision in [NEW, OLD] {
         let (double, hush) = hushed(revision);
         let gateway = start(&[("a", &double)], pinged);
@@ -218,7 +218,7 @@ async fn what_pings_have_shown_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_35_after_a_jump_of_the_clock_every_link_is_looked_at_at_once() {
+async fn after_a_jump_of_the_clock_every_link_is_looked_at_at_once() {
     let (active, _) = hushed(NEW);
     let (older, _) = hushed(OLD);
     let dead = Double::new(NEW, &["t"]);
@@ -252,7 +252,7 @@ async fn row_35_after_a_jump_of_the_clock_every_link_is_looked_at_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_35_a_link_that_died_in_its_sleep_is_noticed_after_the_jump() {
+async fn a_link_that_died_in_its_sleep_is_noticed_after_the_jump() {
     let (double, hush) = hushed(NEW);
     let jumped = Arc::new(AtomicU64::new(0));
     let (began, jump) = (tokio::time::Instant::now(), jumped.clone());

@@ -41,7 +41,7 @@ async fn schema(client: &Client, tool: &str) -> jsonschema::Validator {
 
 /// That it is only discovered is over before anybody could ask; a test beside the code looks at that.
 #[tokio::test(start_paused = true)]
-async fn row_26_an_instance_is_told_in_the_same_form_in_each_of_its_states() {
+async fn an_instance_is_told_in_the_same_form_in_each_of_its_states() {
     use Attempt::{Fails, Hangs};
     let gateway = gateway(&[]);
     let client = Client::new(&gateway, NEW, "");
@@ -83,7 +83,7 @@ async fn row_26_an_instance_is_told_in_the_same_form_in_each_of_its_states() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_26_a_field_that_is_missing_or_wrong_does_not_fit_the_form() {
+async fn a_field_that_is_missing_or_wrong_does_not_fit_the_form() {
     let gateway = gateway(&[]);
     let client = Client::new(&gateway, NEW, "");
     let list = schema(&client, "yard__instances_list").await;

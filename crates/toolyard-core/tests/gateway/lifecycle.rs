@@ -78,7 +78,7 @@ async fn tools_of_a_lost_upstream_stay_for_the_grace_and_come_back_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_34_after_five_failures_the_breaker_opens_and_a_minute_later_one_try_closes_it() {
+async fn after_five_failures_the_breaker_opens_and_a_minute_later_one_try_closes_it() {
     let double = Double::new(NEW, &["t"]);
     double.attempts.lock().unwrap().extend((0..6).map(|_| Attempt::Fails));
     let gateway = gateway(&[("a", &double)]);

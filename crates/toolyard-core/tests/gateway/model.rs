@@ -196,7 +196,7 @@ fn is_own_answer(word: usize, answer: Answer) -> Result<bool, TestCaseError> {
 
 proptest! {
     #[test]
-    fn row_32_whatever_happens_steps_are_valid_calls_have_one_answer_and_the_dead_come_back(
+    fn whatever_happens_steps_are_valid_calls_have_one_answer_and_the_dead_come_back(
         events in prop::collection::vec(event(), 1..80),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();

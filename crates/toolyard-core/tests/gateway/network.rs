@@ -45,7 +45,7 @@ fn asleep(double: &Arc<Double>) -> (Gateway, impl Fn()) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_35_a_server_that_no_network_leads_to_after_sleep_is_asked_again_and_not_let_go() {
+async fn a_server_that_no_network_leads_to_after_sleep_is_asked_again_and_not_let_go() {
     let (double, away) = failing(|| CallError::unreachable("network is unreachable"));
     let (gateway, sleep) = asleep(&double);
     seconds(12).await;
@@ -63,7 +63,7 @@ async fn row_35_a_server_that_no_network_leads_to_after_sleep_is_asked_again_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_35_a_server_whose_door_is_shut_after_sleep_is_met_anew() {
+async fn a_server_whose_door_is_shut_after_sleep_is_met_anew() {
     let (double, shut) = failing(|| CallError::unavailable("connection refused"));
     let (gateway, sleep) = asleep(&double);
     seconds(12).await;

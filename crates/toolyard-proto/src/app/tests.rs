@@ -14,7 +14,7 @@ fn parse(line: &str) -> Result<AppMessage, Misread> {
 }
 
 #[test]
-fn row_03_messages_of_existing_apps_are_read() {
+fn messages_of_existing_apps_are_read() {
     let told = r#"{"type":"register","appName":"WatchTower","tools":[{"name":"WatchTower:ClickElement"}]}"#;
     let AppMessage::Register(register) = parse(told).unwrap() else { panic!("{told}") };
     assert_eq!((register.app.as_str(), register.tools.len(), register.version), ("WatchTower", 1, None));
@@ -98,7 +98,7 @@ fn bad_names<'a>(bad: &[(&'a str, &str)]) -> Vec<&'a str> {
 }
 
 #[test]
-fn row_05_names_may_carry_the_own_prefix_and_no_other() {
+fn names_may_carry_the_own_prefix_and_no_other() {
     let tool = |name: &str| json!({ "name": name, "description": "x" });
     check(
         &json!([

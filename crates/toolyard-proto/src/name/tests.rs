@@ -115,7 +115,7 @@ fn hostile_pair() -> impl Strategy<Value = (UpstreamId, String)> {
 
 proptest! {
     #[test]
-    fn row_45_different_tools_are_shown_under_different_names(
+    fn different_tools_are_shown_under_different_names(
         (one, one_tool) in hostile_pair(),
         (other, other_tool) in hostile_pair(),
         budget in MIN_BUDGET..=64,
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn row_45_a_shown_name_is_legal_and_tells_its_form((upstream, tool) in hostile_pair(), budget in 0_usize..80) {
+    fn a_shown_name_is_legal_and_tells_its_form((upstream, tool) in hostile_pair(), budget in 0_usize..80) {
         let name = shown(&upstream, &tool, budget);
         prop_assert!(!name.is_empty() && name.len() <= budget.max(MIN_BUDGET), "{}", name);
         prop_assert!(name.chars().all(is_legal), "{}", name);

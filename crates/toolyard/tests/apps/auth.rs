@@ -22,7 +22,7 @@ fn try_register(yard: &Yard, name: &str, token: Option<&str>) -> (App, Value) {
 }
 
 #[test]
-fn row_12_apps_without_a_good_token_are_refused_and_the_log_holds_no_secret() {
+fn apps_without_a_good_token_are_refused_and_the_log_holds_no_secret() {
     let yard = yard();
     let good = yard.token("MyApp");
     let (app, answer) = try_register(&yard, "MyApp", Some(&good));
@@ -51,7 +51,7 @@ fn row_12_apps_without_a_good_token_are_refused_and_the_log_holds_no_secret() {
 }
 
 #[test]
-fn row_12_agents_bring_their_token_in_the_opening_line_or_the_handshake() {
+fn agents_bring_their_token_in_the_opening_line_or_the_handshake() {
     let yard = yard();
     let ask = |lines: &[Value]| {
         let mut agent = Agent::connect(yard.tcp());
@@ -81,7 +81,7 @@ fn row_12_agents_bring_their_token_in_the_opening_line_or_the_handshake() {
 }
 
 #[test]
-fn row_12_over_http_a_token_is_good_for_the_connection_that_it_opened() {
+fn over_http_a_token_is_good_for_the_connection_that_it_opened() {
     let yard = yard();
     let token = yard.token("web");
     let mut first = yard.http(Some(&token));
@@ -102,7 +102,7 @@ fn minted(secret: &str, client: &str, ahead: i64) -> String {
 }
 
 #[test]
-fn row_12_both_secrets_count_clocks_may_differ_and_makers_use_the_last_timestamp_plus_one() {
+fn both_secrets_count_clocks_may_differ_and_makers_use_the_last_timestamp_plus_one() {
     let yard = yard();
     for (number, (token, expected)) in [
         (minted(SECRET, "New", 0), "registered"),
@@ -129,7 +129,7 @@ fn row_12_both_secrets_count_clocks_may_differ_and_makers_use_the_last_timestamp
 }
 
 #[test]
-fn row_12_stdio_brings_the_token_of_its_environment() {
+fn stdio_brings_the_token_of_its_environment() {
     let yard = yard();
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "yard__status",
         "arguments": {}, "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{App, Door, Yard};
 
 #[test]
-fn row_04_a_thousand_calls_answered_out_of_order_by_three_apps_each_reach_their_agent() {
+fn a_thousand_calls_answered_out_of_order_by_three_apps_each_reach_their_agent() {
     let yard = Yard::start("");
     let names = ["One", "Two", "Three"];
     let doors = [Door::Tcp, Door::Unix, Door::Tcp];
@@ -43,7 +43,7 @@ fn row_04_a_thousand_calls_answered_out_of_order_by_three_apps_each_reach_their_
 }
 
 #[test]
-fn row_07_a_tool_may_have_a_time_of_its_own_while_others_of_the_app_go_on() {
+fn a_tool_may_have_a_time_of_its_own_while_others_of_the_app_go_on() {
     let yard =
         Yard::start("\n[tools.\"Slow:hang\"]\ntimeout = \"1s\"\n\n[tools.\"*:ha*\"]\ntimeout = \"20m\"\n");
     let mut app = App::register(&yard, Door::Tcp, "Slow", &["hang", "haste", "quick"]);
@@ -66,7 +66,7 @@ fn row_07_a_tool_may_have_a_time_of_its_own_while_others_of_the_app_go_on() {
 }
 
 #[test]
-fn row_07_a_hung_tool_ends_at_its_timeout_and_nobody_else_waits() {
+fn a_hung_tool_ends_at_its_timeout_and_nobody_else_waits() {
     let yard = Yard::start("timeout = \"1s\"\n");
     for door in Door::ALL {
         let name = format!("Slow{door:?}");
@@ -100,7 +100,7 @@ fn row_07_a_hung_tool_ends_at_its_timeout_and_nobody_else_waits() {
 }
 
 #[test]
-fn row_08_when_an_app_dies_its_calls_fail_at_once_by_name() {
+fn when_an_app_dies_its_calls_fail_at_once_by_name() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let name = format!("Mortal{door:?}");
@@ -125,7 +125,7 @@ fn row_08_when_an_app_dies_its_calls_fail_at_once_by_name() {
 }
 
 #[test]
-fn row_13_over_tcp_and_the_local_socket_answers_arrive_whole_however_they_are_cut_and_however_large() {
+fn over_tcp_and_the_local_socket_answers_arrive_whole_however_they_are_cut_and_however_large() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let name = format!("Big{door:?}");

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{App, Door, Yard, eventually, tool};
 
 #[test]
-fn row_08_an_app_that_says_goodbye_takes_its_tools_along_at_once() {
+fn an_app_that_says_goodbye_takes_its_tools_along_at_once() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let name = format!("Polite{door:?}");
@@ -23,7 +23,7 @@ fn row_08_an_app_that_says_goodbye_takes_its_tools_along_at_once() {
 }
 
 #[test]
-fn row_09_an_app_that_restarts_twenty_times_is_back_each_time_with_what_it_offers_then() {
+fn an_app_that_restarts_twenty_times_is_back_each_time_with_what_it_offers_then() {
     let yard = Yard::start("");
     let mut agent = yard.agent().shake_hands();
     for round in 0..20 {
@@ -47,7 +47,7 @@ fn row_09_an_app_that_restarts_twenty_times_is_back_each_time_with_what_it_offer
 }
 
 #[test]
-fn row_10_fifty_flaps_in_a_second_are_told_at_most_three_times() {
+fn fifty_flaps_in_a_second_are_told_at_most_three_times() {
     let yard = Yard::start("");
     let mut agent = yard.agent().shake_hands();
     for round in 0..50 {
@@ -62,7 +62,7 @@ fn row_10_fifty_flaps_in_a_second_are_told_at_most_three_times() {
 }
 
 #[test]
-fn row_20_tools_come_and_go_while_the_app_runs() {
+fn tools_come_and_go_while_the_app_runs() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let name = format!("Live{door:?}");
@@ -112,7 +112,7 @@ fn the_state_of_an_app_is_told() {
 }
 
 #[test]
-fn row_09_after_each_of_five_restarts_of_the_gateway_an_app_that_dials_again_is_back() {
+fn after_each_of_five_restarts_of_the_gateway_an_app_that_dials_again_is_back() {
     let mut yard = Yard::start("");
     for round in 0..5 {
         let mut app =

@@ -12,7 +12,7 @@ fn report(yard: &Yard) -> Value {
 }
 
 #[test]
-fn row_44_doctor_prints_apps_clients_and_calls_with_what_they_took() {
+fn doctor_prints_apps_clients_and_calls_with_what_they_took() {
     let yard = Yard::start("");
     let mut app = App::register(&yard, Door::Tcp, "Busy", &["go"]);
     let mut agent = yard.agent();
@@ -55,7 +55,7 @@ fn row_44_doctor_prints_apps_clients_and_calls_with_what_they_took() {
 }
 
 #[test]
-fn row_44_doctor_tells_what_was_found_where_and_what_was_left_out() {
+fn doctor_tells_what_was_found_where_and_what_was_left_out() {
     let yard = Yard::start("");
     yard.write_instance("toolyard", "broken.json", "{\"id\":");
     eventually("word of the file", || {
@@ -71,7 +71,7 @@ fn row_44_doctor_tells_what_was_found_where_and_what_was_left_out() {
 }
 
 #[test]
-fn row_44_apps_are_told_as_connected_reconnecting_disconnected_or_unregistered() {
+fn apps_are_told_as_connected_reconnecting_disconnected_or_unregistered() {
     let yard = Yard::start("");
     let app = App::register(&yard, Door::Unix, "Busy", &["go"]);
     let status = |expected: &str| {

@@ -89,7 +89,7 @@ fn report(what: &str, direct: &[Duration], through: &[Duration]) {
 }
 
 #[test]
-fn row_22_latency_of_three_apps_is_reported() {
+fn latency_of_three_apps_is_reported() {
     let yard = Yard::start("");
     let apps: Vec<Mortal> = (0..3).map(|at| Mortal::app(&yard, &format!("App{at}"))).collect();
     let mut agent = yard.agent();

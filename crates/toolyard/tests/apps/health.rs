@@ -22,7 +22,7 @@ fn wait_for_state(agent: &mut Agent, id: &str, state: &str) -> Value {
 }
 
 #[test]
-fn row_33_a_blackholed_instance_is_retried_at_the_third_miss_and_active_when_it_answers() {
+fn a_blackholed_instance_is_retried_at_the_third_miss_and_active_when_it_answers() {
     let yard = Yard::start(QUICK);
     let elsewhere = tempfile::tempdir().unwrap();
     let _instance = Mortal::hidden(elsewhere.path(), "shop");
@@ -50,7 +50,7 @@ fn row_33_a_blackholed_instance_is_retried_at_the_third_miss_and_active_when_it_
 }
 
 #[test]
-fn row_33_an_app_that_knows_heartbeats_is_judged_by_them_and_an_older_one_is_not() {
+fn an_app_that_knows_heartbeats_is_judged_by_them_and_an_older_one_is_not() {
     let yard = Yard::start(QUICK);
     let old = App::register(&yard, Door::Tcp, "Old", &["go"]);
     let mut new = App::connect(&yard, Door::Tcp);
@@ -103,7 +103,7 @@ fn a_failed_check_of_a_balanced_upstream_cuts_none_of_its_healthy_calls() {
 }
 
 #[test]
-fn row_35_without_any_network_but_loopback_apps_and_instances_stay_active() {
+fn without_any_network_but_loopback_apps_and_instances_stay_active() {
     let program = Mortal::program().display();
     let beside = format!(
         "mkdir -p toolyard/instances; setpriv --pdeathsig KILL \"{program}\" instance toolyard/instances shop"

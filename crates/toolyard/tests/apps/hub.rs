@@ -41,7 +41,7 @@ fn error_text(result: &Value) -> &str {
 }
 
 #[test]
-fn row_27_an_instance_is_listed_connected_to_listed_again_and_called() {
+fn an_instance_is_listed_connected_to_listed_again_and_called() {
     let yard = Yard::start("");
     let instance = Instance::start(&yard, "shop-0a1b", "both");
     let mut agent = hub(&yard);

@@ -53,7 +53,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn row_23_an_instance_file_is_enough_to_be_found_and_garbage_disturbs_nobody() {
+fn an_instance_file_is_enough_to_be_found_and_garbage_disturbs_nobody() {
     let yard = Yard::start("");
     for (program, id) in [("toolyard", "shop-0a1b"), ("brummer", "brum-2c3d")] {
         let server = Server::start();
@@ -78,7 +78,7 @@ fn find(agent: &mut Agent, id: &str) -> Option<Value> {
 }
 
 #[test]
-fn row_23_a_file_is_listed_soon_after_it_was_written() {
+fn a_file_is_listed_soon_after_it_was_written() {
     let (yard, server) = (Yard::start(""), Server::start());
     let mut agent = yard.agent();
     let mut took: Vec<Duration> = (0..21)
@@ -100,7 +100,7 @@ fn row_23_a_file_is_listed_soon_after_it_was_written() {
 }
 
 #[test]
-fn row_44_doctor_tells_where_was_looked_what_was_found_and_what_was_left_out() {
+fn doctor_tells_where_was_looked_what_was_found_and_what_was_left_out() {
     let gone = crate::support::Listener::tcp().endpoint();
     let yard = Yard::start(&format!("[apps.endpoints]\nPaint = \"{gone}\"\n"));
     let server = Server::start();
@@ -130,7 +130,7 @@ fn row_44_doctor_tells_where_was_looked_what_was_found_and_what_was_left_out() {
 }
 
 #[test]
-fn row_25_the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
+fn the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
     let yard = Yard::start("");
     let (mut mortal, live) = (Server::start(), Server::start());
     let gone = yard.write_instance("brummer", "mortal.json", &mortal.file("mortal").to_string());
@@ -149,7 +149,7 @@ fn row_25_the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
 }
 
 #[test]
-fn row_26_an_instance_is_told_with_all_its_fields() {
+fn an_instance_is_told_with_all_its_fields() {
     let yard = Yard::start("");
     let server = Server::start();
     yard.write_instance("toolyard", "a.json", &server.file("a").to_string());
@@ -189,7 +189,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn row_26_an_instance_that_does_not_listen_yet_is_discovered_and_met_as_soon_as_it_does() {
+fn an_instance_that_does_not_listen_yet_is_discovered_and_met_as_soon_as_it_does() {
     let yard = Yard::start("");
     let (port, mut agent) = (free_port(), yard.agent());
     let endpoint = format!("tcp://127.0.0.1:{port}");

@@ -8,7 +8,7 @@ use crate::hub::instance::Instance;
 use crate::support::{App, Door, Yard, eventually};
 
 #[test]
-fn row_11_the_connection_after_the_last_is_refused_in_words_and_there_is_room_again_later() {
+fn the_connection_after_the_last_is_refused_in_words_and_there_is_room_again_later() {
     let yard = Yard::start("max_connections = 50\n");
     let mut apps: Vec<App> = (0..50)
         .map(|number| App::register(&yard, Door::ALL[number % 2], &format!("App{number}"), &["go"]))
@@ -29,7 +29,7 @@ fn row_11_the_connection_after_the_last_is_refused_in_words_and_there_is_room_ag
 }
 
 #[test]
-fn row_11_calls_wait_for_their_turn_and_see_that_they_do_and_beyond_that_may_try_again() {
+fn calls_wait_for_their_turn_and_see_that_they_do_and_beyond_that_may_try_again() {
     let yard = Yard::start("calls = 1\nqueue = 1\n");
     let mut app = App::register(&yard, Door::Tcp, "Busy", &["go"]);
     let mut agent = yard.agent();
@@ -62,7 +62,7 @@ fn memory(yard: &Yard) -> u64 {
 }
 
 #[test]
-fn row_11_an_app_that_does_not_read_fills_no_memory() {
+fn an_app_that_does_not_read_fills_no_memory() {
     let yard = Yard::start("timeout = \"300s\"\n");
     let silent = std::net::TcpStream::connect(yard.apps_tcp()).unwrap();
     let register = json!({ "type": "register", "appName": "Deaf", "tools": [crate::support::tool("go")] });
@@ -89,7 +89,7 @@ fn row_11_an_app_that_does_not_read_fills_no_memory() {
 }
 
 #[test]
-fn row_11_an_instance_that_hangs_fills_no_memory() {
+fn an_instance_that_hangs_fills_no_memory() {
     let yard = Yard::start("timeout = \"300s\"\n");
     let (_instance, way) = Instance::start_behind_proxy(&yard, "shop", "both");
     let mut agent = yard.agent();

@@ -28,7 +28,7 @@ fn folder(yard: &Yard) -> PathBuf {
 }
 
 #[test]
-fn row_24_at_the_first_sight_of_the_file_a_connection_is_accepted() {
+fn at_the_first_sight_of_the_file_a_connection_is_accepted() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("Greeter.json");
@@ -60,7 +60,7 @@ fn row_24_at_the_first_sight_of_the_file_a_connection_is_accepted() {
 }
 
 #[test]
-fn row_20_an_app_that_listens_is_found_and_called_and_its_tools_come_and_go() {
+fn an_app_that_listens_is_found_and_called_and_its_tools_come_and_go() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let yard = Yard::start("");
     let tools = Arc::new(ToolSet::new("greeter", "1.0.0").with::<hello>());

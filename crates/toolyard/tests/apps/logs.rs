@@ -43,7 +43,7 @@ fn record(yard: &Yard, before: usize) -> Value {
 }
 
 #[test]
-fn row_15_one_call_is_one_record_with_all_fields_however_it_ends() {
+fn one_call_is_one_record_with_all_fields_however_it_ends() {
     let yard = yard("\n[tools.\"Busy:hang\"]\ntimeout = \"1s\"\n");
     let mut app = App::register(&yard, Door::Tcp, "Busy", &["go", "hang"]);
     let mut agent = yard.agent();
@@ -108,7 +108,7 @@ fn row_15_one_call_is_one_record_with_all_fields_however_it_ends() {
 }
 
 #[test]
-fn row_15_who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
+fn who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
     let secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     let yard = yard(&format!("\n[auth]\nsecret = \"{secret}\"\n"));
     assert_eq!(yard.http(None).list(), 401);
@@ -138,7 +138,7 @@ fn row_15_who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
 }
 
 #[test]
-fn row_15_text_stays_text_and_says_nothing_of_calls_unless_asked() {
+fn text_stays_text_and_says_nothing_of_calls_unless_asked() {
     let yard = Yard::start("");
     let app = App::register(&yard, Door::Tcp, "Busy", &["go"]).echo();
     let mut agent = yard.agent();

@@ -181,7 +181,7 @@ fn looked(yard: &Yard) -> Option<(String, u64)> {
 }
 
 #[test]
-fn row_14_discovery_scan_interval_is_how_often_processes_are_looked_at() {
+fn discovery_scan_interval_is_how_often_processes_are_looked_at() {
     let proxy = |every: &str| {
         let keys: Value = json!({ "BindAddress": "localhost:0", "DiscoveryScanInterval": every });
         Yard::of_proxy(&json!({ "McpProxy": keys }), Way::Flag)

@@ -19,7 +19,7 @@ fn yard(keys: &Value, way: Way) -> Yard {
 }
 
 #[test]
-fn row_14_bind_address_says_where_apps_register_named_by_flag_or_variable() {
+fn bind_address_says_where_apps_register_named_by_flag_or_variable() {
     for way in [Way::Flag, Way::Variable] {
         let yard = yard(&json!({ "BindAddress": "[::1]:0" }), way);
         assert!(yard.apps_tcp().starts_with("[::1]:"), "{}", yard.apps_tcp());
@@ -29,7 +29,7 @@ fn row_14_bind_address_says_where_apps_register_named_by_flag_or_variable() {
 }
 
 #[test]
-fn row_14_max_connections_is_how_many_apps_there_can_be() {
+fn max_connections_is_how_many_apps_there_can_be() {
     let yard = yard(&json!({ "MaxConnections": 1 }), Way::Flag);
     let _app = App::register(&yard, Door::Tcp, "App", &["go"]);
     let mut line = String::new();
@@ -39,7 +39,7 @@ fn row_14_max_connections_is_how_many_apps_there_can_be() {
 }
 
 #[test]
-fn row_14_apps_are_dialled_and_their_descriptions_told() {
+fn apps_are_dialled_and_their_descriptions_told() {
     let listener = Listener::tcp();
     let apps = json!([
         { "Name": "WatchTower", "Endpoint": listener.endpoint(), "Description": "Watches towers" },
@@ -55,7 +55,7 @@ fn row_14_apps_are_dialled_and_their_descriptions_told() {
 }
 
 #[test]
-fn row_14_tool_timeout_is_how_long_a_call_may_take() {
+fn tool_timeout_is_how_long_a_call_may_take() {
     let yard = yard(&json!({ "ToolTimeout": "00:00:01" }), Way::Flag);
     let app = App::register(&yard, Door::Tcp, "App", &["hang"]);
     let mut agent = yard.local_agent();
@@ -68,7 +68,7 @@ fn row_14_tool_timeout_is_how_long_a_call_may_take() {
 }
 
 #[test]
-fn row_14_with_a_shared_secret_tokens_are_asked_for_and_expire() {
+fn with_a_shared_secret_tokens_are_asked_for_and_expire() {
     let secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     let mint = |age: u64| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
@@ -88,7 +88,7 @@ fn row_14_with_a_shared_secret_tokens_are_asked_for_and_expire() {
 }
 
 #[test]
-fn row_14_catalog_debounce_is_how_long_changes_are_gathered() {
+fn catalog_debounce_is_how_long_changes_are_gathered() {
     let yard = yard(&json!({ "CatalogDebounce": "00:00:02" }), Way::Flag);
     let mut app = App::register(&yard, Door::Tcp, "App", &["first"]);
     let mut agent = yard.local_agent();
@@ -101,7 +101,7 @@ fn row_14_catalog_debounce_is_how_long_changes_are_gathered() {
 }
 
 #[test]
-fn row_14_log_level_says_how_much_is_logged() {
+fn log_level_says_how_much_is_logged() {
     let here = |level: &str| json!({ "Proxy": { "LogLevel": level } });
     let there = |level: &str| json!({ "Proxy": {}, "Logging": { "LogLevel": { "Default": level } } });
     for (mut file, is_told) in [
@@ -124,7 +124,7 @@ fn row_14_log_level_says_how_much_is_logged() {
 }
 
 #[test]
-fn row_14_both_names_of_the_section_count() {
+fn both_names_of_the_section_count() {
     let file = json!({ "McpProxy": { "BindAddress": "localhost:0", "MaxConnections": 1,
         "DiscoveryScanInterval": "01:00:00" } });
     let yard = Yard::of_proxy(&file, Way::Flag);

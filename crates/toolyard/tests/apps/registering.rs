@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{App, Door, Yard, tool};
 
 #[test]
-fn row_03_tools_of_an_existing_app_are_there_within_a_second() {
+fn tools_of_an_existing_app_are_there_within_a_second() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let mut agent = yard.agent();
@@ -25,7 +25,7 @@ fn row_03_tools_of_an_existing_app_are_there_within_a_second() {
 }
 
 #[test]
-fn row_05_apps_with_the_same_tool_are_all_callable_and_none_speaks_for_another() {
+fn apps_with_the_same_tool_are_all_callable_and_none_speaks_for_another() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let names = ["A", "B", "C"].map(|letter| format!("{letter}{door:?}"));
@@ -49,7 +49,7 @@ fn row_05_apps_with_the_same_tool_are_all_callable_and_none_speaks_for_another()
 }
 
 #[test]
-fn row_06_a_second_app_of_the_same_name_is_refused_with_guidance_and_the_first_is_unharmed() {
+fn a_second_app_of_the_same_name_is_refused_with_guidance_and_the_first_is_unharmed() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let name = format!("MyApp-{door:?}");

@@ -32,7 +32,7 @@ fn door(yard: &Yard) -> Door {
 }
 
 #[test]
-fn row_09_an_app_of_the_sdk_survives_restarts_of_the_gateway_and_says_goodbye() {
+fn an_app_of_the_sdk_survives_restarts_of_the_gateway_and_says_goodbye() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut yard = Yard::start("");
     let tools = ToolSet::new("greeter", "1.0.0").with::<hello>().with::<fail>();
@@ -54,7 +54,7 @@ fn row_09_an_app_of_the_sdk_survives_restarts_of_the_gateway_and_says_goodbye() 
 }
 
 #[test]
-fn row_20_tools_of_a_set_come_and_go_while_its_app_runs() {
+fn tools_of_a_set_come_and_go_while_its_app_runs() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let yard = Yard::start("");
     let tools = std::sync::Arc::new(ToolSet::new("greeter", "1.0.0").with::<hello>());
@@ -97,7 +97,7 @@ fn use_clock(agent: &mut Agent, name: &str) {
 }
 
 #[test]
-fn row_03_the_bare_protocol_in_python_works_as_it_is_written() {
+fn the_bare_protocol_in_python_works_as_it_is_written() {
     let mut yard = Yard::start("");
     let _app = example(&yard, "python3", "clock_app.py");
     use_clock(&mut yard.agent(), "PythonClock");

@@ -74,7 +74,7 @@ fn minted(client: &str, ago: u64) -> String {
 }
 
 #[test]
-fn row_12_stdio_mints_its_own_token_and_is_the_same_client_after_every_restart_of_the_gateway() {
+fn stdio_mints_its_own_token_and_is_the_same_client_after_every_restart_of_the_gateway() {
     let mut yard = yard();
     let mut shim = Shim::of(&yard, None);
     let own = format!("client:toolyard-stdio-{}", shim.child.id());
@@ -92,7 +92,7 @@ fn row_12_stdio_mints_its_own_token_and_is_the_same_client_after_every_restart_o
 }
 
 #[test]
-fn row_12_two_programs_of_one_client_both_outlive_their_gateway() {
+fn two_programs_of_one_client_both_outlive_their_gateway() {
     let mut yard = yard();
     let tokens = [minted("ann", 5), minted("ann", 6)];
     let mut shims = tokens.map(|token| Shim::of(&yard, Some(&token)));
@@ -106,7 +106,7 @@ fn row_12_two_programs_of_one_client_both_outlive_their_gateway() {
 }
 
 #[test]
-fn row_12_a_shim_whose_config_lacks_a_variable_is_told_which() {
+fn a_shim_whose_config_lacks_a_variable_is_told_which() {
     let yard = yard();
     let config = yard.folder().join("config.toml");
     let text = std::fs::read_to_string(&config).unwrap();
@@ -118,7 +118,7 @@ fn row_12_a_shim_whose_config_lacks_a_variable_is_told_which() {
 }
 
 #[test]
-fn row_12_a_config_that_is_being_edited_keeps_no_shim_out_while_its_secret_can_be_read() {
+fn a_config_that_is_being_edited_keeps_no_shim_out_while_its_secret_can_be_read() {
     let yard = yard();
     let path = yard.folder().join("config.toml");
     let config = std::fs::read_to_string(&path).unwrap();
@@ -141,7 +141,7 @@ fn a_view_that_is_not_there_is_no_matter_of_tokens_whatever_its_name() {
 }
 
 #[test]
-fn row_12_a_shim_without_the_secret_is_told_what_is_missing() {
+fn a_shim_without_the_secret_is_told_what_is_missing() {
     let yard = yard();
     let other = format!("[listen]\nunix = \"{}\"\n", yard.socket().display());
     std::fs::write(yard.folder().join("other.toml"), other).unwrap();
@@ -174,7 +174,7 @@ fn openings(yard: &Yard, token: Option<&str>) -> [Value; 2] {
 }
 
 #[test]
-fn row_12_a_shim_that_comes_back_brings_another_token_of_the_same_client() {
+fn a_shim_that_comes_back_brings_another_token_of_the_same_client() {
     let yard = yard();
     let rules =
         Rules { secrets: vec![Secret::parse(SECRET).unwrap()], window: Rules::WINDOW, skew: Rules::SKEW };
@@ -195,7 +195,7 @@ fn row_12_a_shim_that_comes_back_brings_another_token_of_the_same_client() {
 }
 
 #[test]
-fn row_12_a_token_of_the_environment_goes_no_further_than_the_shim() {
+fn a_token_of_the_environment_goes_no_further_than_the_shim() {
     let mut yard = yard();
     yard.kill();
     std::fs::remove_file(yard.folder().join("state/gateway.json")).unwrap_or_default();

@@ -73,7 +73,7 @@ fn dead_pid() -> u32 {
 }
 
 #[test]
-fn row_25_a_file_goes_only_with_a_process_that_is_really_gone_and_that_nobody_answers_for() {
+fn a_file_goes_only_with_a_process_that_is_really_gone_and_that_nobody_answers_for() {
     let (yard, server) = (Yard::start(""), Server::start());
     let mut agent = yard.agent();
     let own = std::process::id();

@@ -226,19 +226,19 @@ macro_rules! over {
 }
 
 over! {
-    row_13_rows_3_to_6_over_tcp: many_apps(Tcp);
-    row_13_rows_3_to_6_over_the_local_socket: many_apps(Unix);
-    row_13_rows_3_to_6_where_apps_listen: many_apps(Listen);
-    row_13_rows_3_to_6_over_http: many_apps(Http);
-    row_13_rows_3_to_6_over_sse: many_apps(Sse);
-    row_13_rows_7_and_8_over_tcp: a_slow_and_a_dead_one(Tcp);
-    row_13_rows_7_and_8_over_the_local_socket: a_slow_and_a_dead_one(Unix);
-    row_13_rows_7_and_8_where_apps_listen: a_slow_and_a_dead_one(Listen);
-    row_13_rows_7_and_8_over_http: a_slow_and_a_dead_one(Http);
-    row_13_rows_7_and_8_over_sse: a_slow_and_a_dead_one(Sse);
-    row_13_rows_9_and_10_over_tcp: coming_and_going(Tcp);
-    row_13_rows_9_and_10_over_the_local_socket: coming_and_going(Unix);
-    row_13_rows_9_and_10_where_apps_listen: coming_and_going(Listen);
-    row_13_rows_9_and_10_over_http: coming_and_going(Http);
-    row_13_rows_9_and_10_over_sse: coming_and_going(Sse);
+    apps_register_and_are_called_over_tcp: many_apps(Tcp);
+    apps_register_and_are_called_over_the_local_socket: many_apps(Unix);
+    apps_register_and_are_called_where_apps_listen: many_apps(Listen);
+    apps_register_and_are_called_over_http: many_apps(Http);
+    apps_register_and_are_called_over_sse: many_apps(Sse);
+    slow_and_dead_apps_fail_alone_over_tcp: a_slow_and_a_dead_one(Tcp);
+    slow_and_dead_apps_fail_alone_over_the_local_socket: a_slow_and_a_dead_one(Unix);
+    slow_and_dead_apps_fail_alone_where_apps_listen: a_slow_and_a_dead_one(Listen);
+    slow_and_dead_apps_fail_alone_over_http: a_slow_and_a_dead_one(Http);
+    slow_and_dead_apps_fail_alone_over_sse: a_slow_and_a_dead_one(Sse);
+    apps_come_back_after_restarts_over_tcp: coming_and_going(Tcp);
+    apps_come_back_after_restarts_over_the_local_socket: coming_and_going(Unix);
+    apps_come_back_after_restarts_where_apps_listen: coming_and_going(Listen);
+    apps_come_back_after_restarts_over_http: coming_and_going(Http);
+    apps_come_back_after_restarts_over_sse: coming_and_going(Sse);
 }

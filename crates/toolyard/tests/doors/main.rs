@@ -63,7 +63,7 @@ fn starts(home: &Home) -> usize {
 }
 
 #[test]
-fn row_21_two_agents_share_one_gateway_and_one_server() {
+fn two_agents_share_one_gateway_and_one_server() {
     let home = home_with_server();
     let (mut one, mut two) = (Shim::start(&home, &[]), Shim::start(&home, &[]));
     one.shake_hands();
@@ -114,7 +114,7 @@ fn a_gateway_that_was_started_by_hand_is_joined_and_stays() {
 }
 
 #[test]
-fn row_21_when_the_gateway_is_killed_calls_under_way_fail_by_name_and_the_client_works_on() {
+fn when_the_gateway_is_killed_calls_under_way_fail_by_name_and_the_client_works_on() {
     let home = home_with_server();
     let mut shim = Shim::start(&home, &[]);
     shim.shake_hands();

@@ -42,7 +42,7 @@ fn the_types_of_the_typescript_example_are_right_and_a_wrong_message_is_not_take
 }
 
 #[test]
-fn row_03_the_bare_protocol_in_typescript_works_as_it_is_written() {
+fn the_bare_protocol_in_typescript_works_as_it_is_written() {
     let Some((node, _)) = node() else { return };
     let home = Home::new();
     home.write("config.toml", "[apps]\nlisten = \"127.0.0.1:0\"\nscan = false\n");

@@ -52,7 +52,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn row_33_away_at_the_last_miss_back_with_an_answer_lost_after_twice_as_many(
+    fn away_at_the_last_miss_back_with_an_answer_lost_after_twice_as_many(
         signs in prop::collection::vec(0usize..4, 0..60),
         misses in 1u32..5,
         regular: bool,

@@ -31,7 +31,7 @@ struct Model {
 
 proptest! {
     #[test]
-    fn row_32_only_the_steps_of_the_table_are_made_and_history_tells_them(
+    fn only_the_steps_of_the_table_are_made_and_history_tells_them(
         steps in prop::collection::vec((0usize..6, 0u64..100_000, prop::option::of("[a-z]{1,8}")), 0..400),
     ) {
         let mut now = SystemTime::UNIX_EPOCH;
@@ -72,7 +72,7 @@ fn check(state: &State, model: &Model) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn row_32_the_dead_come_back_by_being_discovered_and_the_ended_never() {
+fn the_dead_come_back_by_being_discovered_and_the_ended_never() {
     let mut state = State::new(SystemTime::UNIX_EPOCH);
     let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     for phase in [Phase::Connecting, Phase::Retrying, Phase::Dead] {

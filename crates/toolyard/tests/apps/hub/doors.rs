@@ -42,7 +42,7 @@ pub(super) fn post(yard: &Yard, session: Option<&str>, message: &Value) -> (u16,
 }
 
 #[test]
-fn row_27_over_http_a_modern_request_is_answered_as_by_an_older_server_and_a_session_works() {
+fn over_http_a_modern_request_is_answered_as_by_an_older_server_and_a_session_works() {
     let yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "both");
     wait_for(&mut hub(&yard), "shop");
@@ -71,7 +71,7 @@ fn row_27_over_http_a_modern_request_is_answered_as_by_an_older_server_and_a_ses
 }
 
 #[test]
-fn row_27_on_lines_a_modern_request_is_an_unknown_method_and_a_session_works() {
+fn on_lines_a_modern_request_is_an_unknown_method_and_a_session_works() {
     let yard = Yard::start("");
     let mut agent = Agent::new(&yard);
     agent.write(&json!({ "toolyard": 1, "view": "hub" }));
@@ -83,7 +83,7 @@ fn row_27_on_lines_a_modern_request_is_an_unknown_method_and_a_session_works() {
 }
 
 #[test]
-fn row_27_toolyard_stdio_joins_the_hub() {
+fn toolyard_stdio_joins_the_hub() {
     let yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "both");
     wait_for(&mut hub(&yard), "shop");
@@ -113,7 +113,7 @@ fn row_27_toolyard_stdio_joins_the_hub() {
 }
 
 #[test]
-fn row_27_a_session_on_stdio_is_back_at_its_instance_when_its_gateway_was_killed() {
+fn a_session_on_stdio_is_back_at_its_instance_when_its_gateway_was_killed() {
     let mut yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "legacy");
     wait_for(&mut hub(&yard), "shop");

@@ -72,7 +72,7 @@ fn follow(agent: &mut Agent, by_call: bool) -> u64 {
 }
 
 #[test]
-fn row_31_a_line_arrives_as_soon_as_it_is_said() {
+fn a_line_arrives_as_soon_as_it_is_said() {
     let yard = Yard::start("");
     let (log, _hosted) = hosted(&yard);
     let mut agent = hub(&yard);
@@ -103,7 +103,7 @@ fn row_31_a_line_arrives_as_soon_as_it_is_said() {
 }
 
 #[test]
-fn row_31_a_cancel_stops_the_instance_and_nothing_is_left() {
+fn a_cancel_stops_the_instance_and_nothing_is_left() {
     let yard = Yard::start("");
     let (log, _hosted) = hosted(&yard);
     let (mut agent, mut onlooker) = (hub(&yard), yard.agent());
@@ -135,7 +135,7 @@ fn row_31_a_cancel_stops_the_instance_and_nothing_is_left() {
 }
 
 #[test]
-fn row_31_who_leaves_in_the_middle_of_a_call_leaves_nothing_running() {
+fn who_leaves_in_the_middle_of_a_call_leaves_nothing_running() {
     let yard = Yard::start("");
     let (log, _hosted) = hosted(&yard);
     let (mut agent, mut other) = (hub(&yard), hub(&yard));
@@ -162,7 +162,7 @@ fn is_updated(line: &Value) -> bool {
 }
 
 #[test]
-fn row_29_a_watched_resource_is_told_of_until_it_is_watched_no_more() {
+fn a_watched_resource_is_told_of_until_it_is_watched_no_more() {
     for era in ["legacy", "both"] {
         let yard = Yard::start("");
         let _instance = Instance::start(&yard, "shop", era);
@@ -206,7 +206,7 @@ fn row_29_a_watched_resource_is_told_of_until_it_is_watched_no_more() {
 }
 
 #[test]
-fn row_31_an_instance_asks_the_client_in_the_middle_of_a_call_through_the_hub() {
+fn an_instance_asks_the_client_in_the_middle_of_a_call_through_the_hub() {
     for era in ["legacy", "both"] {
         let yard = Yard::start("");
         let _instance = Instance::start(&yard, "shop", era);

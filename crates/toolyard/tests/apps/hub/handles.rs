@@ -27,7 +27,7 @@ fn echo(handle: &str) -> Value {
 }
 
 #[test]
-fn row_27_a_handle_calls_an_instance_from_any_connection_and_lists_stay_as_they_are() {
+fn a_handle_calls_an_instance_from_any_connection_and_lists_stay_as_they_are() {
     let yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "both");
     let mut agent = yard.agent();
@@ -70,7 +70,7 @@ fn row_27_a_handle_calls_an_instance_from_any_connection_and_lists_stay_as_they_
 }
 
 #[test]
-fn row_27_a_handle_is_of_no_use_to_others() {
+fn a_handle_is_of_no_use_to_others() {
     let yard = Yard::start(&format!("\n[auth]\nsecret = \"{SECRET}\"\n"));
     let _instance = Instance::start(&yard, "shop", "both");
     let agent = |name: &str| {
@@ -91,7 +91,7 @@ fn row_27_a_handle_is_of_no_use_to_others() {
 }
 
 #[test]
-fn row_28_a_call_by_handle_or_id_is_answered_as_one_by_name() {
+fn a_call_by_handle_or_id_is_answered_as_one_by_name() {
     let yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "both");
     let mut agent = yard.agent();
@@ -126,7 +126,7 @@ fn row_28_a_call_by_handle_or_id_is_answered_as_one_by_name() {
 }
 
 #[test]
-fn row_28_what_a_profile_leaves_out_cannot_be_called_by_id_either() {
+fn what_a_profile_leaves_out_cannot_be_called_by_id_either() {
     let yard = Yard::start("\n[profiles.bare]\nupstreams = [\"yard\"]\n");
     let _instance = Instance::start(&yard, "shop", "both");
     wait_for_shop(&mut yard.agent());
@@ -162,7 +162,7 @@ fn post(yard: &Yard, name: &str, arguments: &Value) -> Value {
 }
 
 #[test]
-fn row_28_over_http_a_call_that_stands_alone_reaches_an_instance_with_the_headers_of_its_tool() {
+fn over_http_a_call_that_stands_alone_reaches_an_instance_with_the_headers_of_its_tool() {
     let yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "both");
     wait_for_shop(&mut yard.agent());

@@ -79,7 +79,7 @@ fn watches(yard: &Yard) -> bool {
 }
 
 #[test]
-fn row_27_a_session_over_http_is_at_its_instance_when_the_gateway_was_restarted() {
+fn a_session_over_http_is_at_its_instance_when_the_gateway_was_restarted() {
     for era in ["legacy", "both"] {
         let mut yard = Yard::start("");
         let _instance = Instance::start(&yard, "shop", era);
@@ -104,7 +104,7 @@ fn row_27_a_session_over_http_is_at_its_instance_when_the_gateway_was_restarted(
 }
 
 #[test]
-fn row_27_a_session_hears_that_its_instance_is_not_back_yet_and_is_told_when_it_is() {
+fn a_session_hears_that_its_instance_is_not_back_yet_and_is_told_when_it_is() {
     let mut yard = Yard::start("");
     let mut instance = Instance::start(&yard, "shop", "both");
     wait_for(&mut hub(&yard), "shop");
@@ -127,7 +127,7 @@ fn row_27_a_session_hears_that_its_instance_is_not_back_yet_and_is_told_when_it_
 }
 
 #[test]
-fn row_29_what_was_watched_at_one_instance_is_not_watched_at_the_next_before_a_restart_or_after() {
+fn what_was_watched_at_one_instance_is_not_watched_at_the_next_before_a_restart_or_after() {
     for is_away in [false, true] {
         let mut yard = Yard::start("");
         let (mut one, _two) =
@@ -154,7 +154,7 @@ fn row_29_what_was_watched_at_one_instance_is_not_watched_at_the_next_before_a_r
 }
 
 #[test]
-fn row_27_a_session_on_stdio_is_told_that_its_instance_did_not_come_back_with_the_gateway() {
+fn a_session_on_stdio_is_told_that_its_instance_did_not_come_back_with_the_gateway() {
     let mut yard = Yard::start("");
     let mut instance = Instance::start(&yard, "shop", "both");
     wait_for(&mut hub(&yard), "shop");

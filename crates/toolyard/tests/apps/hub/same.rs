@@ -55,7 +55,7 @@ fn is_bridged(answer: &str) -> bool {
 }
 
 #[test]
-fn row_28_every_tool_of_an_instance_answers_through_the_hub_as_it_does_directly() {
+fn every_tool_of_an_instance_answers_through_the_hub_as_it_does_directly() {
     for era in ["legacy", "both"] {
         check(era, |through, direct| {
             let mut compared = 0;
@@ -88,7 +88,7 @@ fn listed(wire: &mut Wire, method: &str, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn row_29_row_30_lists_of_an_instance_are_listed_by_the_hub_as_they_are() {
+fn lists_of_an_instance_are_listed_by_the_hub_as_they_are() {
     check("legacy", |through, direct| {
         for (method, key) in [
             ("tools/list", "tools"),
@@ -104,7 +104,7 @@ fn row_29_row_30_lists_of_an_instance_are_listed_by_the_hub_as_they_are() {
 }
 
 #[test]
-fn row_29_resources_read_through_the_hub_are_as_they_are_directly() {
+fn resources_read_through_the_hub_are_as_they_are_directly() {
     for era in ["legacy", "both"] {
         check(era, |through, direct| {
             let uris =
@@ -118,7 +118,7 @@ fn row_29_resources_read_through_the_hub_are_as_they_are_directly() {
 }
 
 #[test]
-fn row_30_prompts_got_through_the_hub_are_as_they_are_directly() {
+fn prompts_got_through_the_hub_are_as_they_are_directly() {
     for era in ["legacy", "both"] {
         check(era, |through, direct| {
             let mut got = 0;
@@ -140,7 +140,7 @@ fn row_30_prompts_got_through_the_hub_are_as_they_are_directly() {
 }
 
 #[test]
-fn row_29_row_30_completions_through_the_hub_are_as_they_are_directly() {
+fn completions_through_the_hub_are_as_they_are_directly() {
     check("both", |through, direct| {
         for reference in [
             json!({ "type": "ref/prompt", "name": "test_prompt_with_arguments" }),

@@ -42,7 +42,7 @@ fn said(agent: &mut Agent, tool: &str) -> String {
 }
 
 #[test]
-fn row_27_two_sessions_on_two_instances_see_nothing_of_each_other() {
+fn two_sessions_on_two_instances_see_nothing_of_each_other() {
     let yard = Yard::start("");
     let (_one, _two) = (one(&yard), two(&yard));
     let (mut ann, mut bob, mut eve) = (hub(&yard), hub(&yard), hub(&yard));
@@ -65,7 +65,7 @@ fn row_27_two_sessions_on_two_instances_see_nothing_of_each_other() {
 }
 
 #[test]
-fn row_27_to_connect_elsewhere_switches_and_says_so() {
+fn to_connect_elsewhere_switches_and_says_so() {
     let yard = Yard::start("");
     let (_one, _two) = (one(&yard), two(&yard));
     let mut agent = hub(&yard);
@@ -83,7 +83,7 @@ fn row_27_to_connect_elsewhere_switches_and_says_so() {
 }
 
 #[test]
-fn row_27_the_hubs_own_tools_win_and_answer_to_a_slash_too() {
+fn the_hubs_own_tools_win_and_answer_to_a_slash_too() {
     let yard = Yard::start("");
     let _one = one(&yard);
     let mut agent = hub(&yard);
@@ -109,7 +109,7 @@ fn row_27_the_hubs_own_tools_win_and_answer_to_a_slash_too() {
 }
 
 #[test]
-fn row_27_what_cannot_be_connected_to_is_an_error_that_says_why() {
+fn what_cannot_be_connected_to_is_an_error_that_says_why() {
     let yard = Yard::start("");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let about = json!({ "id": "ghost", "name": "ghost", "directory": "/srv", "port": nobody });
@@ -136,7 +136,7 @@ fn row_27_what_cannot_be_connected_to_is_an_error_that_says_why() {
 }
 
 #[test]
-fn row_27_an_instance_that_goes_takes_its_tools_along_and_comes_back_under_its_id() {
+fn an_instance_that_goes_takes_its_tools_along_and_comes_back_under_its_id() {
     let yard = Yard::start("");
     let instance = Instance::start(&yard, "shop", "both");
     let mut agent = hub(&yard);

@@ -9,7 +9,7 @@ use crate::support::{Yard, eventually};
 const WATCHED: &str = "test://watched-resource";
 
 #[test]
-fn row_27_who_turns_to_another_instance_leaves_no_session_at_the_first() {
+fn who_turns_to_another_instance_leaves_no_session_at_the_first() {
     let yard = Yard::start("");
     let (_one, seen) = Instance::start_behind_proxy(&yard, "one", "legacy");
     let _two = Instance::start(&yard, "two", "legacy");
@@ -30,7 +30,7 @@ fn row_27_who_turns_to_another_instance_leaves_no_session_at_the_first() {
 }
 
 #[test]
-fn row_29_an_instance_is_told_when_a_resource_is_watched_no_more() {
+fn an_instance_is_told_when_a_resource_is_watched_no_more() {
     let yard = Yard::start("");
     let (_shop, seen) = Instance::start_behind_proxy(&yard, "shop", "legacy");
     let mut agent = hub(&yard);
