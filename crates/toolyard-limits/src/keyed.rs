@@ -1,0 +1,83 @@
+//! One limiter per key: per principal, per tool, per model.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Limit, Limiter};
+
+/// Keys that are kept before idle ones are dropped.
+const SWEEP_ABOVE: usize = 1024;
+
+/// Limiters with the same settings, made when a key is first seen and dropped when they are idle.
+#[derive(Debug)]
+pub struct Keyed {
+    limit: Limit,
+    limiters: Mutex<Limiters>,
+}
+
+#[derive(Debug, Default)]
+struct Limiters {
+    by_key: HashMap<Arc<str>, Limiter>,
+    /// The number of keys at which idle limiters are looked for again.
+    sweep_at: usize,
+}
+
+impl Keyed {
+    pub fn new(limit: Limit) -> Self {
+        Self { limit, limiters: Mutex::new(Limiters { by_key: HashMap::new(), sweep_at: SWEEP_ABOVE }) }
+    }
+
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// The limiter of `key`.
+    pub fn of(&self, key: &Arc<str>) -> Limiter {
+        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(limiter) = limiters.by_key.get(key) {
+            return limiter.clone();
+        }
+        if limiters.by_key.len() >= limiters.sweep_at {
+            limiters.by_key.retain(|_, limiter| !limiter.is_idle());
+            // Busy keys are not looked at again for each new one.
+            limiters.sweep_at = SWEEP_ABOVE.max(limiters.by_key.len() * 2);
+        }
+        let limiter = Limiter::new(self.limit.clone());
+        limiters.by_key.insert(key.clone(), limiter.clone());
+        limiter
+    }
+
+    /// How many keys are kept.
+    pub fn len(&self) -> usize {
+        self.limiters.lock().unwrap_or_else(PoisonError::into_inner).by_key.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_key_has_its_own_limit() {
+        let keyed = Keyed::new(Limit::concurrent(1));
+        let _ann = keyed.of(&"ann".into()).try_acquire().unwrap();
+        assert!(keyed.of(&"ann".into()).try_acquire().is_none());
+        assert!(keyed.of(&"bob".into()).try_acquire().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn invented_keys_do_not_pile_up_and_busy_ones_stay() {
+        let keyed = Keyed::new(Limit::concurrent(1));
+        let busy: Arc<str> = "busy".into();
+        let _held = keyed.of(&busy).try_acquire().unwrap();
+        for n in 0..10_000 {
+            drop(keyed.of(&format!("key {n}").into()).try_acquire().unwrap());
+        }
+        assert!(keyed.len() <= SWEEP_ABOVE, "{}", keyed.len());
+        assert!(keyed.of(&busy).try_acquire().is_none());
+    }
+}
