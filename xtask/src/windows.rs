@@ -21,10 +21,13 @@ const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 
 /// What is checked, in order; a name and the arguments for cargo.
 const STEPS: [(&str, &str); 5] = [
-    ("check the transport", "check -p toolyard-transport"),
+    ("check the endpoint and the links", "check -p toolyard-serve -p toolyard-link"),
     ("check the core", "check -p toolyard-core"),
     ("check the program and the SDK", "check -p toolyard -p toolyard-tool -p toolyard-app"),
-    ("pipes, jobs and all else in the transport", "test -p toolyard-transport --lib"),
+    (
+        "pipes, jobs and the other unit tests",
+        "test -p toolyard-model -p toolyard-serve -p toolyard-link --lib",
+    ),
     ("the program", "test -p toolyard --test windows"),
 ];
 

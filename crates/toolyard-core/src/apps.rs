@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use toolyard_model::signed::Signed;
 use toolyard_proto::codec::MAX_MESSAGE;
-use toolyard_transport::admit::Signed;
 
 pub use process::Process;
 pub use reach::{Dial, Source};

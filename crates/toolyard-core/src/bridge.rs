@@ -1,8 +1,8 @@
 //! Between a client and an upstream of different eras: requests and answers are converted here, and only
 //! here. Between equals nothing is touched.
 
-mod classic_upstream;
-mod classic_tasks;
+mod legacy_upstream;
+mod legacy_tasks;
 mod modern_upstream;
 mod modern_tasks;
 mod lent_tasks;
@@ -11,10 +11,10 @@ mod rising;
 
 use std::sync::Arc;
 
+use toolyard_model::{Answer, AnswerBody, BoxFuture, LinkRequest, Origin};
 use toolyard_proto::{Era, Id, Method, Raw, Revision};
-use toolyard_transport::{Answer, AnswerBody, BoxFuture, LinkRequest, Origin};
 
-pub(crate) use classic_tasks::Standing;
+pub(crate) use legacy_tasks::Standing;
 
 use crate::call::Call;
 use crate::upstream::Lease;
@@ -33,7 +33,7 @@ pub(crate) fn exchange(call: Call, lease: &Arc<Lease>) -> BoxFuture<Answer> {
     let lease = lease.clone();
     match (client, upstream) {
         (Era::Legacy, Era::Modern) => Box::pin(async move { modern_upstream::converse(call, &lease).await }),
-        (Era::Modern, _) => Box::pin(async move { classic_upstream::converse(call, &lease).await }),
+        (Era::Modern, _) => Box::pin(async move { legacy_upstream::converse(call, &lease).await }),
         (Era::Legacy, Era::Legacy) => {
             Box::pin(async move { among_older(call, &lease).await.map_err(|error| error.in_form(revision)) })
         }
@@ -73,15 +73,15 @@ async fn between_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
     let (client, revision) = (call.origin.revision, link.greeting().revision);
     if revision < client {
         call.params = convert::params_for_older(revision, &call.method, call.params.into_raw()).into();
-    } else if client < revision && classic_tasks::is_required(&call, link.greeting()) {
+    } else if client < revision && legacy_tasks::is_required(&call, link.greeting()) {
         let params = call.params.as_raw().clone();
-        return classic_tasks::run(&call, lease, params).await;
+        return legacy_tasks::run(&call, lease, params).await;
     }
     let shows_pages = call.origin.capabilities.at(&["elicitation", "url"]).is_some();
     let (request, peer) = outbound(call, false);
     match link.call(request, peer).await {
-        Err(error) if !shows_pages && classic_upstream::sends_to_page(&error) => {
-            Err(classic_upstream::in_words(&error))
+        Err(error) if !shows_pages && legacy_upstream::sends_to_page(&error) => {
+            Err(legacy_upstream::in_words(&error))
         }
         answer => answer,
     }
@@ -93,7 +93,7 @@ fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkReq
     LinkRequest { origin, id, method, params, headers: None, name: None, relay: false }
 }
 
-fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_transport::Peer) {
+fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_model::Peer) {
     let Call { origin, id, method, params, headers, peer, entry, .. } = call;
     let name = entry.and_then(|entry| entry.own_name_header.clone());
     (LinkRequest { origin, id, method, params, headers, name, relay }, peer)
@@ -131,7 +131,7 @@ pub(crate) fn has_inbox(origin: &Origin) -> bool {
 }
 
 /// What an upstream said of itself, as the `server/discover` answer of a view that shows it alone.
-pub(crate) fn greeting_for(origin: &Origin, greeting: &toolyard_transport::Greeting) -> (Raw, Revision) {
+pub(crate) fn greeting_for(origin: &Origin, greeting: &toolyard_model::Greeting) -> (Raw, Revision) {
     match (origin.revision.era(), greeting.revision.era()) {
         (Era::Legacy, Era::Legacy) => (greeting.whole.clone(), greeting.revision),
         (_, Era::Modern) => {
@@ -150,9 +150,9 @@ pub(crate) fn greeting_for(origin: &Origin, greeting: &toolyard_transport::Greet
 /// for those of every upstream that has tasks in either form, and lists none.
 pub(crate) fn tasks_in_view<'a>(
     origin: &Origin,
-    mut upstreams: impl Iterator<Item = &'a toolyard_transport::Greeting>,
+    mut upstreams: impl Iterator<Item = &'a toolyard_model::Greeting>,
 ) -> Option<Raw> {
-    let has_tasks = |greeting: &toolyard_transport::Greeting| {
+    let has_tasks = |greeting: &toolyard_model::Greeting| {
         lent_tasks::are_offered(origin, &greeting.capabilities)
             || greeting.revision == Revision::V2025_11_25
                 && greeting.capabilities.at(&["tasks", "requests", "tools", "call"]).is_some()
@@ -167,7 +167,7 @@ pub(crate) fn health_check(revision: Revision) -> toolyard_proto::Method {
 }
 
 /// Whether an upstream is known to answer that question: it has answered it when we met.
-pub(crate) fn knows_health_check(greeting: &toolyard_transport::Greeting) -> bool {
+pub(crate) fn knows_health_check(greeting: &toolyard_model::Greeting) -> bool {
     greeting.revision.is_modern()
 }
 

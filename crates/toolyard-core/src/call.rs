@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use toolyard_model::{Origin, Peer};
 use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{Id, Method, Params};
-use toolyard_transport::{Origin, Peer};
 
 use crate::catalog::Entry;
 use crate::upstream::Upstream;

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
 use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{CallError, Method, Params, Raw};
-use toolyard_transport::{Answer, AnswerBody, BoxFuture, Peer, Request};
 
 use crate::call::{Call, Edits};
 use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog};

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+use toolyard_model::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Kind, Method, Notification, modern};
-use toolyard_transport::{
-    Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View,
-};
 
 use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::discovery::Sightings;
@@ -262,12 +260,12 @@ impl Handler for Gateway {
     }
 
     /// A session of the hub view is connected to its instance again.
-    fn keepsake(&self, origin: &Origin) -> Option<String> {
+    fn save_session(&self, origin: &Origin) -> Option<String> {
         let target = (origin.view == View::Hub).then(|| self.rules().hub.target(&origin.client));
         target.flatten().map(|id| id.to_string())
     }
 
-    fn recalled(&self, origin: &Arc<Origin>, keepsake: &str) {
+    fn restore_session(&self, origin: &Arc<Origin>, keepsake: &str) {
         if let Some(id) = UpstreamId::parse(keepsake).ok().filter(|_| origin.view == View::Hub) {
             let rules = self.rules();
             let is_there = rules.upstreams.iter().any(|upstream| *upstream.id() == id);

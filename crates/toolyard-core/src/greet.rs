@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use toolyard_model::Origin;
 use toolyard_proto::modern::SERVER_INFO;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, modern};
-use toolyard_transport::Origin;
 
 use crate::bridge;
 use crate::catalog::ViewCatalog;

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tokio::time::Instant;
+use toolyard_model::{ClientKey, Origin};
 use toolyard_proto::CallError;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::{ClientKey, Origin};
 
 use crate::catalog::{Catalog, Entry};
 use crate::listen::Listeners;

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
+use toolyard_model::{ClientKey, Origin};
 use toolyard_proto::{CallError, Method};
-use toolyard_transport::{ClientKey, Origin};
 
 pub(crate) use glance::{may_be_error, may_have_failed};
 pub use record::{Record, Status};

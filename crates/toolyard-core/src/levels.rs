@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use toolyard_model::{Answer, AnswerBody, Link, LinkRequest, Origin, Peer, Request};
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{CallError, Id, Method, Raw};
-use toolyard_transport::{Answer, AnswerBody, Link, LinkRequest, Origin, Peer, Request};
 
 use crate::gateway::Shared;
 use crate::hub::Hub;

@@ -27,5 +27,5 @@ pub use gateway::{Gateway, Reloaded};
 pub use plan::{
     AfterLoss, Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, ToolRule, UpstreamKind, UpstreamPlan,
 };
-pub(crate) use toolyard_transport::Scope;
+pub(crate) use toolyard_model::Scope;
 pub use wake::WallClock;

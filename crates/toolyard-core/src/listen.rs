@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use futures_util::future::join_all;
 use serde::Deserialize;
+use toolyard_model::{Answer, AnswerBody, ClientKey, Origin, Peer, Request, Scope, View};
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::uri::{ResultKind, map_result};
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::{Answer, AnswerBody, ClientKey, Origin, Peer, Request, Scope, View};
 
 use crate::bridge;
 use crate::catalog::{Catalog, Change, ListKind, Snapshot};

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use toolyard_transport::{Answer, BoxFuture};
+use toolyard_model::{Answer, BoxFuture};
 
 pub use crate::call::{Call, Edits};
 use crate::ledger::Ledger;

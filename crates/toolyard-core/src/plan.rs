@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+pub use toolyard_model::Connected;
+use toolyard_model::{BoxFuture, Origin};
 use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
-pub use toolyard_transport::connect::Connected;
-use toolyard_transport::{BoxFuture, Origin};
 
 use crate::wake::WallClock;
 

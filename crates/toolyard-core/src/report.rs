@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
+use toolyard_model::Origin;
 use toolyard_proto::calendar;
-use toolyard_transport::Origin;
 
 use crate::gateway::Gateway;
 use crate::ledger::{Count, Ledger, Record};

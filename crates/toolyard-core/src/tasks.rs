@@ -1,9 +1,9 @@
 //! Task ids that find their own way: in views of many upstreams, `ID.task` names the upstream it lives at.
 
+use toolyard_model::Origin;
 use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Raw};
-use toolyard_transport::Origin;
 
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 

@@ -24,10 +24,10 @@ use arc_swap::ArcSwapOption;
 use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
+use toolyard_model::{BoxFuture, ClientKey, Link, Scope};
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Revision};
-use toolyard_transport::{BoxFuture, ClientKey, Link, Scope};
 
 use crate::catalog::Definitions;
 use crate::ledger::Tally;

@@ -7,11 +7,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Notification, Raw, Revision};
-use toolyard_transport::{
-    Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer,
-};
 
 use crate::catalog::search::search;
 use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};

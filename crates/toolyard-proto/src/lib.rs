@@ -7,7 +7,7 @@ pub mod method;
 pub mod error;
 pub mod era;
 pub mod modern;
-pub mod classic;
+pub mod legacy;
 pub mod splice;
 pub mod params;
 mod scan;

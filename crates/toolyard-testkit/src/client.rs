@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
-use toolyard_transport::{
+use toolyard_model::{
     AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Handler, LevelCell, Origin, Peer, Principal,
     Request, View,
 };
+use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 
 /// One client with its side of the way back.
 #[derive(Clone, Debug)]

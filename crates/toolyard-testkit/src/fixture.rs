@@ -24,10 +24,10 @@ mod tests;
 use std::sync::Arc;
 
 use serde_json::json;
+use toolyard_model::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request};
 use toolyard_proto::error::code::UNSUPPORTED_VERSION;
 use toolyard_proto::{CallError, Notification, Raw, Revision};
 use toolyard_tool::ToolSet;
-use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request};
 
 use self::counts::Counts;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use toolyard_core::{AppOptions, Apps, Gateway, Timeouts};
-use toolyard_transport::Scope;
-use toolyard_transport::admit::Signed;
+use toolyard_model::Scope;
+use toolyard_serve::admit::Signed;
 
 use crate::bind::listen;
 use crate::config::{AppsConfig, DEFAULT_APPS, LocalDoor, TcpDoor};

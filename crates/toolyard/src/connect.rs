@@ -7,13 +7,12 @@ use http::HeaderMap;
 use serde_json::json;
 use toolyard_core::discovery::Endpoint;
 use toolyard_core::{Connect, Connected};
+use toolyard_link::child::{ChildSpec, Guard};
+use toolyard_link::http::HttpSpec;
+use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect};
+use toolyard_model::{BoxFuture, Origin, Scope};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::child::{ChildSpec, Guard};
-use toolyard_transport::http::HttpSpec;
-use toolyard_transport::{
-    BoxFuture, EraPin, Offer, Origin, Scope, Target, Timeouts, UpstreamTarget, connect,
-};
 
 use crate::config::{Program, Reach, Server, UpstreamConfig};
 use crate::packs::Sets;

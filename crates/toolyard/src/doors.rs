@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
-use toolyard_transport::Scope;
-use toolyard_transport::local::LocalListener;
-use toolyard_transport::serve::{Endpoint, serve_http, serve_local, serve_tcp};
+use toolyard_model::Scope;
+use toolyard_model::local::LocalListener;
+use toolyard_serve::{Endpoint, serve_http, serve_local, serve_tcp};
 
 use crate::bind::{Bound, bind, listen};
 use crate::config::{ListenConfig, LocalDoor};

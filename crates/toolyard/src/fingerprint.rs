@@ -79,8 +79,8 @@ mod tests {
     use std::time::Duration;
 
     use toolyard_core::Sharing;
+    use toolyard_link::EraPin;
     use toolyard_proto::name::UpstreamId;
-    use toolyard_transport::EraPin;
 
     use super::*;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolyard_core::{Connect, Connected};
+use toolyard_model::{BoxFuture, Scope};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
 use toolyard_tool::{Pack, ToolSet};
-use toolyard_transport::{BoxFuture, Scope};
 
 use crate::config::Config;
 
@@ -166,11 +166,11 @@ mod tests {
     use serde_json::json;
     use tokio::sync::watch;
     use toolyard_core::{Gateway, Plan};
-    use toolyard_proto::{Id, Method, Raw};
-    use toolyard_tool::tool;
-    use toolyard_transport::{
+    use toolyard_model::{
         AnswerBody, ClientKey, Handler, LevelCell, LinkRequest, Origin, Peer, Principal, Request, View,
     };
+    use toolyard_proto::{Id, Method, Raw};
+    use toolyard_tool::tool;
 
     use super::*;
     use crate::connect::Approach;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use toolyard_core::{Apps, Gateway};
-use toolyard_transport::admit::{Gate, Signed};
-use toolyard_transport::serve::{Endpoint, Options};
-use toolyard_transport::{Principal, Scope};
+use toolyard_model::{Principal, Scope};
+use toolyard_serve::admit::{Gate, Signed};
+use toolyard_serve::{Endpoint, Options};
 
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use toolyard_model::{Link, Scope};
 use toolyard_tool::ToolSet;
-use toolyard_transport::{Link, Scope};
 
 use crate::Door;
 use crate::session::{Ended, Session};

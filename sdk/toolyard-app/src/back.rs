@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::json;
 use tokio::sync::mpsc;
+use toolyard_model::{Ask, AskError, Back, BoxFuture};
 use toolyard_proto::{Method, Notification, Raw};
-use toolyard_transport::{Ask, AskError, Back, BoxFuture};
 
 /// Of one call: progress goes to Toolyard, questions cannot.
 pub(crate) struct CallBack {

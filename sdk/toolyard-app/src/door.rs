@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use toolyard_transport::local;
+use toolyard_model::local;
 
 /// Where to dial.
 ///

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::{Semaphore, watch};
-use toolyard_transport::{Link, Scope};
+use toolyard_model::{Link, Scope};
 
 use crate::app::Token;
 use crate::door::halves;

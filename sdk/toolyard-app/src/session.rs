@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
+use toolyard_model::{AnswerBody, Link, LinkRequest, Origin, Peer, Scope};
 use toolyard_proto::app::{self, VERSION};
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::line::{LineDecoder, one_line};
 use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
-use toolyard_transport::{AnswerBody, Link, LinkRequest, Origin, Peer, Scope};
 
 use crate::Standing;
 use crate::back::{CallBack, ChangeBack};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
+use toolyard_model::Peer;
 use toolyard_proto::{Method, Notification, Raw};
-use toolyard_transport::Peer;
 
 /// A listener that is this many announcements behind loses the oldest.
 const BACKLOG: usize = 256;

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolyard_model::{Origin, Peer, Request, Scope};
 use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
-use toolyard_transport::{Origin, Peer, Request, Scope};
 
 use crate::changes::Changes;
 use crate::seal::Seal;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request};
 use toolyard_proto::error::code::INVALID_PARAMS;
 use toolyard_proto::modern::{stamp_cache, stamp_result};
 use toolyard_proto::{CallError, Notification, Raw};
-use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request};
 
 use crate::changes::Filter;
 use crate::item::completion::{Typed, render};

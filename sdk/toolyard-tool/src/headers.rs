@@ -2,9 +2,9 @@
 //! what stands between can route on them: over HTTP, header and argument must say the same.
 
 use serde_json::Value;
+use toolyard_model::{ClientKey, Request};
 use toolyard_proto::modern::decode_header;
 use toolyard_proto::{CallError, Raw};
-use toolyard_transport::{ClientKey, Request};
 
 /// An argument and the header that repeats it.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,8 +65,8 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::json;
+    use toolyard_model::Origin;
     use toolyard_proto::{Id, Method};
-    use toolyard_transport::Origin;
 
     use super::*;
 

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
-use toolyard_proto::modern::RequestMeta;
-use toolyard_proto::{Notification, Raw, Revision};
-use toolyard_transport::{
+use toolyard_model::{
     Answer, BoxFuture, ClientKey, Connected, Greeting, Handler, LevelCell, Link, LinkEvent, LinkRequest,
     Origin, Peer, Request, View,
 };
+use toolyard_proto::modern::RequestMeta;
+use toolyard_proto::{Notification, Raw, Revision};
 
 use crate::ToolSet;
 

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use toolyard_transport::BoxFuture;
+use toolyard_model::BoxFuture;
 
 use crate::state::{Source, Wanted};
 use crate::threads::Threads;

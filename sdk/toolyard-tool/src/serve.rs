@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use toolyard_transport::serve::{Endpoint, Options, serve_stream};
-use toolyard_transport::{BoxFuture, Principal, Scope, View};
+use toolyard_model::{BoxFuture, Principal, Scope, View};
+use toolyard_serve::{Endpoint, Options, serve_stream};
 
 use crate::ToolSet;
 use listen::Listening;

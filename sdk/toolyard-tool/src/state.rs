@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
-use toolyard_transport::{BoxFuture, Scope};
+use toolyard_model::{BoxFuture, Scope};
 
 use crate::ToolError;
 use crate::run::reason;

@@ -10,8 +10,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolyard_model::{Answer, AnswerBody, BoxFuture, ClientKey, Origin, Owner, Peer, Request, Scope};
 use toolyard_proto::{CallError, Raw};
-use toolyard_transport::{Answer, AnswerBody, BoxFuture, ClientKey, Origin, Owner, Peer, Request, Scope};
 
 use crate::changes::Changes;
 use crate::item::tool::{TaskUse, Tool};

@@ -18,20 +18,32 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule { package: "toolyard-proto", ours: &[], never_named: &[], never_linked: RUNTIMES },
     Rule {
-        package: "toolyard-transport",
+        package: "toolyard-model",
         ours: &["toolyard-proto"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "hyper", "rustls"],
+    },
+    Rule {
+        package: "toolyard-serve",
+        ours: &["toolyard-proto", "toolyard-model"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "rustls"],
+    },
+    Rule {
+        package: "toolyard-link",
+        ours: &["toolyard-proto", "toolyard-model"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats"],
     },
     Rule {
         package: "toolyard-core",
-        ours: &["toolyard-proto", "toolyard-transport"],
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-link"],
         never_named: &["axum", "clap", "anyhow", "tracing-subscriber"],
         never_linked: &["async-nats", "clap"],
     },
     Rule {
         package: "toolyard-cluster",
-        ours: &["toolyard-proto", "toolyard-transport", "toolyard-core"],
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-link", "toolyard-core"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &[],
     },
@@ -43,9 +55,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "toolyard-tool",
-        ours: &["toolyard-proto", "toolyard-transport", "toolyard-tool-macros"],
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-serve", "toolyard-tool-macros"],
         never_named: FOR_THE_PROGRAM,
-        never_linked: &["async-nats"],
+        never_linked: &["async-nats", "rustls"],
     },
     Rule { package: "toolyard-limits", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: &["hyper"] },
     Rule { package: "toolyard-rank", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
@@ -53,13 +65,13 @@ const RULES: &[Rule] = &[
     Rule { package: "toolyard-jail", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule {
         package: "toolyard-app",
-        ours: &["toolyard-proto", "toolyard-transport", "toolyard-tool"],
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-tool"],
         never_named: FOR_THE_PROGRAM,
-        never_linked: &["async-nats"],
+        never_linked: &["async-nats", "rustls"],
     },
     Rule {
         package: "toolyard-testkit",
-        ours: &["toolyard-proto", "toolyard-transport", "toolyard-tool"],
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-serve", "toolyard-tool"],
         never_named: &[],
         never_linked: &[],
     },
@@ -154,7 +166,11 @@ fn objection(
         return (!in_tests_only).then_some("it is for tests: make it a dev-dependency");
     }
     // Its peers are put on both sides of a gateway, in its own tests.
-    if package == TESTKIT && in_tests_only && dependency == "toolyard-core" {
+    if package == TESTKIT && in_tests_only && ["toolyard-core", "toolyard-link"].contains(&dependency) {
+        return None;
+    }
+    // The endpoint is tested with our own links as clients.
+    if package == "toolyard-serve" && in_tests_only && dependency == "toolyard-link" {
         return None;
     }
     // Examples are spoken to through every door, also behind a gateway.

@@ -1,8 +1,8 @@
 //! Only a few modules may know that the protocol has two eras; everything else works on one model.
 //!
 //! Looks at code, not at comments: at the words inside identifiers and at string literals that are a
-//! dated revision. Test code may name what it likes. The module `toolyard_proto::modern` may be named by
-//! everyone: it is the one model, and what it holds says nothing of who speaks it.
+//! dated revision. Test code may name what it likes. The modules `toolyard_proto::modern` and
+//! `toolyard_proto::legacy` may be named everywhere: they hold pure conversions and constants.
 
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 use syn::Lit;
@@ -14,17 +14,14 @@ use super::source::Source;
 const ALLOWED: &[(&str, &str)] = &[
     ("bench", "measures both eras"),
     ("crates/toolyard-core/src/bridge", "joins a client of one era to an upstream of the other"),
-    ("crates/toolyard-proto/src/classic", "what is particular to the legacy era on the wire"),
+    ("crates/toolyard-proto/src/legacy", "what is particular to the legacy era on the wire"),
     ("crates/toolyard-proto/src/era", "tells the eras apart"),
     ("crates/toolyard-proto/src/lib", "declares these modules"),
     ("crates/toolyard-proto/src/modern", "what is particular to the modern era on the wire"),
     ("crates/toolyard-testkit", "plays clients and servers of both eras"),
-    ("crates/toolyard-transport/src/http", "speaks to upstreams of both eras"),
-    (
-        "crates/toolyard-transport/src/probe",
-        "finds out which era an upstream speaks, and meets it in that one",
-    ),
-    ("crates/toolyard-transport/src/serve", "serves clients of both eras"),
+    ("crates/toolyard-link/src/http", "calls upstreams of both eras"),
+    ("crates/toolyard-link/src/probe", "finds out which era an upstream speaks, and connects in that era"),
+    ("crates/toolyard-serve", "serves clients of both eras"),
     ("crates/toolyard/src/config/upstream", "the key `era` of an upstream"),
     ("xtask", "tests and measures both eras"),
 ];
@@ -85,7 +82,8 @@ impl Names {
                 TokenTree::Ident(name) if name == "use" => self.in_use = true,
                 TokenTree::Punct(mark) if mark.as_char() == ';' => self.in_use = false,
                 TokenTree::Ident(name) => {
-                    let is_the_module = name == "modern" && (self.in_use || starts_path(tokens.peek()));
+                    let is_the_module =
+                        (name == "modern" || name == "legacy") && (self.in_use || starts_path(tokens.peek()));
                     if !is_the_module && self.names_an_era(&name.to_string()) {
                         self.add(&token);
                     }
@@ -186,7 +184,7 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("crates/toolyard-core/src/dispatch.rs:2: `is_modern` names an era"));
         let revision = "const OLD: &str = \"2025-06-18\";";
-        assert_eq!(errors("crates/toolyard-transport/src/link.rs", revision).len(), 1);
+        assert_eq!(errors("crates/toolyard-link/src/own.rs", revision).len(), 1);
         assert_eq!(errors("crates/toolyard/src/config/reach.rs", revision).len(), 1);
         assert_eq!(errors("sdk/toolyard-tool/src/set.rs", revision).len(), 1);
         for allowed in
@@ -198,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_path_is_allowed_as_a_whole() {
-        assert!(is_allowed("crates/toolyard-transport/src/serve/classic/session.rs"));
+        assert!(is_allowed("crates/toolyard-serve/src/legacy/session.rs"));
         assert!(is_allowed("crates/toolyard-proto/src/era.rs"));
         assert!(!is_allowed("crates/toolyard-proto/src/erase.rs"));
         assert!(!is_allowed("crates/toolyard-core/src/dispatch.rs"));

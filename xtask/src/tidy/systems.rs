@@ -80,7 +80,7 @@ mod tests {
         check("crates/toolyard/src/serve.rs", code, 2);
         check("sdk/toolyard-app/src/peer.rs", code, 2);
         check("crates/toolyard/src/system/unix.rs", code, 0);
-        check("crates/toolyard-transport/src/child/unix/ours.rs", code, 0);
+        check("crates/toolyard-link/src/child/unix/ours.rs", code, 0);
         check("crates/toolyard/tests/cli/gateway.rs", code, 0);
         check("sdk/toolyard-jail/src/walk.rs", code, 0);
     }

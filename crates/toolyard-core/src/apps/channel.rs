@@ -8,10 +8,10 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use toolyard_model::Peer;
 use toolyard_proto::app::{self, Progress};
 use toolyard_proto::codec::line::one_line;
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::Peer;
 
 /// How many messages may wait to be written; whoever calls beyond that waits too.
 const OUTBOX: usize = 256;

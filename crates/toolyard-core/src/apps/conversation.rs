@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
+use toolyard_model::Connected;
 use toolyard_proto::app::{self, AppMessage, Offered, Refusal, Register, Registered, check_tools};
 use toolyard_proto::codec::line::{LineDecoder, one_line};
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::Connected;
 
 use super::channel::{self, Channel, Outgoing};
 use super::link::{AppLink, Says, Shared as Linked};

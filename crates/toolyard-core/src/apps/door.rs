@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use toolyard_model::Scope;
+use toolyard_model::local::{self, LocalListener};
 use toolyard_proto::app;
-use toolyard_transport::Scope;
-use toolyard_transport::local::{self, LocalListener};
 
 use super::Apps;
 use super::conversation::{Caller, converse, no_room};

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::mpsc;
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer};
 use toolyard_proto::app::{self, Offered, missing_result, to_tool_result};
 use toolyard_proto::{CallError, Method, Notification, Raw, Revision};
-use toolyard_transport::{
-    Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer,
-};
 
 use super::channel::Channel;
 use super::queue::Queue;

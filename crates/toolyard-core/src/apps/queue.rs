@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use toolyard_model::Peer;
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::Peer;
 
 /// How many bytes the calls of one app may hold that it has not answered yet.
 const ROOM: usize = 64 * 1024 * 1024;

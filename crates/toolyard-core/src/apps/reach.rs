@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use toolyard_link::SocketSpec;
+use toolyard_model::{BoxFuture, Origin, local};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::{BoxFuture, Origin, SocketSpec, local};
 
 use super::conversation::meet;
 use super::link::Shared as Linked;

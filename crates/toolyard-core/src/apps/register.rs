@@ -5,9 +5,9 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
+use toolyard_model::Connected;
 use toolyard_proto::app::Register;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::Connected;
 
 use super::Apps;
 use super::channel::Channel;

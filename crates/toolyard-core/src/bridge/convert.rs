@@ -1,9 +1,9 @@
 //! Pure conversions towards and from upstreams of another era.
 
+use toolyard_model::{Greeting, Origin};
 use toolyard_proto::error::code;
 use toolyard_proto::modern::{self, RequestMeta, TASKS_EXTENSION};
 use toolyard_proto::{CallError, Kind, Method, Raw, Revision};
-use toolyard_transport::{Greeting, Origin};
 
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 

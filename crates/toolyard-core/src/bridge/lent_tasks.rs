@@ -11,11 +11,11 @@ use data_encoding::BASE64URL_NOPAD;
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
 use tokio::time::Instant;
+use toolyard_model::{Answer, AnswerBody, Ask, Greeting, Link, Origin};
 use toolyard_proto::calendar::rfc3339;
 use toolyard_proto::error::code::INVALID_PARAMS;
 use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::{CallError, Method, Raw, Revision};
-use toolyard_transport::{Answer, AnswerBody, Ask, Greeting, Link, Origin};
 
 use super::convert;
 use super::modern_tasks::{about, ask, is_task, outcome, pace, status_of};

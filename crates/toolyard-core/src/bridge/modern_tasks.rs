@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolyard_model::{Answer, AnswerBody, Link, LinkRequest, Peer};
 use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::{CallError, Id, Kind, Method, Raw};
-use toolyard_transport::{Answer, AnswerBody, Link, LinkRequest, Peer};
 
-use super::classic_tasks::CancelOnDrop;
+use super::legacy_tasks::CancelOnDrop;
 use super::modern_upstream::{answers_to, questions};
 use super::{convert, request};
 use crate::call::Call;

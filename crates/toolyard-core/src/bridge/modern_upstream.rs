@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use toolyard_model::{Answer, AnswerBody, Ask, AskError, Link, LinkRequest, Peer};
 use toolyard_proto::splice::members;
 use toolyard_proto::{CallError, Id, Method, Raw};
-use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Link, LinkRequest, Peer};
 
 use super::rising::rising;
 use super::{convert, lent_tasks, modern_tasks, request};

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use toolyard_model::{Ask, AskError, Back, BoxFuture, Peer};
 use toolyard_proto::{Method, Notification, Raw};
-use toolyard_transport::{Ask, AskError, Back, BoxFuture, Peer};
 
 /// The way back of all rounds of one call.
 pub(super) fn rising(peer: &Peer) -> Peer {

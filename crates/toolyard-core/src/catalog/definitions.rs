@@ -1,8 +1,8 @@
 //! What one upstream says it offers, in its own bytes.
 
+use toolyard_model::Greeting;
 use toolyard_proto::fit::{self, Fit};
 use toolyard_proto::{Method, Raw};
-use toolyard_transport::Greeting;
 
 /// So many faults of one upstream are told; the rest are counted.
 const TOLD: usize = 20;

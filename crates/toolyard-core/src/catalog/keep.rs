@@ -7,8 +7,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use toolyard_model::Origin;
 use toolyard_proto::name::{NameStyle, UpstreamId};
-use toolyard_transport::Origin;
 
 use super::snapshot::{Part, Views};
 use super::{ListKind, Snapshot};

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use toolyard_proto::{Raw, Revision, classic};
+use toolyard_proto::{Raw, Revision, legacy};
 
 use super::ListKind;
 
@@ -101,7 +101,7 @@ impl Lists {
 }
 
 fn fitting(kind: ListKind, revision: Revision, raw: &Raw) -> Raw {
-    if kind == ListKind::Tools { classic::tool_for(revision, raw) } else { classic::entry_for(revision, raw) }
+    if kind == ListKind::Tools { legacy::tool_for(revision, raw) } else { legacy::entry_for(revision, raw) }
 }
 
 #[cfg(test)]

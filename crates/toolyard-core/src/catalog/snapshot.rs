@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
+use toolyard_model::{Origin, View};
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::{Origin, View};
 
 use super::Definitions;
 use super::view::{Shape, ViewCatalog};

@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use toolyard_model::Greeting;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Revision};
-use toolyard_transport::Greeting;
 
 use super::{Definitions, ListKind};
 

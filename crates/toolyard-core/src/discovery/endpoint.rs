@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use http::Uri;
 use http::uri::Authority;
-use toolyard_transport::SocketSpec;
-use toolyard_transport::local::LONGEST_PATH;
+use toolyard_link::SocketSpec;
+use toolyard_model::local::LONGEST_PATH;
 
 use super::port::{Holder, holder};
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use toolyard_model::BoxFuture;
 use toolyard_proto::Revision;
-use toolyard_transport::BoxFuture;
 
 use crate::plan::{AfterLoss, Connect, Connected};
 

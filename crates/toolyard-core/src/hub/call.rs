@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::time::Instant;
+use toolyard_model::{Request, View};
 use toolyard_proto::{CallError, Raw};
-use toolyard_transport::{Request, View};
 
 use super::{HOW, find, needed, own_id, refused, silent, text};
 use crate::catalog::{Entry, Snapshot, ViewCatalog};

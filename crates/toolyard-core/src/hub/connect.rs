@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use toolyard_model::View;
 use toolyard_proto::CallError;
-use toolyard_transport::View;
 
 use super::handles::IDLE;
 use super::{Desk, find, needed, own_id, refused};

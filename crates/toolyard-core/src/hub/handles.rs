@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 use tokio::time::Instant;
+use toolyard_model::Principal;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::Principal;
 
 /// How long a handle is good without being used.
 pub(super) const IDLE: Duration = Duration::from_hours(1);

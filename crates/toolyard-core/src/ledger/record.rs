@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
+use toolyard_model::ClientKey;
 use toolyard_proto::{CallError, Kind, Method, Raw};
-use toolyard_transport::ClientKey;
 
 use super::glance;
 use crate::plan::UpstreamKind;

@@ -1,7 +1,7 @@
 //! What an answer says that is only passing by: whether it is an error, and which. It is read piece by piece,
 //! and nothing of it is kept.
 
-use toolyard_transport::answer::RelayKind;
+use toolyard_model::answer::RelayKind;
 
 use super::Status;
 

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use toolyard_transport::answer::{RelayBody, RelayError, RelayKind};
-use toolyard_transport::{Answer, AnswerBody, BoxFuture};
+use toolyard_model::answer::{RelayBody, RelayError, RelayKind};
+use toolyard_model::{Answer, AnswerBody, BoxFuture};
 
 use super::{Call, Next, Step};
 use crate::ledger::{Ledger, Open, Record, Status, Verdict, may_be_error, may_have_failed};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use toolyard_model::{Ask, AskError, Back, BoxFuture, Peer};
 use toolyard_proto::{Notification, Raw};
-use toolyard_transport::{Ask, AskError, Back, BoxFuture, Peer};
 
 use crate::plan::Timeouts;
 use crate::upstream::Upstream;

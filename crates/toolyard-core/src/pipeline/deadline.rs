@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
+use toolyard_model::answer::{RelayBody, RelayError};
+use toolyard_model::{Answer, AnswerBody, BoxFuture};
 use toolyard_proto::{CallError, Method};
-use toolyard_transport::answer::{RelayBody, RelayError};
-use toolyard_transport::{Answer, AnswerBody, BoxFuture};
 
 use super::clock::{Clock, Expired};
 use super::{Call, Common, Next, Step};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use toolyard_model::{Answer, AnswerBody, Origin, Peer};
 use toolyard_proto::uri::{map_result, to_shown};
 use toolyard_proto::{CallError, Fault, Id, Kind, Method, Params, Raw, Retry};
-use toolyard_transport::{Answer, AnswerBody, Origin, Peer};
 
 use super::{Call, Edits};
 use crate::catalog::{Entry, ListKind, param_headers};

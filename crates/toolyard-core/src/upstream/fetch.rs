@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolyard_model::{AnswerBody, Link, LinkRequest, Origin, Peer};
 use toolyard_proto::error::code;
 use toolyard_proto::splice::elements;
 use toolyard_proto::{CallError, Id, Kind, Raw};
-use toolyard_transport::{AnswerBody, Link, LinkRequest, Origin, Peer};
 
 use crate::bridge;
 use crate::catalog::ListKind;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use toolyard_model::{Ask, AskError, Back, BoxFuture, Origin};
 use toolyard_proto::{CallError, Notification, Raw};
-use toolyard_transport::{Ask, AskError, Back, BoxFuture, Origin};
 
 use super::Lease;
 use crate::bridge::Standing;

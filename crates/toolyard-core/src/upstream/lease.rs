@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use toolyard_model::{ClientKey, Link, Origin};
 use toolyard_proto::{CallError, Notification};
-use toolyard_transport::{ClientKey, Link, Origin};
 
 use super::Upstream;
 use super::pool::{self, Held};

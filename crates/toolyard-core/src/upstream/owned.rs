@@ -5,9 +5,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use toolyard_model::{Origin, Owner};
 use toolyard_proto::splice::find_once;
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::{Origin, Owner};
 
 /// How many are known; the oldest makes room.
 const MOST: usize = 10_000;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
+use toolyard_model::{ClientKey, Link, LinkEvent, Origin};
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::{ClientKey, Link, LinkEvent, Origin};
 
 use super::supervise::{CONNECT_BOUND, Outlets};
 use super::{Lease, Upstream};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use tokio::sync::{mpsc, oneshot, watch};
+use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin, Peer, Scope};
 use toolyard_proto::{CallError, Method, Notification, Raw};
-use toolyard_transport::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin, Peer, Scope};
 
 use super::fetch::own_request;
 use super::state::Phase;

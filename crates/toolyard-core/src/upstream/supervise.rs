@@ -11,9 +11,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use toolyard_model::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent, Origin, Peer};
 use toolyard_proto::error::code;
 use toolyard_proto::{Kind, Method, Notification, Raw};
-use toolyard_transport::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent, Origin, Peer};
 
 use super::comeback::Past;
 use super::fetch::{fetch, own_request};

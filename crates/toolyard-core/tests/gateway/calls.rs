@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::Instant;
+use toolyard_model::{AnswerBody, Ask};
 use toolyard_proto::{CallError, Method, Notification, Raw, Revision};
-use toolyard_transport::{AnswerBody, Ask};
 
 use crate::support::{Behaviour, Client, Double, gateway, raw};
 

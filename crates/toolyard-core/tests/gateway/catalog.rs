@@ -165,7 +165,7 @@ async fn one_subscription_upstream_serves_all_who_watch_and_ends_with_the_last()
     let count =
         |method: &str| double.seen.lock().unwrap().iter().filter(|(seen, _)| seen.as_str() == method).count();
     assert_eq!(count("resources/subscribe"), 1);
-    double.say(toolyard_transport::LinkEvent::Notification(
+    double.say(toolyard_model::LinkEvent::Notification(
         None,
         toolyard_proto::Notification::new(
             Method::RESOURCE_UPDATED,

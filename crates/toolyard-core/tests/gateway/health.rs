@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use toolyard_core::upstream::health::Health;
 use toolyard_core::{Gateway, Plan, WallClock};
+use toolyard_model::Answer;
 use toolyard_proto::{CallError, Method, Revision};
-use toolyard_transport::Answer;
 
 use crate::support::{Attempt, Behaviour, Client, Double, echo, start};
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use toolyard_core::discovery::Instance;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::{Gateway, ProfilePlan, UpstreamKind, UpstreamPlan};
+use toolyard_model::LinkEvent;
 use toolyard_proto::{Method, Notification, Raw, Revision};
-use toolyard_transport::LinkEvent;
 
 use crate::support::{Attempt, Client, Double, gateway, plan, start};
 
@@ -187,7 +187,7 @@ async fn a_level_chosen_before_a_restart_reaches_the_instance_when_it_is_back() 
     double.levels.store(true, Ordering::SeqCst);
     let hub = listening(&gateway, "hub").await;
     hub.set_level("warning");
-    hub.recalled("shop");
+    hub.restore_session("shop");
     tokio::time::sleep(Duration::from_mins(1)).await;
     join(&gateway, "shop", &double);
     tokio::time::sleep(Duration::from_secs(2)).await;

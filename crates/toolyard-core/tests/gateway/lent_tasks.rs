@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolyard_core::Gateway;
+use toolyard_model::AnswerBody;
 use toolyard_proto::Revision;
-use toolyard_transport::AnswerBody;
 
 use crate::support::{Behaviour, Client, Double, gateway, raw};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_core::Gateway;
+use toolyard_model::LinkEvent;
 use toolyard_proto::{CallError, Revision};
-use toolyard_transport::LinkEvent;
 
 use crate::support::{Attempt, Behaviour, Client, Double, gateway, raw, start};
 

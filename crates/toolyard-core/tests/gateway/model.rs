@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use toolyard_core::Gateway;
 use toolyard_core::upstream::state::{Phase, State};
+use toolyard_model::{Answer, AnswerBody};
 use toolyard_proto::{CallError, Revision};
-use toolyard_transport::{Answer, AnswerBody};
 
 use crate::health::{Hush, hushed, pinged};
 use crate::support::{Attempt, Client, Double, start};

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use tokio::sync::Notify;
 use toolyard_core::{Gateway, WallClock};
+use toolyard_model::{ClientKey, Handler as _};
 use toolyard_proto::{CallError, Revision};
-use toolyard_transport::{ClientKey, Handler as _};
 
 use crate::health::{health, hushed, is_ping, pinged, pings, seconds, state};
 use crate::support::{Behaviour, Client, Double, echo, start};

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_link::stream::StreamLink;
+use toolyard_model::{Ask, AskError, Back, BoxFuture, Greeting, Handler as _, Peer, Request, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Method, Notification, Raw, Revision};
-use toolyard_transport::stream::StreamLink;
-use toolyard_transport::{Ask, AskError, Back, BoxFuture, Greeting, Handler as _, Peer, Request, Scope};
 
 use crate::support::{Client, raw};
 

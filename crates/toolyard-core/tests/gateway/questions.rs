@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::time::Instant;
 use toolyard_core::Gateway;
+use toolyard_model::{AnswerBody, Ask, AskError, Back, BoxFuture, Handler as _, Peer, Request};
 use toolyard_proto::{Method, Notification, Raw, Revision};
-use toolyard_transport::{AnswerBody, Ask, AskError, Back, BoxFuture, Handler as _, Peer, Request};
 
 use crate::support::{Behaviour, Client, Double, gateway, raw};
 

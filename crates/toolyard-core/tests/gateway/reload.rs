@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use toolyard_core::Reloaded;
+use toolyard_model::AnswerBody;
 use toolyard_proto::Revision;
-use toolyard_transport::AnswerBody;
 
 use crate::support::{Attempt, Behaviour, Client, Double, gateway, plan, raw};
 
@@ -132,7 +132,7 @@ async fn check_watch(failures: usize, wait: Duration) {
     assert_eq!(client.inbox.methods(), words, "what changed in between, nobody heard");
     client.inbox.heard.lock().unwrap().clear();
     let params = raw(json!({ "uri": "test://r" }));
-    doubles[1].say(toolyard_transport::LinkEvent::Notification(
+    doubles[1].say(toolyard_model::LinkEvent::Notification(
         None,
         toolyard_proto::Notification::new(toolyard_proto::Method::RESOURCE_UPDATED, params),
     ));

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, split};
 use tokio_util::sync::CancellationToken;
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_link::stream::StreamLink;
+use toolyard_model::{BoxFuture, Greeting, Scope};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::stream::StreamLink;
-use toolyard_transport::{BoxFuture, Greeting, Scope};
 
 use crate::support::{Client, raw};
 

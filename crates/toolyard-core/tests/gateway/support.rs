@@ -9,13 +9,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
-use toolyard_proto::modern::LogLevel;
-use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{CallError, Id, Method, Notification, Params, Raw, Revision};
-use toolyard_transport::{
+use toolyard_model::{
     Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Handler, LevelCell, Link,
     LinkEvent, LinkRequest, Origin, Peer, Principal, Request, Scope, View,
 };
+use toolyard_proto::modern::LogLevel;
+use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{CallError, Id, Method, Notification, Params, Raw, Revision};
 
 pub(crate) fn raw(value: Value) -> Raw {
     value.into()
@@ -349,8 +349,8 @@ impl Client {
     }
 
     /// It was connected to this instance before a restart.
-    pub(crate) fn recalled(&self, instance: &str) {
-        self.gateway.recalled(&self.origin, instance);
+    pub(crate) fn restore_session(&self, instance: &str) {
+        self.gateway.restore_session(&self.origin, instance);
     }
 
     /// A request without parameters.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolyard_core::{Gateway, Sharing};
+use toolyard_model::{AnswerBody, LinkEvent};
 use toolyard_proto::{CallError, Method, Notification, Revision};
-use toolyard_transport::{AnswerBody, LinkEvent};
 
 use crate::support::{Behaviour, Client, Double, gateway, raw, start};
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use toolyard_core::Gateway;
+use toolyard_model::AnswerBody;
 use toolyard_proto::{Method, Revision};
-use toolyard_transport::AnswerBody;
 
 use crate::health::{hushed, pinged, seconds, state};
 use crate::support::{Behaviour, Client, Double, gateway, raw, start};

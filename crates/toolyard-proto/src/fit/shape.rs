@@ -74,7 +74,7 @@ pub(super) static TOOL: Shape = Shape::Object(&[
     may("title", Shape::Text),
     may("description", Shape::Text),
     must("inputSchema", INPUT_SCHEMA),
-    // Older clients want an object here, too; `classic::tool_for` sees to that.
+    // Older clients want an object here, too; `legacy::tool_for` sees to that.
     may("outputSchema", Shape::Object(&[SCHEMA, PROPERTIES, REQUIRED])),
     may(
         "annotations",

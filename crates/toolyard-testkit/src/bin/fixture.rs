@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
+use toolyard_model::local::LocalListener;
+use toolyard_model::{Principal, Scope, View};
+use toolyard_serve::{Endpoint, Options, serve_http, serve_local, serve_stream, serve_tcp};
 use toolyard_testkit::Fixture;
 use toolyard_testkit::fixture::Eras;
-use toolyard_transport::local::LocalListener;
-use toolyard_transport::serve::{Endpoint, Options, serve_http, serve_local, serve_stream, serve_tcp};
-use toolyard_transport::{Principal, Scope, View};
 
 const USAGE: &str =
     "usage: fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both]";

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use toolyard_model::Scope;
 use toolyard_proto::Revision;
 use toolyard_testkit::script::{Server, serve_lines};
-use toolyard_transport::Scope;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
+use toolyard_model::Scope;
 use toolyard_proto::Revision;
-use toolyard_transport::Scope;
 
 pub use wire::Wire;
 

@@ -14,8 +14,8 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use toolyard_model::Scope;
 use toolyard_proto::Revision;
-use toolyard_transport::Scope;
 
 use super::{Manner, Server};
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use toolyard_model::Scope;
 use toolyard_proto::Revision;
-use toolyard_transport::Scope;
 
 use super::task::Tasks;
 use super::{CAPABILITIES, SUBSCRIPTION, TASKS, VERSION, tools};

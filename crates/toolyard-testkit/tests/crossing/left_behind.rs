@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use serde_json::json;
 use toolyard_core::Gateway;
 use toolyard_proto::Revision;
+use toolyard_serve::Options;
 use toolyard_testkit::script::Client;
-use toolyard_transport::serve::Options;
 
 use crate::world::{Reach, World, say, until};
 

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolyard_model::Principal;
 use toolyard_proto::Revision;
-use toolyard_transport::Principal;
-use toolyard_transport::admit::Gate;
-use toolyard_transport::serve::Options;
+use toolyard_serve::Options;
+use toolyard_serve::admit::Gate;
 
 use crate::world::{Reach, Say, World, say, until};
 

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use toolyard_proto::Revision;
+use toolyard_serve::Options;
 use toolyard_testkit::script::{Client, Manner, Wire};
-use toolyard_transport::serve::Options;
 
 use crate::world::{Reach, World, say};
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use toolyard_proto::Revision;
-use toolyard_transport::serve::Options;
+use toolyard_serve::Options;
 
 use crate::world::{Reach, Say, World, say};
 

@@ -11,15 +11,14 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use toolyard_core::plan::Pace;
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_link::http::HttpSpec;
+use toolyard_link::stream::StreamLink;
+use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
+use toolyard_model::{BoxFuture, Greeting, Origin, Principal, Scope, View};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Revision};
+use toolyard_serve::{Endpoint, Options, serve_stream};
 use toolyard_testkit::script::{Client, Manner, Server, Wire, serve_http, serve_lines};
-use toolyard_transport::http::HttpSpec;
-use toolyard_transport::serve::{self, Endpoint, Options, serve_stream};
-use toolyard_transport::stream::StreamLink;
-use toolyard_transport::{
-    BoxFuture, EraPin, Greeting, Offer, Origin, Principal, Scope, Target, UpstreamTarget, View, connect,
-};
 
 /// How the gateway reaches its server.
 #[derive(Clone, Copy, PartialEq)]
@@ -81,7 +80,7 @@ impl World {
         let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        scope.spawn(serve::serve_http(listener, endpoint.clone(), scope.clone()));
+        scope.spawn(toolyard_serve::serve_http(listener, endpoint.clone(), scope.clone()));
         Self { server, gateway, endpoint, scope, others, address }
     }
 
@@ -232,10 +231,8 @@ impl Way {
         capabilities: Raw,
     ) -> BoxFuture<Result<Connected, String>> {
         let spec = HttpSpec { url: url.parse().unwrap(), headers: http::HeaderMap::default() };
-        let timeouts = toolyard_transport::Timeouts {
-            session_idle: SESSION_IDLE,
-            ..toolyard_transport::Timeouts::default()
-        };
+        let timeouts =
+            toolyard_link::Timeouts { session_idle: SESSION_IDLE, ..toolyard_link::Timeouts::default() };
         let target =
             UpstreamTarget { name: "script".into(), target: Target::Http(spec), era: EraPin::Auto, timeouts };
         let offer = Offer { capabilities, client_info: json!({ "name": "t", "version": "1" }).into() };

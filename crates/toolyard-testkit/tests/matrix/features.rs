@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
+use toolyard_model::BoxFuture;
 use toolyard_proto::Revision;
 use toolyard_proto::Revision::{V2024_11_05, V2025_06_18, V2025_11_25};
 use toolyard_testkit::script::Client;
-use toolyard_transport::BoxFuture;
 
 type Checked = BoxFuture<Result<(), String>>;
 

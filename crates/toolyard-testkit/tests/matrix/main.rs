@@ -9,8 +9,8 @@ mod scene;
 mod table;
 
 use futures_util::future::join_all;
+use toolyard_model::Scope;
 use toolyard_proto::Revision;
-use toolyard_transport::Scope;
 
 use features::FEATURES;
 use scene::{Scene, Transport};

@@ -8,15 +8,14 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use toolyard_core::plan::Pace;
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_link::child::ChildSpec;
+use toolyard_link::http::HttpSpec;
+use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
+use toolyard_model::{BoxFuture, Origin, Principal, Scope, View};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
+use toolyard_serve::{Endpoint, Options, serve_stream};
 use toolyard_testkit::script::{Client, Server, Wire, serve_http};
-use toolyard_transport::child::ChildSpec;
-use toolyard_transport::http::HttpSpec;
-use toolyard_transport::serve::{self, Endpoint, Options, serve_stream};
-use toolyard_transport::{
-    BoxFuture, EraPin, Offer, Origin, Principal, Scope, Target, UpstreamTarget, View, connect,
-};
 
 /// On both sides of the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ impl Scene {
         let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), Options::default(), scope));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        scope.spawn(serve::serve_http(listener, endpoint.clone(), scope.clone()));
+        scope.spawn(toolyard_serve::serve_http(listener, endpoint.clone(), scope.clone()));
         Self { transport, server, gateway, endpoint, address }
     }
 
@@ -109,7 +108,7 @@ impl Reach {
             name: "script".into(),
             target: self.target.clone(),
             era: EraPin::Auto,
-            timeouts: toolyard_transport::Timeouts::default(),
+            timeouts: toolyard_link::Timeouts::default(),
         };
         let scope = self.scope.clone();
         Box::pin(async move {

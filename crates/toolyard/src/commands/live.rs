@@ -16,14 +16,15 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use toolyard_core::Gateway;
+use toolyard_link::http::HttpSpec;
+use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect};
+use toolyard_model::{
+    AnswerBody, ClientKey, Handler, LevelCell, Link, LinkRequest, Origin, Peer, Principal, Request, Scope,
+    View,
+};
 use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::token::{Rules, Secret};
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
-use toolyard_transport::http::HttpSpec;
-use toolyard_transport::{
-    AnswerBody, ClientKey, EraPin, Handler, LevelCell, Link, LinkRequest, Offer, Origin, Peer, Principal,
-    Request, Scope, Target, Timeouts, UpstreamTarget, View, connect,
-};
 
 use crate::cli::Common;
 use crate::config::{Config, Found, UpstreamConfig};

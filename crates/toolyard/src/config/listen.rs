@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toolyard_transport::local::LONGEST_PATH;
+use toolyard_model::local::LONGEST_PATH;
 
 use super::problem::Problem;
 use super::reach::absolute;

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use toolyard_core::Sharing;
+use toolyard_link::EraPin;
 use toolyard_proto::name::sanitize_upstream_id;
-use toolyard_transport::EraPin;
 
 use super::reach::Reach;
 use super::reader::{Field, Reader, Section};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use toolyard_transport::SocketSpec;
+use toolyard_link::SocketSpec;
 
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use data_encoding::HEXUPPER;
 use toolyard_core::Sharing;
+use toolyard_link::EraPin;
 use toolyard_proto::name::UpstreamId;
-use toolyard_transport::EraPin;
 
 use super::reach::{Reach, absolute};
 use super::reader::{Field, Reader, Section};

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use toolyard_transport::child::{self, Guard};
+use toolyard_link::child::{self, Guard};
 
 use crate::say;
 use record::Record;

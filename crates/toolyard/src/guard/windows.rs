@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use toolyard_transport::child::Guard;
+use toolyard_link::child::Guard;
 
 /// Guards, if that is what the program was started for. Nobody starts it for that here.
 pub(crate) fn run(_: impl Iterator<Item = OsString>) -> Option<ExitCode> {

@@ -15,10 +15,10 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
+use toolyard_model::local::{self, LocalStream};
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::{Message, Response};
-use toolyard_transport::local::{self, LocalStream};
-use toolyard_transport::serve::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
+use toolyard_serve::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
 
 use super::lines::{next_line, write_lines};
 use super::opening::{Opening, TOKEN};

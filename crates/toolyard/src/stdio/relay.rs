@@ -9,13 +9,13 @@ use bytes::Bytes;
 use tokio::io::{ReadHalf, Stdout, WriteHalf};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
+use toolyard_model::Scope;
+use toolyard_model::local::LocalStream;
 use toolyard_proto::RpcError;
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::codec::{MAX_MESSAGE, TooLarge};
 use toolyard_proto::error::code;
 use toolyard_proto::message::render_error;
-use toolyard_transport::Scope;
-use toolyard_transport::local::LocalStream;
 
 use super::lines::{next_line, write_lines};
 use super::meet::{Meeting, Met};

@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 use tokio::process::Command;
-use toolyard_transport::local::LONGEST_PATH;
+use toolyard_model::local::LONGEST_PATH;
 
 use super::absolute;
 use crate::config::Variables;

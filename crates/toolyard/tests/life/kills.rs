@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use toolyard_transport::child::processes::Process;
+use toolyard_model::processes::Process;
 
 use crate::yard::{Gateway, Yard, command_line, none, soon, within};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use toolyard_transport::child::processes::Process;
+use toolyard_model::processes::Process;
 
 use crate::yard::{Yard, command_line, none, soon, within};
 

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use toolyard_transport::child::processes::{self, Process};
+use toolyard_model::processes::{self, Process};
 
 use crate::http;
 

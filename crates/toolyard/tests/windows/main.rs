@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolyard_app::{App, Door};
+use toolyard_model::local;
 use toolyard_tool::{ToolSet, tool};
-use toolyard_transport::local;
 use yard::{Yard, until};
 
 /// A server as a child: the program itself, with a pack.

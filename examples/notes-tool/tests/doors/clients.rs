@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use toolyard_model::{AnswerBody, Ask, AskError, Back, BoxFuture, Connected, LinkRequest, Origin, Peer};
 use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
-use toolyard_transport::{AnswerBody, Ask, AskError, Back, BoxFuture, Connected, LinkRequest, Origin, Peer};
 
 use super::Example;
 

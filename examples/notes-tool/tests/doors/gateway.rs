@@ -14,12 +14,13 @@ use toolyard_core::plan::Pace;
 use toolyard_core::{
     AppOptions, Apps, Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan,
 };
+use toolyard_link::child::ChildSpec;
+use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
+use toolyard_model::{BoxFuture, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Revision};
+use toolyard_serve::{Endpoint, Options, serve_http};
 use toolyard_tool::ToolSet;
-use toolyard_transport::child::ChildSpec;
-use toolyard_transport::serve::{Endpoint, Options, serve_http};
-use toolyard_transport::{BoxFuture, EraPin, Offer, Scope, Target, UpstreamTarget, connect};
 
 use super::Example;
 use super::clients::{Client, Later};
@@ -160,7 +161,7 @@ impl Connect for Program {
             name: ID.into(),
             target: Target::Child(child),
             era: EraPin::Auto,
-            timeouts: toolyard_transport::Timeouts::default(),
+            timeouts: toolyard_link::Timeouts::default(),
         };
         let client_info = json!({ "name": "doors", "version": "1" }).into();
         let offer = Offer { capabilities: Raw::empty_object(), client_info };

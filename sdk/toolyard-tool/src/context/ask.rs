@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use toolyard_model::{Ask, AskError};
 use toolyard_proto::{Method, Raw};
-use toolyard_transport::{Ask, AskError};
 
 use super::Context;
 use super::questions::Question;

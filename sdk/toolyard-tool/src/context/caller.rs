@@ -1,8 +1,8 @@
 //! Who is calling.
 
 use serde_json::Value;
+use toolyard_model::Ask;
 use toolyard_proto::Method;
-use toolyard_transport::Ask;
 
 use super::Context;
 

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use toolyard_model::Ask;
 use toolyard_proto::Method;
-use toolyard_transport::Ask;
 
 use super::ask::{Reply, Root, Sample, Sampled, form_params, read_form, read_roots};
 use super::rounds::input_required;

@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
+use toolyard_model::{Origin, Request};
 use toolyard_proto::modern::{stamp_cache, stamp_result};
-use toolyard_proto::{CallError, Method, Raw, Revision, classic};
-use toolyard_transport::{Origin, Request};
+use toolyard_proto::{CallError, Method, Raw, Revision, legacy};
 
 use super::{Answering, TTL_MS, ready};
 use crate::{ToolSet, tasks};
@@ -65,7 +65,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         let revision = request.origin.revision;
         let list = match &request.method {
             method if *method == Method::TOOLS_LIST => lists.tools[revision as usize].get_or_init(|| {
-                let tools = items.tools.iter().map(|tool| classic::tool_for(revision, &tool.definition));
+                let tools = items.tools.iter().map(|tool| legacy::tool_for(revision, &tool.definition));
                 self.rendered("tools", tools)
             }),
             method if *method == Method::PROMPTS_LIST => lists.prompts.get_or_init(|| {

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
-use toolyard_transport::local::LocalListener;
-use toolyard_transport::serve::{serve_http, serve_local, serve_pipe, serve_tcp};
+use toolyard_model::local::LocalListener;
+use toolyard_serve::{serve_http, serve_local, serve_pipe, serve_tcp};
 
 use super::{Door, ServeError, Server};
 

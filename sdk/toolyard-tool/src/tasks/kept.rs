@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use toolyard_model::Owner;
 use toolyard_proto::CallError;
-use toolyard_transport::Owner;
 
 use super::Task;
 

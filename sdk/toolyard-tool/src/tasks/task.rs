@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
+use toolyard_model::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Owner, Peer, Scope};
 use toolyard_proto::{CallError, Notification, Raw};
-use toolyard_transport::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Owner, Peer, Scope};
 
 use super::wire;
 use crate::changes::{Change, Changes};

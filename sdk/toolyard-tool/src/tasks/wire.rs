@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use toolyard_model::{Answer, AnswerBody, Ask, Origin, Peer, Request};
 use toolyard_proto::error::code;
 use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::{CallError, Raw, Revision, RpcError};
-use toolyard_transport::{Answer, AnswerBody, Ask, Origin, Peer, Request};
 
 use super::POLL;
 use super::task::{Outcome, Putting, Standing, Task};

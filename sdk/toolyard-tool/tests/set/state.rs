@@ -89,5 +89,5 @@ async fn a_set_in_memory_is_an_upstream() {
     assert_eq!(greeting.instructions.as_ref().unwrap().as_str(), "\"Hi.\"");
     assert!(greeting.capabilities.member("tools").is_some());
     connected.link.close().await;
-    assert!(matches!(connected.events.recv().await, Some(toolyard_transport::LinkEvent::Closed(_))));
+    assert!(matches!(connected.events.recv().await, Some(toolyard_model::LinkEvent::Closed(_))));
 }

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
-use toolyard_transport::{
+use toolyard_model::{
     Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Handler, LevelCell, Origin, Peer,
     Principal, Request, View,
 };
+use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 
 #[derive(Clone)]
 pub(crate) struct Client {

@@ -7,10 +7,10 @@ use futures_util::poll;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use toolyard_model::Handler;
 use toolyard_proto::Revision;
 use toolyard_tool::schemars::JsonSchema;
 use toolyard_tool::{Context, ToolError, ToolSet, tool};
-use toolyard_transport::Handler;
 
 use crate::support::{Client, text};
 

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use tokio::time::Instant;
+use toolyard_model::{Answer, BoxFuture, Peer};
 use toolyard_proto::{Kind, Raw};
-use toolyard_transport::{Answer, BoxFuture, Peer};
 
 use super::{Life, own_request};
 use crate::bridge;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
-use toolyard_transport::local;
+use toolyard_model::local;
 
 use super::{Finding, State};
 use crate::cli::Common;

@@ -5,8 +5,8 @@ use std::io::Read;
 use clap::Args;
 use serde_json::{Value, json};
 use toolyard_core::catalog::param_headers;
+use toolyard_model::{Peer, View};
 use toolyard_proto::{Method, Raw};
-use toolyard_transport::{Peer, View};
 
 use super::progress::Progress;
 use super::{Tool, Tools, arguments, failed, show, upstream_in, with_client};

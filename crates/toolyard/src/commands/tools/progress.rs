@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::{Instant, interval};
+use toolyard_model::{Ask, AskError, Back, BoxFuture};
 use toolyard_proto::{Notification, Raw};
-use toolyard_transport::{Ask, AskError, Back, BoxFuture};
 
 use crate::say;
 

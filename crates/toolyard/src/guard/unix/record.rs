@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolyard_transport::child::processes::{self, Process};
+use toolyard_model::processes::{self, Process};
 
 use crate::state_dir;
 

@@ -15,7 +15,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
-use toolyard_transport::child::processes::{self, Ending};
+use toolyard_model::processes::{self, Ending};
 
 /// How often to look who is left while ending them.
 const ROUND_MS: u8 = 20;

@@ -6,8 +6,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use toolyard_model::{Answer, AnswerBody};
 use toolyard_proto::Raw;
-use toolyard_transport::{Answer, AnswerBody};
 
 use super::super::kept::Kept;
 use super::{Outcome, State, Task};

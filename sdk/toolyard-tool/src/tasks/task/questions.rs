@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use toolyard_model::{Ask, AskError, BoxFuture};
 use toolyard_proto::Raw;
-use toolyard_transport::{Ask, AskError, BoxFuture};
 
 use super::{State, Task};
 

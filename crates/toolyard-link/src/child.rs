@@ -1,0 +1,218 @@
+//! An upstream as a child process: spawned without a shell, its stderr read into our log, and stopped so that
+//! nothing of it stays behind.
+//!
+//! How it is held is the system's matter. On Unix a process group is all that we can end ourselves, and only
+//! while we live; a [`Guard`] between us and the child ends everything that the child ever started, also when
+//! we are killed. On Windows a job does both, and a guard is not needed.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+mod stderr;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use toolyard_model::Scope;
+
+use crate::stream::LastWords;
+use stderr::Tail;
+use system::Held;
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+#[cfg(unix)]
+pub use unix::adopt_orphans;
+
+/// How long a child may take to end after its input was closed, and again after TERM.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the end of a stream waits for the exit status that explains it. A guard passes it on when it has
+/// ended whatever the child left behind, for which it takes half a second at most.
+const STATUS_WAIT: Duration = Duration::from_millis(750);
+
+/// What to run. Comes from trusted config only. Arguments and environment may hold secrets and are not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ChildSpec {
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    /// Added to our own environment.
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: Option<PathBuf>,
+    pub guard: Option<Guard>,
+}
+
+/// A program that runs the child for us. It is given the child's command after its own arguments and must
+///
+/// - leave stdin, stdout and stderr to the child, and hold none of them itself,
+/// - end everything below it when it gets TERM, when its parent is gone, and when the child has ended,
+/// - then end as the child did, by its exit code or by its signal.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Guard {
+    pub program: OsString,
+    /// What lists of processes call it.
+    pub title: OsString,
+    pub args: Vec<OsString>,
+    /// For the guard and everything below it.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl ChildSpec {
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: None, guard: None }
+    }
+
+    /// What all systems are told alike, for the program itself or for whoever runs it.
+    fn complete(&self, mut command: Command) -> Command {
+        command.args(&self.args).envs(self.env.iter().map(|(key, value)| (key, value)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(cwd) = &self.cwd {
+            command.current_dir(cwd);
+        }
+        command
+    }
+}
+
+impl fmt::Debug for ChildSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, args, env, cwd, guard } = self;
+        let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
+        f.debug_struct("ChildSpec")
+            .field("program", program)
+            .field("args", &args.len())
+            .field("env", &names)
+            .field("cwd", cwd)
+            .field("guard", guard)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+/// A running child. Cheap to clone; the process is owned by a task of its scope and dies with it.
+#[derive(Clone)]
+pub(crate) struct Process {
+    stop: CancellationToken,
+    exit: watch::Receiver<Option<ExitStatus>>,
+    tail: Tail,
+}
+
+/// A child that has just been started, with its ends of the pipes.
+pub(crate) struct Started {
+    pub(crate) process: Process,
+    pub(crate) stdin: ChildStdin,
+    pub(crate) stdout: ChildStdout,
+}
+
+/// Starts the command. The error says what to do about it.
+pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<Started, String> {
+    let mut held = Held::start(spec).map_err(|error| cannot_start(spec, &error))?;
+    let Some((stdin, stdout, stderr)) = held.pipes() else {
+        return Err(format!("the pipes of `{}` could not be opened", spec.program.display()));
+    };
+    tracing::debug!(upstream = %name, program = %spec.program.display(), "started");
+    let (tail, stop) = (Tail::default(), CancellationToken::new());
+    let (exited, exit) = watch::channel(None);
+    scope.spawn(stderr::read(name.clone(), stderr, tail.clone()));
+    scope.spawn(own(held, stop.clone(), exited));
+    Ok(Started { process: Process { stop, exit, tail }, stdin, stdout })
+}
+
+fn cannot_start(spec: &ChildSpec, error: &io::Error) -> String {
+    let program = spec.program.to_string_lossy();
+    match error.kind() {
+        io::ErrorKind::NotFound if spec.cwd.as_ref().is_some_and(|cwd| !cwd.is_dir()) => {
+            let cwd = spec.cwd.clone().unwrap_or_default();
+            format!("the working directory `{}` does not exist: create it or change `cwd`", cwd.display())
+        }
+        io::ErrorKind::NotFound => {
+            format!("program `{program}` was not found: install it, or give its full path as `command`")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("program `{program}` may not be run: {}, or change `command`", system::MAY_NOT_RUN)
+        }
+        _ => format!("program `{program}` could not be started: {error}"),
+    }
+}
+
+/// Owns the child until it has ended, of itself or because it was told to, and nothing of it is left.
+async fn own(mut held: Held, stop: CancellationToken, exited: watch::Sender<Option<ExitStatus>>) {
+    let status = tokio::select! {
+        status = held.wait() => status,
+        () = stop.cancelled() => held.end().await,
+    };
+    held.let_go().await;
+    exited.send_replace(Some(status.unwrap_or_default()));
+}
+
+impl Process {
+    /// Tells the child to end, without waiting. Its input must be closed by whoever holds it.
+    pub(crate) fn begin_stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Ends the child and waits until it is gone.
+    pub(crate) async fn stop(&self) {
+        self.stop.cancel();
+        self.exited().await;
+    }
+
+    pub(crate) async fn exited(&self) {
+        let _ = self.exit.clone().wait_for(Option::is_some).await;
+    }
+
+    /// Explains the end of the child's output by its exit status and its last words, and makes sure that it
+    /// really ends.
+    pub(crate) fn last_words(&self) -> LastWords {
+        let process = self.clone();
+        Box::new(move |why| {
+            Box::pin(async move {
+                let exited = timeout(STATUS_WAIT, process.exited()).await.is_ok();
+                process.begin_stop();
+                if exited { process.epitaph().await } else { why }
+            })
+        })
+    }
+
+    /// How a child that is gone has ended.
+    pub(crate) async fn epitaph(&self) -> String {
+        let status = *self.exit.borrow();
+        let words = self.tail.last_words(STATUS_WAIT).await;
+        format!("{}{words}", status.map_or("it was killed".to_owned(), system::describe))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_without_its_secrets() {
+        let secret = || OsString::from("hunter2");
+        let guard = Guard {
+            program: "g".into(),
+            title: "t".into(),
+            args: vec![secret()],
+            env: vec![("K".into(), secret())],
+        };
+        let env = vec![("KEY".into(), secret())];
+        let spec = ChildSpec { args: vec![secret()], env, guard: Some(guard), ..ChildSpec::new("server") };
+        let shown = format!("{spec:?}");
+        assert!(!shown.contains("hunter2") && shown.contains("server") && shown.contains("KEY"), "{shown}");
+    }
+}

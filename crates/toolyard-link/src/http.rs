@@ -1,0 +1,50 @@
+//! Upstreams over HTTP. Streamable HTTP is one POST per call on pooled connections: `client` speaks to modern
+//! upstreams, `legacy` to those that keep sessions. `oldest` makes lines of the transport before that. All
+//! stand on one `endpoint`.
+
+pub(crate) mod body;
+pub(crate) mod legacy;
+pub(crate) mod client;
+pub(crate) mod connector;
+pub(crate) mod endpoint;
+pub(crate) mod http_sse;
+pub(crate) mod refusal;
+pub(crate) mod sse;
+pub(crate) mod wire;
+pub(crate) mod wires;
+
+pub use client::HttpLink;
+pub use legacy::LegacyLink;
+use std::fmt;
+
+use http::{HeaderMap, Uri};
+
+/// Where an HTTP upstream is, and what to send along.
+#[derive(Clone)]
+pub struct HttpSpec {
+    pub url: Uri,
+    pub headers: HeaderMap,
+}
+
+/// Shows neither what headers say nor what the query does: they may hold secrets.
+impl fmt::Debug for HttpSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = (self.url.scheme_str(), self.url.host(), self.url.port_u16(), self.url.path());
+        let names: Vec<_> = self.headers.keys().collect();
+        f.debug_struct("HttpSpec").field("url", &address).field("headers", &names).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_secrets() {
+        let url = Uri::from_static("https://u:hunter2@example.com/mcp?key=hunter2");
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, "hunter2".parse().unwrap())]);
+        let shown = format!("{:?}", HttpSpec { url, headers });
+        assert!(!shown.contains("hunter2") && shown.contains("authorization"), "{shown}");
+        assert!(shown.contains("example.com"), "{shown}");
+    }
+}

@@ -1,0 +1,91 @@
+//! Bodies of upstreams' answers: passed on as they come, or read whole within a bound.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use toolyard_model::answer::RelayError;
+
+use super::endpoint::root_cause;
+use super::wire::Arriving;
+
+/// What kind of answer a response holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Json,
+    Events,
+    Other,
+}
+
+pub(crate) fn content(headers: &HeaderMap) -> Content {
+    let is = |value: &[u8], kind: &[u8]| {
+        value.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
+    };
+    match headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes) {
+        Some(value) if is(value, b"application/json") => Content::Json,
+        Some(value) if is(value, b"text/event-stream") => Content::Events,
+        _ => Content::Other,
+    }
+}
+
+/// Why a body could not be read whole.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    Broken(String),
+    TooLarge,
+}
+
+/// Reads a body of at most `limit` bytes. A body in one piece is not copied.
+pub(crate) async fn read_whole(mut body: Arriving, limit: usize) -> Result<Bytes, ReadError> {
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ReadError::Broken(root_cause(&error)))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > limit {
+            return Err(ReadError::TooLarge);
+        }
+        if first.is_empty() {
+            first = data;
+        } else {
+            rest.extend_from_slice(&data);
+        }
+    }
+    if rest.is_empty() {
+        return Ok(first);
+    }
+    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
+    whole.extend_from_slice(&first);
+    whole.extend_from_slice(&rest);
+    Ok(whole.freeze())
+}
+
+/// An upstream's own bytes on their way to a client.
+pub(crate) struct Passing(pub(crate) Arriving);
+
+impl Body for Passing {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        let polled = Pin::new(&mut self.0).poll_frame(cx);
+        polled.map_err(|error| {
+            RelayError::Broken(format!("the upstream's answer broke off: {}", root_cause(&error)))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}

@@ -1,0 +1,233 @@
+//! A link to a modern upstream over HTTP: one POST per call, nothing shared between calls but the pool.
+//! Where the client can take it, the upstream's body passes through untouched.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http::header::HeaderValue;
+use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
+use toolyard_model::{
+    Answer, AnswerBody, BoxFuture, Greeting, Link, LinkRequest, Origin, Peer, Relay, RelayKind, Scope,
+};
+use toolyard_proto::codec::MAX_MESSAGE;
+use toolyard_proto::modern::{SUBSCRIPTION_ID, encode_header, name_in};
+use toolyard_proto::{
+    CallError, Id, Message, Method, Notification, Raw, RequestMessage, Response as RpcResponse, Revision,
+};
+
+use super::body::{Content, Passing, ReadError, content, read_whole};
+use super::endpoint::{Endpoint, METHOD, NAME, PROTOCOL_VERSION};
+use super::refusal::Refusal;
+use super::sse::EventStream;
+use super::wire::Arriving;
+use crate::events::Events;
+use crate::own::own_hop;
+
+/// A link to a modern HTTP upstream.
+pub struct HttpLink {
+    greeting: Greeting,
+    caller: Arc<Caller>,
+    events: Events,
+    scope: Scope,
+    /// Calls under way go on without it.
+    let_go: AtomicBool,
+}
+
+impl HttpLink {
+    pub(crate) fn new(greeting: Greeting, caller: Caller, events: Events, scope: Scope) -> Self {
+        Self { greeting, caller: Arc::new(caller), events, scope, let_go: AtomicBool::new(false) }
+    }
+}
+
+impl std::fmt::Debug for HttpLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpLink").field("upstream", &self.caller.endpoint.name).finish_non_exhaustive()
+    }
+}
+
+impl Link for HttpLink {
+    fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
+        Box::pin(self.caller.clone().call(request, peer))
+    }
+
+    /// Modern upstreams take no notifications over HTTP: cancelling is closing the stream.
+    fn notify(&self, _: &Arc<Origin>, _: Notification) {}
+
+    /// Each call holds what it needs; the connections end with the last of them.
+    fn let_go(&self) -> BoxFuture<()> {
+        self.let_go.store(true, Ordering::Relaxed);
+        let events = self.events.clone();
+        Box::pin(async move { events.closed_soon("it was let go by the gateway").await })
+    }
+
+    fn close(&self) -> BoxFuture<()> {
+        let (events, scope) = (self.events.clone(), self.scope.clone());
+        Box::pin(async move {
+            events.closed_soon("it was closed by the gateway").await;
+            scope.cancel();
+        })
+    }
+}
+
+impl Drop for HttpLink {
+    fn drop(&mut self) {
+        if !*self.let_go.get_mut() {
+            self.scope.cancel();
+        }
+    }
+}
+
+/// Posts requests of the modern form.
+pub(crate) struct Caller {
+    pub(crate) endpoint: Arc<Endpoint>,
+    headers: HeaderMap,
+    /// The same with the method of a tool call, the most frequent one, and room for the name.
+    call_headers: HeaderMap,
+}
+
+impl Caller {
+    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
+        let mut headers = endpoint.post_headers();
+        headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(Revision::NEWEST.as_str()));
+        let mut call_headers = headers.clone();
+        call_headers.insert(METHOD, HeaderValue::from_static("tools/call"));
+        Self { endpoint, headers, call_headers }
+    }
+
+    /// What the request holds is let go before the wait begins, and what is rare waits in a box of its own: a
+    /// small future is cheap to make and to move.
+    fn call(self: Arc<Self>, request: LinkRequest, peer: Peer) -> impl Future<Output = Answer> {
+        let (relay, listens) = (request.relay, request.method == Method::LISTEN);
+        let id = (!relay).then(|| request.id.clone());
+        let (headers, body) = self.render(request);
+        async move {
+            let response = self.endpoint.send(HttpMethod::POST, headers, body).await?;
+            match content(response.headers()) {
+                _ if response.status() != StatusCode::OK => {
+                    let refusal = Box::pin(Refusal::read(response)).await;
+                    Err(own_hop(refusal.to_call_error(&self.endpoint)))
+                }
+                Content::Json if relay => Ok(passing(RelayKind::Json, response)),
+                Content::Events if relay => Ok(passing(RelayKind::Sse, response)),
+                _ => {
+                    let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens, id: id.as_ref() };
+                    let result = Box::pin(reader.read(response)).await.map_err(own_hop)?;
+                    Ok(AnswerBody::Whole(result, Revision::NEWEST))
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn post(&self, request: LinkRequest) -> Result<Response<Arriving>, CallError> {
+        let (headers, body) = self.render(request);
+        self.endpoint.send(HttpMethod::POST, headers, body).await
+    }
+
+    fn render(&self, request: LinkRequest) -> (HeaderMap, Bytes) {
+        let headers = self.headers_for(&request);
+        let LinkRequest { id, method, params, .. } = request;
+        let body = Message::Request(RequestMessage { id, method, params: Some(params) }).render();
+        (headers, body)
+    }
+
+    fn headers_for(&self, request: &LinkRequest) -> HeaderMap {
+        let mut headers = if request.method == Method::TOOLS_CALL {
+            self.call_headers.clone()
+        } else {
+            let mut headers = self.headers.clone();
+            if let Ok(method) = HeaderValue::from_str(request.method.as_str()) {
+                headers.insert(METHOD, method);
+            }
+            headers
+        };
+        let name = request.name.clone().or_else(|| {
+            let name = name_in(&request.method, &request.params).map(|name| encode_header(&name))?;
+            HeaderValue::try_from(name).ok()
+        });
+        if let Some(name) = name {
+            headers.insert(NAME, name);
+        }
+        if let Some(more) = &request.headers {
+            headers.extend(more.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+        headers
+    }
+}
+
+/// Reads an answer whole; notifications on the way go to `peer`.
+pub(crate) struct Reader<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) peer: &'a Peer,
+    pub(crate) listens: bool,
+    /// Which answer is waited for; any, if it is not said.
+    pub(crate) id: Option<&'a Id>,
+}
+
+impl Reader<'_> {
+    pub(crate) async fn read(&self, response: Response<Arriving>) -> Result<Raw, CallError> {
+        match content(response.headers()) {
+            Content::Json => self.read_json(response.into_body()).await,
+            Content::Events => self.read_events(response.into_body()).await,
+            Content::Other => Err(self.endpoint.bad_answer("its answer is neither JSON nor an event stream")),
+        }
+    }
+
+    async fn read_json(&self, body: Arriving) -> Result<Raw, CallError> {
+        let body = read_whole(body, MAX_MESSAGE).await.map_err(|error| match error {
+            ReadError::Broken(cause) => self.endpoint.lost(&cause),
+            ReadError::TooLarge => self.endpoint.too_large(),
+        })?;
+        match Message::parse(&body) {
+            Ok(Message::Response(response)) => self.settle(response.outcome),
+            Ok(_) => Err(self.endpoint.bad_answer("its answer is no response")),
+            Err(error) => Err(self.endpoint.bad_answer(&error.message)),
+        }
+    }
+
+    async fn read_events(&self, body: Arriving) -> Result<Raw, CallError> {
+        let mut events = EventStream::new(body);
+        while let Some(event) = events.next().await.map_err(|cause| self.endpoint.lost(&cause))? {
+            match Message::parse(&event.data) {
+                Ok(Message::Response(response)) if self.is_answered_by(&response) => {
+                    return self.settle(response.outcome);
+                }
+                Ok(Message::Notification(notification)) => {
+                    self.peer.notify(plain(notification, self.listens));
+                }
+                Err(error) if error.is_answer => return Err(self.endpoint.bad_answer(&error.message)),
+                // Somebody else's answer. A modern server sends no requests; without data it is no message at all.
+                Ok(Message::Response(_) | Message::Request(_)) | Err(_) => {}
+            }
+        }
+        Err(self.endpoint.lost("the stream ended before the answer"))
+    }
+
+    /// The id as it was sent, or in another spelling of the same string; an error may come without.
+    fn is_answered_by(&self, response: &RpcResponse) -> bool {
+        let (Some(wanted), Some(id)) = (self.id, &response.id) else { return true };
+        id == wanted || {
+            let text = id.as_raw().as_string();
+            text.is_some() && text == wanted.as_raw().as_string()
+        }
+    }
+
+    fn settle(&self, outcome: Result<Raw, Raw>) -> Result<Raw, CallError> {
+        outcome.map_err(|error| CallError::reported(error).at(&self.endpoint.name))
+    }
+}
+
+fn passing(kind: RelayKind, response: Response<Arriving>) -> AnswerBody {
+    AnswerBody::Stream(Relay::new(kind, Passing(response.into_body())))
+}
+
+/// What a listen hears, without the subscription id: whoever listens further down has another.
+fn plain(notification: Notification, listens: bool) -> Notification {
+    let Notification { method, params } = notification;
+    let strip = |params: Raw| if listens { params.without_in("_meta", &[SUBSCRIPTION_ID]) } else { params };
+    Notification { method, params: params.map(strip) }
+}

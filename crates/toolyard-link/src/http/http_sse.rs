@@ -1,0 +1,277 @@
+//! The oldest HTTP transport (HTTP+SSE, 2024-11-05): everything the server says comes on one event stream,
+//! and everything it is told is posted to an address that the stream names first. Shown to the link as a
+//! stream of lines like any other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use futures_util::stream::unfold;
+use http::{Method as HttpMethod, Response, StatusCode, Uri};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use toolyard_model::Scope;
+use toolyard_proto::codec::MAX_MESSAGE;
+use toolyard_proto::codec::line::{LineDecoder, one_line};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Response as Answer};
+
+use super::body::{Content, content};
+use super::endpoint::Endpoint;
+use super::refusal::Refusal;
+use super::sse::EventStream;
+use super::wire::Arriving;
+
+/// How much may wait between the link and the wire, each way.
+const BUFFER: usize = 64 * 1024;
+/// How many requests are posted at the same time, and how many may wait for that.
+const POSTS: usize = 32;
+const WAITING: usize = 1_000;
+/// How long they may wait. One that is being posted has the time of its call: some servers answer a post only
+/// when the call is over.
+const TURN: Duration = Duration::from_secs(30);
+/// How long a message that has no answer may take to be taken.
+const ERRAND: Duration = Duration::from_secs(5);
+
+/// Why there is no stream.
+pub(crate) enum OpenError {
+    Call(CallError),
+    Refused(Box<Refusal>),
+    /// It is there, but speaks something else.
+    Other(String),
+}
+
+/// Opens the stream and waits for the address to post to. The lines live in `scope`.
+pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines, OpenError> {
+    let sent = endpoint.send(HttpMethod::GET, endpoint.get_headers(), Bytes::new()).await;
+    let response = sent.map_err(OpenError::Call)?;
+    if response.status() != StatusCode::OK {
+        return Err(OpenError::Refused(Box::new(Refusal::read(response).await)));
+    }
+    if content(response.headers()) != Content::Events {
+        return Err(OpenError::Other("a GET is not answered with an event stream".into()));
+    }
+    let mut events = EventStream::new(response.into_body());
+    let url = address(&endpoint, &mut events).await?;
+    let ((reader, said), (writer, told)) = (duplex(BUFFER), duplex(BUFFER));
+    scope.spawn(run(Conversation::new(endpoint, url), events, said, told));
+    Ok((reader, writer))
+}
+
+/// What the server says, and where it is told something.
+type Lines = (DuplexStream, DuplexStream);
+
+/// The first event says where to post. Messages with our credentials go to the same server only.
+async fn address(endpoint: &Endpoint, events: &mut EventStream) -> Result<Uri, OpenError> {
+    loop {
+        let event = events.next().await.map_err(|cause| OpenError::Call(endpoint.lost(&cause)))?;
+        let Some(event) = event else {
+            return Err(OpenError::Other("its event stream ended before it named an address".into()));
+        };
+        if event.name == "endpoint" {
+            let text = String::from_utf8_lossy(&event.data);
+            return resolve(endpoint.url(), text.trim()).map_err(OpenError::Other);
+        }
+        if !event.data.is_empty() {
+            return Err(OpenError::Other("its event stream does not begin with an address".into()));
+        }
+    }
+}
+
+/// An address relative to `base`, or a whole one of the same origin.
+fn resolve(base: &Uri, text: &str) -> Result<Uri, String> {
+    let wrong = || "the address that it wants messages posted to is wrong".to_owned();
+    let authority = base.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    let origin = format!("{}://{authority}", base.scheme_str().unwrap_or("http"));
+    if text.contains("://") || text.starts_with("//") {
+        let text = if text.starts_with("//") {
+            format!("{}:{text}", base.scheme_str().unwrap_or("http"))
+        } else {
+            text.into()
+        };
+        let url: Uri = text.parse().map_err(|_| wrong())?;
+        return if origin_of(&url) == origin_of(base) {
+            Ok(url)
+        } else {
+            Err("it wants messages posted to another server, which is refused".into())
+        };
+    }
+    let path = base.path();
+    let whole = match text.chars().next() {
+        None => return Err(wrong()),
+        Some('/') => format!("{origin}{text}"),
+        Some('?') => format!("{origin}{path}{text}"),
+        Some(_) => format!("{origin}{}/{text}", path.rsplit_once('/').map_or("", |(folder, _)| folder)),
+    };
+    whole.parse().map_err(|_| wrong())
+}
+
+fn origin_of(url: &Uri) -> (Option<&str>, Option<String>, u16) {
+    let port = if url.scheme_str() == Some("https") { 443 } else { 80 };
+    let host = url.host().map(str::to_ascii_lowercase);
+    (url.scheme_str(), host, url.port_u16().unwrap_or(port))
+}
+
+struct Conversation {
+    endpoint: Arc<Endpoint>,
+    url: Uri,
+    places: Semaphore,
+    /// The requests that are being posted or wait for it. Whoever takes one back need not see it through.
+    under_way: Mutex<HashMap<Id, CancellationToken>>,
+}
+
+/// A request to be posted.
+struct Asked {
+    id: Id,
+    line: Bytes,
+    withdrawn: CancellationToken,
+}
+
+/// Both directions end together, and with them the connection.
+async fn run(conversation: Conversation, events: EventStream, said: DuplexStream, told: DuplexStream) {
+    let ((failed, failures), (requests, asked)) = (mpsc::channel(POSTS), mpsc::channel(WAITING));
+    tokio::select! {
+        () = hear(events, failures, said) => {}
+        () = conversation.tell(told, requests, failed.clone()) => {}
+        () = conversation.post_requests(asked, failed) => {}
+    }
+}
+
+/// Writes what the server says as lines, and what became of messages that it did not take.
+async fn hear(mut events: EventStream, mut failures: mpsc::Receiver<Bytes>, mut said: DuplexStream) {
+    loop {
+        let message = tokio::select! {
+            event = events.next() => match event {
+                Ok(Some(event)) if matches!(event.name.as_str(), "" | "message") => event.data,
+                Ok(Some(_)) => continue,
+                Ok(None) | Err(_) => return,
+            },
+            Some(failure) = failures.recv() => failure,
+        };
+        let mut line = BytesMut::from(one_line(message));
+        line.extend_from_slice(b"\n");
+        if said.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Conversation {
+    fn new(endpoint: Arc<Endpoint>, url: Uri) -> Self {
+        Self { endpoint, url, places: Semaphore::new(POSTS), under_way: Mutex::default() }
+    }
+
+    /// Posts line by line. Requests may overtake each other; what has no answer keeps its place.
+    async fn tell(&self, mut told: DuplexStream, requests: mpsc::Sender<Asked>, failed: mpsc::Sender<Bytes>) {
+        let mut lines = LineDecoder::new(MAX_MESSAGE);
+        loop {
+            match lines.next_line() {
+                Err(_) => return,
+                Ok(Some(line)) => self.take(line, &requests, &failed).await,
+                Ok(None) => {
+                    lines.buffer().reserve(BUFFER);
+                    if !matches!(told.read_buf(lines.buffer()).await, Ok(1..)) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&self, line: Bytes, requests: &mpsc::Sender<Asked>, failed: &mpsc::Sender<Bytes>) {
+        let message = Message::parse(&line);
+        if let Ok(Message::Request(RequestMessage { id, .. })) = message {
+            let withdrawn = CancellationToken::new();
+            self.under_way().insert(id.clone(), withdrawn.clone());
+            if requests.try_send(Asked { id: id.clone(), line, withdrawn }).is_err() {
+                self.fail(id, &self.no_room(), failed).await;
+            }
+            return;
+        }
+        if let Ok(Message::Notification(notification)) = &message {
+            self.withdraw(notification);
+        }
+        let _ = timeout(ERRAND, self.post(line)).await;
+    }
+
+    /// Nobody waits for the answer to a request any more.
+    fn withdraw(&self, notification: &Notification) {
+        let cancelled = notification.params.as_ref().filter(|_| notification.method == Method::CANCELLED);
+        let id = cancelled.and_then(|params| params.member("requestId")).and_then(Id::from_raw);
+        let withdrawn = id.and_then(|id| self.under_way().remove(&id));
+        withdrawn.inspect(CancellationToken::cancel);
+    }
+
+    async fn post_requests(&self, asked: mpsc::Receiver<Asked>, failed: mpsc::Sender<Bytes>) {
+        let asked = unfold(asked, async |mut asked| asked.recv().await.map(|next| (next, asked)));
+        asked.for_each_concurrent(WAITING, async |asked| self.request(asked, &failed).await).await;
+    }
+
+    /// A request that is not taken fails at once, rather than by silence.
+    async fn request(&self, Asked { id, line, withdrawn }: Asked, failed: &mpsc::Sender<Bytes>) {
+        match withdrawn.run_until_cancelled(self.post_in_turn(line)).await {
+            None => {}
+            Some(Ok(())) => drop(self.under_way().remove(&id)),
+            Some(Err(error)) => self.fail(id, &error, failed).await,
+        }
+    }
+
+    async fn post_in_turn(&self, line: Bytes) -> Result<(), CallError> {
+        let turn = timeout(TURN, self.places.acquire()).await;
+        let Ok(Ok(_place)) = turn else { return Err(self.no_room()) };
+        let response = self.post(line).await?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(Refusal::read(response).await.to_call_error(&self.endpoint))
+    }
+
+    async fn fail(&self, id: Id, error: &CallError, failed: &mpsc::Sender<Bytes>) {
+        self.under_way().remove(&id);
+        let answer = Message::Response(Answer { id: Some(id), outcome: Err(error.to_raw()) });
+        let _ = failed.send(answer.render()).await;
+    }
+
+    fn no_room(&self) -> CallError {
+        let name = &self.endpoint.name;
+        CallError::limit(format!("upstream `{name}` takes no more messages: {POSTS} are on their way to it"))
+            .at(name)
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn post(&self, line: Bytes) -> Result<Response<Arriving>, CallError> {
+        let headers = self.endpoint.post_headers();
+        self.endpoint.send_to(&self.url, HttpMethod::POST, headers, line).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let base = Uri::from_static("https://a.example/old/sse");
+        let got = resolve(&base, text).map_or_else(|why| why, |url| url.to_string());
+        assert!(got.starts_with(expected), "{text}: {got}");
+    }
+
+    #[test]
+    fn messages_are_posted_to_the_same_server_only() {
+        check("/messages?s=1", "https://a.example/messages?s=1");
+        check("?s=1", "https://a.example/old/sse?s=1");
+        check("messages?s=1", "https://a.example/old/messages?s=1");
+        check("https://A.example:443/m", "https://A.example:443/m");
+        check("//a.example/m", "https://a.example/m");
+        check("https://b.example/m", "it wants messages posted to another server");
+        check("http://a.example/m", "it wants messages posted to another server");
+        check("https://a.example:8443/m", "it wants messages posted to another server");
+        check("//b.example/m", "it wants messages posted to another server");
+        check("", "the address");
+    }
+}

@@ -1,0 +1,44 @@
+//! Whose an upstream session is. Log level, subscriptions, roots and whatever the server remembers live in
+//! it, so it is shared only by those who may share that.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use toolyard_model::{ClientKey, Origin};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// One client that keeps a session or a connection with us.
+    Client(ClientKey),
+    /// All requests of one principal with the same capabilities, where each request stands alone.
+    Shared {
+        principal: Arc<str>,
+        client: Option<ClientKey>,
+        capabilities: [u8; 32],
+    },
+    Gateway,
+}
+
+impl Owner {
+    pub(crate) fn of(origin: &Origin) -> Self {
+        match &origin.client {
+            ClientKey::Gateway => Self::Gateway,
+            key @ (ClientKey::Session(_) | ClientKey::Connection(_)) => Self::Client(key.clone()),
+            key => Self::Shared {
+                principal: origin.principal.name().clone(),
+                client: matches!(key, ClientKey::Principal(_)).then(|| key.clone()),
+                capabilities: Sha256::digest(origin.capabilities.as_bytes()).into(),
+            },
+        }
+    }
+
+    /// The client that unasked messages are for, if it is one.
+    pub(crate) fn client(&self) -> Option<ClientKey> {
+        match self {
+            Self::Client(key) => Some(key.clone()),
+            Self::Shared { client, .. } => client.clone(),
+            Self::Gateway => None,
+        }
+    }
+}

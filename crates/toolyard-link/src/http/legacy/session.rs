@@ -1,0 +1,268 @@
+//! One session with an upstream: opened by a handshake, used by calls, ended by DELETE.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::HeaderValue;
+use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Peer, Scope};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Revision};
+
+use super::inbox;
+use super::memory::Memory;
+use super::owner::Owner;
+use crate::asks::Asks;
+use crate::events::Events;
+use crate::http::client::Reader;
+use crate::http::endpoint::{Endpoint, PROTOCOL_VERSION, SESSION_ID};
+use crate::http::refusal::Refusal;
+use crate::http::wire::Arriving;
+use crate::inflight::InFlight;
+use crate::levels::Told;
+use crate::probe::{Offer, legacy_greeting};
+use toolyard_proto::Raw;
+
+/// How long the first call waits for the stream of unasked messages to stand, so that nothing said during
+/// that call is lost. Some servers send headers only with the first message, so it is not waited for longer.
+const INBOX_WAIT: Duration = Duration::from_millis(250);
+/// How long a message that nobody waits for may take.
+pub(super) const ERRAND: Duration = Duration::from_secs(5);
+
+pub(crate) struct Session {
+    pub(super) owner: Owner,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) greeting: Greeting,
+    pub(super) events: Events,
+    pub(super) asks: Asks,
+    pub(super) scope: Scope,
+    pub(super) has_id: bool,
+    post: HeaderMap,
+    get: HeaderMap,
+    pub(super) errands: mpsc::Sender<Errand>,
+    /// Whether somebody looks after what is watched in it.
+    pub(super) is_watched: AtomicBool,
+    /// Whether everything is set up in it that was in the one before.
+    pub(super) is_set_up: watch::Sender<bool>,
+    state: Mutex<State>,
+}
+
+pub(super) struct State {
+    pub(super) last: u64,
+    pub(super) calls: InFlight<()>,
+    pub(super) used: Instant,
+    pub(super) memory: Memory,
+    pub(super) told: Told,
+    /// The server has said that it offers no stream of unasked messages.
+    pub(super) deaf: bool,
+    pub(super) ended: bool,
+}
+
+/// A message for the upstream that nobody waits for.
+pub(crate) struct Errand {
+    pub(super) session: Arc<Session>,
+    pub(super) message: Message,
+}
+
+/// What a session needs of the pool it is opened for.
+#[derive(Clone, Copy)]
+pub(crate) struct Ground<'a> {
+    pub(crate) endpoint: &'a Arc<Endpoint>,
+    pub(crate) events: &'a Events,
+    pub(crate) scope: &'a Scope,
+    pub(crate) errands: &'a mpsc::Sender<Errand>,
+}
+
+/// Why a session could not be opened.
+pub(crate) enum OpenError {
+    Call(CallError),
+    Refused(Refusal),
+    Incompatible(String),
+}
+
+impl OpenError {
+    pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
+        let error = match self {
+            Self::Call(error) => error.clone(),
+            Self::Refused(refusal) => refusal.to_call_error(endpoint),
+            Self::Incompatible(why) => CallError::unavailable(format!("upstream `{}`: {why}", endpoint.name)),
+        };
+        error.at(&endpoint.name)
+    }
+}
+
+impl Session {
+    /// Shakes hands on behalf of `owner`, who is described by `offer`.
+    pub(crate) async fn open(
+        ground: Ground<'_>,
+        owner: Owner,
+        offer: &Offer,
+    ) -> Result<Arc<Self>, OpenError> {
+        let endpoint = ground.endpoint;
+        let hello = Message::Request(RequestMessage {
+            id: Id::string("yard-initialize"),
+            method: Method::INITIALIZE,
+            params: Some(offer.initialize_params(Revision::NEWEST_LEGACY).into()),
+        });
+        let sent = endpoint.send(HttpMethod::POST, endpoint.post_headers(), hello.render()).await;
+        let response = sent.map_err(OpenError::Call)?;
+        if response.status() != StatusCode::OK {
+            return Err(OpenError::Refused(Refusal::read(response).await));
+        }
+        let id = response.headers().get(SESSION_ID).cloned();
+        let peer = Peer::new(Arc::new(Unasked { events: ground.events.clone(), client: owner.client() }));
+        let read = Reader { endpoint, peer: &peer, listens: false, id: None }.read(response).await;
+        let greeting = legacy_greeting(read.map_err(OpenError::Call)?).map_err(OpenError::Incompatible)?;
+        let session = Arc::new(Self::new(ground, owner, greeting, id.as_ref()));
+        let mut opening = Opening { session: Some(session.clone()), scope: ground.scope };
+        session.begin().await.map_err(OpenError::Call)?;
+        opening.session = None;
+        Ok(session)
+    }
+
+    fn new(ground: Ground<'_>, owner: Owner, greeting: Greeting, id: Option<&HeaderValue>) -> Self {
+        let scope = ground.scope.child();
+        let complete = |mut headers: HeaderMap| {
+            if let Some(id) = id {
+                headers.insert(SESSION_ID, id.clone());
+            }
+            if greeting.revision >= Revision::V2025_06_18 {
+                headers.insert(PROTOCOL_VERSION, HeaderValue::from_static(greeting.revision.as_str()));
+            }
+            headers
+        };
+        Self {
+            owner,
+            post: complete(ground.endpoint.post_headers()),
+            get: complete(ground.endpoint.get_headers()),
+            endpoint: ground.endpoint.clone(),
+            events: ground.events.clone(),
+            asks: Asks::new(&scope),
+            scope,
+            has_id: id.is_some(),
+            errands: ground.errands.clone(),
+            is_watched: AtomicBool::new(false),
+            is_set_up: watch::Sender::new(true),
+            state: Mutex::new(State {
+                last: 0,
+                calls: InFlight::default(),
+                used: Instant::now(),
+                memory: Memory::default(),
+                told: Told::default(),
+                deaf: false,
+                ended: false,
+            }),
+            greeting,
+        }
+    }
+
+    /// Says that we are ready, and starts to listen.
+    async fn begin(self: &Arc<Self>) -> Result<(), CallError> {
+        self.deliver(&Message::Notification(Notification::new(Method::INITIALIZED, None))).await?;
+        let (stands, standing) = tokio::sync::oneshot::channel();
+        self.scope.spawn(inbox::run(self.clone(), stands));
+        let _ = timeout(INBOX_WAIT, standing).await;
+        Ok(())
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.greeting.revision
+    }
+
+    pub(crate) fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    pub(super) fn has_inbox(&self) -> bool {
+        !self.lock().deaf
+    }
+
+    pub(super) async fn post(&self, message: &Message) -> Result<Response<Arriving>, CallError> {
+        self.endpoint.send(HttpMethod::POST, self.post.clone(), message.render()).await
+    }
+
+    /// Posts a message that has no answer.
+    pub(super) async fn deliver(&self, message: &Message) -> Result<(), CallError> {
+        let posted = timeout(ERRAND, self.post(message)).await;
+        posted.map_err(|_| self.endpoint.lost("it takes no messages"))?.map(drop)
+    }
+
+    pub(super) fn get_headers(&self) -> HeaderMap {
+        self.get.clone()
+    }
+
+    /// For how long nobody has used it; `None` while somebody does.
+    pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
+        let state = self.lock();
+        (state.calls.len() == 0).then(|| now.duration_since(state.used))
+    }
+
+    /// Whether it may end once it has been idle for long: the gateway listens in its own, and what a client
+    /// has set up stays until the client goes.
+    pub(super) fn may_end(&self) -> bool {
+        match self.owner {
+            Owner::Gateway => false,
+            Owner::Client(_) => self.lock().memory.is_empty(),
+            Owner::Shared { .. } => !self.lock().memory.has_subscribers(),
+        }
+    }
+
+    /// No call may use it from now on.
+    pub(super) fn retire(&self) {
+        self.lock().ended = true;
+        self.scope.cancel();
+        // Nobody sets it up any more, so nobody waits for that.
+        self.is_set_up.send_replace(true);
+    }
+
+    /// Ends it in the background, in a task of `scope`: its own is over then.
+    pub(super) fn say_goodbye(self: Arc<Self>, scope: &Scope) {
+        self.retire();
+        scope.spawn(async move { self.delete().await });
+    }
+
+    /// Tells the upstream that the session is over.
+    pub(super) async fn delete(&self) {
+        if self.has_id {
+            let sent = self.endpoint.send(HttpMethod::DELETE, self.get_headers(), Bytes::new());
+            let _ = timeout(ERRAND, sent).await;
+        }
+    }
+}
+
+/// A session that nobody holds yet. Whoever opens it may give up before it is handed over.
+struct Opening<'a> {
+    session: Option<Arc<Session>>,
+    scope: &'a Scope,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.say_goodbye(self.scope);
+        }
+    }
+}
+
+/// Takes what an upstream says during the handshake.
+struct Unasked {
+    events: Events,
+    client: Option<ClientKey>,
+}
+
+impl Back for Unasked {
+    fn notify(&self, notification: Notification) {
+        self.events.notify(self.client.clone(), notification);
+    }
+
+    fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        Box::pin(async { Err(AskError::Unsupported("no questions before the handshake is over".into())) })
+    }
+}

@@ -1,0 +1,49 @@
+//! What is watched in a session that the upstream has lost is watched in another, also where its clients call
+//! nothing meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use toolyard_model::Origin;
+
+use super::memory::{FIRST_PAUSE, LONGEST_PAUSE, Memory};
+use super::pool::Pool;
+use super::session::Session;
+
+impl Pool {
+    /// Looks after what is watched in this session, once, until it is over.
+    pub(super) fn keep_watched(self: &Arc<Self>, session: &Arc<Session>, origin: &Arc<Origin>) {
+        if !session.is_watched.swap(true, Ordering::Relaxed) {
+            self.parts.scope.spawn(watch(self.clone(), session.clone(), origin.clone()));
+        }
+    }
+
+    /// How long to wait until another session is opened in place of a lost one.
+    fn pause_after(&self, session: &Session, lasted: Duration) -> Duration {
+        self.lost().get_mut(&session.owner).map_or(FIRST_PAUSE, |memory| memory.lost_after(lasted))
+    }
+
+    /// Whether something was watched in a lost session, and no other stands in its place.
+    fn is_missed(&self, session: &Session) -> bool {
+        self.lost().get(&session.owner).is_some_and(Memory::has_subscribers)
+    }
+}
+
+async fn watch(pool: Arc<Pool>, session: Arc<Session>, origin: Arc<Origin>) {
+    let since = Instant::now();
+    session.scope.ended().await;
+    // One that was ended on purpose is not in its place any more, and leaves nothing.
+    pool.discard(&session);
+    let mut pause = pool.pause_after(&session, since.elapsed());
+    loop {
+        sleep(pause).await;
+        if !pool.is_missed(&session) {
+            return;
+        }
+        // The next one is looked after by whoever opens it.
+        let _ = timeout(pool.parts.connect, pool.session(&origin)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}

@@ -1,0 +1,151 @@
+//! One connection to an upstream, driven by the call that uses it.
+//!
+//! The call itself turns the connection over, in its own task: sending, waiting and reading cost no second
+//! task, no channel between two threads and no wake but that of the socket. So whoever drops the call, or its
+//! answer half read, closes the connection, which is how a modern upstream learns of a cancel.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{self, Connection, SendRequest};
+use tokio::task::unconstrained;
+use toolyard_model::at_once::hushed;
+use toolyard_model::{BoxFuture, Scope};
+
+use super::connector::Stream;
+use super::wires::Kept;
+
+pub(crate) type Outgoing = Request<Full<Bytes>>;
+/// Why there is no response, with the request if nothing of it was sent.
+pub(super) type Unsent = TrySendError<Outgoing>;
+
+pub(super) struct Wire {
+    send: SendRequest<Full<Bytes>>,
+    /// None once it has ended.
+    connection: Option<Connection<Stream, Full<Bytes>>>,
+    /// The scope that the connection lives in.
+    ended: BoxFuture<()>,
+    /// Where it is kept while nobody uses it.
+    home: Weak<Kept>,
+}
+
+impl Wire {
+    pub(super) async fn over(stream: Stream, home: &Arc<Kept>, scope: &Scope) -> hyper::Result<Box<Self>> {
+        let (send, connection) = http1::handshake(stream).await?;
+        let scope = scope.clone();
+        let ended = Box::pin(async move { scope.ended().await });
+        Ok(Box::new(Self { send, connection: Some(connection), ended, home: Arc::downgrade(home) }))
+    }
+
+    /// Sends a request and waits for the head of the response.
+    pub(super) fn exchange(
+        mut self: Box<Self>,
+        request: Outgoing,
+    ) -> impl Future<Output = Result<Response<Arriving>, Unsent>> {
+        // Outside the runtime's budget: a wake to yield would go to nobody. In a box, because it has room for
+        // the whole request, and would be moved with every future around it.
+        let mut sent = Box::pin(unconstrained(self.send.try_send_request(request)));
+        async move {
+            let response = poll_fn(|cx| {
+                self.drive(cx);
+                sent.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            });
+            let response = response.await?;
+            Ok(response.map(|body| Arriving::new(body, self)))
+        }
+    }
+
+    /// Goes on as far as the socket allows. What waits for the connection is looked at right after this, so
+    /// only the socket has to wake anybody.
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        self.turn(cx);
+        if self.connection.is_some() && self.ended.as_mut().poll(cx).is_ready() {
+            self.connection = None;
+        }
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) {
+        if let Some(connection) = &mut self.connection
+            && Pin::new(connection).poll(cx).is_ready()
+        {
+            // Dropping it tells whoever still waits for it.
+            self.connection = None;
+        }
+    }
+
+    /// Whether it could take a request now. Whoever used it last is not woken on its behalf any more.
+    pub(super) fn is_idle(&mut self) -> bool {
+        self.turn(&mut Context::from_waker(Waker::noop()));
+        self.connection.is_some() && self.send.is_ready()
+    }
+}
+
+/// The body of a response, with the connection it comes on.
+pub(crate) struct Arriving {
+    body: Incoming,
+    /// None once all of the body has come: then the connection is free for others.
+    wire: Option<Box<Wire>>,
+}
+
+impl Arriving {
+    fn new(body: Incoming, wire: Box<Wire>) -> Self {
+        let mut arriving = Self { body, wire: Some(wire) };
+        if arriving.body.is_end_stream() {
+            arriving.let_go();
+        }
+        arriving
+    }
+
+    /// What has come already. Taking it wakes the connection, which needs no wake: it is driven when there is
+    /// nothing to take.
+    fn next_piece(&mut self) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let nobody = &mut Context::from_waker(Waker::noop());
+        hushed(|| Pin::new(&mut self.body).poll_frame(nobody)).0
+    }
+
+    fn let_go(&mut self) {
+        if let Some(wire) = self.wire.take()
+            && let Some(home) = wire.home.upgrade()
+        {
+            home.keep(wire);
+        }
+    }
+}
+
+impl Body for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let mut polled = self.next_piece();
+        if polled.is_pending()
+            && let Some(wire) = &mut self.wire
+        {
+            wire.drive(cx);
+            polled = self.next_piece();
+        }
+        if matches!(polled, Poll::Ready(None)) || polled.is_ready() && self.body.is_end_stream() {
+            self.let_go();
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

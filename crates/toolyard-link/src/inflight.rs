@@ -1,0 +1,279 @@
+//! The calls under way on one channel: who made them, and whom a message without an address can belong to.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use toolyard_proto::{Method, Raw};
+
+use toolyard_model::{ClientKey, Peer, Principal};
+
+/// How long a call that was left may still be what the upstream asks about.
+const LINGER: Duration = Duration::from_secs(5);
+/// How many of those are remembered.
+const MOST_LEFT: usize = 64;
+
+/// One call under way, with whatever its link keeps for it.
+pub(crate) struct Flight<T> {
+    pub(crate) client: ClientKey,
+    pub(crate) principal: Principal,
+    pub(crate) peer: Peer,
+    /// The progress token as the client sent it, where the link minted another.
+    pub(crate) token: Option<Raw>,
+    /// Whether messages without an address may belong to this call: see [`is_addressable`].
+    pub(crate) addressable: bool,
+    pub(crate) more: T,
+}
+
+/// The gateway's own calls have nobody to ask, and nobody is asked anything in the middle of an open listen or
+/// of a request that only looks or sets something. They would make every other call ambiguous.
+pub(crate) fn is_addressable(client: &ClientKey, method: &Method) -> bool {
+    const NEVER_ASK: [Method; 8] = [
+        Method::LISTEN,
+        Method::PING,
+        Method::SET_LEVEL,
+        Method::RESOURCES_SUBSCRIBE,
+        Method::RESOURCES_UNSUBSCRIBE,
+        Method::TASKS_GET,
+        Method::TASKS_LIST,
+        Method::TASKS_CANCEL,
+    ];
+    *client != ClientKey::Gateway && !NEVER_ASK.contains(method)
+}
+
+/// Whom a message without an address belongs to.
+#[derive(Debug)]
+pub(crate) enum Addressee {
+    Nobody,
+    /// All calls under way are this client's, and this is the way back of the oldest.
+    One(Peer, ClientKey),
+    Several,
+}
+
+pub(crate) struct InFlight<T> {
+    flights: HashMap<u64, Flight<T>>,
+    clients: HashMap<ClientKey, usize>,
+    /// Addressable calls that stand alone, each as good as a client.
+    alone: usize,
+    /// Addressable calls in order of age; may still hold calls that ended (see `tidy`).
+    ages: VecDeque<u64>,
+    /// Addressable calls that were left before their answer came, the latest last.
+    left: VecDeque<Left>,
+}
+
+struct Left {
+    id: u64,
+    principal: Principal,
+    at: Instant,
+}
+
+impl<T> Default for InFlight<T> {
+    fn default() -> Self {
+        Self {
+            flights: HashMap::new(),
+            clients: HashMap::new(),
+            alone: 0,
+            ages: VecDeque::new(),
+            left: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> InFlight<T> {
+    /// `id` must be larger than every one before it.
+    pub(crate) fn insert(&mut self, id: u64, flight: Flight<T>) {
+        if flight.addressable {
+            if flight.client.stands_alone() {
+                self.alone += 1;
+            } else {
+                *self.clients.entry(flight.client.clone()).or_default() += 1;
+            }
+            self.tidy();
+            self.ages.push_back(id);
+        }
+        self.flights.insert(id, flight);
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<&Flight<T>> {
+        self.flights.get(&id)
+    }
+
+    pub(crate) fn find(&self, is_it: impl Fn(&Flight<T>) -> bool) -> Option<&Flight<T>> {
+        self.flights.values().find(|flight| is_it(flight))
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Flight<T>> {
+        let flight = self.flights.remove(&id)?;
+        if flight.addressable && flight.client.stands_alone() {
+            self.alone -= 1;
+        } else if flight.addressable
+            && let Some(count) = self.clients.get_mut(&flight.client)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.clients.remove(&flight.client);
+            }
+        }
+        Some(flight)
+    }
+
+    /// Takes a call out that nobody waits for any more. The upstream may not know it yet.
+    pub(crate) fn leave(&mut self, id: u64, now: Instant) -> Option<Flight<T>> {
+        let flight = self.remove(id)?;
+        if flight.addressable {
+            if self.left.len() >= MOST_LEFT {
+                self.left.pop_front();
+            }
+            self.left.push_back(Left { id, principal: flight.principal.clone(), at: now });
+        }
+        Some(flight)
+    }
+
+    /// The upstream is done with a call that was left.
+    pub(crate) fn answered_late(&mut self, id: u64) {
+        self.left.retain(|left| left.id != id);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.flights.len()
+    }
+
+    pub(crate) fn addressee(&mut self) -> Addressee {
+        match self.clients.len() + self.alone {
+            0 => Addressee::Nobody,
+            1 => self.oldest().map_or(Addressee::Nobody, |flight| {
+                Addressee::One(flight.peer.clone(), flight.client.clone())
+            }),
+            _ => Addressee::Several,
+        }
+    }
+
+    /// Whom a question belongs to. While it may be about a call that somebody else left, it belongs to nobody:
+    /// another user must not answer it.
+    pub(crate) fn asked(&mut self, now: Instant) -> Addressee {
+        self.left.retain(|left| now.saturating_duration_since(left.at) < LINGER);
+        let somebody_elses = |left: &Left, asked: &Flight<T>| left.principal != asked.principal;
+        let left = std::mem::take(&mut self.left);
+        let is_doubtful =
+            self.oldest().is_some_and(|asked| left.iter().any(|left| somebody_elses(left, asked)));
+        self.left = left;
+        if is_doubtful { Addressee::Several } else { self.addressee() }
+    }
+
+    /// Whether all calls under way are for one user, so that what cannot be told apart is at least no secret.
+    pub(crate) fn are_of_one_principal(&self) -> bool {
+        let mut principals = self.flights.values().filter(|flight| flight.addressable).map(|f| &f.principal);
+        let first = principals.next();
+        principals.all(|principal| Some(principal) == first)
+    }
+
+    fn oldest(&mut self) -> Option<&Flight<T>> {
+        while let Some(id) = self.ages.front() {
+            if self.flights.contains_key(id) {
+                break;
+            }
+            self.ages.pop_front();
+        }
+        self.flights.get(self.ages.front()?)
+    }
+
+    /// Keeps `ages` within twice the number of calls under way, at constant cost per call on average.
+    fn tidy(&mut self) {
+        if self.ages.len() > 2 * self.flights.len() + 64 {
+            self.ages.retain(|id| self.flights.contains_key(id));
+        }
+    }
+
+    /// Takes every call out, for failing them all.
+    pub(crate) fn drain(&mut self) -> Vec<Flight<T>> {
+        self.clients.clear();
+        self.alone = 0;
+        self.left.clear();
+        self.ages.clear();
+        self.flights.drain().map(|(_, flight)| flight).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flight(client: u64, addressable: bool) -> Flight<()> {
+        let client = ClientKey::Connection(client);
+        let principal = Principal::named(&format!("user {client:?}"));
+        Flight { client, principal, peer: Peer::nobody(), token: None, addressable, more: () }
+    }
+
+    fn kind(calls: &mut InFlight<()>) -> &'static str {
+        match calls.addressee() {
+            Addressee::Nobody => "nobody",
+            Addressee::One(..) => "one",
+            Addressee::Several => "several",
+        }
+    }
+
+    #[test]
+    fn an_addressee_is_known_only_while_one_client_is_calling() {
+        let mut calls = InFlight::default();
+        calls.insert(1, flight(0, false));
+        assert_eq!(kind(&mut calls), "nobody");
+        calls.insert(2, flight(1, true));
+        calls.insert(3, flight(1, true));
+        assert_eq!(kind(&mut calls), "one");
+        calls.insert(4, flight(2, true));
+        assert_eq!(kind(&mut calls), "several");
+        assert!(calls.remove(2).is_some() && calls.remove(3).is_some() && calls.remove(3).is_none());
+        assert_eq!(kind(&mut calls), "one");
+        assert!(calls.remove(4).is_some());
+        assert_eq!(kind(&mut calls), "nobody");
+    }
+
+    #[test]
+    fn calls_with_one_credential_may_come_from_several_clients() {
+        let with_token = || Flight { client: ClientKey::Principal("token".into()), ..flight(0, true) };
+        let mut calls = InFlight::default();
+        calls.insert(1, with_token());
+        assert_eq!(kind(&mut calls), "one");
+        calls.insert(2, with_token());
+        assert_eq!(kind(&mut calls), "several");
+        calls.remove(1);
+        assert_eq!(kind(&mut calls), "one");
+        calls.insert(3, flight(1, true));
+        assert_eq!(kind(&mut calls), "several");
+        calls.drain();
+        assert_eq!(kind(&mut calls), "nobody");
+    }
+
+    #[test]
+    fn a_question_may_be_about_a_call_that_was_just_left() {
+        let start = Instant::now();
+        let check = |caller: u64, later: Duration, answered: bool| {
+            let mut calls = InFlight::default();
+            calls.insert(1, flight(1, true));
+            calls.leave(1, start);
+            calls.insert(2, flight(caller, true));
+            if answered {
+                calls.answered_late(1);
+            }
+            match calls.asked(start + later) {
+                Addressee::Nobody => "nobody",
+                Addressee::One(..) => "one",
+                Addressee::Several => "several",
+            }
+        };
+        assert_eq!(check(2, Duration::ZERO, false), "several");
+        assert_eq!(check(2, Duration::ZERO, true), "one");
+        assert_eq!(check(2, LINGER, false), "one");
+        assert_eq!(check(1, Duration::ZERO, false), "one");
+    }
+
+    #[test]
+    fn a_call_that_never_ends_does_not_make_the_table_grow() {
+        let mut calls = InFlight::default();
+        calls.insert(0, flight(1, true));
+        for id in 1..10_000 {
+            calls.insert(id, flight(1, true));
+            calls.remove(id);
+        }
+        assert!(calls.ages.len() < 100, "{}", calls.ages.len());
+    }
+}

@@ -1,0 +1,84 @@
+//! The log level of one channel to an upstream that keeps one: a call whose client wants to hear more than the
+//! upstream was told is preceded by telling it. It is never raised again for that: what a client does not want
+//! to hear is left out on its way to that client.
+
+use toolyard_proto::modern::LogLevel;
+use toolyard_proto::{Id, Method, Raw};
+
+use toolyard_model::{Greeting, LinkRequest};
+
+/// What an upstream was told last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told(Option<LogLevel>);
+
+impl Told {
+    /// The request that has to come first, if any. Whoever gets it sends it.
+    pub(crate) fn before(&mut self, request: &LinkRequest, greeting: &Greeting) -> Option<LinkRequest> {
+        if request.method == Method::SET_LEVEL {
+            let level = request.params.member("level").and_then(|level| level.as_string());
+            self.0 = level.and_then(|level| LogLevel::parse(&level)).or(self.0);
+            return None;
+        }
+        let wanted = request.origin.log_level.get()?;
+        if !greeting.keeps_level() || self.0.is_some_and(|told| told <= wanted) {
+            return None;
+        }
+        self.0 = Some(wanted);
+        Some(LinkRequest {
+            origin: request.origin.clone(),
+            id: Id::string("yard-level"),
+            method: Method::SET_LEVEL,
+            params: Raw::empty_object().with("level", &Raw::from_serialize(&wanted.as_str())).into(),
+            headers: None,
+            name: None,
+            relay: false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use toolyard_proto::Revision;
+
+    use super::*;
+    use toolyard_model::{ClientKey, LevelCell, Origin, Principal, View};
+
+    fn request(level: Option<&str>) -> LinkRequest {
+        let origin = Origin {
+            view: View::Everything,
+            principal: Principal::local(),
+            client: ClientKey::Request(1),
+            revision: Revision::NEWEST,
+            capabilities: Raw::empty_object(),
+            client_info: None,
+            log_level: LevelCell::new(level.and_then(LogLevel::parse)),
+        };
+        let (id, method) = (Id::number(1), Method::TOOLS_CALL);
+        let params = Raw::empty_object().into();
+        LinkRequest { origin: Arc::new(origin), id, method, params, headers: None, name: None, relay: false }
+    }
+
+    #[test]
+    fn an_upstream_is_told_only_when_somebody_wants_to_hear_more() {
+        let whole = r#"{"capabilities":{"logging":{}}}"#;
+        let greeting = Greeting::read(Revision::V2025_11_25, Raw::parse(whole).unwrap());
+        let mut told = Told::default();
+        let mut check = |level: Option<&str>, expected: Option<&str>| {
+            let before = told.before(&request(level), &greeting);
+            let said = before.and_then(|request| request.params.member("level")?.as_string());
+            assert_eq!(said.as_deref(), expected, "{level:?}");
+        };
+        check(None, None);
+        check(Some("error"), Some("error"));
+        check(Some("critical"), None);
+        check(Some("info"), Some("info"));
+        check(Some("info"), None);
+        check(Some("debug"), Some("debug"));
+        let silent = Greeting::read(Revision::V2025_11_25, Raw::empty_object());
+        assert!(Told::default().before(&request(Some("info")), &silent).is_none());
+        let newest = Greeting::read(Revision::NEWEST, Raw::parse(whole).unwrap());
+        assert!(Told::default().before(&request(Some("info")), &newest).is_none());
+    }
+}

@@ -1,0 +1,17 @@
+//! Links to upstreams: child processes, streams and HTTP servers, and the probe that finds out which era an
+//! upstream speaks. Implements [`Link`](toolyard_model::Link); knows nothing of tools.
+
+pub mod child;
+pub mod http;
+pub mod probe;
+pub mod stream;
+
+mod asks;
+mod events;
+mod inflight;
+mod levels;
+mod own;
+
+pub use connect::{ConnectError, SocketSpec, Target, Timeouts, Trouble, UpstreamTarget, connect};
+pub use probe::connect;
+pub use probe::{EraPin, Offer};

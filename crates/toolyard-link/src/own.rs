@@ -1,0 +1,32 @@
+//! The gateway's own requests to an upstream, and errors that concern the hop between the two.
+
+use std::sync::Arc;
+
+use toolyard_model::{LinkRequest, Origin};
+use toolyard_proto::error::code;
+use toolyard_proto::{CallError, Fault, Id, Method, Raw, Retry, Revision};
+
+/// An error that an upstream reported, where it speaks of our hop and not of the client's request: our
+/// headers or our protocol version were refused. It keeps its kind, with the upstream as its origin, so that
+/// whoever called can mend it; it must not reach the client as it is.
+pub(crate) fn own_hop(mut error: CallError) -> CallError {
+    let message = error.message;
+    error.message = String::new();
+    let told = match error.code() {
+        code::HEADER_MISMATCH => {
+            CallError::header_mismatch(format!("the upstream refused our headers: {message}"))
+        }
+        code::UNSUPPORTED_VERSION => {
+            let told = CallError::unsupported_version(Revision::NEWEST.as_str());
+            CallError { message: format!("the upstream refused our protocol version: {message}"), ..told }
+        }
+        _ => return CallError { message, ..error },
+    };
+    CallError { origin: Fault::Upstream, retry: Retry::Always, upstream: error.upstream, ..told }
+}
+
+/// The gateway's own question to an upstream, as part of meeting it.
+pub(crate) fn own_request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
+    let (origin, params) = (origin.clone(), params.into());
+    LinkRequest { origin, id, method, params, headers: None, name: None, relay: false }
+}

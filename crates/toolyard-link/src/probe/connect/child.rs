@@ -1,0 +1,192 @@
+//! Meeting an upstream on a stream of lines: a child process or a socket. A probe may be the end of an older
+//! server, so it never costs more than the child or connection it was put to: a fresh one is opened and
+//! spoken to in the old way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use toolyard_model::{Connected, Greeting, LinkEvent, Peer};
+use toolyard_proto::{CallError, Era, Id, Kind, Method, Notification, Raw, Revision};
+
+use super::source::Source;
+use super::{ConnectError, First, Plan, Trouble};
+use crate::own::own_request;
+use crate::probe::{Discovered, judge, legacy_greeting};
+use crate::stream::{Channel, StreamLink};
+
+pub(super) async fn connect(
+    plan: &Plan<'_>,
+    source: Source<'_>,
+    first: First,
+) -> Result<Connected, ConnectError> {
+    match first {
+        First::Only(Era::Legacy) => fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await,
+        First::Only(Era::Modern) => modern_only(plan, source).await,
+        First::Probe(patience) => probe(plan, source, patience).await,
+        First::LegacyThenProbe => match fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await {
+            Err(error) if error.trouble != Trouble::CannotStart => probe(plan, source, plan.timeouts.probe)
+                .await
+                .map_err(|again| again.after(vec![error.message])),
+            settled => settled,
+        },
+    }
+}
+
+async fn probe(plan: &Plan<'_>, source: Source<'_>, limit: Duration) -> Result<Connected, ConnectError> {
+    let attempt = Attempt::start(plan, source).await?;
+    let mut discover = Box::pin(attempt.discover(plan));
+    let in_time = timeout(limit, &mut discover).await;
+    let was_silent = in_time.is_err();
+    let late = was_silent.then_some(discover);
+    let (offer, why) = match judge(in_time.unwrap_or_else(|_| Err(no_answer(limit)))) {
+        Discovered::Modern(greeting) => return Ok(attempt.met(greeting)),
+        Discovered::Incompatible(why) => return Err(ConnectError::new(Trouble::Incompatible, why)),
+        Discovered::Legacy { offer, why } => (offer, why),
+    };
+    let mut tried = vec![why];
+    if !attempt.channel.mux.is_over() {
+        match (attempt.initialize(plan, offer).await, late) {
+            (Ok(greeting), None) => return Ok(attempt.met(greeting)),
+            (Ok(greeting), Some(late)) => return Ok(settle(plan, source, attempt, greeting, late).await),
+            (Err(error), None) => tried.push(error.message),
+            (Err(error), Some(late)) => {
+                tried.push(error.message);
+                // A modern server that was merely slow to start has answered both questions by now.
+                if let Ok(Discovered::Modern(greeting)) = timeout(limit, late).await.map(judge) {
+                    return Ok(attempt.met(greeting));
+                }
+            }
+        }
+    }
+    let was_gone = attempt.channel.mux.is_over();
+    drop(attempt);
+    fresh_legacy(plan, source, offer).await.map_err(|error| match error.trouble {
+        // Whoever goes, or is silent, whatever it is asked has not been asked the wrong question.
+        Trouble::Gone if was_gone => error,
+        Trouble::NoAnswer if was_silent => error,
+        _ => error.after(tried),
+    })
+}
+
+/// It was silent when asked and took the old greeting. It was asked first, so an answer that it has is here by
+/// now. If it is modern, it is met once more: a connection that has heard both is in doubt.
+async fn settle(
+    plan: &Plan<'_>,
+    source: Source<'_>,
+    attempt: Attempt,
+    greeting: Greeting,
+    late: impl Future<Output = Result<Raw, CallError>>,
+) -> Connected {
+    let guessed = match late.now_or_never().map(judge) {
+        Some(Discovered::Modern(_)) => match modern_only(plan, source).await {
+            Ok(modern) => return modern,
+            Err(_) => true,
+        },
+        Some(Discovered::Legacy { .. }) => false,
+        Some(Discovered::Incompatible(_)) | None => true,
+    };
+    attempt.met(Greeting { guessed, ..greeting })
+}
+
+async fn fresh_legacy(
+    plan: &Plan<'_>,
+    source: Source<'_>,
+    offer: Revision,
+) -> Result<Connected, ConnectError> {
+    let attempt = Attempt::start(plan, source).await?;
+    let greeting = attempt.initialize(plan, offer).await?;
+    Ok(attempt.met(greeting))
+}
+
+async fn modern_only(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, ConnectError> {
+    let attempt = Attempt::start(plan, source).await?;
+    let limit = plan.timeouts.connect;
+    let outcome = timeout(limit, attempt.discover(plan)).await.unwrap_or_else(|_| Err(no_answer(limit)));
+    match judge(outcome) {
+        Discovered::Modern(greeting) => Ok(attempt.met(greeting)),
+        Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
+        Discovered::Legacy { why, .. } => Err(super::not_modern(&why)),
+    }
+}
+
+/// One child or connection, being met.
+struct Attempt {
+    channel: Channel,
+    events: mpsc::Receiver<LinkEvent>,
+}
+
+impl Attempt {
+    async fn start(plan: &Plan<'_>, source: Source<'_>) -> Result<Self, ConnectError> {
+        let (channel, events) = source.open(plan).await?;
+        Ok(Self { channel, events })
+    }
+
+    fn met(self, greeting: Greeting) -> Connected {
+        Connected { link: Arc::new(StreamLink::new(greeting, self.channel)), events: self.events }
+    }
+
+    /// Asks the modern question.
+    fn discover(&self, plan: &Plan<'_>) -> impl Future<Output = Result<Raw, CallError>> + use<> {
+        self.ask(plan, Method::DISCOVER, plan.offer.discover_params())
+    }
+
+    /// Borrows nothing, so that a late answer can still be taken.
+    fn ask(
+        &self,
+        plan: &Plan<'_>,
+        method: Method,
+        params: Raw,
+    ) -> impl Future<Output = Result<Raw, CallError>> + use<> {
+        let request = own_request(&plan.offer.origin(), Id::number(0), method, params);
+        let mux = self.channel.mux.clone();
+        async move { mux.call(request, Peer::nobody()).await }
+    }
+
+    async fn initialize(&self, plan: &Plan<'_>, offer: Revision) -> Result<Greeting, ConnectError> {
+        let (params, limit) = (plan.offer.initialize_params(offer), plan.timeouts.connect);
+        let asked = timeout(limit, self.ask(plan, Method::INITIALIZE, params)).await;
+        let result = asked.unwrap_or_else(|_| Err(no_answer(limit)));
+        let result = result.map_err(|error| self.gone(&error).unwrap_or_else(|| self.refused(&error)))?;
+        let greeting =
+            legacy_greeting(result).map_err(|why| ConnectError::new(Trouble::Incompatible, why))?;
+        self.channel.mux.say(Notification::new(Method::INITIALIZED, None)).await;
+        Ok(greeting)
+    }
+}
+
+impl Attempt {
+    /// What to say where it has left instead of answering.
+    fn gone(&self, error: &CallError) -> Option<ConnectError> {
+        let why = self.channel.mux.over().filter(|_| error.kind == Kind::Lost)?;
+        let message = if self.channel.process.is_some() {
+            format!("it ended before it answered: {why}; check that `command` and `args` start an MCP server")
+        } else {
+            format!("it hung up before it answered: {why}; check that an MCP server listens there")
+        };
+        Some(ConnectError::new(Trouble::Gone, message))
+    }
+
+    fn refused(&self, error: &CallError) -> ConnectError {
+        let said = format!("initialize: {}", error.message);
+        match error.kind {
+            Kind::Reported(_) => ConnectError::new(Trouble::Incompatible, said),
+            Kind::Timeout => {
+                let speaker = if self.channel.process.is_some() {
+                    "`command` and `args` start an MCP server"
+                } else {
+                    "an MCP server listens there"
+                };
+                let advice = format!("check that {speaker}, or raise `connect_timeout`");
+                ConnectError::new(Trouble::NoAnswer, format!("{said}; {advice}"))
+            }
+            _ => ConnectError::new(Trouble::NoAnswer, said),
+        }
+    }
+}
+
+fn no_answer(limit: Duration) -> CallError {
+    CallError::timeout(format!("no answer within {limit:?}"))
+}

@@ -1,0 +1,175 @@
+//! Meeting an upstream over HTTP. Only what the protocol itself says is evidence of an era: a refusal for
+//! lack of credentials, a server error or silence is none.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+use toolyard_model::{Connected, Greeting, Peer, Scope};
+use toolyard_proto::{CallError, Era, Id, Kind, Method, Raw};
+
+use super::source::Source;
+use super::{ConnectError, First, Plan, Trouble};
+use crate::events::Events;
+use crate::http::HttpSpec;
+use crate::http::LegacyLink;
+use crate::http::client::{Caller, HttpLink, Reader};
+use crate::http::endpoint::Endpoint;
+use crate::http::legacy::{OpenError, Pool, PoolParts};
+use crate::http::refusal::Refusal;
+use crate::own::own_request;
+use crate::probe::{Discovered, judge};
+
+pub(super) async fn connect(
+    plan: &Plan<'_>,
+    spec: &HttpSpec,
+    first: First,
+) -> Result<Connected, ConnectError> {
+    let scope = plan.scope.child();
+    let endpoint = Endpoint::new(plan.name, spec, plan.timeouts.connect, &scope)
+        .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
+    let attempt = Attempt { plan, spec, endpoint: Arc::new(endpoint), scope };
+    let met = attempt.meet(first).await;
+    met.inspect_err(|_| attempt.scope.cancel())
+}
+
+/// One address, being met.
+struct Attempt<'a> {
+    plan: &'a Plan<'a>,
+    spec: &'a HttpSpec,
+    endpoint: Arc<Endpoint>,
+    scope: Scope,
+}
+
+impl Attempt<'_> {
+    async fn meet(&self, first: First) -> Result<Connected, ConnectError> {
+        match first {
+            First::Only(Era::Legacy) => self.legacy().await,
+            First::Only(Era::Modern) => self.modern_only().await,
+            First::Probe(_) => self.probe().await,
+            First::LegacyThenProbe => match self.legacy().await {
+                Err(error) if error.trouble == Trouble::Incompatible => {
+                    self.probe().await.map_err(|again| again.after(vec![error.message]))
+                }
+                settled => settled,
+            },
+        }
+    }
+
+    async fn probe(&self) -> Result<Connected, ConnectError> {
+        match self.discover().await? {
+            Discovered::Modern(greeting) => Ok(self.modern(greeting)),
+            Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
+            Discovered::Legacy { why, .. } => self.legacy().await.map_err(|error| error.after(vec![why])),
+        }
+    }
+
+    async fn modern_only(&self) -> Result<Connected, ConnectError> {
+        match self.discover().await? {
+            Discovered::Modern(greeting) => Ok(self.modern(greeting)),
+            Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
+            Discovered::Legacy { why, .. } => Err(super::not_modern(&why)),
+        }
+    }
+
+    fn modern(&self, greeting: Greeting) -> Connected {
+        let caller = Caller::new(self.endpoint.clone());
+        let (events, receiver) = Events::channel(&self.scope);
+        let link = Arc::new(HttpLink::new(greeting, caller, events, self.scope.clone()));
+        Connected { link, events: receiver }
+    }
+
+    /// Asks the modern question.
+    async fn discover(&self) -> Result<Discovered, ConnectError> {
+        let limit = self.plan.timeouts.connect;
+        let caller = Caller::new(self.endpoint.clone());
+        let asked = timeout(limit, ask(self.plan, &caller)).await.map_err(|_| {
+            let url = self.endpoint.shown_url();
+            let message = format!("server/discover: {url} did not answer within {limit:?}");
+            ConnectError::new(Trouble::NoAnswer, message)
+        })?;
+        asked.map(judge)
+    }
+
+    /// Shakes hands in the old way; the session becomes the gateway's own.
+    async fn legacy(&self) -> Result<Connected, ConnectError> {
+        let limit = self.plan.timeouts.connect;
+        let (events, receiver) = Events::channel(&self.scope);
+        let parts = PoolParts {
+            endpoint: self.endpoint.clone(),
+            offer: self.plan.offer.clone(),
+            events,
+            scope: self.scope.clone(),
+            connect: limit,
+            idle: self.plan.timeouts.session_idle,
+        };
+        let opened = timeout(limit, Pool::open(parts)).await.map_err(|_| {
+            let url = self.endpoint.shown_url();
+            let message = format!("initialize: {url} did not answer within {limit:?}");
+            ConnectError::new(Trouble::NoAnswer, message)
+        })?;
+        let (pool, session) = match opened {
+            Ok(opened) => opened,
+            Err(OpenError::Refused(refusal)) if may_be_oldest(&refusal) => {
+                return self.http_sse(&refusal).await;
+            }
+            Err(error) => return Err(self.not_opened(&error)),
+        };
+        let link = Arc::new(LegacyLink::new(session.greeting().clone(), pool));
+        Ok(Connected { link, events: receiver })
+    }
+
+    /// What refuses both eras may still speak the transport that was there before.
+    async fn http_sse(&self, refusal: &Refusal) -> Result<Connected, ConnectError> {
+        let source = Source::Sse(self.spec);
+        let met = super::child::connect(self.plan, source, First::Only(Era::Legacy)).await;
+        met.map_err(|mut error| {
+            error.message.push_str("; is `url` the address of an MCP endpoint?");
+            error.after(vec![format!("initialize: {}", refusal.describe(&self.endpoint))])
+        })
+    }
+
+    fn not_opened(&self, error: &OpenError) -> ConnectError {
+        let message = format!("initialize: {}", error.to_call_error(&self.endpoint).message);
+        let trouble = match error {
+            OpenError::Refused(refusal) if refusal.wants_credentials() => Trouble::Credentials,
+            OpenError::Refused(refusal) if refusal.status.is_client_error() => Trouble::Incompatible,
+            OpenError::Incompatible(_) => Trouble::Incompatible,
+            OpenError::Call(error) if matches!(error.kind, Kind::Reported(_) | Kind::BadAnswer) => {
+                Trouble::Incompatible
+            }
+            OpenError::Refused(_) | OpenError::Call(_) => Trouble::Unreachable,
+        };
+        ConnectError::new(trouble, message)
+    }
+}
+
+/// An outer error is none of the era's business.
+async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>, ConnectError> {
+    let origin = plan.offer.origin();
+    let id = Id::string("yard-discover");
+    let request = own_request(&origin, id, Method::DISCOVER, plan.offer.discover_params());
+    let response = caller.post(request).await.map_err(|error| unreachable(&error))?;
+    if response.status().is_success() {
+        let reader = Reader { endpoint: &caller.endpoint, peer: &Peer::nobody(), listens: false, id: None };
+        return Ok(reader.read(response).await);
+    }
+    let refusal = Refusal::read(response).await;
+    if refusal.wants_credentials() {
+        return Err(ConnectError::new(Trouble::Credentials, refusal.describe(&caller.endpoint)));
+    }
+    match refusal.status.as_u16() {
+        400..=499 if !matches!(refusal.status.as_u16(), 408 | 425 | 429) => {
+            Ok(Err(refusal.to_call_error(&caller.endpoint)))
+        }
+        _ => Err(ConnectError::new(Trouble::Unreachable, refusal.describe(&caller.endpoint))),
+    }
+}
+
+fn unreachable(error: &CallError) -> ConnectError {
+    ConnectError::new(Trouble::Unreachable, error.message.clone())
+}
+
+/// The oldest transport is recognised by these statuses.
+fn may_be_oldest(refusal: &Refusal) -> bool {
+    matches!(refusal.status.as_u16(), 400 | 404 | 405) && refusal.error.is_none()
+}

@@ -1,0 +1,138 @@
+//! Where the lines of an upstream come from: a child that is started, a socket that is dialled, or the event
+//! stream of an old HTTP server.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use toolyard_model::{LinkEvent, Scope, local};
+
+use super::{ConnectError, Plan, Trouble};
+use crate::child::{self, ChildSpec, Process};
+use crate::http::HttpSpec;
+use crate::http::endpoint::Endpoint;
+use crate::http::http_sse::{self, OpenError};
+use crate::stream::{Channel, Mux};
+
+/// How long output may still be read after the child itself has gone.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// A socket that somebody else listens on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SocketSpec {
+    /// A host and a port, as in `127.0.0.1:4000`.
+    Tcp(String),
+    /// A socket of this machine.
+    Local(PathBuf),
+}
+
+impl fmt::Display for SocketSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Local(path) => write!(f, "unix://{}", path.display()),
+        }
+    }
+}
+
+/// What can be opened as often as needed.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    Child(&'a ChildSpec),
+    Socket(&'a SocketSpec),
+    Sse(&'a HttpSpec),
+}
+
+type Opened = (Channel, mpsc::Receiver<LinkEvent>);
+
+impl Source<'_> {
+    pub(super) async fn open(self, plan: &Plan<'_>) -> Result<Opened, ConnectError> {
+        match self {
+            Self::Child(spec) => start(plan, spec),
+            Self::Socket(spec) => dial(plan, spec).await,
+            Self::Sse(spec) => listen(plan, spec).await,
+        }
+    }
+}
+
+fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Opened, ConnectError> {
+    let scope = plan.scope.child();
+    let started =
+        child::spawn(plan.name, spec, &scope).map_err(|why| ConnectError::new(Trouble::CannotStart, why))?;
+    let process = started.process;
+    let last_words = process.last_words();
+    let (mux, events) = Mux::start(plan.name, (started.stdout, started.stdin), Some(last_words), &scope);
+    scope.spawn(end_with(process.clone(), mux.clone()));
+    Ok((Channel { mux, process: Some(process), scope }, events))
+}
+
+/// A child that is gone is no upstream, even if something it left behind still holds its output open.
+async fn end_with(process: Process, mux: Mux) {
+    process.exited().await;
+    tokio::time::sleep(DRAIN).await;
+    mux.shut(&process.epitaph().await);
+}
+
+async fn dial(plan: &Plan<'_>, spec: &SocketSpec) -> Result<Opened, ConnectError> {
+    let limit = plan.timeouts.connect;
+    let failed = |why: String| {
+        let message = format!(
+            "nobody can be reached at {spec}: {why}; check that it is running and that `url` is right"
+        );
+        ConnectError::new(Trouble::Unreachable, message)
+    };
+    let scope = plan.scope.child();
+    let dialled = timeout(limit, async {
+        match spec {
+            SocketSpec::Tcp(address) => TcpStream::connect(address).await.map(|s| over_tcp(plan, s, &scope)),
+            SocketSpec::Local(path) => local::connect(path).await.map(|stream| {
+                let (read, write) = tokio::io::split(stream);
+                Mux::start(plan.name, (read, write), None, &scope)
+            }),
+        }
+    });
+    let dialled = dialled.await.map_err(|_| failed(format!("no answer within {limit:?}")))?;
+    let (mux, events) = dialled.map_err(|error| failed(error.to_string()))?;
+    Ok((Channel { mux, process: None, scope }, events))
+}
+
+fn over_tcp(plan: &Plan<'_>, stream: TcpStream, scope: &Scope) -> (Mux, mpsc::Receiver<LinkEvent>) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    Mux::start(plan.name, stream.into_split(), None, scope)
+}
+
+async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError> {
+    let (scope, limit) = (plan.scope.child(), plan.timeouts.connect);
+    let endpoint = Endpoint::new(plan.name, spec, limit, &scope)
+        .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
+    let endpoint = Arc::new(endpoint);
+    let opened = timeout(limit, http_sse::open(endpoint.clone(), &scope)).await;
+    let opened = opened.unwrap_or_else(|_| Err(OpenError::Other(format!("no answer within {limit:?}"))));
+    let lines = opened.map_err(|error| {
+        scope.cancel();
+        not_heard(&endpoint, &error)
+    })?;
+    let (mux, events) = Mux::start(plan.name, lines, None, &scope);
+    Ok((Channel { mux, process: None, scope }, events))
+}
+
+fn not_heard(endpoint: &Endpoint, error: &OpenError) -> ConnectError {
+    let (trouble, why) = match error {
+        OpenError::Call(error) => (Trouble::Unreachable, error.message.clone()),
+        OpenError::Refused(refusal) if refusal.wants_credentials() => {
+            (Trouble::Credentials, refusal.describe(endpoint))
+        }
+        OpenError::Refused(refusal) if refusal.status.is_client_error() => {
+            (Trouble::Incompatible, refusal.describe(endpoint))
+        }
+        OpenError::Refused(refusal) => (Trouble::Unreachable, refusal.describe(endpoint)),
+        OpenError::Other(why) => (Trouble::Incompatible, why.clone()),
+    };
+    ConnectError::new(trouble, format!("HTTP+SSE: {why}"))
+}

@@ -1,0 +1,155 @@
+//! What an upstream says on a shared stream, and whom each message is for.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use toolyard_model::Peer;
+use toolyard_proto::modern::SUBSCRIPTION_ID;
+use toolyard_proto::{
+    CallError, Id, Incoming, Message, Method, Notification, ParseError, Raw, RequestMessage, Response,
+};
+
+use super::mux::Shared;
+use crate::asks::{Verdict, to_ask};
+use crate::events::is_change;
+use crate::inflight::{Addressee, InFlight};
+
+/// How much of a line that nobody understands goes into the log.
+const EXCERPT: usize = 200;
+
+pub(crate) fn take(shared: &Arc<Shared>, line: &Bytes) {
+    match Incoming::parse(line) {
+        Ok(Incoming::One(message)) => take_message(shared, message),
+        Ok(Incoming::Batch(parts)) => {
+            for part in parts {
+                part.map_or_else(
+                    |error| refuse(shared, line, &error),
+                    |message| take_message(shared, message),
+                );
+            }
+        }
+        Err(error) => refuse(shared, line, &error),
+    }
+}
+
+fn refuse(shared: &Shared, line: &Bytes, error: &ParseError) {
+    shared.count_garbage();
+    // What is no message shows what went wrong; what is an answer is nobody's business.
+    let shown = if error.is_answer { 0 } else { line.len().min(EXCERPT) };
+    let excerpt = String::from_utf8_lossy(&line[..shown]);
+    tracing::debug!(upstream = %shared.name, %error, %excerpt, "a line was not understood");
+    // Whoever waits for this answer gets no better one.
+    if let Some(id) = error.id.as_ref().filter(|_| error.is_answer).and_then(Id::as_u64) {
+        let name = &shared.name;
+        let why = format!("upstream `{name}` broke the protocol: {error}");
+        shared.answer(id, Err(CallError::bad_answer(why).at(name)));
+    }
+}
+
+fn take_message(shared: &Arc<Shared>, message: Message) {
+    match message {
+        Message::Response(response) => take_response(shared, response),
+        Message::Notification(notification) => take_notification(shared, notification),
+        Message::Request(request) => take_request(shared, request),
+    }
+}
+
+fn take_response(shared: &Shared, response: Response) {
+    let Some(id) = response.id.as_ref().and_then(Id::as_u64) else { return shared.count_stray() };
+    // A listen's result names the subscription by the id that we minted; the client knows another.
+    let outcome = response
+        .outcome
+        .map(|result| result.without_in("_meta", &[SUBSCRIPTION_ID]))
+        .map_err(|error| CallError::reported(error).at(&shared.name));
+    shared.answer(id, outcome);
+}
+
+fn take_notification(shared: &Shared, notification: Notification) {
+    if notification.method == Method::PROGRESS {
+        return take_progress(shared, notification);
+    }
+    if notification.method == Method::CANCELLED {
+        return take_cancelled(shared, &notification);
+    }
+    if let Some(subscription) = params(&notification).and_then(|p| p.at(&["_meta", SUBSCRIPTION_ID])) {
+        return take_subscribed(shared, &subscription, notification);
+    }
+    if is_change(&notification.method) || notification.method == Method::RESOURCE_UPDATED {
+        return shared.events.notify(None, notification);
+    }
+    match shared.with_calls(InFlight::addressee) {
+        Addressee::One(peer, _) => peer.notify(notification),
+        Addressee::Several if !shared.with_calls(|calls| calls.are_of_one_principal()) => {
+            shared.count_stray();
+        }
+        Addressee::Nobody | Addressee::Several => shared.events.notify(None, notification),
+    }
+}
+
+fn params(notification: &Notification) -> Option<&Raw> {
+    notification.params.as_ref()
+}
+
+/// The number that a message names its call by.
+fn number(raw: Option<Raw>) -> Option<u64> {
+    raw.and_then(Id::from_raw).as_ref().and_then(Id::as_u64)
+}
+
+fn take_progress(shared: &Shared, mut notification: Notification) {
+    let id = number(params(&notification).and_then(|params| params.member("progressToken")));
+    let found = id.and_then(|id| {
+        shared.with_calls(|calls| calls.get(id).map(|flight| (flight.peer.clone(), flight.token.clone())))
+    });
+    let Some((peer, Some(token))) = found else { return shared.count_stray() };
+    notification.params = notification.params.map(|params| params.with("progressToken", &token));
+    peer.notify(notification);
+}
+
+/// Something about a subscription goes to the listen that opened it, without the id that we minted.
+fn take_subscribed(shared: &Shared, subscription: &Raw, mut notification: Notification) {
+    let Some(peer) = peer_of(shared, number(Some(subscription.clone()))) else { return shared.count_stray() };
+    notification.params = notification.params.map(|params| params.without_in("_meta", &[SUBSCRIPTION_ID]));
+    peer.notify(notification);
+}
+
+fn peer_of(shared: &Shared, id: Option<u64>) -> Option<Peer> {
+    id.and_then(|id| shared.with_calls(|calls| calls.get(id).map(|flight| flight.peer.clone())))
+}
+
+/// The upstream takes back a question of its own, or ends a subscription.
+fn take_cancelled(shared: &Shared, notification: &Notification) {
+    if shared.asks.take_back(notification) {
+        return;
+    }
+    // Ids of the two directions may be equal: only a listen is ever ended in this way.
+    let listens =
+        |id: &u64| shared.with_calls(|calls| calls.get(*id).is_some_and(|flight| flight.more.listens));
+    match number(params(notification).and_then(|params| params.member("requestId"))).filter(listens) {
+        Some(id) => shared.answer(id, Ok(serde_json::json!({ "resultType": "complete" }).into())),
+        None => shared.count_stray(),
+    }
+}
+
+fn take_request(shared: &Arc<Shared>, request: RequestMessage) {
+    let verdict = if request.method == Method::PING {
+        Verdict::pong()
+    } else {
+        match shared.with_calls(|calls| calls.asked(Instant::now())) {
+            Addressee::One(peer, client) => {
+                // A request that stands alone may wait long for its answer, and the next one is another client.
+                if client.stands_alone() {
+                    shared.mark_interactive();
+                }
+                Verdict::Ask(peer.ask(to_ask(&request)))
+            }
+            Addressee::Nobody => Verdict::Ask(shared.events.ask(None, to_ask(&request))),
+            Addressee::Several => {
+                shared.mark_interactive();
+                Verdict::ambiguous()
+            }
+        }
+    };
+    let to = shared.clone();
+    shared.asks.answer(request, verdict, Box::new(move |message| to.reply(&message)));
+}

@@ -1,0 +1,291 @@
+//! Many calls over one channel: each gets an id of our own, waits for its one answer, and tells the upstream
+//! when nobody waits any more.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use toolyard_model::{BoxFuture, LinkEvent, LinkRequest, Peer, Scope};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, RequestMessage};
+
+use super::pump;
+use crate::asks::Asks;
+use crate::events::Events;
+use crate::inflight::{Flight, InFlight, is_addressable};
+
+/// How many messages may wait to be written; whoever calls beyond that waits too.
+const OUTBOX: usize = 256;
+/// How many cancels and notifications may wait; beyond that they are dropped.
+const ASIDES: usize = 1024;
+/// How long the end of a link may wait for its last event to be taken.
+const LAST_EVENT: Duration = Duration::from_secs(1);
+
+/// Finds out more about the end of a stream than the stream itself can say.
+pub(crate) type LastWords = Box<dyn FnOnce(String) -> BoxFuture<String> + Send>;
+
+type Outcome = Result<Raw, CallError>;
+
+#[derive(Clone)]
+pub(crate) struct Mux(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) name: Arc<str>,
+    calls: Mutex<Calls>,
+    outbox: mpsc::Sender<Bytes>,
+    asides: mpsc::Sender<Bytes>,
+    pub(crate) events: Events,
+    pub(crate) asks: Asks,
+    /// Told to end, by us or by a broken writer.
+    pub(crate) closing: CancellationToken,
+    /// Over: calls failed, last event sent.
+    ended: CancellationToken,
+    strays: AtomicU64,
+    garbage: AtomicU64,
+    /// A question came that was, or soon would be, for any of several clients.
+    interactive: AtomicBool,
+}
+
+struct Calls {
+    last_id: u64,
+    in_flight: InFlight<Waiting>,
+    /// Why there will be no more answers.
+    over: Option<String>,
+}
+
+/// Somebody waits for an answer.
+pub(crate) struct Waiting {
+    answer: oneshot::Sender<Outcome>,
+    pub(crate) listens: bool,
+}
+
+impl Mux {
+    pub(crate) fn start<R, W>(
+        name: &Arc<str>,
+        (reader, writer): (R, W),
+        last_words: Option<LastWords>,
+        scope: &Scope,
+    ) -> (Self, mpsc::Receiver<LinkEvent>)
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (outbox, to_write) = mpsc::channel(OUTBOX);
+        let (asides, waiting) = mpsc::channel(ASIDES);
+        let (events, receiver) = Events::channel(scope);
+        let shared = Arc::new(Shared {
+            name: name.clone(),
+            calls: Mutex::new(Calls { last_id: 0, in_flight: InFlight::default(), over: None }),
+            outbox: outbox.clone(),
+            asides,
+            events,
+            asks: Asks::new(scope),
+            closing: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            strays: AtomicU64::new(0),
+            garbage: AtomicU64::new(0),
+            interactive: AtomicBool::new(false),
+        });
+        scope.spawn(pump::write(shared.clone(), writer, to_write));
+        scope.spawn(pump::forward(waiting, outbox));
+        scope.spawn(pump::read(shared.clone(), reader, last_words));
+        (Self(shared), receiver)
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    pub(crate) fn stray_answers(&self) -> u64 {
+        self.0.strays.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn garbage_lines(&self) -> u64 {
+        self.0.garbage.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.0.interactive.load(Ordering::Relaxed)
+    }
+
+    pub(crate) async fn call(&self, request: LinkRequest, peer: Peer) -> Outcome {
+        let (mut ticket, answer, line) = self.register(request, peer)?;
+        if self.0.outbox.send(line).await.is_err() {
+            drop(ticket);
+            return answer.await.unwrap_or_else(|_| Err(self.0.lost("it takes no more messages")));
+        }
+        ticket.sent = true;
+        answer.await.unwrap_or_else(|_| Err(self.0.lost("it gave the call up")))
+    }
+
+    fn register(
+        &self,
+        request: LinkRequest,
+        peer: Peer,
+    ) -> Result<(Ticket, oneshot::Receiver<Outcome>, Bytes), CallError> {
+        let LinkRequest { origin, method, params, .. } = request;
+        let token = params.at(&["_meta", "progressToken"]);
+        let (sender, answer) = oneshot::channel();
+        let (client, principal) = (origin.client.clone(), origin.principal.clone());
+        let waiting = Waiting { answer: sender, listens: method == Method::LISTEN };
+        let addressable = is_addressable(&client, &method);
+        let had_token = token.is_some();
+        let id = self.0.enter(Flight { client, principal, peer, token, addressable, more: waiting })?;
+        let minted = Id::number(id);
+        let params = if had_token {
+            params.with_path(&["_meta", "progressToken"], minted.as_raw()).into()
+        } else {
+            params
+        };
+        let cancellable = method != Method::INITIALIZE && method != Method::DISCOVER;
+        let line = Message::Request(RequestMessage { id: minted, method, params: Some(params) }).render();
+        Ok((Ticket { shared: self.0.clone(), id, sent: false, cancellable }, answer, line))
+    }
+
+    /// Sends a notification without waiting; where the upstream reads too slowly it is dropped.
+    pub(crate) fn notify(&self, notification: Notification) {
+        self.0.aside(&Message::Notification(notification));
+    }
+
+    /// Sends a notification in order with the calls.
+    pub(crate) async fn say(&self, notification: Notification) {
+        let _ = self.0.outbox.send(Message::Notification(notification).render()).await;
+    }
+
+    /// Fails every call and ends the channel.
+    pub(crate) fn shut(&self, why: &str) {
+        self.0.end_calls(why);
+        self.0.closing.cancel();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.lock().over.is_some()
+    }
+
+    /// How it came to its end, if it has.
+    pub(crate) fn over(&self) -> Option<String> {
+        self.0.over()
+    }
+
+    /// Waits until the last event has been sent, or for a short while.
+    pub(crate) async fn ended(&self) {
+        let _ = tokio::time::timeout(LAST_EVENT, self.0.ended.cancelled()).await;
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, flight: Flight<Waiting>) -> Result<u64, CallError> {
+        let mut calls = self.lock();
+        if let Some(why) = &calls.over {
+            let message = format!("upstream `{}` is not connected: {why}", self.name);
+            return Err(CallError::unavailable(message).at(&self.name));
+        }
+        calls.last_id += 1;
+        let id = calls.last_id;
+        calls.in_flight.insert(id, flight);
+        Ok(id)
+    }
+
+    /// Looks at the calls under way. Nothing that could call back may happen inside.
+    pub(crate) fn with_calls<T>(&self, look: impl FnOnce(&mut InFlight<Waiting>) -> T) -> T {
+        look(&mut self.lock().in_flight)
+    }
+
+    /// Gives a call its one answer. Whoever comes second finds nobody.
+    pub(crate) fn answer(&self, id: u64, outcome: Outcome) {
+        let mut calls = self.lock();
+        let flight = calls.in_flight.remove(id);
+        if flight.is_none() {
+            calls.in_flight.answered_late(id);
+        }
+        drop(calls);
+        match flight {
+            Some(flight) => drop(flight.more.answer.send(outcome)),
+            None => self.count_stray(),
+        }
+    }
+
+    pub(crate) fn count_stray(&self) {
+        self.strays.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn mark_interactive(&self) {
+        self.interactive.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_garbage(&self) {
+        self.garbage.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lost(&self, why: &str) -> CallError {
+        let name = &self.name;
+        CallError::lost(format!(
+            "the connection to upstream `{name}` was lost while the call was under way: {why}; whether it was \
+             carried out is not known"
+        ))
+        .at(name)
+    }
+
+    /// Fails every call under way and refuses new ones. The first reason stays.
+    pub(crate) fn end_calls(&self, why: &str) {
+        let mut calls = self.lock();
+        calls.over.get_or_insert_with(|| why.to_owned());
+        let flights = calls.in_flight.drain();
+        drop(calls);
+        for flight in flights {
+            let _ = flight.more.answer.send(Err(self.lost(why)));
+        }
+    }
+
+    /// Why the channel is over, if it is.
+    pub(crate) fn over(&self) -> Option<String> {
+        self.lock().over.clone()
+    }
+
+    pub(crate) fn mark_ended(&self) {
+        self.ended.cancel();
+    }
+
+    pub(crate) fn reply(self: &Arc<Self>, message: &Message) -> BoxFuture<()> {
+        let (outbox, line) = (self.outbox.clone(), message.render());
+        Box::pin(async move {
+            let _ = outbox.send(line).await;
+        })
+    }
+
+    fn aside(&self, message: &Message) {
+        if self.asides.try_send(message.render()).is_err() {
+            tracing::debug!(upstream = %self.name, "a notification was dropped: the upstream does not read");
+        }
+    }
+
+    /// Nobody waits for this call any more.
+    fn abandon(&self, id: u64, tell: bool) {
+        let abandoned = self.lock().in_flight.leave(id, Instant::now()).is_some();
+        if abandoned && tell {
+            let params = serde_json::json!({ "requestId": id, "reason": "the client cancelled the call" });
+            self.aside(&Message::Notification(Notification::new(Method::CANCELLED, Raw::from(params))));
+        }
+    }
+}
+
+/// Whoever holds it waits for the answer to a call.
+struct Ticket {
+    shared: Arc<Shared>,
+    id: u64,
+    sent: bool,
+    cancellable: bool,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.shared.abandon(self.id, self.sent && self.cancellable);
+    }
+}

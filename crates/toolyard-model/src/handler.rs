@@ -1,0 +1,60 @@
+//! Whoever answers clients: the gateway, a set of tools, a test fixture.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use toolyard_proto::{Id, Method, Notification, Params};
+
+use crate::{Answer, BoxFuture, ClientKey, Origin, Peer, View};
+
+/// One request of a client, checked and with its origin known.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub origin: Arc<Origin>,
+    pub id: Id,
+    pub method: Method,
+    /// As sent, in the form of the origin's revision; `{}` where there were none.
+    pub params: Params,
+    /// `Mcp-Param-*` headers, to be passed on as they came.
+    pub headers: Option<Box<HeaderMap>>,
+    /// Whether the client can take an upstream's HTTP body as it is (`AnswerBody::Stream`).
+    pub relay: bool,
+}
+
+/// Answers requests in modern terms: one request, one answer, and a peer as the way back.
+///
+/// The endpoint keeps everything that only older clients have (handshake, sessions, `ping`, subscriptions
+/// per URI) to itself. From a handler it wants `server/discover` for the handshake of either era,
+/// `logging/setLevel` from legacy clients, and `subscriptions/listen`, whose events are sent with
+/// [`Peer::notify`]: first `notifications/subscriptions/acknowledged` with the honoured `notifications`
+/// filter, then plain notifications (the endpoint stamps the subscription id); the answer ends it. Of a
+/// legacy session's first listen the endpoint also expects log messages that belong to no call.
+pub trait Handler: Send + Sync + 'static {
+    /// `'static`: a call may outlive its connection.
+    fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer>;
+
+    /// A notification from a client other than those the endpoint understands itself.
+    fn notice(&self, origin: &Arc<Origin>, notification: Notification);
+
+    /// A client is gone for good: session ended or connection closed.
+    fn ended(&self, client: &ClientKey);
+
+    /// What a session is to find again when it outlives this process, beside what the endpoint keeps of it.
+    fn save_session(&self, _origin: &Origin) -> Option<String> {
+        None
+    }
+
+    /// A session of an earlier process is there again, with its keepsake. It has not asked for anything yet.
+    fn restore_session(&self, _origin: &Arc<Origin>, _keepsake: &str) {}
+
+    /// Whether whoever stands behind a view has a method that the endpoint answers for it. Where it has not, a
+    /// client hears what it would hear there.
+    fn knows(&self, _view: &View, _method: &Method) -> bool {
+        true
+    }
+
+    /// Whether there is such a view to look at.
+    fn offers(&self, view: &View) -> bool {
+        *view == View::Everything
+    }
+}

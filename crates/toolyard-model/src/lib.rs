@@ -1,0 +1,26 @@
+//! The model of a request that both edges of the gateway share: the handler that answers it, the origin it came
+//! from, the answer, the way back to the client, and the link that carries it to an upstream.
+//!
+//! Knows nothing of HTTP servers, TLS or tools, so that a tool's author compiles neither client nor gateway.
+
+pub mod answer;
+pub mod at_once;
+pub mod handler;
+pub mod link;
+pub mod local;
+pub mod origin;
+pub mod peer;
+#[cfg(unix)]
+pub mod processes;
+pub mod scope;
+pub mod signed;
+
+pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
+pub use handler::{Handler, Request};
+pub use link::{Connected, Greeting, Link, LinkEvent, LinkRequest};
+pub use origin::{ClientKey, LevelCell, Origin, Owner, Principal, View};
+pub use peer::{Ask, AskError, Back, Peer};
+pub use scope::Scope;
+
+/// A future on the heap, as the traits of this crate return them.
+pub type BoxFuture<T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'static>>;

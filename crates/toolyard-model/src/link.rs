@@ -1,0 +1,156 @@
+//! An upstream that can be called. One trait, whatever stands behind it: a child process, a remote server,
+//! a built-in pack.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue};
+use tokio::sync::mpsc;
+use toolyard_proto::modern::SERVER_INFO;
+use toolyard_proto::{Era, Id, Method, Notification, Params, Raw, Revision};
+
+use crate::peer::{Ask, AskError};
+use crate::{Answer, BoxFuture, ClientKey, Origin, Peer};
+
+/// What an upstream said of itself when we met: `initialize` or `server/discover`.
+#[derive(Clone, Debug)]
+pub struct Greeting {
+    pub revision: Revision,
+    /// Capabilities in the form of `revision`.
+    pub capabilities: Raw,
+    pub server_info: Option<Raw>,
+    pub instructions: Option<Raw>,
+    /// The whole result as it was said.
+    pub whole: Raw,
+    /// Whether the era was taken from the upstream's silence. Nobody should rely on it the next time.
+    pub guessed: bool,
+}
+
+impl Greeting {
+    /// From the result of `initialize` or `server/discover`.
+    pub fn read(revision: Revision, whole: Raw) -> Self {
+        let server_info = if revision.has_result_stamps() {
+            whole.at(&["_meta", SERVER_INFO])
+        } else {
+            whole.member("serverInfo")
+        };
+        let capabilities =
+            whole.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object);
+        let instructions = whole.member("instructions");
+        Self { revision, capabilities, server_info, instructions, whole, guessed: false }
+    }
+
+    /// Whether it remembers a log level between requests.
+    pub fn keeps_level(&self) -> bool {
+        self.revision.keeps_level() && self.capabilities.member("logging").is_some()
+    }
+}
+
+/// One request to an upstream, in the form of that upstream's revision.
+#[derive(Debug, Clone)]
+pub struct LinkRequest {
+    /// On whose behalf: chooses the upstream session and attributes asks.
+    pub origin: Arc<Origin>,
+    /// The client's id. Links that do not share a channel forward it unchanged, others mint their own.
+    pub id: Id,
+    pub method: Method,
+    pub params: Params,
+    pub headers: Option<Box<HeaderMap>>,
+    /// What is called, as the `Mcp-Name` header says it, where that is known already.
+    pub name: Option<HeaderValue>,
+    /// The answer may come as the upstream's own bytes.
+    pub relay: bool,
+}
+
+/// What an upstream says outside of any call.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// With the client whose upstream session it came on, where there is one per client.
+    Notification(Option<ClientKey>, Notification),
+    /// A question that belongs to no call; whoever takes the event answers it. With the client whose
+    /// upstream session it came on, where there is one per client.
+    Ask(Option<ClientKey>, Ask, tokio::sync::oneshot::Sender<Result<Raw, AskError>>),
+    /// The link is gone; calls in flight have been failed already. Always the last event.
+    Closed(String),
+}
+
+/// A link, what it says outside of calls, and the era to remember for the next time.
+pub struct Connected {
+    pub link: Arc<dyn Link>,
+    pub events: mpsc::Receiver<LinkEvent>,
+}
+
+impl Connected {
+    pub fn era(&self) -> Era {
+        self.link.greeting().revision.era()
+    }
+}
+
+impl fmt::Debug for Connected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connected").field("era", &self.era()).finish_non_exhaustive()
+    }
+}
+
+pub trait Link: Send + Sync + 'static {
+    fn greeting(&self) -> &Greeting;
+
+    /// Sends a request and waits for its answer. Dropping the future cancels the request upstream.
+    fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer>;
+
+    /// Passes a notification on, on behalf of `origin`.
+    fn notify(&self, origin: &Arc<Origin>, notification: Notification);
+
+    /// Whether the upstream keeps a session for each client, rather than one for all.
+    fn per_client(&self) -> bool {
+        false
+    }
+
+    /// Whether the upstream can say that something has changed. One that cannot has to be asked now and then.
+    fn hears_changes(&self) -> bool {
+        true
+    }
+
+    /// Whether calls of several clients share one channel, so that a question may be for any of them.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Whether a question has come that was, or soon would be, for any of several clients. From then on each
+    /// should have a link of its own.
+    fn is_interactive(&self) -> bool {
+        false
+    }
+
+    /// Whether it leads to something in this process, which never refuses our way of asking: there is no wire.
+    fn is_in_process(&self) -> bool {
+        false
+    }
+
+    /// Whether it makes sense to ask the upstream now and then whether it is there.
+    fn answers_pings(&self) -> bool {
+        true
+    }
+
+    /// A client is gone for good: what was kept for it alone can go.
+    fn forget(&self, _client: &ClientKey) {}
+
+    /// A client turns to another upstream: what is kept for it alone goes as soon as no call of it is under way.
+    fn leave(&self, client: &ClientKey) {
+        self.forget(client);
+    }
+
+    /// Takes back what `origin` has subscribed to, where the upstream keeps a session for each client. It is told
+    /// when nobody who shares that session wants it any more.
+    fn unsubscribe(&self, _origin: &Arc<Origin>, _uri: &str) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+
+    /// Ends the link, but lets calls finish that stand on their own and may be well. Nobody begins one any more.
+    fn let_go(&self) -> BoxFuture<()> {
+        self.close()
+    }
+
+    /// Ends the link and everything it owns (sessions, child process), within a bounded time.
+    fn close(&self) -> BoxFuture<()>;
+}

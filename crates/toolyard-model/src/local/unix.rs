@@ -1,0 +1,182 @@
+//! A Unix socket at a path, for its owner only.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tokio::net::{UnixListener, UnixStream};
+
+use super::LONGEST_PATH;
+use crate::processes;
+
+/// How long the end of a listener may take.
+const LONGEST_END: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+/// How long a connection to somebody who lives is seen to stay open.
+const NO_WORD: Duration = Duration::from_millis(250);
+
+pub type LocalStream = UnixStream;
+
+/// Connects to whoever listens at `path`.
+pub async fn connect(path: &Path) -> io::Result<LocalStream> {
+    UnixStream::connect(path).await
+}
+
+/// Whether somebody listens at `path` now. Whoever does sees a client come and go.
+pub fn is_answered(path: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(path).is_ok()
+}
+
+/// The process at the other end of a connection, where the system tells.
+pub fn peer(stream: &LocalStream) -> Option<u32> {
+    stream.peer_cred().ok()?.pid().and_then(|pid| u32::try_from(pid).ok())
+}
+
+/// An error if another user is at the other end: whoever could put a socket somewhere is not by that somebody
+/// of ours.
+pub fn refuse_strangers(stream: &LocalStream) -> io::Result<()> {
+    let (us, _) = UnixStream::pair()?;
+    if stream.peer_cred()?.uid() == us.peer_cred()?.uid() {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::PermissionDenied, "another user listens there"))
+}
+
+/// Listens at a path for as long as it lives, then removes it.
+#[derive(Debug)]
+pub struct LocalListener {
+    listener: UnixListener,
+    path: PathBuf,
+    inode: u64,
+}
+
+impl LocalListener {
+    /// Takes the path. What a dead listener left there is replaced; where somebody answers, the path is in
+    /// use. The folder must be there.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        if path.as_os_str().len() > LONGEST_PATH {
+            let message = format!("the path is longer than {LONGEST_PATH} bytes");
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        }
+        let _alone = lock(path)?;
+        if path.exists() {
+            refuse_if_in_use(path)?;
+        }
+        // Made under another name and moved into place: nobody ever meets a socket that is open to others,
+        // or one that does not listen yet.
+        let draft = path.with_file_name(format!(".{:x}", std::process::id()));
+        let _ = fs::remove_file(&draft);
+        let listener = UnixListener::bind(&draft)?;
+        let placed = fs::set_permissions(&draft, Permissions::from_mode(0o600))
+            .and_then(|()| fs::rename(&draft, path))
+            .and_then(|()| fs::symlink_metadata(path));
+        match placed {
+            Ok(place) => Ok(Self { listener, path: path.to_owned(), inode: place.ino() }),
+            Err(error) => {
+                let _ = fs::remove_file(&draft);
+                Err(error)
+            }
+        }
+    }
+
+    pub async fn accept(&self) -> io::Result<LocalStream> {
+        self.listener.accept().await.map(|(stream, _)| stream)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for LocalListener {
+    /// Somebody else may have taken the path since.
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|place| place.ino() == self.inode);
+        if is_ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Two who find the same dead socket must not both replace it.
+fn lock(path: &Path) -> io::Result<File> {
+    let file = File::options().create(true).append(true).open(path.with_extension("lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// A listener that is being killed still takes connections, so its end is waited for.
+fn refuse_if_in_use(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "something that is no socket is in the way"));
+    }
+    let begun = Instant::now();
+    loop {
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(stream) if is_ending(&stream) && begun.elapsed() < LONGEST_END => std::thread::sleep(PAUSE),
+            Ok(_) => return Err(io::Error::new(ErrorKind::AddrInUse, "another program listens there")),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Whether the process at the other end is about to be gone, or closes the connection without a word.
+fn is_ending(stream: &std::os::unix::net::UnixStream) -> bool {
+    let listener = rustix::net::sockopt::socket_peercred(stream).ok();
+    let process = listener.and_then(|listener| processes::find(listener.pid.as_raw_nonzero().get()));
+    process.is_some_and(|process| process.is_dead || process.is_ending())
+        || stream.set_read_timeout(Some(NO_WORD)).is_ok()
+            && !matches!((&mut &*stream).read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_a_dead_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let first = LocalListener::bind(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(LocalListener::bind(&path).unwrap_err().kind(), ErrorKind::AddrInUse);
+        let (dialled, accepted) = tokio::join!(connect(&path), first.accept());
+        assert!(dialled.is_ok() && accepted.is_ok());
+        drop(first);
+        assert!(!path.exists());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let second = LocalListener::bind(&path).unwrap();
+        assert!(connect(&path).await.is_ok());
+        drop(second);
+        fs::write(&path, "a letter").unwrap();
+        assert_eq!(LocalListener::bind(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_listener_that_closes_every_connection_at_once_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let dying = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let ends = std::thread::spawn(move || (0..3).for_each(|_| drop(dying.accept())));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        drop(LocalListener::bind(&path).unwrap());
+        ends.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_was_replaced_leaves_its_successor_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let first = LocalListener::bind(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = LocalListener::bind(&path).unwrap();
+        drop(first);
+        assert!(connect(&path).await.is_ok());
+        drop(second);
+    }
+}

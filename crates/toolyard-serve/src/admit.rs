@@ -1,0 +1,184 @@
+//! Credentials become a principal, or a challenge that says what to present.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use http::HeaderValue;
+use subtle::ConstantTimeEq;
+
+use toolyard_model::Principal;
+pub use toolyard_model::signed::Signed;
+
+/// Somebody who may come in, and whether they proved who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    pub principal: Principal,
+    /// False where nobody is asked for credentials: then the principal says nothing about who is calling.
+    pub proven: bool,
+}
+
+/// What to answer to somebody who may not: the value of `WWW-Authenticate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Challenge(&'static str);
+
+impl Challenge {
+    pub fn header(self) -> HeaderValue {
+        HeaderValue::from_static(self.0)
+    }
+}
+
+/// Decides who may come in.
+#[derive(Clone)]
+pub struct Gate {
+    tokens: Vec<(Principal, Box<[u8]>)>,
+    signed: Option<Signed>,
+    local: Admitted,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::open()
+    }
+}
+
+impl Gate {
+    /// Everybody who reaches the listener may come in. For loopback only.
+    pub fn open() -> Self {
+        Self {
+            tokens: Vec::new(),
+            signed: None,
+            local: Admitted { principal: Principal::local(), proven: false },
+        }
+    }
+
+    /// Only whoever presents `token` may come in, and counts as `principal`. Can be called again for more.
+    #[must_use]
+    pub fn with_token(mut self, principal: Principal, token: &str) -> Self {
+        self.tokens.push((principal, token.as_bytes().into()));
+        self
+    }
+
+    /// Whoever presents a token that was made from the secret may come in, too.
+    #[must_use]
+    pub fn with_signed(mut self, signed: Signed) -> Self {
+        self.signed = Some(signed);
+        self
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.tokens.is_empty() && self.signed.is_none()
+    }
+
+    /// Whether tokens are made from a secret, so that every program that knows it can have one.
+    pub fn is_signed(&self) -> bool {
+        self.signed.is_some()
+    }
+
+    /// From an `Authorization` header.
+    pub fn admit(&self, authorization: Option<&HeaderValue>) -> Result<Admitted, Challenge> {
+        self.admit_on(&Ticket::default(), authorization.map(HeaderValue::as_bytes))
+    }
+
+    /// The same on a connection: a token that is good once is good for everything on the connection that it
+    /// opened.
+    pub fn admit_on(&self, ticket: &Ticket, authorization: Option<&[u8]>) -> Result<Admitted, Challenge> {
+        if self.is_open() {
+            return Ok(self.local.clone());
+        }
+        let Some((header, token)) = authorization.and_then(|header| Some((header, bearer(header)?))) else {
+            tracing::warn!(target: "auth", "nobody was let in without a token");
+            return Err(Challenge("Bearer"));
+        };
+        if let Some(admitted) = ticket.admits(header) {
+            return Ok(admitted);
+        }
+        let admitted = self.admit_token(token).ok_or(Challenge("Bearer error=\"invalid_token\""))?;
+        if self.signed.is_some() {
+            ticket.stamp(header, &admitted);
+        }
+        Ok(admitted)
+    }
+
+    /// From a bare token, as the opening line of a stream connection carries it.
+    pub fn admit_token(&self, token: &[u8]) -> Option<Admitted> {
+        let matches = |entry: &&(Principal, Box<[u8]>)| bool::from(entry.1.as_ref().ct_eq(token));
+        if let Some((principal, _)) = self.tokens.iter().find(matches) {
+            return Some(Admitted { principal: principal.clone(), proven: true });
+        }
+        let checked = match (&self.signed, std::str::from_utf8(token)) {
+            (Some(signed), Ok(token)) => signed.check(Some(token)).map_err(|bad| bad.to_string()),
+            _ => Err("it is not the one that is asked for".to_owned()),
+        };
+        match checked {
+            Ok(client) => {
+                Some(Admitted { principal: Principal::named(&format!("client:{client}")), proven: true })
+            }
+            Err(reason) => {
+                tracing::warn!(target: "auth", %reason, "a token was refused");
+                None
+            }
+        }
+    }
+}
+
+/// What somebody came in with last on a connection.
+#[derive(Default)]
+pub struct Ticket(Mutex<Option<(Box<[u8]>, Admitted)>>);
+
+impl Ticket {
+    fn admits(&self, header: &[u8]) -> Option<Admitted> {
+        let stamped = self.stamped();
+        stamped.as_ref().filter(|(used, _)| used.as_ref() == header).map(|(_, admitted)| admitted.clone())
+    }
+
+    fn stamp(&self, header: &[u8], admitted: &Admitted) {
+        *self.stamped() = Some((header.into(), admitted.clone()));
+    }
+
+    fn stamped(&self) -> MutexGuard<'_, Option<(Box<[u8]>, Admitted)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Ticket {
+    /// Whoever may read a log may not know the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ticket").field(&self.stamped().as_ref().map(|(_, admitted)| admitted)).finish()
+    }
+}
+
+impl fmt::Debug for Gate {
+    /// Tokens are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("tokens", &self.tokens.len()).finish_non_exhaustive()
+    }
+}
+
+fn bearer(header: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = header.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(gate: &Gate, header: Option<&str>, expected: Result<(&str, bool), &str>) {
+        let value = header.map(|text| HeaderValue::from_str(text).unwrap());
+        let got = gate.admit(value.as_ref());
+        let got = got.as_ref().map(|admitted| (&**admitted.principal.name(), admitted.proven));
+        assert_eq!(got.map_err(|challenge| challenge.0), expected, "{header:?}");
+    }
+
+    #[test]
+    fn only_a_known_token_opens_a_closed_gate() {
+        let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+        check(&gate, Some("Bearer s3cret"), Ok(("ann", true)));
+        check(&gate, Some("bearer s3cret "), Ok(("ann", true)));
+        check(&gate, Some("Bearer s3cre"), Err("Bearer error=\"invalid_token\""));
+        check(&gate, Some("Basic s3cret"), Err("Bearer"));
+        check(&gate, None, Err("Bearer"));
+        check(&Gate::open(), None, Ok(("local", false)));
+        assert!(!format!("{gate:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,100 @@
+//! The one body type of everything we answer over HTTP.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use toolyard_model::Relay;
+use toolyard_model::answer::RelayError;
+
+use super::rendered::Rendered;
+
+/// A body of known size in up to three pieces, an upstream's body passing through, or a live event stream.
+pub struct ServeBody(Inner);
+
+type LiveBody = Pin<Box<dyn Body<Data = Bytes, Error = RelayError> + Send>>;
+
+enum Inner {
+    Parts { parts: [Bytes; 3], at: usize },
+    Relay(Relay),
+    Live(LiveBody),
+}
+
+impl ServeBody {
+    pub fn empty() -> Self {
+        Self::full(Bytes::new())
+    }
+
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        Self(Inner::Parts { parts: [bytes.into(), Bytes::new(), Bytes::new()], at: 0 })
+    }
+
+    pub(crate) fn message(message: Rendered) -> Self {
+        Self(Inner::Parts { parts: message.into_parts(), at: 0 })
+    }
+
+    pub fn relay(relay: Relay) -> Self {
+        Self(Inner::Relay(relay))
+    }
+
+    /// Something that makes its bytes as it goes; dropping the body ends it.
+    pub fn live(body: impl Body<Data = Bytes, Error = RelayError> + Send + 'static) -> Self {
+        Self(Inner::Live(Box::pin(body)))
+    }
+}
+
+impl fmt::Debug for ServeBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Inner::Parts { .. } => "ServeBody::Parts",
+            Inner::Relay(_) => "ServeBody::Relay",
+            Inner::Live(_) => "ServeBody::Live",
+        })
+    }
+}
+
+impl Body for ServeBody {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        match &mut self.0 {
+            Inner::Parts { parts, at } => Poll::Ready(next_part(parts, at).map(|part| Ok(Frame::data(part)))),
+            Inner::Relay(relay) => Pin::new(relay).poll_frame(cx),
+            Inner::Live(body) => body.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Parts { parts, .. } => parts.iter().all(Bytes::is_empty),
+            Inner::Relay(relay) => relay.is_end_stream(),
+            Inner::Live(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Parts { parts, .. } => {
+                SizeHint::with_exact(parts.iter().map(|part| part.len() as u64).sum())
+            }
+            Inner::Relay(relay) => relay.size_hint(),
+            Inner::Live(_) => SizeHint::default(),
+        }
+    }
+}
+
+fn next_part(parts: &mut [Bytes; 3], at: &mut usize) -> Option<Bytes> {
+    while let Some(part) = parts.get_mut(*at) {
+        *at += 1;
+        if !part.is_empty() {
+            return Some(std::mem::take(part));
+        }
+    }
+    None
+}

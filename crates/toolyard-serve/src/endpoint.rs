@@ -1,0 +1,233 @@
+//! What all doors of one server share: the handler, who may come in, the limits, and the legacy sessions.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use tokio::sync::watch;
+use toolyard_model::{BoxFuture, Handler, Scope};
+
+use super::body::ServeBody;
+use super::catch_panics::CatchPanics;
+use super::legacy::sessions::Sessions;
+use super::legacy::sse::EventClients;
+use super::notify_limit::NotifyLimits;
+use super::park::Park;
+use crate::admit::Gate;
+
+/// How long sessions may take to be saved at the end.
+const FILES: Duration = Duration::from_secs(5);
+
+/// Answers what is not MCP: the dashboard, the admin API.
+pub type Fallback = Box<dyn Fn(Request<Incoming>) -> BoxFuture<Response<ServeBody>> + Send + Sync>;
+
+/// The limits and manners of an endpoint.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub gate: Gate,
+    /// Host names accepted beside loopback.
+    pub hosts: Vec<String>,
+    /// Origins accepted beside those on loopback.
+    pub origins: Vec<String>,
+    pub connections: usize,
+    pub body_limit: usize,
+    pub line_limit: usize,
+    pub sessions: usize,
+    pub session_idle: Duration,
+    /// Where sessions are kept, so that they outlive the process; nowhere if not given.
+    pub session_folder: Option<PathBuf>,
+    /// Calls under way at once in one session or stream connection.
+    pub calls: usize,
+    /// How long a client has to answer a question.
+    pub ask_timeout: Duration,
+    /// How many calls may wait for a modern client to come back with answers.
+    pub parked: usize,
+    /// How long a body may take to arrive, and a client to take what is written to it.
+    pub patience: Duration,
+    /// After how much silence an HTTP client gets a sign of life; a call becomes an event stream then.
+    pub keep_alive: Duration,
+    /// How long an `initialize` or `resources/subscribe` waits for the handler.
+    pub handshake_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            gate: Gate::open(),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            connections: 5_000,
+            body_limit: 16 * 1024 * 1024,
+            line_limit: toolyard_proto::codec::MAX_MESSAGE,
+            sessions: 10_000,
+            session_idle: Duration::from_hours(1),
+            session_folder: None,
+            calls: 1_000,
+            parked: 1_000,
+            ask_timeout: Duration::from_mins(10),
+            patience: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(15),
+            handshake_timeout: Duration::from_mins(1),
+        }
+    }
+}
+
+/// What was dropped or refused, for metrics.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Notifications that a client was too slow to take.
+    pub dropped: AtomicU64,
+    /// Connections beyond the limit.
+    pub refused: AtomicU64,
+    /// Answers to questions that nobody asked, or that came too late.
+    pub unmatched: AtomicU64,
+}
+
+impl Counts {
+    pub(crate) fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The server that clients meet, whichever door they come through.
+pub struct Endpoint {
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) options: Options,
+    pub(crate) fallback: Option<Fallback>,
+    pub(crate) sessions: Sessions,
+    pub(crate) event_clients: EventClients,
+    /// Where connections live that have no listener's scope of their own.
+    pub(crate) scope: Scope,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) park: Park,
+    /// Of modern clients over HTTP, which have no place of their own.
+    pub(crate) notify_limits: NotifyLimits,
+    /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
+    pub(crate) ending: Scope,
+    /// How many connections there are.
+    pub(crate) open: watch::Sender<usize>,
+}
+
+/// Numbers for connections and requests, unique in the process: several endpoints may share a handler.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+pub(crate) fn next_number() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Endpoint {
+    /// An endpoint whose tasks live in `scope`.
+    pub fn new(handler: Arc<dyn Handler>, options: Options, scope: &Scope) -> Self {
+        let ending = scope.child();
+        let sessions = Sessions::new(
+            options.sessions,
+            options.session_idle,
+            options.session_folder.clone(),
+            scope.child(),
+        );
+        let (counts, open) = (Arc::default(), watch::Sender::new(0));
+        let park = Park::new(options.parked, options.ask_timeout);
+        let (event_clients, scope) = (EventClients::default(), scope.clone());
+        let (fallback, notify_limits) = (None, NotifyLimits::default());
+        Self {
+            handler: Arc::new(CatchPanics(handler)),
+            options,
+            fallback,
+            sessions,
+            event_clients,
+            scope,
+            counts,
+            park,
+            notify_limits,
+            ending,
+            open,
+        }
+    }
+
+    /// Lets `fallback` answer every path that is not ours.
+    #[must_use]
+    pub fn with_fallback(mut self, fallback: Fallback) -> Self {
+        self.fallback = Some(fallback);
+        self
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// How many legacy sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// How many calls wait for a modern client to come back with answers.
+    pub fn parked(&self) -> usize {
+        self.park.len()
+    }
+
+    pub fn gate(&self) -> &Gate {
+        &self.options.gate
+    }
+
+    /// Ends sessions and streams cleanly: listeners get their last word, connections close after the answer
+    /// they are busy with. Waits for that, but not longer than `at_most`.
+    pub async fn end(&self, at_most: Duration) {
+        self.ending.cancel();
+        let deadline = tokio::time::Instant::now() + at_most;
+        // A session's calls finish before the session goes; its open streams would keep it for ever.
+        while self.sessions.have_calls() && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // Files that take longer than this are not waited for.
+        let _ = tokio::time::timeout(FILES, self.sessions.end_all()).await;
+        // Whoever has not left by then is not waited for.
+        let _ = tokio::time::timeout_at(deadline, self.empty()).await;
+    }
+
+    /// Waits until nobody is connected.
+    async fn empty(&self) {
+        // The sender lives as long as this, so waiting cannot fail.
+        let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
+    }
+
+    /// Waits until somebody is connected.
+    pub async fn visited(&self) {
+        let _ = self.open.subscribe().wait_for(|open| *open > 0).await;
+    }
+
+    /// Waits until nobody has been connected for `grace`.
+    pub async fn deserted(&self, grace: Duration) {
+        loop {
+            self.empty().await;
+            if tokio::time::timeout(grace, self.visited()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Counts an open connection for as long as it lives.
+pub(crate) struct OpenConnection(Arc<Endpoint>);
+
+impl OpenConnection {
+    pub(crate) fn new(endpoint: &Arc<Endpoint>) -> Self {
+        endpoint.open.send_modify(|open| *open += 1);
+        Self(endpoint.clone())
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.open.send_modify(|open| *open -= 1);
+    }
+}

@@ -1,0 +1,200 @@
+//! The HTTP door: accepts connections, checks what must be checked before a message is read, and hands the
+//! message to its era.
+
+mod answer;
+mod hyper;
+mod head;
+mod out;
+mod plain_connection;
+mod fast_path;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::hyper::body::Incoming;
+use http::header::{ALLOW, AUTHORIZATION, WWW_AUTHENTICATE};
+use http::uri::Authority;
+use http::{HeaderValue, Method, Request, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
+use toolyard_model::{Scope, View};
+
+use super::accept::{Entry, Room, accept_all};
+use super::endpoint::{Endpoint, OpenConnection};
+use super::fields::Fields;
+use super::guard::Guard;
+use super::reply::{self, HttpResponse};
+use super::write_timeout::WriteTimeout;
+use super::{legacy, post};
+use crate::admit::{Admitted, Ticket};
+use toolyard_model::at_once::AtOnce;
+
+/// How long a request head may take, and an idle connection stays open.
+const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long connections may finish their answers when the endpoint ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// One listener: the endpoint and what this listener checks.
+struct Door {
+    endpoint: Arc<Endpoint>,
+    guard: Guard,
+}
+
+/// Accepts connections until `scope` or the endpoint ends.
+pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: Scope) {
+    let own_address = listener.local_addr().ok().filter(|address| address.ip().is_loopback());
+    let options = &endpoint.options;
+    let guard = Guard {
+        check_host: own_address.is_some() || !options.hosts.is_empty(),
+        hosts: options.hosts.clone(),
+        own_address: own_address.map(|address| address.to_string()),
+        origins: options.origins.clone(),
+    };
+    let room = Room::new(&endpoint);
+    let door = Arc::new(Door { endpoint, guard });
+    accept_all(listener, &door.endpoint, &scope, |stream| match room.enter(&door.endpoint.counts) {
+        Entry::Welcome(permit) => scope.spawn(door.clone().serve_connection(stream, permit)),
+        Entry::Refused(permit) => scope.spawn(refuse_connection(stream, permit)),
+        Entry::Dropped => {}
+    })
+    .await;
+}
+
+impl Door {
+    async fn serve_connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
+        let _open = OpenConnection::new(&self.endpoint);
+        tracing::debug!(target: "clients", from = stream.peer_addr().ok().map(tracing::field::display), "connected over HTTP");
+        AtOnce::new(async move {
+            let stream = WriteTimeout::new(stream, self.endpoint.options.patience);
+            let ticket = Ticket::default();
+            match fast_path::serve(&self, stream, &ticket).await {
+                Ok(None) => {}
+                Ok(Some(handoff)) => Box::pin(hyper::serve(self, handoff, ticket)).await,
+                Err(error) => tracing::debug!(%error, "a connection ended early"),
+            }
+        })
+        .await;
+    }
+
+    /// Made for every request and moved into its place, so it holds little and boxes what is rare.
+    fn respond(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        ticket: &Ticket,
+    ) -> impl Future<Output = Result<HttpResponse, Infallible>> + use<> {
+        let uri = request.uri();
+        let destination = self.route(uri.path(), uri.authority(), Fields::Map(request.headers()), ticket);
+        async move {
+            let endpoint = &self.endpoint;
+            Ok(match destination {
+                Destination::Answered(response) => *response,
+                Destination::Elsewhere => match &endpoint.fallback {
+                    Some(fallback) => fallback(request).await,
+                    None => reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n"),
+                },
+                Destination::Events(view, admitted) => {
+                    Box::pin(legacy::sse::answer(endpoint, view, admitted, request)).await
+                }
+                Destination::Mcp(view, admitted) => match *request.method() {
+                    Method::POST => post::post(endpoint, view, admitted, request).await,
+                    Method::GET => {
+                        Box::pin(legacy::http::get(endpoint, &view, &admitted, request.headers())).await
+                    }
+                    Method::DELETE => {
+                        Box::pin(legacy::http::delete(endpoint, &view, &admitted, request.headers())).await
+                    }
+                    _ => method_not_allowed(),
+                },
+            })
+        }
+    }
+
+    /// What can be said before the message is read.
+    fn route(
+        &self,
+        path: &str,
+        authority: Option<&Authority>,
+        fields: Fields<'_>,
+        ticket: &Ticket,
+    ) -> Destination {
+        let answered = |response| Destination::Answered(Box::new(response));
+        match path {
+            "/healthz" => return answered(reply::text(StatusCode::OK, "ok\n")),
+            "/readyz" if self.endpoint.ending.is_ended() => {
+                return answered(reply::text(StatusCode::SERVICE_UNAVAILABLE, "ending\n"));
+            }
+            "/readyz" => return answered(reply::text(StatusCode::OK, "ready\n")),
+            _ => {}
+        }
+        if let Some(reason) = self.guard.refusal(authority, fields) {
+            return answered(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n")));
+        }
+        let Some(place) = place(path) else { return Destination::Elsewhere };
+        let admitted = match self.endpoint.options.gate.admit_on(ticket, fields.first(&AUTHORIZATION)) {
+            Ok(admitted) => admitted,
+            Err(challenge) => {
+                let mut response = reply::text(StatusCode::UNAUTHORIZED, "a bearer token is required\n");
+                response.headers_mut().insert(WWW_AUTHENTICATE, challenge.header());
+                return answered(response);
+            }
+        };
+        let (Place::Mcp(rest) | Place::Events(rest)) = place;
+        match View::parse(rest).filter(|view| self.endpoint.handler.offers(view)) {
+            None => {
+                let base = if matches!(place, Place::Events(_)) { "/sse" } else { "/mcp" };
+                tracing::debug!(target: "clients", path, "there is no such view");
+                answered(reply::text(StatusCode::NOT_FOUND, format!("there is no view {base}/{rest}\n")))
+            }
+            Some(view) if matches!(place, Place::Events(_)) => Destination::Events(view, admitted),
+            Some(view) => Destination::Mcp(view, admitted),
+        }
+    }
+}
+
+/// Where a request leads, judged by its head.
+enum Destination {
+    /// It needs nothing further to be answered.
+    Answered(Box<HttpResponse>),
+    Elsewhere,
+    Events(View, Admitted),
+    Mcp(View, Admitted),
+}
+
+pub(super) fn method_not_allowed() -> HttpResponse {
+    let mut response = reply::text(StatusCode::METHOD_NOT_ALLOWED, "send messages with POST\n");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+    response
+}
+
+/// The paths that are ours, with what follows them.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Mcp(&'a str),
+    /// Where clients of the oldest transport knock.
+    Events(&'a str),
+}
+
+fn place(path: &str) -> Option<Place<'_>> {
+    let after = |base: &str| {
+        let rest = path.strip_prefix(base)?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+    };
+    after("/mcp").map(Place::Mcp).or_else(|| after("/sse").map(Place::Events))
+}
+
+/// Says that there is no room, and waits a moment so that the client can read it.
+async fn refuse_connection(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    let say = async {
+        let text = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 21\r\n\r\ntoo many connections\n";
+        stream.write_all(text).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    if let Ok(Err(error)) = tokio::time::timeout(Duration::from_secs(1), say).await {
+        tracing::debug!(%error, "a refused connection ended early");
+    }
+}

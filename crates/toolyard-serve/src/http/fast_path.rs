@@ -1,0 +1,57 @@
+//! Serves plain requests, one after the other on their connection, without hyper.
+//!
+//! hyper can do everything that HTTP allows, and that is more work for each request than all that a call of a
+//! built-in tool takes here. Nearly every request is of one form ([`PlainRequest`]), so that one is served by hand. The
+//! first request of another form, and all that follow on its connection, are left to hyper with every byte.
+
+use std::io::Result;
+use std::pin::pin;
+
+use bytes::Bytes;
+
+use super::head::{PlainRequest, space};
+use super::hyper::Handoff;
+use super::plain_connection::PlainConnection;
+use super::{Destination, Door, LAST_ANSWERS};
+use crate::admit::Ticket;
+use crate::post::{self, Routed};
+use crate::write_timeout::WriteTimeout;
+
+/// Gives the connection back when a request comes that is not usual.
+pub(super) async fn serve(door: &Door, stream: WriteTimeout, ticket: &Ticket) -> Result<Option<Handoff>> {
+    let ending = &door.endpoint.ending;
+    let mut serving = pin!(take_turns(door, PlainConnection::new(stream), ticket));
+    tokio::select! {
+        biased;
+        done = &mut serving => done,
+        () = ending.ended() => tokio::time::timeout(LAST_ANSWERS, serving).await.unwrap_or(Ok(None)),
+    }
+}
+
+async fn take_turns(door: &Door, mut turns: PlainConnection, ticket: &Ticket) -> Result<Option<Handoff>> {
+    let endpoint = &door.endpoint;
+    while turns.arrived(&endpoint.ending).await? {
+        let Some((begun, end)) = begin(door, turns.unread(), ticket) else {
+            return Ok(Some(turns.into_handoff()));
+        };
+        turns.take(end);
+        let Some(response) = turns.unless_gone(begun.respond(endpoint)).await else { break };
+        turns.send(response, endpoint.ending.is_ended()).await?;
+    }
+    Ok(None)
+}
+
+/// What the first request in the buffer leads to, and where it ends.
+fn begin<'a>(door: &'a Door, unread: &[u8], ticket: &Ticket) -> Option<(Routed<'a>, usize)> {
+    let mut space = space();
+    let request = PlainRequest::read(unread, &mut space)?;
+    let begun = match door.route(request.path, None, request.fields, ticket) {
+        Destination::Answered(response) => Routed::Answered(*response),
+        Destination::Mcp(view, admitted) => {
+            let body = Bytes::copy_from_slice(request.body);
+            post::whole(&door.endpoint, view, admitted, request.fields, &body)
+        }
+        Destination::Elsewhere | Destination::Events(..) => return None,
+    };
+    Some((begun, request.end))
+}

@@ -1,0 +1,138 @@
+//! Sessions that outlive the process: what a session is made of is kept in a folder, and a client that comes
+//! back with its id after a restart finds it again, without having to shake hands.
+//!
+//! What is kept is who the client is and what it can do, its log level, what it watches, and whatever else the
+//! handler wants to find again. Calls and streams are not: they end with the process, and clients open new ones. A file is named by a digest of the session's
+//! id, so the folder does not tell the ids.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use toolyard_model::{LevelCell, Origin, Principal, View};
+use toolyard_proto::modern::LogLevel;
+use toolyard_proto::{Raw, Revision};
+
+use super::session::Session;
+use super::sessions::name_of;
+
+/// A folder of sessions. Losing it costs clients a new handshake and nothing else, so failures are only logged.
+#[derive(Debug)]
+pub(crate) struct Remember {
+    folder: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    format: u32,
+    revision: String,
+    view: String,
+    principal: String,
+    capabilities: Raw,
+    client_info: Option<Raw>,
+    level: Option<String>,
+    watched: Vec<String>,
+    #[serde(default)]
+    keepsake: Option<String>,
+}
+
+const FORMAT: u32 = 1;
+
+/// A session as it was.
+pub(crate) struct RestoredSession {
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) watched: Vec<String>,
+    pub(crate) keepsake: Option<String>,
+}
+
+impl Remember {
+    /// Opens the folder; sessions that nobody has come back to for `idle` are forgotten.
+    pub(crate) fn open(folder: PathBuf, idle: Duration) -> Option<Self> {
+        if let Err(error) = fs::create_dir_all(&folder) {
+            tracing::warn!(folder = %folder.display(), %error, "sessions do not outlive this process");
+            return None;
+        }
+        let remember = Self { folder };
+        remember.forget_older_than(idle);
+        Some(remember)
+    }
+
+    fn forget_older_than(&self, idle: Duration) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let age =
+                entry.metadata().and_then(|about| about.modified()).ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > idle) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.folder.join(format!("{}.json", HEXLOWER.encode(&Sha256::digest(id)[..16])))
+    }
+
+    pub(crate) fn save(&self, id: &str, session: &Session) {
+        let origin = &session.origin;
+        let record = Record {
+            format: FORMAT,
+            revision: origin.revision.to_string(),
+            view: origin.view.to_string(),
+            principal: origin.principal.name().to_string(),
+            capabilities: origin.capabilities.clone(),
+            client_info: origin.client_info.clone(),
+            level: origin.log_level.get().map(|level| level.as_str().to_owned()),
+            watched: session.watched(),
+            keepsake: session.handler.save_session(origin),
+        };
+        let written = serde_json::to_vec(&record).map_err(std::io::Error::from).and_then(|text| {
+            let beside = self.path(id).with_extension("new");
+            fs::write(&beside, text)?;
+            fs::rename(beside, self.path(id))
+        });
+        if let Err(error) = written {
+            tracing::debug!(%error, "a session is not remembered");
+        }
+    }
+
+    /// Notes that a session was last used so long ago.
+    pub(crate) fn used(&self, id: &str, idle: Duration) {
+        let at = SystemTime::now().checked_sub(idle).unwrap_or_else(SystemTime::now);
+        let noted =
+            fs::File::options().append(true).open(self.path(id)).and_then(|file| file.set_modified(at));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the use of a session is not noted");
+        }
+    }
+
+    /// The session of this id, if it is this client's, in this view.
+    pub(crate) fn recall(&self, id: &str, view: &View, principal: &Principal) -> Option<RestoredSession> {
+        let record: Record = serde_json::from_slice(&fs::read(self.path(id)).ok()?).ok()?;
+        let is_theirs = record.view == view.to_string() && *record.principal == **principal.name();
+        if record.format != FORMAT || !is_theirs {
+            return None;
+        }
+        let level = record.level.as_deref().and_then(LogLevel::parse);
+        let origin = Arc::new(Origin {
+            view: view.clone(),
+            principal: principal.clone(),
+            client: name_of(id)?,
+            revision: Revision::parse(&record.revision)?,
+            capabilities: record.capabilities,
+            client_info: record.client_info,
+            log_level: LevelCell::new(level),
+        });
+        Some(RestoredSession { origin, watched: record.watched, keepsake: record.keepsake })
+    }
+
+    pub(crate) fn has(&self, id: &str) -> bool {
+        self.path(id).exists()
+    }
+
+    pub(crate) fn forget(&self, id: &str) {
+        let _ = fs::remove_file(self.path(id));
+    }
+}

@@ -1,0 +1,276 @@
+//! What a legacy client has once it shook hands, over HTTP or on a stream: its origin, its calls, its open
+//! questions and its subscriptions.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use toolyard_model::peer::{Ask, AskError, Back};
+use toolyard_model::{AnswerBody, BoxFuture, Handler, Origin, Peer, Request, Scope};
+use toolyard_proto::error::code;
+use toolyard_proto::modern::LogLevel;
+use toolyard_proto::{
+    CallError, Id, Message, Method, Notification, Raw, RequestMessage, Response, RpcError, legacy,
+};
+
+use super::asks::Asks;
+use crate::calls::{Calls, EndOnDrop, Ending, Outlet};
+use crate::endpoint::{Counts, Endpoint, next_number};
+use crate::modern::log_level;
+use crate::notify_limit::NotifyLimit;
+use crate::outbox::Weight;
+use crate::rendered::Rendered;
+
+pub(crate) struct Session {
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) scope: Scope,
+    /// Where messages outside of calls go.
+    pub(crate) outside: Arc<dyn Outlet>,
+    pub(super) handshake_timeout: Duration,
+    asks: Arc<Asks>,
+    counts: Arc<Counts>,
+    notify_limit: Arc<NotifyLimit>,
+    subscriptions: Mutex<HashMap<String, EndOnDrop>>,
+    /// What it watched before a restart and does not yet watch again.
+    unwatched: Mutex<HashSet<String>>,
+    /// Rings when the level, what is watched or the handler's keepsake has changed.
+    pub(super) changed: Notify,
+    ended: AtomicBool,
+}
+
+impl Session {
+    pub(crate) fn new(
+        endpoint: &Endpoint,
+        origin: Arc<Origin>,
+        calls: Arc<Calls>,
+        outside: Arc<dyn Outlet>,
+        scope: Scope,
+    ) -> Arc<Self> {
+        let session = Arc::new(Self {
+            origin,
+            handler: endpoint.handler.clone(),
+            calls,
+            scope,
+            outside,
+            handshake_timeout: endpoint.options.handshake_timeout,
+            asks: Asks::new(endpoint.options.ask_timeout),
+            counts: endpoint.counts.clone(),
+            notify_limit: NotifyLimit::new(),
+            subscriptions: Mutex::default(),
+            unwatched: Mutex::default(),
+            changed: Notify::new(),
+            ended: AtomicBool::new(false),
+        });
+        session.listen();
+        session
+    }
+
+    /// Runs a request as a task of the session, so that a lost connection does not end it. Waits only until a
+    /// refusal has been taken.
+    pub(crate) async fn start(self: &Arc<Self>, message: RequestMessage, outlet: Arc<dyn Outlet>) {
+        let slot = match self.calls.begin(&message.id, &self.scope) {
+            Ok(slot) => slot,
+            Err(error) => {
+                let refused = Rendered::error(Some(&message.id), &error.to_raw());
+                return outlet.answer(refused).await;
+            }
+        };
+        let (session, scope) = (self.clone(), slot.scope.clone());
+        let ending = Ending::new(slot, outlet.clone());
+        scope.spawn(async move {
+            let (id, method) = (message.id.clone(), message.method.clone());
+            let answer = match session.clone().perform(message, outlet).await {
+                Ok(result) => Rendered::result(&id, result),
+                Err(error) => {
+                    Rendered::error(Some(&id), &legacy::error_for(error.form, &method, &error.to_raw()))
+                }
+            };
+            ending.answer(answer).await;
+        });
+    }
+
+    /// The resources that its client watches, or did before a restart.
+    pub(crate) fn watched(&self) -> Vec<String> {
+        let mut watched = self.unwatched().clone();
+        watched.extend(self.subscriptions().keys().cloned());
+        watched.into_iter().collect()
+    }
+
+    /// A notification or an answer of the client.
+    pub(crate) fn take(&self, message: Message) {
+        match message {
+            Message::Notification(notification) => match notification.method.as_str() {
+                "notifications/initialized" => {}
+                "notifications/cancelled" => self.calls.cancel(&notification),
+                _ => self.notify_limit.pass(
+                    &self.handler,
+                    &self.origin,
+                    notification,
+                    &self.counts,
+                    &self.scope,
+                ),
+            },
+            Message::Response(response) => self.answered(response),
+            Message::Request(_) => {}
+        }
+    }
+
+    /// The client has closed its end, so nothing it is asked can be answered.
+    pub(crate) fn hears_no_more(&self) {
+        self.asks.close();
+    }
+
+    fn answered(&self, response: Response) {
+        if !self.asks.answered(response) {
+            Counts::add(&self.counts.unmatched);
+        }
+    }
+
+    async fn perform(
+        self: Arc<Self>,
+        message: RequestMessage,
+        outlet: Arc<dyn Outlet>,
+    ) -> Result<Raw, CallError> {
+        let RequestMessage { id, method, params } = message;
+        let params = params.unwrap_or_default();
+        match method.as_str() {
+            "ping" => return Ok(Raw::empty_object()),
+            "initialize" => {
+                let error = RpcError::new(code::INVALID_REQUEST, "this session is initialized already");
+                return Err(CallError::reported(error.to_raw()));
+            }
+            "server/discover" | "subscriptions/listen" => {
+                return Err(CallError::unknown_method(method.as_str()));
+            }
+            "resources/unsubscribe" | "logging/setLevel"
+                if !self.handler.knows(&self.origin.view, &method) =>
+            {
+                return Err(CallError::unknown_method(method.as_str()));
+            }
+            "resources/subscribe" => {
+                let answer = self.subscribe(&params).await;
+                self.changed.notify_one();
+                return answer;
+            }
+            "resources/unsubscribe" => {
+                let answer = self.unsubscribe(&params);
+                self.changed.notify_one();
+                return answer;
+            }
+            "logging/setLevel" => {
+                self.set_level(&params)?;
+                self.changed.notify_one();
+            }
+            _ => {}
+        }
+        let back = SessionBack { session: self.clone(), outlet };
+        let request = Request {
+            origin: self.origin.clone(),
+            id,
+            method: method.clone(),
+            params,
+            headers: None,
+            relay: false,
+        };
+        let before = self.handler.save_session(&self.origin);
+        let answer = self.handler.handle(request, Peer::new(Arc::new(back))).await;
+        if self.handler.save_session(&self.origin) != before {
+            self.turned_away();
+        }
+        match answer? {
+            AnswerBody::Whole(result, form) if form > self.origin.revision => {
+                Ok(legacy::result_for(self.origin.revision, &method, &result))
+            }
+            AnswerBody::Whole(result, _) => Ok(result),
+            AnswerBody::Stream(_) => Err(CallError::internal("a stream cannot be relayed to this client")),
+        }
+    }
+
+    fn set_level(&self, params: &Raw) -> Result<(), CallError> {
+        let level = params.member("level").and_then(|level| level.as_string());
+        let level = level.as_deref().and_then(LogLevel::parse);
+        let level = level.ok_or_else(|| CallError::invalid_params("`level` must be a log level"))?;
+        self.origin.log_level.set(level);
+        Ok(())
+    }
+
+    /// Tells the handler of the level that was chosen before a restart: it is a new one.
+    pub(super) fn tell_level(&self) {
+        let Some(level) = self.origin.log_level.get() else { return };
+        let request = Request {
+            origin: self.origin.clone(),
+            id: Id::string("level"),
+            method: Method::SET_LEVEL,
+            params: serde_json::json!({ "level": level.as_str() }).into(),
+            headers: None,
+            relay: false,
+        };
+        let telling = self.handler.handle(request, Peer::nobody());
+        self.scope.spawn(async move { drop(telling.await) });
+    }
+
+    pub(super) fn subscriptions(&self) -> MutexGuard<'_, HashMap<String, EndOnDrop>> {
+        self.subscriptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn unwatched(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.unwatched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A notification as a legacy client may see it.
+    pub(super) fn fit(&self, notification: Notification) -> Option<Notification> {
+        let Notification { method, params } = notification;
+        let wanted = match method.as_str() {
+            "notifications/subscriptions/acknowledged" | "notifications/tasks" => false,
+            "notifications/message" => {
+                // Before the client set a level, the server may send what it likes.
+                let level = log_level(params.as_ref());
+                self.origin.log_level.get().zip(level).is_none_or(|(wanted, level)| level >= wanted)
+            }
+            _ => true,
+        };
+        let params = params.map(|params| legacy::notification_params(&params));
+        wanted.then_some(Notification { method, params })
+    }
+
+    /// Ends everything the session owns and tells the handler, once.
+    pub(crate) fn end(&self) {
+        if !self.ended.swap(true, Ordering::Relaxed) {
+            self.scope.cancel();
+            self.handler.ended(&self.origin.client);
+        }
+    }
+}
+
+/// The way back to a legacy client, on the stream of one call.
+struct SessionBack {
+    session: Arc<Session>,
+    outlet: Arc<dyn Outlet>,
+}
+
+impl Back for SessionBack {
+    fn notify(&self, notification: Notification) {
+        if let Some(notification) = self.session.fit(notification) {
+            let weight = Weight::of(&notification.method);
+            self.outlet.tell(Rendered::notification(notification), weight);
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        if let Some(refusal) = ask.refusal(&self.session.origin.capabilities) {
+            return Box::pin(async { Err(refusal) });
+        }
+        let Ask { method, params } = ask;
+        let revision = self.session.origin.revision;
+        let params = params.map(|params| legacy::ask_for(revision, &method, &params, next_number()));
+        Box::pin(self.session.asks.clone().ask(Ask { method, params }, self.outlet.clone()))
+    }
+
+    fn hang_up(&self, come_back_after: Duration) {
+        self.outlet.hang_up(come_back_after);
+    }
+}

@@ -1,0 +1,296 @@
+//! The legacy HTTP sessions: found by an id that nobody can guess, bound to whoever opened them, ended when
+//! they lie idle.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+use toolyard_model::{ClientKey, Principal, Scope, View};
+
+use super::remember::{Remember, RestoredSession};
+use super::replay::Streams;
+use super::session::Session;
+
+pub(crate) struct HttpSession {
+    pub(crate) id: Arc<str>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) streams: Arc<Streams>,
+    touched: Mutex<Instant>,
+    /// It was there before this process; events that it knows of are lost.
+    pub(crate) is_recalled: bool,
+}
+
+impl HttpSession {
+    pub(crate) fn new(
+        id: Arc<str>,
+        session: Arc<Session>,
+        streams: Arc<Streams>,
+        is_recalled: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self { id, session, streams, touched: Mutex::new(Instant::now()), is_recalled })
+    }
+
+    fn touch(&self) {
+        *self.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.session.calls.is_empty() || self.streams.is_watched()
+    }
+
+    /// How long nothing has happened.
+    fn idle(&self) -> Duration {
+        if self.is_busy() {
+            self.touch();
+        }
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    fn end(&self) {
+        self.session.end();
+        self.streams.close();
+    }
+}
+
+pub(crate) struct Sessions(Arc<Table>);
+
+struct Table {
+    limit: usize,
+    idle: Duration,
+    scope: Scope,
+    remember: Option<Remember>,
+    turn: Mutex<()>,
+    state: Mutex<State>,
+}
+
+/// What is open and what is remembered only change together: one at a time.
+pub(crate) struct Turn<'a>(#[expect(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
+
+#[derive(Default)]
+struct State {
+    open: HashMap<Arc<str>, Arc<HttpSession>>,
+    swept: bool,
+}
+
+impl Sessions {
+    pub(crate) fn new(limit: usize, idle: Duration, folder: Option<PathBuf>, scope: Scope) -> Self {
+        let remember = folder.and_then(|folder| Remember::open(folder, idle));
+        Self(Arc::new(Table {
+            limit,
+            idle,
+            scope,
+            remember,
+            turn: Mutex::default(),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// Held while a session is opened, opened again or ended for good.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        self.0.turn()
+    }
+
+    /// Runs what needs a turn. Files may be slow, so where there are any it is apart from whoever serves clients;
+    /// `None` if it panicked.
+    pub(crate) async fn apart<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        self.0.apart(f).await
+    }
+
+    /// Whether this can be the id of a session from before.
+    pub(crate) fn may_recall(&self, id: &str) -> bool {
+        self.0.remember.is_some() && name_of(id).is_some()
+    }
+
+    /// Whether it is worth a turn to look: unknown ids hold up nobody.
+    pub(crate) fn is_remembered(&self, id: &str) -> bool {
+        self.0.remember.as_ref().is_some_and(|remember| remember.has(id))
+    }
+
+    /// What a session was before this process, if it was.
+    pub(crate) fn recall(&self, id: &str, view: &View, principal: &Principal) -> Option<RestoredSession> {
+        self.0.remember.as_ref()?.recall(id, view, principal)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.state().open.len()
+    }
+
+    /// Where the tasks of a new session live.
+    pub(crate) fn scope(&self) -> Scope {
+        self.0.scope.child()
+    }
+
+    /// Whether there was room. Where there was none, the one that lay idle longest goes.
+    pub(crate) fn add(&self, session: Arc<HttpSession>, turn: &Turn<'_>) -> bool {
+        if self.len() >= self.0.limit && !self.0.make_room(turn) {
+            return false;
+        }
+        if let Some(remember) = &self.0.remember {
+            remember.save(&session.id, &session.session);
+            session.session.scope.spawn(save_changes(Arc::downgrade(&self.0), session.clone()));
+        }
+        let mut state = self.0.state();
+        state.open.insert(session.id.clone(), session);
+        if !std::mem::replace(&mut state.swept, true) {
+            self.0.scope.spawn(sweep(Arc::downgrade(&self.0)));
+        }
+        true
+    }
+
+    /// A session is only there for whoever opened it, in the view they opened it in.
+    pub(crate) fn find(&self, id: &str, view: &View, principal: &Principal) -> Option<Arc<HttpSession>> {
+        let found = self.0.state().open.get(id).cloned()?;
+        let origin = &found.session.origin;
+        if origin.view != *view || origin.principal != *principal {
+            return None;
+        }
+        found.touch();
+        Some(found)
+    }
+
+    pub(crate) async fn end(&self, session: Arc<HttpSession>) {
+        let table = self.0.clone();
+        self.apart(move || table.end(&session.id)).await;
+    }
+
+    /// Whether any of them has a call under way.
+    pub(crate) fn have_calls(&self) -> bool {
+        self.0.state().open.values().any(|session| !session.session.calls.is_empty())
+    }
+
+    pub(crate) async fn end_all(&self) {
+        let table = self.0.clone();
+        self.apart(move || table.end_all()).await;
+    }
+}
+
+impl Table {
+    async fn apart<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        match self.remember {
+            Some(_) => tokio::task::spawn_blocking(f).await.ok(),
+            None => Some(f()),
+        }
+    }
+
+    fn end(&self, id: &str) {
+        let turn = self.turn();
+        let session = self.state().open.get(id).cloned();
+        if let Some(session) = session {
+            self.forget(&session, &turn);
+        }
+    }
+
+    fn end_all(&self) {
+        let _turn = self.turn();
+        let all: Vec<_> = self.state().open.drain().collect();
+        for (id, session) in all {
+            if let Some(remember) = &self.remember {
+                remember.save(&id, &session.session);
+            }
+            session.end();
+        }
+    }
+
+    /// Ends a session for good. As long as this takes, nobody finds it remembered but not open.
+    fn forget(&self, session: &HttpSession, _: &Turn<'_>) {
+        if let Some(remember) = &self.remember {
+            remember.forget(&session.id);
+        }
+        self.state().open.remove(&session.id);
+        session.end();
+    }
+
+    /// Remembers an open session as it is now.
+    fn save(&self, session: &Arc<HttpSession>) {
+        let _turn = self.turn();
+        let is_open = self.state().open.get(&session.id).is_some_and(|open| Arc::ptr_eq(open, session));
+        if let Some(remember) = self.remember.as_ref().filter(|_| is_open) {
+            remember.save(&session.id, &session.session);
+        }
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_room(&self, turn: &Turn<'_>) -> bool {
+        let all: Vec<_> = self.state().open.values().cloned().collect();
+        let idlest =
+            all.into_iter().filter(|session| !session.is_busy()).max_by_key(|session| session.idle());
+        let Some(idlest) = idlest else { return false };
+        self.forget(&idlest, turn);
+        true
+    }
+
+    fn end_idle(&self) {
+        let all: Vec<_> = self.state().open.values().cloned().collect();
+        for session in all {
+            if session.idle() >= self.idle {
+                self.forget(&session, &self.turn());
+            } else if let Some(remember) = &self.remember {
+                remember.used(&session.id, session.idle());
+            }
+        }
+    }
+}
+
+/// Remembers what a client changes in its session, so that it is not lost when this process is killed.
+async fn save_changes(table: Weak<Table>, session: Arc<HttpSession>) {
+    loop {
+        session.session.changed.notified().await;
+        let Some(table) = table.upgrade() else { return };
+        let (saving, session) = (table.clone(), session.clone());
+        // A session that ends meanwhile is not saved.
+        table.apart(move || saving.save(&session)).await;
+    }
+}
+
+/// Ends idle sessions now and then, for as long as there is a table.
+async fn sweep(table: Weak<Table>) {
+    while let Some(pause) = table.upgrade().map(|table| table.idle / 8) {
+        tokio::time::sleep(pause.clamp(Duration::from_secs(1), Duration::from_mins(1))).await;
+        if let Some(table) = table.upgrade() {
+            let ending = table.clone();
+            table.apart(move || ending.end_idle()).await;
+        }
+    }
+}
+
+const ID_BYTES: usize = 24;
+
+/// A fresh session id (192 bits), and the name that the session has inside: who knows the name, as logs do,
+/// cannot use the session.
+pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
+    let mut bytes = [0; ID_BYTES];
+    getrandom::fill(&mut bytes).ok()?;
+    let name = HEXLOWER.encode(&Sha256::digest(bytes)[..8]);
+    Some((BASE64URL_NOPAD.encode(&bytes).into(), ClientKey::Session(name.into())))
+}
+
+/// The name inside of a session id that was minted before.
+pub(crate) fn name_of(id: &str) -> Option<ClientKey> {
+    let bytes: [u8; ID_BYTES] = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?.try_into().ok()?;
+    Some(ClientKey::Session(HEXLOWER.encode(&Sha256::digest(bytes)[..8]).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_be_an_id_has_a_name() {
+        let (id, name) = mint().unwrap();
+        assert_eq!(name_of(&id), Some(name));
+        for id in ["", "x", "AAAA", &id[1..], &format!("{id}AAAA"), "../../../../../../../../../etc"] {
+            assert_eq!(name_of(id), None, "{id}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The server endpoint for clients of both eras, written once over [`Handler`](toolyard_model::Handler): HTTP and
+//! newline streams. Everything that only legacy clients need (handshake, sessions, resumable streams, requests
+//! to the client on its stream) is in `legacy`.
+
+pub mod admit;
+pub mod endpoint;
+pub mod http;
+pub mod lines;
+pub mod stream;
+
+mod accept;
+mod catch_panics;
+mod body;
+mod calls;
+mod legacy;
+mod fields;
+mod guard;
+mod headers;
+mod modern;
+mod opening;
+mod outbox;
+mod park;
+mod post;
+mod rendered;
+mod reply;
+mod write_timeout;
+mod notify_limit;
+
+pub use body::ServeBody;
+pub use endpoint::{Counts, Endpoint, Fallback, Options};
+pub use http::serve_http;
+pub use lines::{serve_local, serve_tcp};
+pub use opening::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
+pub use stream::{serve_pipe, serve_stream};

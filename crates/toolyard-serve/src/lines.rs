@@ -1,0 +1,153 @@
+//! The doors for newline JSON-RPC: TCP and local sockets. Each connection may open with a line that says
+//! which view it wants and who is there; then it is a stream connection like any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::TcpListener;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use toolyard_model::Scope;
+use toolyard_model::local::LocalListener;
+use toolyard_proto::RpcError;
+use toolyard_proto::codec::line::LineDecoder;
+use toolyard_proto::error::code;
+
+use super::accept::{Entrance, Entry, Room, accept_all};
+use super::endpoint::{Endpoint, OpenConnection};
+use super::opening::{self, Opened, Refused, Trust, needs_token};
+use super::rendered::Rendered;
+use super::stream::{Start, serve_opened};
+
+/// Nobody who has yet to say who they are needs a longer line.
+const LONGEST_OPENING: usize = 64 * 1024;
+/// How long somebody who is refused has to read why.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Accepts newline JSON-RPC over TCP until `scope` or the endpoint ends.
+pub async fn serve_tcp(listener: TcpListener, endpoint: Arc<Endpoint>, scope: Scope) {
+    serve(listener, endpoint, Trust::Gate, scope).await;
+}
+
+/// Accepts newline JSON-RPC on a local socket until `scope` or the endpoint ends.
+pub async fn serve_local(listener: LocalListener, endpoint: Arc<Endpoint>, scope: Scope) {
+    serve(listener, endpoint, Trust::Owner, scope).await;
+}
+
+async fn serve<E: Entrance>(entrance: E, endpoint: Arc<Endpoint>, trust: Trust, scope: Scope)
+where
+    E::Stream: AsyncRead + AsyncWrite,
+{
+    let room = Room::new(&endpoint);
+    accept_all(entrance, &endpoint, &scope, |stream| match room.enter(&endpoint.counts) {
+        Entry::Welcome(permit) => {
+            let connection = Connection { stream, endpoint: endpoint.clone(), trust, scope: scope.clone() };
+            scope.spawn(connection.serve(permit));
+        }
+        Entry::Refused(permit) => scope.spawn(no_room(stream, permit)),
+        Entry::Dropped => {}
+    })
+    .await;
+}
+
+struct Connection<S> {
+    stream: S,
+    endpoint: Arc<Endpoint>,
+    trust: Trust,
+    scope: Scope,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send> Connection<S> {
+    async fn serve(self, _permit: OwnedSemaphorePermit) {
+        let Self { stream, endpoint, trust, scope } = self;
+        let open = OpenConnection::new(&endpoint);
+        let (mut read, write) = tokio::io::split(stream);
+        let (decoder, opened) = match first_line(&mut read, &endpoint, trust).await {
+            First::Left => return,
+            First::Line(decoder, line) => {
+                let options = &endpoint.options;
+                (decoder, opening::open(line, &options.gate, trust, |view| endpoint.handler.offers(view)))
+            }
+            First::Refused(error) => return refuse(read, write, &Refused { id: None, error }).await,
+        };
+        match opened {
+            Ok(Opened { view, admitted, first }) => {
+                drop(open);
+                let start = Start { view, admitted, decoder, first, drain: Duration::ZERO };
+                serve_opened(read, write, endpoint, start, scope).await;
+            }
+            Err(refused) => refuse(read, write, &refused).await,
+        }
+    }
+}
+
+enum First {
+    Line(LineDecoder, Bytes),
+    Refused(RpcError),
+    /// It went without a word, or the endpoint ended.
+    Left,
+}
+
+/// Whoever must present a token has to do so soon; others may take their time.
+async fn first_line(read: &mut (impl AsyncRead + Unpin), endpoint: &Endpoint, trust: Trust) -> First {
+    let options = &endpoint.options;
+    let strict = needs_token(&options.gate, trust);
+    let limit = if strict { options.line_limit.min(LONGEST_OPENING) } else { options.line_limit };
+    let reading = read_line(read, limit);
+    let late = async {
+        if strict {
+            tokio::time::sleep(options.patience).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        first = reading => first,
+        () = late => First::Refused(RpcError::new(code::INVALID_REQUEST, "the opening line did not come in time")),
+        () = endpoint.ending.ended() => First::Left,
+    }
+}
+
+async fn read_line(read: &mut (impl AsyncRead + Unpin), limit: usize) -> First {
+    let mut decoder = LineDecoder::new(limit);
+    loop {
+        match decoder.next_line() {
+            Ok(Some(line)) => return First::Line(decoder, line),
+            Ok(None) => {
+                decoder.buffer().reserve(1024);
+                match read.read_buf(decoder.buffer()).await {
+                    Ok(0) | Err(_) => return First::Left,
+                    Ok(_) => {}
+                }
+            }
+            Err(error) => return First::Refused(RpcError::new(code::INVALID_REQUEST, error.to_string())),
+        }
+    }
+}
+
+async fn no_room<S: AsyncRead + AsyncWrite>(stream: S, _permit: OwnedSemaphorePermit) {
+    let (read, write) = tokio::io::split(stream);
+    let error = RpcError::new(code::INTERNAL, "too many connections are open: try again later");
+    refuse(read, write, &Refused { id: None, error }).await;
+}
+
+/// Says why, and waits a moment so that the client can read it before the connection is gone.
+async fn refuse<S: AsyncRead + AsyncWrite>(
+    mut read: ReadHalf<S>,
+    mut write: WriteHalf<S>,
+    refused: &Refused,
+) {
+    let say = async {
+        let line = Rendered::error(refused.id.as_ref(), &refused.error.to_raw()).into_line().concat();
+        write.write_all(&line).await?;
+        write.shutdown().await?;
+        let mut rest = [0; 1024];
+        while read.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    if let Ok(Err(error)) = timeout(LAST_WORDS, say).await {
+        tracing::debug!(%error, "a refused connection ended early");
+    }
+}

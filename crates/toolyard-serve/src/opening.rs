@@ -1,0 +1,217 @@
+//! The opening line of a stream connection, `{"toolyard":1,"view":…,"token":…}`: which view the client looks
+//! at and who it is. It is no message of the protocol, has no answer, and nobody behind the door sees it.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+use toolyard_model::{Principal, View};
+use toolyard_proto::error::code;
+use toolyard_proto::{Id, Incoming, Message, Raw, RpcError};
+
+use crate::admit::{Admitted, Gate};
+
+/// The member of an error's `data` that says for programs why a connection is refused.
+pub const REFUSED: &str = "dev.toolyard/refused";
+/// Its value where it is for the token that was brought, or for want of one.
+pub const REFUSED_TOKEN: &str = "token";
+/// Its value where there is no such view.
+pub const REFUSED_VIEW: &str = "view";
+
+/// What a listener takes for proof of who is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// What the gate says: where it has tokens, one must be presented.
+    Gate,
+    /// Only the owner can reach this listener, so nobody has to present anything, unless tokens are made from a
+    /// secret: then who asks matters, and every program that has the config can say so. A token that is presented
+    /// must be right in any case.
+    Owner,
+}
+
+/// A connection that may come in.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) view: View,
+    pub(super) admitted: Admitted,
+    /// The first line, where that was a message already.
+    pub(super) first: Option<Bytes>,
+}
+
+/// A connection that may not: what it is told before it is closed.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) id: Option<Id>,
+    pub(super) error: RpcError,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Opening {
+    toolyard: u32,
+    #[serde(default)]
+    view: Option<String>,
+    #[serde(default)]
+    token: Option<String>,
+}
+
+/// Reads the first line. `offers` says whether there is such a view.
+pub(super) fn open(
+    line: Bytes,
+    gate: &Gate,
+    trust: Trust,
+    offers: impl Fn(&View) -> bool,
+) -> Result<Opened, Refused> {
+    if !is_opening(&line) {
+        let token = if gate.is_open() { None } else { handshake_token(&line) };
+        let admitted = admit(gate, trust, token.as_deref())
+            .map_err(|text| Refused { id: id_of(&line), ..refused_for(REFUSED_TOKEN, text) })?;
+        return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
+    }
+    let opening: Opening = serde_json::from_slice(&line)
+        .map_err(|error| refused(format!("the opening line is wrong: {error}")))?;
+    if opening.toolyard != 1 {
+        return Err(refused(format!("opening line {} is not known here: send 1", opening.toolyard)));
+    }
+    let admitted =
+        admit(gate, trust, opening.token.as_deref()).map_err(|text| refused_for(REFUSED_TOKEN, text))?;
+    let name = opening.view.unwrap_or_default();
+    match View::parse(&name).filter(offers) {
+        Some(view) => Ok(Opened { view, admitted, first: None }),
+        None => Err(refused_for(REFUSED_VIEW, format!("there is no view {name:?}"))),
+    }
+}
+
+/// An older client may bring its token in the handshake.
+fn handshake_token(line: &Bytes) -> Option<String> {
+    let Ok(Incoming::One(Message::Request(request))) = Incoming::parse(line) else { return None };
+    let is_handshake = request.method == toolyard_proto::Method::INITIALIZE;
+    request.params.filter(|_| is_handshake)?.member("authToken")?.as_string()
+}
+
+/// Whether a connection has to open with a token before anything else.
+pub(super) fn needs_token(gate: &Gate, trust: Trust) -> bool {
+    match trust {
+        Trust::Gate => !gate.is_open(),
+        Trust::Owner => gate.is_signed(),
+    }
+}
+
+fn is_opening(line: &Bytes) -> bool {
+    let is_object = line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    is_object
+        && Raw::parse(line.clone())
+            .is_ok_and(|raw| raw.member("toolyard").is_some() && raw.member("jsonrpc").is_none())
+}
+
+fn admit(gate: &Gate, trust: Trust, token: Option<&str>) -> Result<Admitted, String> {
+    match token {
+        Some(token) if !gate.is_open() => {
+            gate.admit_token(token.as_bytes()).ok_or_else(|| "the token is not accepted here".to_owned())
+        }
+        None if needs_token(gate, trust) => {
+            tracing::warn!(target: "auth", "nobody was let in without a token");
+            Err("a token is required: send {\"toolyard\":1,\"token\":\"…\"} as the first line".to_owned())
+        }
+        _ => Ok(Admitted { principal: Principal::local(), proven: false }),
+    }
+}
+
+fn refused(message: impl Into<String>) -> Refused {
+    Refused { id: None, error: RpcError::new(code::INVALID_REQUEST, message.into()) }
+}
+
+fn refused_for(what: &str, message: String) -> Refused {
+    let mut refused = refused(message);
+    refused.error.data = Some(json!({ REFUSED: what }).into());
+    refused
+}
+
+/// So that a client which knows nothing of opening lines sees its own request refused.
+fn id_of(line: &Bytes) -> Option<Id> {
+    match Incoming::parse(line) {
+        Ok(Incoming::One(Message::Request(request))) => Some(request.id),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolyard_proto::token::{Rules, Secret};
+
+    use super::*;
+    use crate::admit::Signed;
+
+    /// `VIEW PRINCIPAL [message]`, or why not.
+    fn check(gate: &Gate, trust: Trust, line: &'static str, expected: &str) {
+        let offers = |view: &View| *view != View::Upstream("nobody".into());
+        let got = match open(Bytes::from_static(line.as_bytes()), gate, trust, offers) {
+            Ok(Opened { view, admitted, first }) => {
+                let first = if first.is_some() { " message" } else { "" };
+                format!("{view:?} {}{first}", admitted.principal.name())
+            }
+            Err(Refused { id, error }) => format!("{id:?} {}", error.message),
+        };
+        assert!(got.starts_with(expected), "{line}: {got}");
+    }
+
+    #[test]
+    fn a_refusal_says_to_programs_what_it_is_for() {
+        let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+        let why = |line: &'static str| {
+            let refused = open(Bytes::from_static(line.as_bytes()), &gate, Trust::Gate, |_| false);
+            refused.unwrap_err().error.data.map(|data| data.as_str().to_owned())
+        };
+        let token = Some(r#"{"dev.toolyard/refused":"token"}"#.to_owned());
+        assert_eq!(why(r#"{"toolyard":1}"#), token);
+        assert_eq!(why(r#"{"toolyard":1,"token":"other"}"#), token);
+        assert_eq!(why(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#), token);
+        assert_eq!(
+            why(r#"{"toolyard":1,"token":"s3cret","view":"token"}"#),
+            Some(r#"{"dev.toolyard/refused":"view"}"#.to_owned())
+        );
+        assert_eq!(why(r#"{"toolyard":2,"token":"s3cret"}"#), None);
+    }
+
+    #[test]
+    fn the_view_is_chosen_by_the_first_line() {
+        let check = |line, expected| check(&Gate::open(), Trust::Gate, line, expected);
+        check(r#"{"toolyard":1,"view":"hub"}"#, "Hub local");
+        check(r#"{"toolyard":1,"view":"p/work"}"#, r#"Profile("work") local"#);
+        check(r#" {"view":"wiki","toolyard":1}"#, r#"Upstream("wiki") local"#);
+        check(r#"{"toolyard":1}"#, "Everything local");
+        check(r#"{"toolyard":1,"token":"any"}"#, "Everything local");
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"ping","toolyard":1}"#, "Everything local message");
+        check("garbage", "Everything local message");
+        check(r#"{"toolyard":1,"view":"nobody"}"#, "None there is no view \"nobody\"");
+        check(r#"{"toolyard":1,"view":"a/b/c"}"#, "None there is no view");
+        check(r#"{"toolyard":2}"#, "None opening line 2");
+        check(r#"{"toolyard":1,"veiw":"hub"}"#, "None the opening line is wrong: unknown field `veiw`");
+        check(r#"{"toolyard":"1"}"#, "None the opening line is wrong: invalid type");
+    }
+
+    #[test]
+    fn where_there_are_tokens_one_must_be_right() {
+        let gate = Gate::open().with_token(Principal::named("ann"), "sesame");
+        check(&gate, Trust::Gate, r#"{"toolyard":1,"token":"sesame"}"#, "Everything ann");
+        check(&gate, Trust::Gate, r#"{"toolyard":1,"token":"simsim"}"#, "None the token is not accepted");
+        check(&gate, Trust::Gate, r#"{"toolyard":1}"#, "None a token is required");
+        check(&gate, Trust::Gate, r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "Some(\"a\") a token is");
+        check(
+            &gate,
+            Trust::Owner,
+            r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#,
+            "Everything local message",
+        );
+        check(&gate, Trust::Owner, r#"{"toolyard":1,"token":"simsim"}"#, "None the token is not accepted");
+        check(&gate, Trust::Owner, r#"{"toolyard":1,"token":"sesame"}"#, "Everything ann");
+    }
+
+    #[test]
+    fn where_tokens_are_made_from_a_secret_the_owner_brings_one_too() {
+        let secret = Secret::parse("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
+        let rules = Rules { secrets: vec![secret], window: Rules::WINDOW, skew: Rules::SKEW };
+        let gate = Gate::open().with_signed(Signed::new(rules));
+        check(&gate, Trust::Owner, r#"{"toolyard":1}"#, "None a token is required");
+        check(&gate, Trust::Owner, r#"{"jsonrpc":"2.0","id":"a","method":"ping"}"#, "Some(\"a\") a token is");
+    }
+}

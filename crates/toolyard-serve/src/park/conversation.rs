@@ -1,0 +1,110 @@
+//! One call that asks its client: it runs in a task of its own from the first question on, so that it goes on
+//! living while the client is away.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use toolyard_model::peer::Back;
+use toolyard_model::{Answer, BoxFuture, Peer, Request};
+use toolyard_proto::{CallError, Raw};
+
+use super::Owned;
+use super::questions::Questions;
+use super::seal::Binding;
+use crate::endpoint::Endpoint;
+
+/// Questions that come together are asked together.
+const GATHER: Duration = Duration::from_millis(15);
+
+pub(super) struct Conversation {
+    questions: Arc<Questions>,
+    done: oneshot::Receiver<Answer>,
+    binding: Binding,
+    /// Dropping the conversation ends the call.
+    _task: Owned,
+}
+
+/// Runs a call. Without a question it costs nothing but the look whether there is one.
+pub(super) async fn begin(endpoint: Arc<Endpoint>, request: Request, back: Arc<dyn Back>) -> Answer {
+    let (origin, method, params) =
+        (request.origin.clone(), request.method.clone(), request.params.as_raw().clone());
+    let questions = Questions::new(origin.clone(), back);
+    let peer = Peer::new(questions.clone());
+    let mut call = endpoint.handler.handle(request, peer);
+    let answered = poll_fn(|cx| {
+        if let Poll::Ready(answer) = call.as_mut().poll(cx) {
+            return Poll::Ready(Some(answer));
+        }
+        questions.poll_asked(cx).map(|()| None)
+    });
+    if let Some(answer) = answered.await {
+        return answer;
+    }
+    let binding = Binding::of(&origin, &method, &params);
+    Conversation::start(&endpoint, call, questions, binding).go_on(&endpoint).await
+}
+
+impl Conversation {
+    fn start(
+        endpoint: &Arc<Endpoint>,
+        call: BoxFuture<Answer>,
+        questions: Arc<Questions>,
+        binding: Binding,
+    ) -> Self {
+        let (finish, done) = oneshot::channel();
+        let task = endpoint.ending.child();
+        task.spawn(async move {
+            // Nobody waits any more only if the client has gone.
+            let _ = finish.send(call.await);
+        });
+        Self { questions, done, binding, _task: Owned(task) }
+    }
+
+    pub(super) fn binding(&self) -> &Binding {
+        &self.binding
+    }
+
+    /// Until the call is done, or has asked something and is parked.
+    pub(super) async fn go_on(mut self, endpoint: &Arc<Endpoint>) -> Answer {
+        tokio::select! {
+            biased;
+            answer = &mut self.done => return settled(answer),
+            () = poll_fn(|cx| self.questions.poll_asked(cx)) => {}
+        }
+        tokio::select! {
+            biased;
+            answer = &mut self.done => settled(answer),
+            () = tokio::time::sleep(GATHER) => endpoint.park.keep(endpoint, self),
+        }
+    }
+
+    /// Whether these can be answers to what was asked.
+    pub(super) fn check(&self, responses: &Raw) -> Result<(), CallError> {
+        self.questions.check(responses)
+    }
+
+    /// The client's answers, and its new request to send notifications on.
+    pub(super) fn hear(&self, responses: &Raw, request: &Request, back: &Arc<dyn Back>) {
+        self.questions.attach(back, request.params.at(&["_meta", "progressToken"]));
+        self.questions.answer(responses);
+    }
+
+    pub(super) fn input_required(&self, state: &str) -> Raw {
+        Raw::from(serde_json::json!({ "resultType": "input_required" }))
+            .with("inputRequests", &self.questions.leave())
+            .with("requestState", &Raw::from_serialize(&state))
+    }
+
+    /// Answers every question with "no answer" and lets the call end by itself for a while.
+    pub(super) async fn give_up(self, at_most: Duration) {
+        self.questions.give_up();
+        let _ = tokio::time::timeout(at_most, self.done).await;
+    }
+}
+
+fn settled(answer: Result<Answer, oneshot::error::RecvError>) -> Answer {
+    answer.unwrap_or_else(|_| Err(CallError::internal("the call was ended by the shutdown of the gateway")))
+}

@@ -1,0 +1,402 @@
+//! The stream door: one message per line over stdio, TCP or a Unix socket. The connection is the client:
+//! when it ends, its calls end. Nothing but messages is ever written.
+
+mod batch;
+mod line;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::timeout;
+use toolyard_model::{AnswerBody, ClientKey, LevelCell, Origin, Principal, Request, Scope, View};
+use toolyard_proto::codec::line::LineDecoder;
+use toolyard_proto::error::code;
+use toolyard_proto::message::nests_too_deep;
+use toolyard_proto::modern::{Found, RequestMeta, find_parts};
+use toolyard_proto::{
+    CallError, Era, Id, Incoming, Message, Method, Notification, ParseError, Raw, RequestMessage, Revision,
+    RpcError, era,
+};
+
+use super::calls::{Calls, Ending, Outlet};
+use super::endpoint::{Counts, Endpoint, OpenConnection, Options, next_number};
+use super::legacy::handshake::{Caller, greet};
+use super::legacy::session::Session;
+use super::modern::{origin, stamped};
+use super::notify_limit::NotifyLimit;
+use super::park;
+use super::rendered::Rendered;
+use crate::admit::Admitted;
+use batch::BatchOutlet;
+use line::{CallLine, Line, LineBack, write_lines};
+
+/// How long what is written already may take to leave when the connection ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Serves one client until it or `scope` or the endpoint ends.
+pub async fn serve_stream(
+    read: impl AsyncRead + Send + Unpin,
+    write: impl AsyncWrite + Send + Unpin,
+    endpoint: Arc<Endpoint>,
+    view: View,
+    principal: Principal,
+    scope: Scope,
+) {
+    let decoder = LineDecoder::new(endpoint.options.line_limit);
+    let admitted = Admitted { principal, proven: false };
+    let start = Start { view, admitted, decoder, first: None, drain: Duration::ZERO };
+    serve_opened(read, write, endpoint, start, scope).await;
+}
+
+/// Serves the one client of this process, over its stdin and stdout. Whoever pipes requests in closes that
+/// end at once and still wants the answers, so the calls under way go on for up to `drain`.
+pub async fn serve_pipe(
+    read: impl AsyncRead + Send + Unpin,
+    write: impl AsyncWrite + Send + Unpin,
+    endpoint: Arc<Endpoint>,
+    drain: Duration,
+    scope: Scope,
+) {
+    let decoder = LineDecoder::new(endpoint.options.line_limit);
+    let admitted = Admitted { principal: Principal::local(), proven: false };
+    let start = Start { view: View::Everything, admitted, decoder, first: None, drain };
+    serve_opened(read, write, endpoint, start, scope).await;
+}
+
+/// A connection whose client is known.
+pub(super) struct Start {
+    pub(super) view: View,
+    pub(super) admitted: Admitted,
+    /// May hold what was read already.
+    pub(super) decoder: LineDecoder,
+    /// A line that was taken out of it.
+    pub(super) first: Option<Bytes>,
+    /// How long calls may go on once the client has closed its end.
+    pub(super) drain: Duration,
+}
+
+pub(super) async fn serve_opened(
+    read: impl AsyncRead + Send + Unpin,
+    write: impl AsyncWrite + Send + Unpin,
+    endpoint: Arc<Endpoint>,
+    start: Start,
+    scope: Scope,
+) {
+    let Start { view, admitted, decoder, first, drain } = start;
+    let _open = OpenConnection::new(&endpoint);
+    let (line, queue) = Line::new(endpoint.counts.clone());
+    let own = scope.child();
+    let writing = write_lines(queue, write, endpoint.options.patience, own.clone());
+    let mut connection = Connection {
+        calls: Calls::new(endpoint.options.calls),
+        client: ClientKey::Connection(next_number()),
+        leaving: own.child(),
+        scope: own,
+        session: None,
+        notify_limit: NotifyLimit::new(),
+        endpoint,
+        view,
+        admitted,
+        line: Some(Arc::new(line)),
+    };
+    let ending = connection.endpoint.ending.clone();
+    tracing::debug!(target: "clients", client = %connection.number(), view = %connection.view, principal = %connection.admitted.principal.name(), "connected");
+    {
+        let mut writing = std::pin::pin!(writing);
+        let is_over = tokio::select! {
+            () = &mut writing => true,
+            () = connection.read(read, decoder, first) => false,
+            () = ending.ended() => false,
+        } || tokio::select! {
+            () = &mut writing => true,
+            () = connection.finish(drain) => false,
+        };
+        connection.end();
+        if !is_over {
+            // Whoever does not take the last words in time does not get them.
+            let _ = timeout(LAST_WORDS, writing).await;
+        }
+    }
+    tracing::debug!(target: "clients", client = %connection.number(), "left");
+}
+
+struct Connection {
+    endpoint: Arc<Endpoint>,
+    view: View,
+    admitted: Admitted,
+    client: ClientKey,
+    calls: Arc<Calls>,
+    scope: Scope,
+    /// Told to end when the client has closed its end: calls may go on, listening is over.
+    leaving: Scope,
+    /// Once a legacy client has shaken hands.
+    session: Option<Arc<Session>>,
+    notify_limit: Arc<NotifyLimit>,
+    /// Gone once the connection has ended.
+    line: Option<Arc<Line>>,
+}
+
+impl Connection {
+    /// As it is called in the log, there and in the records of its calls.
+    fn number(&self) -> String {
+        if let ClientKey::Connection(number) = self.client {
+            format!("connection-{number}")
+        } else {
+            String::new()
+        }
+    }
+
+    async fn read(
+        &mut self,
+        mut read: impl AsyncRead + Unpin,
+        mut decoder: LineDecoder,
+        first: Option<Bytes>,
+    ) {
+        decoder.limit(self.endpoint.options.line_limit);
+        let Options { handshake_timeout, patience, .. } = self.endpoint.options;
+        let at_most = handshake_timeout + 2 * patience;
+        let mut first = first;
+        loop {
+            match first.take().map_or_else(|| decoder.next_line(), |first| Ok(Some(first))) {
+                Ok(Some(line)) => {
+                    if timeout(at_most, self.take(line)).await.is_err() {
+                        return tracing::debug!("a stream connection is left: its client takes no answers");
+                    }
+                }
+                Ok(None) => {
+                    decoder.buffer().reserve(8 * 1024);
+                    match read.read_buf(decoder.buffer()).await {
+                        Ok(0) => match decoder.last_line() {
+                            Some(last) => first = Some(last),
+                            None => return,
+                        },
+                        Err(_) => return,
+                        Ok(_) => {}
+                    }
+                }
+                Err(too_large) => {
+                    return self
+                        .refuse(None, &RpcError::new(code::INVALID_REQUEST, too_large.to_string()))
+                        .await;
+                }
+            }
+        }
+    }
+
+    /// When the endpoint ends, calls may finish; when the client has closed its end, for as long as `drain`.
+    /// Nothing it is asked then can be answered.
+    async fn finish(&mut self, drain: Duration) {
+        self.leaving.cancel();
+        let ending = self.endpoint.ending.clone();
+        if !ending.is_ended() {
+            if let Some(session) = &self.session {
+                session.hears_no_more();
+            }
+            tokio::select! {
+                () = self.calls.done(drain) => return,
+                () = ending.ended() => {}
+            }
+        }
+        self.calls.done(LAST_WORDS).await;
+    }
+
+    fn end(&mut self) {
+        self.scope.cancel();
+        match self.session.take() {
+            Some(session) => session.end(),
+            None if self.line.is_some() => self.endpoint.handler.ended(&self.client),
+            None => {}
+        }
+        self.line = None;
+    }
+
+    /// What will be answered has to wait until earlier answers have found room, or a client that does not read
+    /// could make any number of them wait. Nothing else has to.
+    async fn take(&mut self, line: Bytes) {
+        if nests_too_deep(&line) {
+            return self
+                .refuse(None, &RpcError::new(code::INVALID_REQUEST, "the message nests too deeply"))
+                .await;
+        }
+        match Incoming::parse(&line) {
+            Err(error) => self.refuse(error.id.as_ref(), &error.to_rpc()).await,
+            Ok(Incoming::Batch(parts)) => {
+                self.catch_up().await;
+                self.batch(parts).await;
+            }
+            Ok(Incoming::One(Message::Request(message))) => {
+                self.catch_up().await;
+                self.request(message).await;
+            }
+            Ok(Incoming::One(message)) => self.traffic(message),
+        }
+    }
+
+    async fn request(&mut self, message: RequestMessage) {
+        let found = find_parts(&message.method, message.params.as_ref());
+        let claim = found.envelope.claim();
+        match era::classify(&message.method, &claim, || None) {
+            Era::Modern => self.modern(message, found).await,
+            Era::Legacy => self.legacy(message).await,
+        }
+    }
+
+    async fn legacy(&mut self, message: RequestMessage) {
+        match (&self.session, &self.line) {
+            (Some(session), Some(line)) => {
+                session.start(message, CallLine::new(line.clone())).await;
+            }
+            _ if message.method == Method::INITIALIZE => self.initialize(message).await,
+            _ if message.method == Method::PING => {
+                self.say(Rendered::result(&message.id, Raw::empty_object())).await;
+            }
+            _ => {
+                let error = RpcError::new(code::INVALID_REQUEST, "send initialize first");
+                self.refuse(Some(&message.id), &error).await;
+            }
+        }
+    }
+
+    async fn initialize(&mut self, message: RequestMessage) {
+        let RequestMessage { id, params, .. } = message;
+        let (view, principal) = (self.view.clone(), self.admitted.principal.clone());
+        let caller = Caller { view, principal, client: self.client.clone() };
+        let patience = self.endpoint.options.handshake_timeout;
+        match greet(&self.endpoint.handler, patience, caller, id.clone(), params).await {
+            Ok(met) => {
+                self.say(Rendered::result(&id, met.result)).await;
+                if let Some(line) = &self.line {
+                    let (calls, scope) = (self.calls.clone(), self.scope.child());
+                    self.session = Some(Session::new(&self.endpoint, met.origin, calls, line.clone(), scope));
+                }
+            }
+            Err(error) => self.say(Rendered::error(Some(&id), &error.to_raw())).await,
+        }
+    }
+
+    async fn modern(&mut self, message: RequestMessage, found: Found) {
+        let RequestMessage { id, method, .. } = message;
+        let Found { params, envelope, .. } = found;
+        let meta = match RequestMeta::judge(envelope) {
+            // The hub lives in a session: whatever is wrong with the request, clients of both eras fall back
+            // to `initialize` on this.
+            _ if self.view == View::Hub => {
+                let error = CallError::unknown_method(method.as_str());
+                return self.say(Rendered::error(Some(&id), &error.to_raw())).await;
+            }
+            Ok(_) if era::is_removed(&method) => {
+                let error = CallError::unknown_method(method.as_str());
+                return self.say(Rendered::error(Some(&id), &error.to_raw())).await;
+            }
+            Ok(meta) => meta,
+            Err(error) => return self.say(Rendered::error(Some(&id), &error.to_raw())).await,
+        };
+        let (slot, outlet) = match (self.calls.begin(&id, &self.scope), &self.line) {
+            (Ok(slot), Some(line)) => (slot, CallLine::new(line.clone())),
+            (Err(error), _) => return self.refuse(Some(&id), &error).await,
+            (_, None) => return,
+        };
+        let origin = origin(self.view.clone(), self.admitted.clone(), self.client.clone(), meta);
+        let request = Request { origin, id, method, params, headers: None, relay: false };
+        let scope = slot.scope.clone();
+        let (endpoint, leaving) = (self.endpoint.clone(), self.leaving.clone());
+        scope.spawn(run_modern(endpoint, request, Ending::new(slot, outlet.clone()), outlet, leaving));
+    }
+
+    /// A notification or an answer.
+    fn traffic(&self, message: Message) {
+        match (message, &self.session) {
+            (Message::Notification(notification), _) if notification.method == Method::CANCELLED => {
+                self.calls.cancel(&notification);
+            }
+            (message, Some(session)) => session.take(message),
+            (Message::Notification(notification), None) => self.notice(notification),
+            (_, None) => Counts::add(&self.endpoint.counts.unmatched),
+        }
+    }
+
+    fn notice(&self, notification: Notification) {
+        let origin = Arc::new(Origin {
+            view: self.view.clone(),
+            principal: self.admitted.principal.clone(),
+            client: self.client.clone(),
+            revision: Revision::NEWEST,
+            capabilities: Raw::empty_object(),
+            client_info: None,
+            log_level: LevelCell::new(None),
+        });
+        let Endpoint { handler, counts, .. } = &*self.endpoint;
+        self.notify_limit.pass(handler, &origin, notification, counts, &self.scope);
+    }
+
+    async fn batch(&mut self, parts: Vec<Result<Message, ParseError>>) {
+        let (session, line) = match (&self.session, &self.line) {
+            (Some(session), Some(line)) if session.origin.revision == Revision::V2025_03_26 => {
+                (session.clone(), line.clone())
+            }
+            _ => {
+                let error = RpcError::new(code::INVALID_REQUEST, "batches are not accepted here");
+                return self.refuse(None, &error).await;
+            }
+        };
+        let wants_answer =
+            |part: &&Result<Message, ParseError>| matches!(part, Ok(Message::Request(_)) | Err(_));
+        let outlet = BatchOutlet::new(line, self.scope.clone(), parts.iter().filter(wants_answer).count());
+        for part in parts {
+            match part {
+                Ok(Message::Request(message)) => session.start(message, outlet.clone()).await,
+                Ok(message) => session.take(message),
+                Err(error) => {
+                    outlet.answer(Rendered::error(error.id.as_ref(), &error.to_rpc().to_raw())).await;
+                }
+            }
+        }
+    }
+
+    async fn catch_up(&self) {
+        if let Some(line) = &self.line {
+            line.has_caught_up().await;
+        }
+    }
+
+    async fn refuse(&self, id: Option<&Id>, error: &RpcError) {
+        self.say(Rendered::error(id, &error.to_raw())).await;
+    }
+
+    async fn say(&self, message: Rendered) {
+        if let Some(line) = &self.line {
+            line.answer(message).await;
+        }
+    }
+}
+
+async fn run_modern(
+    endpoint: Arc<Endpoint>,
+    request: Request,
+    ending: Ending,
+    outlet: Arc<dyn Outlet>,
+    leaving: Scope,
+) {
+    let id = request.id.clone();
+    let subscription = (request.method == Method::LISTEN).then(|| id.clone());
+    let is_listen = subscription.is_some();
+    let back = LineBack { origin: request.origin.clone(), subscription, outlet };
+    let calling = park::handle(&endpoint, request, Arc::new(back));
+    let answer = tokio::select! {
+        biased;
+        answer = calling => answer,
+        () = leaving.ended(), if is_listen => Ok(AnswerBody::ours(super::modern::complete())),
+    };
+    let message = match answer {
+        Ok(AnswerBody::Whole(result, _)) if is_listen => Rendered::result(&id, stamped(Some(result), &id)),
+        Ok(AnswerBody::Whole(result, _)) => Rendered::result(&id, result),
+        Ok(AnswerBody::Stream(_)) => {
+            let error = CallError::internal("a stream cannot be relayed on a line");
+            Rendered::error(Some(&id), &error.to_raw())
+        }
+        Err(error) => Rendered::error(Some(&id), &error.to_raw()),
+    };
+    ending.answer(message).await;
+}

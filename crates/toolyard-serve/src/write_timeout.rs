@@ -1,0 +1,84 @@
+//! A connection that gives up on a client that takes nothing. A call runs inside its response, so one that
+//! nobody reads would otherwise stand still for ever, with all that it holds.
+
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
+
+/// The timer exists only while a write waits, so it costs nothing where clients read.
+pub(super) struct WriteTimeout {
+    stream: TcpStream,
+    patience: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+    /// What was read of it already, and is to be read again.
+    unread: Bytes,
+}
+
+impl WriteTimeout {
+    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
+        Self { stream, patience, waiting: None, unread: Bytes::new() }
+    }
+
+    /// The same stream, as if `bytes` were still to come.
+    pub(super) fn with_unread(self, bytes: Bytes) -> Self {
+        Self { unread: bytes, ..self }
+    }
+
+    fn bounded<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<Result<T>>,
+    ) -> Poll<Result<T>> {
+        if let Poll::Ready(done) = write(Pin::new(&mut self.stream), cx) {
+            self.waiting = None;
+            return Poll::Ready(done);
+        }
+        let patience = self.patience;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
+        waiting.as_mut().poll(cx).map(|()| Err(Error::from(ErrorKind::TimedOut)))
+    }
+}
+
+impl AsyncRead for WriteTimeout {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        if self.unread.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let count = self.unread.len().min(buf.remaining());
+        let part = self.unread.split_to(count);
+        buf.put_slice(&part);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for WriteTimeout {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        self.bounded(cx, |stream, cx| stream.poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        self.bounded(cx, |stream, cx| stream.poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
