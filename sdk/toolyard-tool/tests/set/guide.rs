@@ -122,7 +122,7 @@ async fn borrow() -> Result<u8, ToolError> {
 /// The best come first.
 ///
 /// # Errors
-/// What stands under a heading is for readers of the code, not for models.
+/// Text below a heading is for readers of the code, not for models.
 #[tool(read_only, title = "Search notes")]
 async fn search(notebook: &Notebook, context: &Context, args: Search) -> Result<Vec<Note>, ToolError> {
     context.progress(0.0, 1.0);
