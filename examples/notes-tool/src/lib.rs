@@ -140,7 +140,7 @@ pub fn export_notes(notebook: &Notebook, context: &Context) -> Result<String, To
         }
         std::thread::sleep(Duration::from_millis(5));
         text.push_str(&note.as_text());
-        context.progress(done, u32::try_from(notes.len())?);
+        context.progress(done, notes.len());
     }
     Ok(text)
 }

@@ -6,6 +6,7 @@ mod config;
 mod cursor;
 mod fingerprint;
 mod library;
+mod locks;
 mod naming;
 mod offers;
 mod plan;

@@ -1,12 +1,11 @@
 //! The library: its root, and what all tools share. Made by the first call, so that a gateway that merely
 //! lists the tools opens nothing.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use toolyard_jail::{Inside, Jail, Symlinks};
-use toolyard_tool::ToolError;
+use toolyard_tool::{Context, ToolError};
 
 use crate::config::Config;
+use crate::locks::{Locked, Locks};
 use crate::services::Services;
 use crate::trouble::Told as _;
 
@@ -18,8 +17,8 @@ pub(crate) struct Library {
     pub(crate) jail: Jail,
     pub(crate) config: Config,
     pub(crate) services: Services,
-    /// One change at a time, so that two writers of one file do not lose each other's work.
-    changing: Mutex<()>,
+    /// One change at a time per path, so that two writers of one file do not lose each other's work.
+    locks: Locks,
 }
 
 impl Library {
@@ -27,7 +26,7 @@ impl Library {
         let symlinks = if config.allow_symlinks { Symlinks::Follow } else { Symlinks::Forbid };
         let jail = Jail::new(&config.root, symlinks).told()?;
         let services = Services::new(config);
-        Ok(Self { jail, config: config.clone(), services, changing: Mutex::new(()) })
+        Ok(Self { jail, config: config.clone(), services, locks: Locks::default() })
     }
 
     pub(crate) fn path(&self, text: &str) -> Result<Inside, ToolError> {
@@ -44,9 +43,15 @@ impl Library {
         Ok(path)
     }
 
-    /// Held while something is changed. Never held over `.await`: only blocking functions change files.
-    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks paths while they are changed. Waits while another call changes one of them, unless this call is
+    /// cancelled. Only for blocking functions.
+    pub(crate) fn lock(&self, context: &Context, paths: &[&Inside]) -> Result<Locked<'_>, ToolError> {
+        self.locks.lock(paths, &|| !context.is_cancelled())
+    }
+
+    /// Locks the journals: one plan is carried out or undone at a time.
+    pub(crate) fn lock_plans(&self, context: &Context) -> Result<Locked<'_>, ToolError> {
+        self.lock(context, &[&Inside::root().join(OWN_FOLDER).told()?])
     }
 
     /// A folder in what the pack keeps for itself, made if it is not there.

@@ -1,11 +1,9 @@
 //! Moving inside the library. Where the two ends are on different file systems, it is copied first and deleted
 //! only when the copy is complete.
 
-use std::io;
-
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolyard_jail::{Existing, Inside, Jail, JailError, Kind};
+use toolyard_jail::{Existing, Inside, Jail, JailError, Kind, copy_while};
 use toolyard_tool::ToolError;
 
 use crate::trouble::{Told as _, cancelled};
@@ -23,7 +21,7 @@ pub(crate) fn relocate(
     from: &Inside,
     to: &Inside,
     existing: Existing,
-    go_on: &mut dyn FnMut() -> bool,
+    go_on: &dyn Fn() -> bool,
 ) -> Result<Strategy, ToolError> {
     after(jail.rename(from, to, existing), jail, from, to, existing, go_on)
 }
@@ -35,7 +33,7 @@ fn after(
     from: &Inside,
     to: &Inside,
     existing: Existing,
-    go_on: &mut dyn FnMut() -> bool,
+    go_on: &dyn Fn() -> bool,
 ) -> Result<Strategy, ToolError> {
     match renamed {
         Ok(()) => Ok(Strategy::Rename),
@@ -52,11 +50,11 @@ fn copy_then_delete(
     from: &Inside,
     to: &Inside,
     existing: Existing,
-    go_on: &mut dyn FnMut() -> bool,
+    go_on: &dyn Fn() -> bool,
 ) -> Result<(), ToolError> {
     match jail.look(from).told()?.kind {
         Kind::File => {
-            copy_file(jail, from, to, existing)?;
+            copy_file(jail, from, to, existing, go_on)?;
             jail.remove_file(from).told()
         }
         Kind::Folder => {
@@ -74,12 +72,7 @@ fn copy_then_delete(
     }
 }
 
-fn copy_folder(
-    jail: &Jail,
-    from: &Inside,
-    to: &Inside,
-    go_on: &mut dyn FnMut() -> bool,
-) -> Result<(), ToolError> {
+fn copy_folder(jail: &Jail, from: &Inside, to: &Inside, go_on: &dyn Fn() -> bool) -> Result<(), ToolError> {
     for entry in jail.folder(from).told()?.entries().told()? {
         if !go_on() {
             return Err(cancelled());
@@ -90,7 +83,7 @@ fn copy_folder(
                 jail.make_folder(&to).told()?;
                 copy_folder(jail, &from, &to, go_on)?;
             }
-            Kind::File => copy_file(jail, &from, &to, Existing::Keep)?,
+            Kind::File => copy_file(jail, &from, &to, Existing::Keep, go_on)?,
             Kind::Symlink | Kind::Other => {
                 return Err(ToolError::new(format!(
                     "`{from}` is neither file nor folder; nothing was moved"
@@ -102,11 +95,17 @@ fn copy_folder(
     Ok(())
 }
 
-fn copy_file(jail: &Jail, from: &Inside, to: &Inside, existing: Existing) -> Result<(), ToolError> {
+fn copy_file(
+    jail: &Jail,
+    from: &Inside,
+    to: &Inside,
+    existing: Existing,
+    go_on: &dyn Fn() -> bool,
+) -> Result<(), ToolError> {
     let mut source = jail.open(from).told()?;
     let about = source.metadata()?;
     jail.write(to, existing, |file| {
-        io::copy(&mut source, file)?;
+        copy_while(&mut source, file, go_on)?;
         file.set_permissions(about.permissions())?;
         Ok(file.set_modified(about.modified()?)?)
     })
@@ -134,16 +133,13 @@ mod tests {
         let jail = Jail::new(folder.path(), Symlinks::Forbid).unwrap();
         let (from, to) = (jail.path("song").unwrap(), jail.path("moved").unwrap());
         let apart = Err(JailError::OtherDevice { path: "moved".into() });
-        let strategy = after(apart, &jail, &from, &to, Existing::Keep, &mut || true).unwrap();
+        let strategy = after(apart, &jail, &from, &to, Existing::Keep, &|| true).unwrap();
         assert_eq!(strategy, Strategy::CopyThenDelete);
         let about = fs::metadata(folder.path().join("moved")).unwrap();
         assert_eq!((about.permissions().mode() & 0o777, about.modified().unwrap()), (0o640, long_ago));
         assert!(!folder.path().join("song").exists());
         let missing = Err(JailError::Missing { path: "song".into() });
-        assert!(
-            after(missing, &jail, &from, &to, Existing::Keep, &mut || true).is_err(),
-            "nothing else does"
-        );
+        assert!(after(missing, &jail, &from, &to, Existing::Keep, &|| true).is_err(), "nothing else does");
     }
 
     #[test]
@@ -154,9 +150,9 @@ mod tests {
         fs::write(folder.path().join("a/cover"), "img").unwrap();
         let jail = Jail::new(folder.path(), Symlinks::Forbid).unwrap();
         let (from, to) = (jail.path("a").unwrap(), jail.path("c").unwrap());
-        let stopped = copy_then_delete(&jail, &from, &to, Existing::Keep, &mut || false);
+        let stopped = copy_then_delete(&jail, &from, &to, Existing::Keep, &|| false);
         assert!(stopped.is_err() && !folder.path().join("c").exists());
-        copy_then_delete(&jail, &from, &to, Existing::Keep, &mut || true).unwrap();
+        copy_then_delete(&jail, &from, &to, Existing::Keep, &|| true).unwrap();
         assert_eq!(fs::read(folder.path().join("c/b/song")).unwrap(), b"la");
         assert!(!folder.path().join("a").exists());
         let kept = copy_then_delete(
@@ -164,7 +160,7 @@ mod tests {
             &jail.path("c/cover").unwrap(),
             &jail.path("c/b/song").unwrap(),
             Existing::Keep,
-            &mut || true,
+            &|| true,
         );
         assert!(kept.unwrap_err().to_string().contains("exists already"));
         assert!(folder.path().join("c/cover").exists());

@@ -4,6 +4,7 @@
 pub(crate) mod file;
 pub(crate) mod picture;
 pub(crate) mod read;
+mod stoppable;
 pub(crate) mod write;
 
 use lofty::tag::ItemKey;

@@ -31,6 +31,8 @@ pub(crate) fn tell(error: JailError) -> ToolError {
         JailError::NotEmpty { .. } => "pass `recursive: true` to delete it with everything in it",
         JailError::RootItself => "name something in the library",
         JailError::OtherDevice { .. } => "use `fs_move`, which copies where it must",
+        JailError::Cancelled { .. } => "call the tool again: the file is as it was",
+        JailError::Changed { .. } => "read the file again and repeat the change: nothing was written",
         JailError::Io { source, .. } => match source.kind() {
             std::io::ErrorKind::PermissionDenied => {
                 "the user that runs this program may not do that: check owner and permissions"
@@ -70,7 +72,9 @@ mod tests {
             JailError::NotEmpty { .. } => 9,
             JailError::RootItself => 10,
             JailError::OtherDevice { .. } => 11,
-            JailError::Io { .. } => 12,
+            JailError::Cancelled { .. } => 12,
+            JailError::Changed { .. } => 13,
+            JailError::Io { .. } => 14,
             _ => return None,
         })
     }
@@ -95,6 +99,8 @@ mod tests {
             (JailError::NotEmpty { path: path() }, "`recursive: true`"),
             (JailError::RootItself, "name something in the library"),
             (JailError::OtherDevice { path: path() }, "`fs_move`"),
+            (JailError::Cancelled { path: path() }, "the file is as it was"),
+            (JailError::Changed { path: path() }, "nothing was written"),
             (io(io::ErrorKind::PermissionDenied), "check owner and permissions"),
             (io(io::ErrorKind::StorageFull), "the disk is full"),
             (io(io::ErrorKind::ReadOnlyFilesystem), "only be read from"),
@@ -102,7 +108,7 @@ mod tests {
         ];
         let mut places: Vec<usize> = table.iter().map(|(error, _)| place(error).unwrap()).collect();
         places.dedup();
-        assert_eq!(places, (0..13).collect::<Vec<_>>());
+        assert_eq!(places, (0..15).collect::<Vec<_>>());
         for (error, hint) in table {
             let said = tell(error).to_string();
             let (what, then) = said.split_once("\nHint: ").unwrap_or_else(|| panic!("no hint: {said}"));

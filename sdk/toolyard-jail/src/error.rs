@@ -95,6 +95,18 @@ pub enum JailError {
         /// Where to.
         path: String,
     },
+    /// The caller stopped the change before it was complete; the old file is as it was.
+    #[error("the change of `{path}` was cancelled")]
+    Cancelled {
+        /// Where.
+        path: String,
+    },
+    /// The file was replaced while a copy of it was being edited.
+    #[error("`{path}` was changed by another program at the same time")]
+    Changed {
+        /// Where.
+        path: String,
+    },
     /// The root itself is never moved, replaced or deleted.
     #[error("the root folder itself is never moved, replaced or deleted")]
     RootItself,
@@ -121,6 +133,17 @@ impl JailError {
             // Only a link that must not be followed is refused like this.
             Some(Errno::LOOP | Errno::MLINK) => Self::Symlink { path },
             _ => Self::Io { path, source },
+        }
+    }
+
+    /// The same error about that path, where the function that failed knew none.
+    pub(crate) fn at(self, path: &Inside) -> Self {
+        match self {
+            Self::Io { path: unknown, source } if unknown.is_empty() => Self::io(path, source),
+            Self::Cancelled { path: unknown } if unknown.is_empty() => {
+                Self::Cancelled { path: path.to_string() }
+            }
+            error => error,
         }
     }
 

@@ -48,7 +48,7 @@ pub use error::JailError;
 pub use folder::{Entry, Folder, Kind, Look};
 pub use path::Inside;
 pub use sweep::is_leftover;
-pub use write::Existing;
+pub use write::{Existing, copy_while};
 
 use walk::Last;
 

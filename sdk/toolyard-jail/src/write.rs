@@ -3,12 +3,13 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{
     AtFlags, Mode, OFlags, RenameFlags, fchmod, fstat, fsync, linkat, openat, renameat, renameat_with,
-    unlinkat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -64,10 +65,36 @@ impl Jail {
         Ok(filled)
     }
 
-    /// Changes a file: `edit` gets a copy of it, which takes its place when `edit` is done.
+    /// Changes a file: `edit` gets a copy of it, which replaces the file when `edit` is done. Fails with
+    /// [`JailError::Changed`] if the file was replaced meanwhile.
     pub fn edit<T, E: From<JailError>>(
         &self,
         path: &Inside,
+        edit: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.edit_while(path, &|| true, edit)
+    }
+
+    /// [`edit`](Self::edit) that ends with [`JailError::Cancelled`] soon after `go_on` returns false, also while a
+    /// huge file is being copied.
+    ///
+    /// ```
+    /// use toolyard_jail::{Existing, Jail, JailError, Symlinks};
+    ///
+    /// # fn main() -> Result<(), JailError> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let root = folder.path();
+    /// # std::fs::write(root.join("song"), "la")?;
+    /// let jail = Jail::new(root, Symlinks::Forbid)?;
+    /// let stopped = jail.edit_while(&jail.path("song")?, &|| false, |_| Ok::<_, JailError>(()));
+    /// assert!(matches!(stopped, Err(JailError::Cancelled { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn edit_while<T, E: From<JailError>>(
+        &self,
+        path: &Inside,
+        go_on: &dyn Fn() -> bool,
         edit: impl FnOnce(&mut File) -> Result<T, E>,
     ) -> Result<T, E> {
         let place = self.locate(path, Last::Follow)?.not_the_folder_itself()?;
@@ -75,8 +102,12 @@ impl Jail {
             .map_err(|error| JailError::opening(path, error))?;
         let mut old = folder::regular(path, handle)?;
         let mut draft = self.draft(place, path)?;
-        draft.copy(&mut old)?;
+        draft.copy(&mut old, go_on)?;
         let edited = edit(&mut draft.file)?;
+        if !go_on() {
+            return Err(JailError::Cancelled { path: path.to_string() }.into());
+        }
+        draft.check_unchanged(&old)?;
         draft.take_place(Existing::Replace)?;
         Ok(edited)
     }
@@ -133,12 +164,23 @@ impl<'a> Draft<'a> {
     }
 
     /// The content and the permissions of the old file.
-    fn copy(&mut self, old: &mut File) -> Result<(), JailError> {
+    fn copy(&mut self, old: &mut File, go_on: &dyn Fn() -> bool) -> Result<(), JailError> {
+        copy_while(old, &mut self.file, go_on).map_err(|error| error.at(self.path))?;
         let fail = |error| JailError::io(self.path, error);
-        std::io::copy(old, &mut self.file).map_err(fail)?;
         std::io::Seek::rewind(&mut self.file).map_err(fail)?;
         let mode = fstat(&*old).map_err(|error| JailError::opening(self.path, error))?.st_mode;
         fchmod(&self.file, Mode::from_raw_mode(mode)).map_err(|error| JailError::opening(self.path, error))
+    }
+
+    /// Whether the file that was copied is still the one in place. The check and the replacement are two steps, so
+    /// this narrows the window for lost changes rather than closing it.
+    fn check_unchanged(&self, old: &File) -> Result<(), JailError> {
+        let now = statat(&self.place.parent, &self.place.name, AtFlags::SYMLINK_NOFOLLOW);
+        let before = fstat(old).map_err(|error| JailError::opening(self.path, error))?;
+        match now {
+            Ok(now) if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino) => Ok(()),
+            _ => Err(JailError::Changed { path: self.path.to_string() }),
+        }
     }
 
     fn take_place(mut self, existing: Existing) -> Result<(), JailError> {
@@ -170,6 +212,45 @@ impl Drop for Draft<'_> {
             let _ = unlinkat(&self.place.parent, &self.name, AtFlags::empty());
         }
     }
+}
+
+/// How much is copied between two looks at `go_on`. Small enough to stop within a second on a slow disk, large
+/// enough that the system can still copy by itself.
+const BLOCK: u64 = 8 * 1024 * 1024;
+/// How many blocks may wait to be written to the disk, so that the last sync is short.
+const SYNC_EVERY: u64 = 16;
+
+/// Copies the rest of `from` to `to` and stops with [`JailError::Cancelled`] soon after `go_on` returns false.
+///
+/// ```
+/// use std::fs::File;
+/// use toolyard_jail::copy_while;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+/// # std::fs::write(&from, "la")?;
+/// let bytes = copy_while(&mut File::open(from)?, &mut File::create(to)?, &|| true)?;
+/// assert_eq!(bytes, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub fn copy_while(from: &mut File, to: &mut File, go_on: &dyn Fn() -> bool) -> Result<u64, JailError> {
+    let mut copied = 0;
+    for block in 1.. {
+        if !go_on() {
+            return Err(JailError::Cancelled { path: String::new() });
+        }
+        let bytes = std::io::copy(&mut from.take(BLOCK), to)?;
+        copied += bytes;
+        if bytes < BLOCK {
+            break;
+        }
+        if block % SYNC_EVERY == 0 {
+            to.sync_data()?;
+        }
+    }
+    Ok(copied)
 }
 
 /// Not all file systems can do it; those that cannot need not.

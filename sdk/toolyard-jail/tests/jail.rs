@@ -178,3 +178,37 @@ fn only_files_are_opened_as_files() {
         assert!(matches!(yard.read(path), Err(JailError::NotAFile { .. })), "{path}: {:?}", yard.read(path));
     }
 }
+
+#[test]
+fn a_cancelled_edit_stops_between_two_blocks_and_leaves_the_file_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let huge = fs::File::create(folder.path().join("huge")).unwrap();
+    huge.set_len(100 * 1024 * 1024).unwrap();
+    let jail = Jail::new(folder.path(), Symlinks::Forbid).unwrap();
+    let looks = std::cell::Cell::new(0);
+    let go_on = || {
+        looks.set(looks.get() + 1);
+        looks.get() < 3
+    };
+    let edited = jail.edit_while(&jail.path("huge").unwrap(), &go_on, |_| -> Result<(), JailError> {
+        panic!("the copy is not complete")
+    });
+    assert!(matches!(edited, Err(JailError::Cancelled { path }) if path == "huge"));
+    assert_eq!(looks.get(), 3, "it went on after the cancellation");
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["huge"]);
+}
+
+#[test]
+fn an_edit_does_not_replace_a_file_that_another_program_has_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("song");
+    fs::write(&path, "old").unwrap();
+    let jail = Jail::new(folder.path(), Symlinks::Forbid).unwrap();
+    let edited = jail.edit(&jail.path("song").unwrap(), |_| -> Result<(), JailError> {
+        fs::write(folder.path().join("new"), "theirs")?;
+        Ok(fs::rename(folder.path().join("new"), &path)?)
+    });
+    assert!(matches!(edited, Err(JailError::Changed { .. })));
+    assert_eq!(fs::read(&path).unwrap(), b"theirs");
+}

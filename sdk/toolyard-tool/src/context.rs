@@ -1,5 +1,6 @@
 //! What a function knows of the call it answers, and its way back to the client.
 
+mod amount;
 mod ask;
 mod caller;
 mod ending;
@@ -22,6 +23,7 @@ use crate::tasks::Task;
 use crate::threads::Threads;
 use ending::{Ending, Running};
 
+pub use amount::{Amount, Total};
 pub use ask::{Reply, Root, Sample, Sampled};
 pub use caller::Caller;
 pub use log::Level;
@@ -130,15 +132,15 @@ impl Context {
         Self::new(&request, Peer::nobody(), Arc::new(Surroundings::new("none".into())))
     }
 
-    /// Tells how far the work is, if the client wants to know: `done` of `total`, in any unit. Only steps
-    /// forward are told.
-    pub fn progress(&self, done: impl Into<f64>, total: impl Into<f64>) {
-        self.tell_progress(done.into(), Some(total.into()), None);
+    /// Reports progress, if the client asked for it: `done` of `total` in any unit, `None` for an unknown total.
+    /// Steps that do not go forward are dropped.
+    pub fn progress(&self, done: impl Amount, total: impl Total) {
+        self.tell_progress(done.amount(), total.total(), None);
     }
 
-    /// The same with a few words. Pass no total where it is not known.
-    pub fn progress_with(&self, done: impl Into<f64>, total: Option<f64>, message: impl Into<String>) {
-        self.tell_progress(done.into(), total, Some(message.into()));
+    /// Reports progress with a message.
+    pub fn progress_with(&self, done: impl Amount, total: impl Total, message: impl Into<String>) {
+        self.tell_progress(done.amount(), total.total(), Some(message.into()));
     }
 
     fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<String>) {

@@ -32,7 +32,7 @@ mod seal;
 pub use arguments::Arguments;
 pub use changes::Changes;
 pub use content::Content;
-pub use context::{Caller, Context, Level, Questions, Replies, Reply, Root, Sample, Sampled};
+pub use context::{Amount, Caller, Context, Level, Questions, Replies, Reply, Root, Sample, Sampled, Total};
 pub use error::ToolError;
 pub use item::Item;
 pub use item::completion::{Suggestions, Typed};

@@ -6,8 +6,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use toolyard_jail::{Existing, Inside, JailError, Kind, Look};
-use toolyard_tool::ToolError;
+use toolyard_jail::{Existing, Inside, JailError, Kind, Look, copy_while};
+use toolyard_tool::{Context, ToolError};
 
 use super::OpKind;
 use crate::library::{Library, OWN_FOLDER};
@@ -125,7 +125,13 @@ impl Journal {
     }
 
     /// Gives a file that is about to be replaced a second name.
-    pub(crate) fn keep(&self, library: &Library, index: usize, path: &Inside) -> Result<(), ToolError> {
+    pub(crate) fn keep(
+        &self,
+        library: &Library,
+        context: &Context,
+        index: usize,
+        path: &Inside,
+    ) -> Result<(), ToolError> {
         let kept = kept(&self.folder, index)?;
         match library.jail.link(path, &kept) {
             // Other file systems, and those without second names.
@@ -135,7 +141,7 @@ impl Journal {
                 library
                     .jail
                     .write(&kept, Existing::Keep, |copy| {
-                        std::io::copy(&mut file, copy)?;
+                        copy_while(&mut file, copy, &|| !context.is_cancelled())?;
                         Ok(copy.set_modified(modified)?)
                     })
                     .told()

@@ -29,6 +29,7 @@ impl Runner<'_> {
                     return Ok(format!("{path} is there already"));
                 }
                 self.begin(index, operation, Undo::Folders(texts(&missing)))?;
+                let _locked = self.library.lock(self.context, &[&path])?;
                 make_dir(self.library, &path, true, false)?;
                 self.journal.write(&Line::Done { index, after: None })?;
                 Ok(format!("made {path}"))
@@ -36,13 +37,16 @@ impl Runner<'_> {
             Operation::Move(wish) => self.relocate(index, operation, wish),
             Operation::WriteMetadata(change) => {
                 let path = self.library.path_to_change(&change.path)?;
-                let changed =
-                    self.rewrite(index, operation, &path, |library| write::write(library, &path, change))?;
+                let changed = self.rewrite(index, operation, &path, |library, context| {
+                    write::write(library, context, &path, change)
+                })?;
                 Ok(format!("wrote {} into {path}", crate::tools::count(changed.len(), "field")))
             }
             Operation::EmbedCover(picture) => {
                 let path = self.library.path_to_change(&picture.path)?;
-                self.rewrite(index, operation, &path, |library| cover::embed(library, &path, picture))?;
+                self.rewrite(index, operation, &path, |library, context| {
+                    cover::embed(library, context, &path, picture)
+                })?;
                 Ok(format!("put a picture into {path}"))
             }
         }
@@ -59,6 +63,7 @@ impl Runner<'_> {
         wish: &PlanMove,
     ) -> Result<String, ToolError> {
         let (from, to) = (self.library.path_to_change(&wish.from)?, self.library.path_to_change(&wish.to)?);
+        let _locked = self.library.lock(self.context, &[&from, &to])?;
         let jail = &self.library.jail;
         let look = jail.look(&from).told()?;
         let taken = jail.look_if_any(&to).or_else(|error| match error {
@@ -84,15 +89,14 @@ impl Runner<'_> {
         };
         self.begin(index, operation, undo)?;
         if replaced {
-            self.journal.keep(self.library, index, &to)?;
+            self.journal.keep(self.library, self.context, index, &to)?;
         }
         if wish.mkdir_parents {
             self.library.jail.make_folders(&parent).told()?;
         }
         let context = self.context;
-        let strategy = relocate(&self.library.jail, &from, &to, existing(wish.overwrite), &mut || {
-            !context.is_cancelled()
-        })?;
+        let strategy =
+            relocate(&self.library.jail, &from, &to, existing(wish.overwrite), &|| !context.is_cancelled())?;
         // What was copied is another file.
         let after = match strategy {
             Strategy::Rename => None,
@@ -107,13 +111,14 @@ impl Runner<'_> {
         index: usize,
         operation: &Operation,
         path: &Inside,
-        rewrite: impl FnOnce(&Library) -> Result<T, ToolError>,
+        rewrite: impl FnOnce(&Library, &Context) -> Result<T, ToolError>,
     ) -> Result<T, ToolError> {
+        let _locked = self.library.lock(self.context, &[path])?;
         // Only files have an old content to keep.
         self.library.jail.open(path).told()?;
         self.begin(index, operation, Undo::Content { path: path.to_string() })?;
-        self.journal.keep(self.library, index, path)?;
-        let written = rewrite(self.library)?;
+        self.journal.keep(self.library, self.context, index, path)?;
+        let written = rewrite(self.library, self.context)?;
         let after = Some(self.library.jail.look(path).told()?.into());
         self.journal.write(&Line::Done { index, after })?;
         Ok(written)

@@ -4,11 +4,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use toolyard_jail::{Existing, Inside, Jail, JailError};
-use toolyard_tool::ToolError;
+use toolyard_tool::{Context, ToolError};
 
 use super::OpKind;
 use super::journal::{Begun, Record, Undo};
 use crate::library::Library;
+use crate::locks::Locked;
 use crate::relocate::relocate;
 use crate::trouble::Told as _;
 
@@ -31,12 +32,30 @@ pub(crate) struct Undone {
     pub(crate) detail: String,
 }
 
-pub(crate) fn undo(library: &Library, record: &Record, begun: &Begun, force: bool) -> Undone {
-    let (status, detail) = match take_back(library, record, begun, force) {
+pub(crate) fn undo(
+    library: &Library,
+    context: &Context,
+    record: &Record,
+    begun: &Begun,
+    force: bool,
+) -> Undone {
+    let taken = lock(library, context, begun).and_then(|_locked| take_back(library, record, begun, force));
+    let (status, detail) = match taken {
         Ok(undone) => undone,
         Err(error) => (Outcome::Conflict, error.to_string()),
     };
     Undone { op_index: begun.index, op_kind: begun.kind, status, detail }
+}
+
+/// Locks the paths that an operation changed.
+fn lock<'a>(library: &'a Library, context: &Context, begun: &Begun) -> Result<Locked<'a>, ToolError> {
+    let paths = match &begun.undo {
+        Undo::Folders(folders) => folders.iter().collect(),
+        Undo::Content { path } => vec![path],
+        Undo::Move { from, to, .. } => vec![from, to],
+    };
+    let paths: Vec<Inside> = paths.into_iter().map(|path| library.path(path)).collect::<Result<_, _>>()?;
+    library.lock(context, &paths.iter().collect::<Vec<_>>())
 }
 
 type Taken = Result<(Outcome, String), ToolError>;
@@ -108,7 +127,7 @@ fn restore(library: &Library, record: &Record, begun: &Begun, path: &str, force:
             format!("{path} was changed or moved since; pass `force: true` to put the old file there anyway");
         return Ok((Outcome::Conflict, why));
     }
-    relocate(jail, &kept, &path, Existing::Replace, &mut || true)?;
+    relocate(jail, &kept, &path, Existing::Replace, &|| true)?;
     Ok((Outcome::Undone, format!("restored {path}")))
 }
 
@@ -150,7 +169,7 @@ impl Moved {
         if let Some(parent) = from.parent() {
             jail.make_folders(&parent).told()?;
         }
-        relocate(jail, to, from, Existing::Keep, &mut || true)?;
+        relocate(jail, to, from, Existing::Keep, &|| true)?;
         self.put_back_replaced(library)?;
         Ok((Outcome::Undone, format!("moved {to} back to {from}")))
     }
@@ -177,6 +196,6 @@ impl Moved {
             ))
             .hint("move that away and undo again"));
         }
-        relocate(jail, kept, &self.to, Existing::Keep, &mut || true).map(drop)
+        relocate(jail, kept, &self.to, Existing::Keep, &|| true).map(drop)
     }
 }

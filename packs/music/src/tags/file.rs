@@ -1,8 +1,7 @@
 //! Opening an audio file with its tags: the content decides what it is, and its name only where that leaves
 //! doubt.
 
-use std::fs::File;
-use std::io::{BufReader, Seek as _};
+use std::io::{BufReader, Read, Seek};
 use std::panic::AssertUnwindSafe;
 
 use lofty::config::ParseOptions;
@@ -17,13 +16,13 @@ pub(crate) struct Parts {
     pub(crate) pictures: bool,
 }
 
-pub(crate) fn open(file: &mut File, name: &str, parts: Parts) -> Result<TaggedFile, ToolError> {
+pub(crate) fn open<F: Read + Seek>(file: &mut F, name: &str, parts: Parts) -> Result<TaggedFile, ToolError> {
     // A parser that meets a file which is broken in a new way should not end a scan of thousands.
     std::panic::catch_unwind(AssertUnwindSafe(|| parse(file, name, parts)))
         .unwrap_or_else(|_| Err(not_readable(name, "its parser failed")))
 }
 
-fn parse(file: &mut File, name: &str, parts: Parts) -> Result<TaggedFile, ToolError> {
+fn parse<F: Read + Seek>(file: &mut F, name: &str, parts: Parts) -> Result<TaggedFile, ToolError> {
     file.rewind()?;
     let mut options = ParseOptions::new();
     options.read_properties(parts.properties).read_cover_art(parts.pictures);

@@ -1,19 +1,19 @@
 //! Changing the tags of a file: a copy is edited and takes the file's place in one step.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Seek as _;
 
 use lofty::config::WriteOptions;
 use lofty::file::{AudioFile as _, TaggedFile, TaggedFileExt as _};
 use lofty::tag::{ItemKey, Tag, TagSupport, TagType};
 use toolyard_jail::{Inside, JailError};
-use toolyard_tool::{Problems, ToolError};
+use toolyard_tool::{Context, Problems, ToolError};
 
 use super::file::{self, Parts};
+use super::stoppable::Stoppable;
 use super::{Field, TagChange, field, read};
 use crate::library::Library;
-use crate::trouble::tell;
+use crate::trouble::{cancelled, tell};
 
 const NAMELESS: &str = "";
 
@@ -36,29 +36,38 @@ pub(crate) fn check(change: &TagChange, problems: &mut Problems) {
 }
 
 /// Writes a change into a file of the library.
-pub(crate) fn write(library: &Library, path: &Inside, change: &TagChange) -> Result<Changed, ToolError> {
-    edit(library, path, |audio| apply(audio, change))
+pub(crate) fn write(
+    library: &Library,
+    context: &Context,
+    path: &Inside,
+    change: &TagChange,
+) -> Result<Changed, ToolError> {
+    edit(library, context, path, |audio| apply(audio, change))
 }
 
-/// Edits the tags of a file with `edit`, which says what it did.
+/// Edits the tags of a file that the caller has locked. A cancelled call stops between two blocks of the file and
+/// leaves it as it was.
 pub(crate) fn edit<T>(
     library: &Library,
+    context: &Context,
     path: &Inside,
     edit: impl FnOnce(&mut TaggedFile) -> Result<T, ToolError>,
 ) -> Result<T, ToolError> {
     let name = path.name().and_then(|name| name.to_str()).unwrap_or(NAMELESS);
-    let edited = library.jail.edit(path, |file| {
-        let mut audio = file::open(file, name, Parts { properties: false, pictures: true })?;
+    let go_on = || !context.is_cancelled();
+    let edited = library.jail.edit_while(path, &go_on, |file| {
+        let mut file = Stoppable::new(file, &go_on);
+        let mut audio = file::open(&mut file, name, Parts { properties: false, pictures: true })?;
         let edited = edit(&mut audio)?;
-        save(file, &audio)?;
-        // What cannot be read again must not take the place of what could.
-        file::open(file, name, Parts { properties: true, pictures: true })?;
+        save(&mut file, &audio)?;
+        // A file that cannot be read again must not replace one that could.
+        file::open(&mut file, name, Parts { properties: true, pictures: true })?;
         Ok::<_, Failed>(edited)
     });
-    edited.map_err(|Failed(error)| error)
+    edited.map_err(|Failed(error)| if go_on() { error } else { cancelled() })
 }
 
-fn save(file: &mut File, audio: &TaggedFile) -> Result<(), ToolError> {
+fn save(file: &mut Stoppable<'_>, audio: &TaggedFile) -> Result<(), ToolError> {
     file.rewind()?;
     audio.save_to(file, WriteOptions::default())?;
     Ok(())

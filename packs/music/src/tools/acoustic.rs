@@ -52,8 +52,7 @@ pub(crate) fn groups(
             Ok(fingerprint) => heard.push((path, fingerprint)),
             Err(error) => remarks.warn(format!("{path}: {}", error.message())),
         }
-        #[expect(clippy::cast_precision_loss, reason = "no library has 2^52 files")]
-        context.progress_with((done_before + done) as f64, None, format!("{done} files heard"));
+        context.progress_with(done_before + done, None, format!("{done} files heard"));
     }
     heard.sort_by(|a, b| a.1.duration.total_cmp(&b.1.duration));
     join(context, &heard)

@@ -42,9 +42,13 @@ enum Operation {
 
 /// Renames or moves a file or folder. Nothing is replaced unless `overwrite` is set.
 #[tool(destructive)]
-pub(crate) fn fs_rename(library: &Library, args: Rename) -> Result<Told<Renamed>, ToolError> {
+pub(crate) fn fs_rename(
+    library: &Library,
+    context: &Context,
+    args: Rename,
+) -> Result<Told<Renamed>, ToolError> {
     let (from, to) = (library.path_to_change(&args.from)?, library.path_to_change(&args.to)?);
-    let _changing = library.changing();
+    let _locked = library.lock(context, &[&from, &to])?;
     let item_type = library.jail.look(&from).told()?.kind.into();
     let is_taken = library.jail.look_if_any(&to).told()?.is_some();
     library.jail.rename(&from, &to, existing(args.overwrite)).told()?;
@@ -90,7 +94,7 @@ pub(crate) fn fs_delete(
     args: Delete,
 ) -> Result<Told<Deleted>, ToolError> {
     let path = library.path_to_change(&args.path)?;
-    let _changing = library.changing();
+    let _locked = library.lock(context, &[&path])?;
     let kind = library.jail.look(&path).told()?.kind;
     match kind {
         _ if path.is_root() => return Err(JailError::RootItself).told(),
@@ -135,9 +139,13 @@ pub(crate) struct MadeDir {
 
 /// Makes a folder. That it is there already is no error.
 #[tool(destructive = false, idempotent)]
-pub(crate) fn fs_mkdir(library: &Library, args: MakeDir) -> Result<Told<MadeDir>, ToolError> {
+pub(crate) fn fs_mkdir(
+    library: &Library,
+    context: &Context,
+    args: MakeDir,
+) -> Result<Told<MadeDir>, ToolError> {
     let path = library.path_to_change(&args.path)?;
-    let _changing = library.changing();
+    let _locked = library.lock(context, &[&path])?;
     let made = make_dir(library, &path, args.recursive, args.dry_run)?;
     let text = match (made.is_empty(), args.dry_run) {
         (true, _) => format!("{path} is there already"),
@@ -201,7 +209,7 @@ pub(crate) struct Moved {
 #[tool(destructive)]
 pub(crate) fn fs_move(library: &Library, context: &Context, args: Move) -> Result<Told<Moved>, ToolError> {
     let (from, to) = (library.path_to_change(&args.from)?, library.path_to_change(&args.to)?);
-    let _changing = library.changing();
+    let _locked = library.lock(context, &[&from, &to])?;
     let Ready { look, parents, is_taken } = prepare(library, &from, &to, &args)?;
     let mut strategy = Strategy::Rename;
     if !args.dry_run {
@@ -209,7 +217,7 @@ pub(crate) fn fs_move(library: &Library, context: &Context, args: Move) -> Resul
             library.jail.make_folders(&parent).told()?;
         }
         strategy =
-            relocate(&library.jail, &from, &to, existing(args.overwrite), &mut || !context.is_cancelled())?;
+            relocate(&library.jail, &from, &to, existing(args.overwrite), &|| !context.is_cancelled())?;
     }
     let text = format!("{}{from} → {to}", if args.dry_run { "would move " } else { "" });
     let moved = Moved {

@@ -9,7 +9,7 @@ use lofty::tag::{Tag, TagType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_jail::{Existing, Inside};
-use toolyard_tool::{Told, ToolError, tool};
+use toolyard_tool::{Context, Told, ToolError, tool};
 
 use crate::library::Library;
 use crate::tags::file::{self, Parts};
@@ -55,19 +55,28 @@ pub(crate) struct Embedded {
 
 /// Puts a JPEG or PNG picture of at most 10 MiB into an audio file. The file is replaced in one step.
 #[tool(destructive = false)]
-pub(crate) fn embed_cover(library: &Library, args: EmbedCover) -> Result<Told<Embedded>, ToolError> {
+pub(crate) fn embed_cover(
+    library: &Library,
+    context: &Context,
+    args: EmbedCover,
+) -> Result<Told<Embedded>, ToolError> {
     let path = library.path_to_change(&args.path)?;
-    let _changing = library.changing();
-    let embedded = embed(library, &path, &args)?;
+    let _locked = library.lock(context, &[&path])?;
+    let embedded = embed(library, context, &path, &args)?;
     let text = format!("{path}: {} picture of {} bytes", embedded.mime_type, embedded.bytes);
     Ok(Told::new(embedded, text))
 }
 
-/// The same for plans, which hold the lock themselves.
-pub(crate) fn embed(library: &Library, path: &Inside, args: &EmbedCover) -> Result<Embedded, ToolError> {
+/// Embeds a picture into a file that the caller has locked.
+pub(crate) fn embed(
+    library: &Library,
+    context: &Context,
+    path: &Inside,
+    args: &EmbedCover,
+) -> Result<Embedded, ToolError> {
     let (picture, mime) = self::picture(library, args)?;
     let bytes = picture.data().len();
-    write::edit(library, path, |audio| {
+    write::edit(library, context, path, |audio| {
         let own = audio.primary_tag_type();
         let kind = if can_hold(own) { own } else { TagType::Id3v2 };
         write::ensure_tag(audio, kind)?;

@@ -98,7 +98,7 @@ pub(crate) fn read_metadata_batch(
             Err(error) => (None, Some(error.to_string())),
         };
         results.push(ReadResult { path: path.clone(), metadata, error });
-        context.progress(done, u32::try_from(args.paths.len())?);
+        context.progress(done, args.paths.len());
     }
     let error_count = results.iter().filter(|result| result.error.is_some()).count();
     let ok_count = results.len() - error_count;
@@ -138,11 +138,15 @@ pub(crate) struct Written {
     rule = "`remove` may hold the names of the fields above.",
     rule = "There must be something to write, to `remove` or to clear."
 )]
-pub(crate) fn write_metadata(library: &Library, change: TagChange) -> Result<Told<Written>, ToolError> {
+pub(crate) fn write_metadata(
+    library: &Library,
+    context: &Context,
+    change: TagChange,
+) -> Result<Told<Written>, ToolError> {
     let path = library.path_to_change(&change.path)?;
     let updated_fields = {
-        let _changing = library.changing();
-        write::write(library, &path, &change)?
+        let _locked = library.lock(context, &[&path])?;
+        write::write(library, context, &path, &change)?
     };
     let text = format!("{path}: {} written", count(updated_fields.len(), "field"));
     let written = Written {
@@ -209,8 +213,8 @@ pub(crate) fn write_metadata_batch(
             return Err(cancelled());
         }
         let written = library.path_to_change(&change.path).and_then(|path| {
-            let _changing = library.changing();
-            write::write(library, &path, change)
+            let _locked = library.lock(context, &[&path])?;
+            write::write(library, context, &path, change)
         });
         let (fields_updated, error) = match written {
             Ok(changed) => (changed.len(), None),
@@ -221,7 +225,7 @@ pub(crate) fn write_metadata_batch(
         if stopped_early {
             break;
         }
-        context.progress(done, u32::try_from(total)?);
+        context.progress(done, total);
     }
     let error_count = results.iter().filter(|result| result.error.is_some()).count();
     let (ok_count, skipped) = (results.len() - error_count, total - results.len());

@@ -77,7 +77,7 @@ pub(crate) fn apply_plan(
     context: &Context,
     plan: Plan,
 ) -> Result<Told<Applied>, ToolError> {
-    let _changing = library.changing();
+    let _locked = library.lock_plans(context)?;
     let (results, plan_id) = if plan.dry_run {
         let mut forecast = Forecast::new(library);
         (each(context, &plan, |_, operation| forecast.apply(operation))?, None)
@@ -130,7 +130,7 @@ fn each(
         }
         has_failed |= result.status == Status::Error;
         results.push(result);
-        context.progress(u32::try_from(index + 1)?, u32::try_from(plan.operations.len())?);
+        context.progress(index + 1, plan.operations.len());
     }
     Ok(results)
 }
@@ -175,7 +175,7 @@ pub(crate) fn undo_plan(
     context: &Context,
     args: UndoPlan,
 ) -> Result<Told<UndonePlan>, ToolError> {
-    let _changing = library.changing();
+    let _locked = library.lock_plans(context)?;
     let mut all = journal::all(library)?;
     let record = match &args.plan_id {
         Some(id) => all.into_iter().find(|record| record.id == *id),
@@ -185,13 +185,13 @@ pub(crate) fn undo_plan(
         ToolError::not_found("there is no such plan to undo")
             .hint("`plan_list` shows those that can be undone")
     })?;
-    let total = u32::try_from(record.begun.len())?;
+    let total = record.begun.len();
     let mut results = Vec::new();
     for (done, begun) in (1_u32..).zip(record.begun.iter().rev()) {
         if context.is_cancelled() {
             return Err(cancelled());
         }
-        results.push(undo::undo(library, &record, begun, args.force));
+        results.push(undo::undo(library, context, &record, begun, args.force));
         context.progress(done, total);
     }
     let of = |status| results.iter().filter(|result| result.status == status).count();

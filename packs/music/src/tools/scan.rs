@@ -135,7 +135,6 @@ pub(crate) fn fs_scan_audio(
 /// Tells how far a scan is, now and then.
 pub(crate) fn tell(context: &Context, done: u64, what: &str) {
     if done.is_multiple_of(TELL_EVERY) {
-        #[expect(clippy::cast_precision_loss, reason = "no library has 2^52 files")]
-        context.progress_with(done as f64, None, format!("{done} {what}"));
+        context.progress_with(done, None, format!("{done} {what}"));
     }
 }

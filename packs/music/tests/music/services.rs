@@ -52,6 +52,13 @@ fn cases() -> Vec<Case> {
         },
         Case {
             tool: "mb_artist_search",
+            arguments: json!({ "artist": "Radiohead" }),
+            answers: vec![json!({ "count": 7, "artists": [artist()] })],
+            asked: &["GET /artist?query=artist%3A%28Radiohead%29&limit=25&fmt=json"],
+            found: ("/artists/0/name", json!("Radiohead")),
+        },
+        Case {
+            tool: "mb_artist_search",
             arguments: json!({ "search_type": "artist", "query": ID, "include_tags": true }),
             answers: vec![artist()],
             asked: &["GET /artist/a74b1b7f-71a5-4011-9441-d0b5e4122711?inc=aliases+tags&fmt=json"],

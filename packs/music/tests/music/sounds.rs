@@ -47,6 +47,76 @@ async fn a_recording_is_identified_by_its_fingerprint() {
     }
 }
 
+const RECORDING: &str = "a74b1b7f-71a5-4011-9441-d0b5e4122711";
+const MERGED_INTO: &str = "b74b1b7f-71a5-4011-9441-d0b5e4122711";
+
+/// AcoustID's answer with that many recordings.
+fn recordings(count: usize) -> Value {
+    let recordings = vec![json!({ "id": RECORDING }); count];
+    json!({ "status": "ok", "results": [{ "id": "high", "score": 0.98, "recordings": recordings }] })
+}
+
+fn from_musicbrainz() -> Value {
+    json!({ "id": MERGED_INTO, "title": "Tone", "length": 30_500, "artist-credit": [{ "name": "Sine" }, { "artist": { "name": "Cosine" } }],
+        "releases": [{ "id": "d1", "title": "Tones", "date": "1997-05-21", "country": "GB",
+            "release-group": { "id": "g1", "title": "Tones", "primary-type": "Album" } }],
+        "genres": [{ "name": "drone" }] })
+}
+
+async fn with_musicbrainz(mock: &Mock) -> Music {
+    let cache = tempfile::tempdir().unwrap().keep().join("cache.sqlite");
+    let services = json!({ "acoustid_url": mock.url, "musicbrainz_url": mock.url, "acoustid_key": "key", "cache": cache });
+    let music = Music::with(services).await;
+    std::fs::write(music.root().join("a.wav"), audio::tune("wav")).unwrap();
+    music
+}
+
+#[tokio::test]
+async fn recordings_are_completed_from_musicbrainz_by_the_metadata_level() {
+    let lookup = |inc: &str| format!("GET /recording/{RECORDING}?inc={inc}&fmt=json");
+    for (level, asked) in [
+        ("minimal", None),
+        ("basic", Some(lookup("artist-credits"))),
+        ("full", Some(lookup("artist-credits+releases+release-groups+genres"))),
+    ] {
+        let mock = Mock::new([Answer::json(&recordings(1)), Answer::json(&from_musicbrainz())]).await;
+        let mut music = with_musicbrainz(&mock).await;
+        let found =
+            music.call("mb_identify_record", json!({ "file_path": "a.wav", "metadata_level": level })).await;
+        let recording = &found["matches"][0]["recordings"][0];
+        assert_eq!(mock.lines().get(1), asked.as_ref(), "{level}");
+        assert_eq!(recording["enriched"], asked.is_some(), "{level}");
+        if asked.is_none() {
+            assert_eq!(recording["id"], RECORDING);
+            continue;
+        }
+        assert_eq!((&recording["id"], &recording["title"]), (&json!(MERGED_INTO), &json!("Tone")));
+        assert_eq!(
+            (&recording["duration"], &recording["artists"]),
+            (&json!(30.5), &json!(["Sine", "Cosine"]))
+        );
+        assert_eq!(recording["release_groups"], json!([{ "id": "g1", "name": "Tones", "type": "Album" }]));
+        assert_eq!(
+            (&recording["releases"][0]["year"], &recording["genres"][0]),
+            (&json!(1997), &json!("drone"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_match_is_returned_even_if_musicbrainz_fails() {
+    let mock = Mock::new([Answer::json(&recordings(2)), Answer::status(503, "retry-after: 3600\r\n")]).await;
+    let mut music = with_musicbrainz(&mock).await;
+    let found = music.call("mb_identify_record", json!({ "file_path": "a.wav" })).await;
+    assert_eq!(
+        (&found["status"], &found["matches"][0]["recordings"][1]["id"]),
+        (&json!("ok"), &json!(RECORDING))
+    );
+    let warning = found["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("not completed from MusicBrainz") && warning.contains("503"), "{warning}");
+    assert_eq!(mock.lines().len(), 2, "it went on asking a busy service");
+}
+
 #[tokio::test]
 async fn a_busy_service_is_asked_three_times_and_a_wrong_key_once() {
     let error = |code: u32, message: &str| json!({ "status": "error", "error": { "code": code, "message": message } });

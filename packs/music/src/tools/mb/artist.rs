@@ -1,38 +1,55 @@
-//! `mb_artist_search`: artists, and what they released.
+//! `mb_artist_search`: artists, and the releases of one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_tool::{Told, ToolError, clamp, tool};
 
-use super::{ReleaseAbout, lines, list, names, nothing, query_of, ten, text, text_or_empty, total};
+use super::{ReleaseAbout, lines, list, names, nothing, query_of, text, text_or_empty, total};
 use crate::library::Library;
 use crate::services::musicbrainz::is_mbid;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ArtistSearch {
-    /// Artists, or the releases of one.
+    /// Search for artists, or list the releases of one.
+    #[serde(default)]
     search_type: Kind,
-    /// Words of a name, or a MusicBrainz id.
+    /// The name of an artist, or a MusicBrainz id.
+    #[serde(default)]
+    artist: String,
+    /// Another name of `artist`, as in the other searches.
     #[serde(default)]
     query: String,
-    /// How many to answer with.
-    #[serde(default = "ten")]
+    /// The maximum number of results.
+    #[serde(default = "twenty_five")]
     #[schemars(range(min = 1, max = 100), transform = clamp)]
     limit: u32,
-    /// Say what else they are called.
+    /// Include aliases.
     #[serde(default)]
     include_aliases: bool,
-    /// Say how people tag them.
+    /// Include tags.
     #[serde(default)]
     include_tags: bool,
-    /// A query in Lucene's syntax, instead of `query`.
+    /// A query in Lucene's syntax, instead of `artist`.
     raw_lucene_query: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+fn twenty_five() -> u32 {
+    25
+}
+
+impl ArtistSearch {
+    /// The search words, without the spaces around them.
+    fn words(&self) -> &str {
+        let artist = self.artist.trim();
+        if artist.is_empty() { self.query.trim() } else { artist }
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Kind {
+    #[default]
     Artist,
     ArtistReleases,
 }
@@ -48,7 +65,7 @@ pub(crate) struct Artists {
     artist_mbid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     releases: Option<Vec<ReleaseAbout>>,
-    /// How many there are in all.
+    /// The number of results in MusicBrainz.
     total_count: u64,
     query: String,
 }
@@ -97,7 +114,7 @@ async fn find(
     limit: u32,
 ) -> Result<(Vec<Value>, u64, String), ToolError> {
     let service = &library.services.musicbrainz;
-    let words = args.query.trim();
+    let words = args.words();
     if args.raw_lucene_query.is_none() && is_mbid(words) {
         let one = service.lookup("artist", words, &["aliases", "tags"]).await?;
         return Ok((vec![one], 1, words.to_owned()));
