@@ -5,9 +5,9 @@ mod legacy_upstream;
 mod legacy_tasks;
 mod modern_upstream;
 mod modern_tasks;
-mod lent_tasks;
+mod legacy_task_proxy;
 mod convert;
-mod rising;
+mod monotonic_progress;
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) use legacy_tasks::Standing;
 
 use crate::call::Call;
 use crate::upstream::Lease;
-use crate::upstream::owned::names_task;
+use crate::upstream::task_owners::names_task;
 
 /// Carries a call to an upstream and its answer back in a form the client's edge understands. Whoever waits for the
 /// answer need not have room for all the ways there are.
@@ -48,19 +48,19 @@ async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
     }
     let (upstream, origin, method) = (call.upstream.clone(), call.origin.clone(), call.method.clone());
     if names_task(&method) {
-        upstream.owned().check(&call.params, &origin)?;
+        upstream.task_owners().check(&call.params, &origin)?;
     }
     let makes_task = call.params.member("task").is_some();
-    let _making = makes_task.then(|| upstream.owned().making());
+    let _making = makes_task.then(|| upstream.task_owners().making());
     let answer = between_older(call, lease).await?;
     match &answer {
         AnswerBody::Whole(result, revision) if method == Method::TASKS_LIST => {
-            Ok(AnswerBody::Whole(upstream.owned().only_own(result, &origin), *revision))
+            Ok(AnswerBody::Whole(upstream.task_owners().only_own(result, &origin), *revision))
         }
         AnswerBody::Whole(result, _) if makes_task => {
             let id = result.at(&["task", "taskId"]).and_then(|id| id.as_string());
             if let Some(id) = id {
-                upstream.owned().made(&id, &origin);
+                upstream.task_owners().made(&id, &origin);
             }
             Ok(answer)
         }
@@ -136,7 +136,7 @@ pub(crate) fn greeting_for(origin: &Origin, greeting: &toolyard_model::Greeting)
         (Era::Legacy, Era::Legacy) => (greeting.whole.clone(), greeting.revision),
         (_, Era::Modern) => {
             let whole = convert::with_our_versions(&greeting.whole);
-            if !lent_tasks::are_offered(origin, &greeting.capabilities) {
+            if !legacy_task_proxy::are_offered(origin, &greeting.capabilities) {
                 return (whole, Revision::NEWEST);
             }
             let whole = whole.with_path(&["capabilities", "tasks"], &convert::older_tasks());
@@ -153,7 +153,7 @@ pub(crate) fn tasks_in_view<'a>(
     mut upstreams: impl Iterator<Item = &'a toolyard_model::Greeting>,
 ) -> Option<Raw> {
     let has_tasks = |greeting: &toolyard_model::Greeting| {
-        lent_tasks::are_offered(origin, &greeting.capabilities)
+        legacy_task_proxy::are_offered(origin, &greeting.capabilities)
             || greeting.revision == Revision::V2025_11_25
                 && greeting.capabilities.at(&["tasks", "requests", "tools", "call"]).is_some()
     };

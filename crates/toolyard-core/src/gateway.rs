@@ -17,7 +17,7 @@ use crate::listen::Listeners;
 use crate::pipeline::Common;
 use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::upstream::{Outlets, Upstream};
-use crate::{bridge, levels, wake, yard};
+use crate::{bridge, levels, sleep_watch, yard};
 
 /// How long calls in flight of an upstream that goes may take to finish.
 pub(crate) const DRAIN: Duration = Duration::from_mins(5);
@@ -75,7 +75,7 @@ impl Gateway {
             upstream.start(outlets.clone());
         }
         scope.spawn(catalog.clone().keep(news));
-        scope.spawn(wake::watch(plan.wall, catalog.clone()));
+        scope.spawn(sleep_watch::watch(plan.wall, catalog.clone()));
         let pace = plan.pace;
         let (sightings, changing) = (Sightings::default(), Mutex::new(()));
         let shared = Shared { catalog, listeners, scope, common, outlets, pace, sightings, changing };
@@ -94,7 +94,7 @@ impl Gateway {
         let mut fresh = Vec::new();
         for wanted in plan.upstreams {
             let before = old.upstreams.iter().skip(1).find(|upstream| *upstream.id() == wanted.id);
-            let before = before.filter(|upstream| !upstream.kind().is_guest());
+            let before = before.filter(|upstream| !upstream.kind().is_dynamic());
             if let Some(same) = before.filter(|before| before.is_as(&wanted)) {
                 upstreams.push(same.clone());
                 continue;
@@ -108,7 +108,7 @@ impl Gateway {
         }
         let is_free =
             |guest: &&Arc<Upstream>| upstreams.iter().all(|other| other.id().fold() != guest.id().fold());
-        let guests = old.upstreams.iter().filter(|old| old.kind().is_guest()).filter(is_free).cloned();
+        let guests = old.upstreams.iter().filter(|old| old.kind().is_dynamic()).filter(is_free).cloned();
         let guests: Vec<Arc<Upstream>> = guests.collect();
         upstreams.extend(guests);
         let kept = |upstream: &&Arc<Upstream>| upstreams.iter().any(|kept| Arc::ptr_eq(kept, upstream));

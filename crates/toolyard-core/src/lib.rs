@@ -13,13 +13,13 @@ mod greet;
 mod hub;
 pub mod apps;
 pub mod discovery;
-pub mod guests;
+pub mod dynamic_upstreams;
 pub mod ledger;
 mod levels;
 mod listen;
 pub mod report;
 mod tasks;
-mod wake;
+mod sleep_watch;
 mod yard;
 
 pub use apps::{AppOptions, Apps};
@@ -27,5 +27,5 @@ pub use gateway::{Gateway, Reloaded};
 pub use plan::{
     AfterLoss, Connect, Connected, Plan, ProfilePlan, Sharing, Timeouts, ToolRule, UpstreamKind, UpstreamPlan,
 };
+pub use sleep_watch::WallClock;
 pub(crate) use toolyard_model::Scope;
-pub use wake::WallClock;

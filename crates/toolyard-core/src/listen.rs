@@ -213,7 +213,7 @@ impl Listeners {
                 && belongs(origin, client)
                 && sees(&snapshot, origin, upstream.id())
                 && grave_enough(origin, notification)
-                && (client == Some(&origin.client) || upstream.owned().may_hear(notification, origin))
+                && (client == Some(&origin.client) || upstream.task_owners().may_hear(notification, origin))
             {
                 listener.peer.notify(notification.clone());
             }

@@ -11,7 +11,7 @@ use toolyard_model::{BoxFuture, Origin};
 use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 
-use crate::wake::WallClock;
+use crate::sleep_watch::WallClock;
 
 #[derive(Debug)]
 pub struct Plan {
@@ -139,7 +139,7 @@ impl UpstreamKind {
     }
 
     /// Whether it comes and goes by itself rather than with the config.
-    pub fn is_guest(self) -> bool {
+    pub fn is_dynamic(self) -> bool {
         matches!(self, Self::App | Self::Instance)
     }
 }
@@ -267,7 +267,7 @@ impl ProfilePlan {
     /// instance, as it spells the id there (case does not count), and by the name of the instance. Of the others
     /// a name says nothing: anybody can choose the id of a server for one.
     pub fn ids_of(&self, kind: UpstreamKind, id: &str, names: &[String], own: &str) -> Vec<String> {
-        let spelled = self.chosen(kind).filter(|_| kind.is_guest());
+        let spelled = self.chosen(kind).filter(|_| kind.is_dynamic());
         let spelled = spelled.filter(|spelled| spelled.eq_ignore_ascii_case(id));
         let names = names.iter().filter(|_| self.instances.is_some());
         let all = names.chain(spelled).map(String::as_str).chain([id]);

@@ -1,18 +1,18 @@
 //! Whoever offers tools: its state, its link while it is there, and what it said it offers.
 
 pub mod state;
-mod comeback;
+mod reconnect;
 mod fetch;
 mod flight;
 pub mod health;
-pub(crate) mod held;
+pub(crate) mod tracked_tasks;
 mod lease;
-pub(crate) mod owned;
+pub(crate) mod task_owners;
 mod pool;
 pub mod retry;
 mod subscribe;
 mod supervise;
-mod turnstile;
+mod keyed_lock;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -70,9 +70,9 @@ pub struct Upstream {
     pool: pool::Pool,
     /// Links of the pool on their way to whoever listens to them.
     opened: (mpsc::Sender<pool::Opened>, tokio::sync::Mutex<mpsc::Receiver<pool::Opened>>),
-    held: held::HeldTasks,
-    owned: owned::OwnedTasks,
-    turnstile: turnstile::Turnstile,
+    tracked_tasks: tracked_tasks::TrackedTasks,
+    task_owners: task_owners::TaskOwners,
+    keyed_lock: keyed_lock::KeyedLock,
     /// Its supervisor and all that it keeps running.
     life: Scope,
     /// Calls whose answers have not ended. Touched by every call, so it is no lock.
@@ -121,9 +121,9 @@ impl Upstream {
             subscriptions: subscribe::Subscriptions::default(),
             pool: pool::Pool::new(plan.sharing),
             opened: (open, tokio::sync::Mutex::new(opened)),
-            held: held::HeldTasks::default(),
-            owned: owned::OwnedTasks::default(),
-            turnstile: turnstile::Turnstile::default(),
+            tracked_tasks: tracked_tasks::TrackedTasks::default(),
+            task_owners: task_owners::TaskOwners::default(),
+            keyed_lock: keyed_lock::KeyedLock::default(),
             life,
             in_flight: AtomicUsize::new(0),
             holding: AtomicUsize::new(0),
@@ -253,12 +253,12 @@ impl Upstream {
         self.life.spawn(errand);
     }
 
-    pub(crate) fn held(&self) -> &held::HeldTasks {
-        &self.held
+    pub(crate) fn tracked_tasks(&self) -> &tracked_tasks::TrackedTasks {
+        &self.tracked_tasks
     }
 
-    pub(crate) fn owned(&self) -> &owned::OwnedTasks {
-        &self.owned
+    pub(crate) fn task_owners(&self) -> &task_owners::TaskOwners {
+        &self.task_owners
     }
 
     /// What we know of it no longer fits: the supervisor asks again, and looks whether it is still there.

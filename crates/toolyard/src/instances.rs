@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use toolyard_core::apps::Source;
 use toolyard_core::discovery::{Instance, Process, Report, Sighting, Way};
-use toolyard_core::guests::Taken;
+use toolyard_core::dynamic_upstreams::Taken;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::upstream::state::Phase;
 use toolyard_core::{Apps, Gateway, Sharing, UpstreamKind, UpstreamPlan};

@@ -18,7 +18,7 @@ use super::queue::Queue;
 use super::reach::Dialled;
 use super::register::{Applicant, Arrival, Refused, read_id};
 use super::{Apps, schema};
-use crate::guests::Seat;
+use crate::dynamic_upstreams::Seat;
 
 /// How much is read at once at least.
 const CHUNK: usize = 16 * 1024;

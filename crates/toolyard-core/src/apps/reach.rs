@@ -21,7 +21,7 @@ use super::conversation::meet;
 use super::link::Shared as Linked;
 use super::{Apps, Shared};
 use crate::discovery::{Endpoint, Holder};
-use crate::guests::Seat;
+use crate::dynamic_upstreams::Seat;
 use crate::plan::{AfterLoss, Connect, Connected};
 
 /// How long somebody who was dialled has to register.

@@ -14,7 +14,7 @@ use super::channel::Channel;
 use super::link::Shared as Linked;
 use super::process::Process;
 use super::reach::{Dial, Reach, Source};
-use crate::guests::{Seat, Taken};
+use crate::dynamic_upstreams::{Seat, Taken};
 use crate::plan::{Connect, Sharing, UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;

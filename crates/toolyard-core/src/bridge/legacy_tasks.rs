@@ -12,7 +12,7 @@ use toolyard_proto::{CallError, Id, Method, Raw, Revision, RpcError};
 use super::{convert, request};
 use crate::call::Call;
 use crate::tasks;
-use crate::upstream::held::HeldTask;
+use crate::upstream::tracked_tasks::TrackedTask;
 use crate::upstream::{Lease, Upstream};
 
 /// How long a task may live that we make for a client.
@@ -36,7 +36,7 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     let ttl = u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX);
     let params = params.with("task", &json!({ "ttl": ttl }).into());
     let made = request(&call.origin, call.id.clone(), call.method.clone(), params);
-    let making = call.upstream.owned().making();
+    let making = call.upstream.task_owners().making();
     let created = whole(link.call(made, call.peer.clone()).await?)?;
     let Some(task) = created.member("task") else {
         return Ok(AnswerBody::Whole(created, link.greeting().revision));
@@ -44,7 +44,7 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     let id = task.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::bad_answer("its task has no `taskId`"))?;
     if !lease.is_apart() {
-        call.upstream.owned().made(&id, &call.origin);
+        call.upstream.task_owners().made(&id, &call.origin);
     }
     drop(making);
     if tasks::declared(&call.origin) {
@@ -73,9 +73,9 @@ fn whole(answer: AnswerBody) -> Result<Raw, CallError> {
 }
 
 /// An older upstream asks its questions on the request for the result, so that is held open from the start.
-fn hold(call: &Call, lease: &Arc<Lease>, id: &str) -> Arc<HeldTask> {
+fn hold(call: &Call, lease: &Arc<Lease>, id: &str) -> Arc<TrackedTask> {
     let link = lease.link().clone();
-    let held = call.upstream.held().hold(id, lease, &call.origin, TTL);
+    let held = call.upstream.tracked_tasks().hold(id, lease, &call.origin, TTL);
     let known = held.clone();
     let waiting = link.call(about(call, Method::TASKS_RESULT, id), Peer::new(held.clone()));
     let at_the_end = about(call, Method::TASKS_GET, id);
@@ -94,24 +94,24 @@ fn known_as(id: &str, task: &Raw) -> Raw {
 }
 
 /// Its id at the upstream, and what is held of it.
-fn held_by(call: &Call) -> Result<(String, Option<Arc<HeldTask>>), CallError> {
+fn held_by(call: &Call) -> Result<(String, Option<Arc<TrackedTask>>), CallError> {
     if !tasks::declared(&call.origin) {
         return Err(tasks::undeclared());
     }
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
-    let held = call.upstream.held().find(&id, &call.origin)?;
+    let held = call.upstream.tracked_tasks().find(&id, &call.origin)?;
     if let Some(held) = held {
         return Ok((held.own_id().to_owned(), Some(held)));
     }
-    call.upstream.owned().check(&call.params, &call.origin)?;
+    call.upstream.task_owners().check(&call.params, &call.origin)?;
     Ok((id, None))
 }
 
 /// `tasks/get`: where the task stands, with its result or its questions.
 pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let (id, held) = held_by(call)?;
-    let said = match held.as_deref().map(HeldTask::stands) {
+    let said = match held.as_deref().map(TrackedTask::stands) {
         Some(Standing::Ended(task, outcome)) => with_outcome(&convert::task_from_older(&task), outcome),
         standing => {
             let lease = held.as_ref().and_then(|held| held.lease());

@@ -9,8 +9,8 @@ use toolyard_model::{Answer, AnswerBody, Ask, AskError, Link, LinkRequest, Peer}
 use toolyard_proto::splice::members;
 use toolyard_proto::{CallError, Id, Method, Raw};
 
-use super::rising::rising;
-use super::{convert, lent_tasks, modern_tasks, request};
+use super::monotonic_progress::monotonic;
+use super::{convert, legacy_task_proxy, modern_tasks, request};
 use crate::call::Call;
 use crate::upstream::Lease;
 
@@ -20,13 +20,13 @@ const PACE: Duration = Duration::from_millis(250);
 
 pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
     let link = lease.link();
-    if lent_tasks::is_about(&call, link.greeting()) {
-        return lent_tasks::answer(&call, lease).await;
+    if legacy_task_proxy::is_about(&call, link.greeting()) {
+        return legacy_task_proxy::answer(&call, lease).await;
     }
     let params = call.params.without(&["task"]);
-    if lent_tasks::is_wanted(&call, link.greeting()) {
+    if legacy_task_proxy::is_wanted(&call, link.greeting()) {
         let answer = rounds(&call, link, &convert::stamped_with_tasks(&call.origin, &params)).await?;
-        return lent_tasks::started(&call, lease, answer);
+        return legacy_task_proxy::started(&call, lease, answer);
     }
     let answer = match rounds(&call, link, &convert::stamped(&call.origin, &params)).await {
         // Only then do we say that tasks are known: whoever can answer at once should.
@@ -45,7 +45,7 @@ pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
 
 /// Until there is a result, or a task.
 async fn rounds(call: &Call, link: &Arc<dyn Link>, base: &Raw) -> Answer {
-    let (mut params, peer) = (base.clone(), rising(&call.peer));
+    let (mut params, peer) = (base.clone(), monotonic(&call.peer));
     for round in 0..MOST_ROUNDS {
         let answer = link.call(round_of(call, round, params), peer.clone()).await?;
         let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::Scope;
     use crate::discovery::Instance;
-    use crate::guests::Seat;
+    use crate::dynamic_upstreams::Seat;
     use crate::hub::schema;
     use crate::plan::{Pace, Sharing, Timeouts, UpstreamPlan};
 

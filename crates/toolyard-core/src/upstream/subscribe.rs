@@ -236,7 +236,7 @@ impl Watch {
         let (told, outcome) = oneshot::channel();
         let watch = self.clone();
         self.upstream.later(Box::pin(async move {
-            let turn = watch.upstream.turnstile.turn(&watch.uri).await;
+            let turn = watch.upstream.keyed_lock.lock(&watch.uri).await;
             if told.is_closed() {
                 return;
             }
@@ -273,7 +273,7 @@ impl Watch {
         if bridge::subscribes_by_listening(link.greeting().revision) {
             return;
         }
-        let _turn = self.upstream.turnstile.turn(&self.uri).await;
+        let _turn = self.upstream.keyed_lock.lock(&self.uri).await;
         let is_wanted_again = {
             let all = self.upstream.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.contains_key(&(self.client.clone(), self.uri.clone()))

@@ -15,9 +15,9 @@ use toolyard_model::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEven
 use toolyard_proto::error::code;
 use toolyard_proto::{Kind, Method, Notification, Raw};
 
-use super::comeback::Past;
 use super::fetch::{fetch, own_request};
 use super::health::Vigil;
+use super::reconnect::Backoff;
 use super::state::Phase;
 use super::subscribe::Heard;
 use super::{Live, Upstream, pool};
@@ -65,7 +65,7 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
 
 /// However a turn ends, another follows: also if something in it has failed in a way that nobody expected.
 async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
-    let mut past = Past { lost_at: upstream.is_listed().then(Instant::now), failures: 0 };
+    let mut past = Backoff { lost_at: upstream.is_listed().then(Instant::now), failures: 0 };
     while !upstream.is_retired() {
         let turn = AssertUnwindSafe(connect_and_live(upstream, outlets, &mut past)).catch_unwind();
         let reason =
@@ -76,7 +76,7 @@ async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
 }
 
 /// Until the connection that could be made is lost, or it is clear that none can be made; gives the reason.
-async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Past) -> String {
+async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Backoff) -> String {
     if upstream.state().phase == Phase::Discovered {
         past.within_grace(upstream, outlets, upstream.sighted()).await;
     }
@@ -316,7 +316,7 @@ impl<'a> Life<'a> {
 
     fn publish(&mut self, definitions: Definitions) {
         // Whoever comes and goes says itself what it offers when it is there.
-        if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_guest()) {
+        if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_dynamic()) {
             store.save(self.upstream.id(), &self.upstream.plan.fingerprint, &definitions);
         }
         for fault in definitions.faults() {

@@ -9,7 +9,7 @@ mod catalog;
 mod health;
 mod hop;
 mod hub;
-mod lent_tasks;
+mod legacy_task_proxy;
 mod lifecycle;
 mod network;
 mod model;

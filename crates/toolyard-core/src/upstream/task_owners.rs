@@ -13,14 +13,14 @@ use toolyard_proto::{CallError, Method, Notification, Raw};
 const MOST: usize = 10_000;
 
 #[derive(Default)]
-pub(crate) struct OwnedTasks {
+pub(crate) struct TaskOwners {
     known: Mutex<Known>,
     /// How many calls are under way that make one.
     making: AtomicUsize,
 }
 
 /// A call that makes a task, until it is known whose the task is.
-pub(crate) struct Making<'a>(&'a OwnedTasks);
+pub(crate) struct Making<'a>(&'a TaskOwners);
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
@@ -35,7 +35,7 @@ struct Known {
     order: VecDeque<String>,
 }
 
-impl OwnedTasks {
+impl TaskOwners {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,16 +7,16 @@ use toolyard_model::{Ask, AskError, Back, BoxFuture, Peer};
 use toolyard_proto::{Method, Notification, Raw};
 
 /// The way back of all rounds of one call.
-pub(super) fn rising(peer: &Peer) -> Peer {
-    Peer::new(Arc::new(Rising { peer: peer.clone(), highest: Mutex::new(f64::NEG_INFINITY) }))
+pub(super) fn monotonic(peer: &Peer) -> Peer {
+    Peer::new(Arc::new(Monotonic { peer: peer.clone(), highest: Mutex::new(f64::NEG_INFINITY) }))
 }
 
-struct Rising {
+struct Monotonic {
     peer: Peer,
     highest: Mutex<f64>,
 }
 
-impl Rising {
+impl Monotonic {
     /// Whether this is progress; what says nothing of how far is passed on.
     fn rises(&self, notification: &Notification) -> bool {
         let said = notification.params.as_ref().and_then(|params| params.member("progress")?.read().ok());
@@ -28,7 +28,7 @@ impl Rising {
     }
 }
 
-impl Back for Rising {
+impl Back for Monotonic {
     fn notify(&self, notification: Notification) {
         if self.rises(&notification) {
             self.peer.notify(notification);

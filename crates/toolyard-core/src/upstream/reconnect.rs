@@ -23,14 +23,14 @@ const LONGEST_LOOK: Duration = Duration::from_secs(30);
 
 /// What was before, seen from the next attempt.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+pub(super) struct Backoff {
     /// Since when there is no connection, if there was something to lose.
     pub(super) lost_at: Option<Instant>,
     /// In a row.
     pub(super) failures: u32,
 }
 
-impl Past {
+impl Backoff {
     /// Waits until it is time to try again.
     pub(super) async fn rest(&mut self, upstream: &Arc<Upstream>, outlets: &Outlets, reason: String) {
         self.failures = self.failures.saturating_add(1);

@@ -8,20 +8,20 @@ use tokio::sync::{Mutex, MutexGuard};
 /// How many are under way at once.
 const LANES: usize = 64;
 
-pub(super) struct Turnstile {
+pub(super) struct KeyedLock {
     lanes: [Mutex<()>; LANES],
     choice: RandomState,
 }
 
-impl Default for Turnstile {
+impl Default for KeyedLock {
     fn default() -> Self {
         Self { lanes: std::array::from_fn(|_| Mutex::default()), choice: RandomState::new() }
     }
 }
 
-impl Turnstile {
+impl KeyedLock {
     /// Waits until nobody else subscribes to this resource, or takes it back.
-    pub(super) async fn turn(&self, uri: &str) -> MutexGuard<'_, ()> {
+    pub(super) async fn lock(&self, uri: &str) -> MutexGuard<'_, ()> {
         let lanes = u64::try_from(LANES).unwrap_or(1);
         let lane = usize::try_from(self.choice.hash_one(uri) % lanes).unwrap_or_default();
         self.lanes[lane].lock().await

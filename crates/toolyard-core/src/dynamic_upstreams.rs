@@ -40,7 +40,7 @@ impl std::error::Error for Taken {}
 impl Gateway {
     /// Lets an upstream in. What it offers is asked for at once, and shown.
     pub fn join(&self, plan: UpstreamPlan) -> Result<Arc<Upstream>, Taken> {
-        debug_assert!(plan.kind.is_guest(), "what the config names comes by a reload");
+        debug_assert!(plan.kind.is_dynamic(), "what the config names comes by a reload");
         let _one_at_a_time = self.changing();
         let old = self.rules();
         let fold = plan.id.fold();

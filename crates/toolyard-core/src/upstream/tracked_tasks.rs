@@ -24,10 +24,10 @@ const MOST_BYTES: usize = 64 * 1024 * 1024;
 
 /// By the ids that clients know.
 #[derive(Default)]
-pub(crate) struct HeldTasks(Mutex<HashMap<String, Arc<HeldTask>>>);
+pub(crate) struct TrackedTasks(Mutex<HashMap<String, Arc<TrackedTask>>>);
 
 /// One of them. It is the way back of the request that waits for the task's result.
-pub(crate) struct HeldTask {
+pub(crate) struct TrackedTask {
     /// Its id at the upstream, and the one that clients know.
     own: String,
     shown: String,
@@ -51,8 +51,8 @@ struct Question {
     reply: oneshot::Sender<Result<Raw, AskError>>,
 }
 
-impl HeldTasks {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<HeldTask>>> {
+impl TrackedTasks {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<TrackedTask>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,7 +62,7 @@ impl HeldTasks {
         lease: &Arc<Lease>,
         origin: &Arc<Origin>,
         ttl: Duration,
-    ) -> Arc<HeldTask> {
+    ) -> Arc<TrackedTask> {
         let now = Instant::now();
         let state = State { lease: Some(lease.clone()), asked: 0, open: Vec::new(), ended: None };
         let (origin, expires) = (origin.clone(), now + ttl);
@@ -74,13 +74,13 @@ impl HeldTasks {
             all.remove(&first);
         }
         let (own, shown) = (id.to_owned(), free_id(&all, id));
-        let held = Arc::new(HeldTask { own, shown, origin, expires, state: Mutex::new(state) });
+        let held = Arc::new(TrackedTask { own, shown, origin, expires, state: Mutex::new(state) });
         all.insert(held.shown.clone(), held.clone());
         held
     }
 
     /// A task that was over before it began; `task` holds its result.
-    pub(crate) fn end_at_once(&self, held: &HeldTask, task: &Raw) {
+    pub(crate) fn end_at_once(&self, held: &TrackedTask, task: &Raw) {
         let result = task.member("result").unwrap_or_else(Raw::empty_object);
         held.end(task.clone(), Ok(result));
         let mut all = self.all();
@@ -100,7 +100,7 @@ impl HeldTasks {
     }
 
     /// The task, if it is held. Whoever did not make it learns nothing of it, not even that it is there.
-    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Result<Option<Arc<HeldTask>>, CallError> {
+    pub(crate) fn find(&self, id: &str, origin: &Origin) -> Result<Option<Arc<TrackedTask>>, CallError> {
         let mut all = self.all();
         if all.get(id).is_some_and(|task| task.is_forgotten()) {
             all.remove(id);
@@ -115,13 +115,13 @@ impl HeldTasks {
 }
 
 /// There is one: fewer are in use than are tried.
-fn free_id(used: &HashMap<String, Arc<HeldTask>>, own: &str) -> String {
+fn free_id(used: &HashMap<String, Arc<TrackedTask>>, own: &str) -> String {
     let others = (2..=used.len() + 2).map(|number| format!("{own}~{number}"));
     let mut all = std::iter::once(own.to_owned()).chain(others);
     all.find(|id| !used.contains_key(id)).unwrap_or_else(|| own.to_owned())
 }
 
-impl HeldTask {
+impl TrackedTask {
     pub(crate) fn own_id(&self) -> &str {
         &self.own
     }
@@ -191,7 +191,7 @@ impl HeldTask {
     }
 }
 
-impl Back for HeldTask {
+impl Back for TrackedTask {
     /// A task has no stream to send them on.
     fn notify(&self, _: Notification) {}
 
