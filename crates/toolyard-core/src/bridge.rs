@@ -48,19 +48,19 @@ async fn among_older(call: Call, lease: &Arc<Lease>) -> Answer {
     }
     let (upstream, origin, method) = (call.upstream.clone(), call.origin.clone(), call.method.clone());
     if names_task(&method) {
-        upstream.task_owners().check(&call.params, &origin)?;
+        upstream.links.task_owners.check(&call.params, &origin)?;
     }
     let makes_task = call.params.member("task").is_some();
-    let _making = makes_task.then(|| upstream.task_owners().making());
+    let _making = makes_task.then(|| upstream.links.task_owners.making());
     let answer = between_older(call, lease).await?;
     match &answer {
         AnswerBody::Whole(result, revision) if method == Method::TASKS_LIST => {
-            Ok(AnswerBody::Whole(upstream.task_owners().only_own(result, &origin), *revision))
+            Ok(AnswerBody::Whole(upstream.links.task_owners.only_own(result, &origin), *revision))
         }
         AnswerBody::Whole(result, _) if makes_task => {
             let id = result.at(&["task", "taskId"]).and_then(|id| id.as_string());
             if let Some(id) = id {
-                upstream.task_owners().made(&id, &origin);
+                upstream.links.task_owners.made(&id, &origin);
             }
             Ok(answer)
         }

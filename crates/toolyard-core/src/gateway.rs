@@ -96,6 +96,9 @@ impl Gateway {
             let before = old.upstreams.iter().skip(1).find(|upstream| *upstream.id() == wanted.id);
             let before = before.filter(|upstream| !upstream.kind().is_dynamic());
             if let Some(same) = before.filter(|before| before.is_as(&wanted)) {
+                if same.adopt(&wanted, plan.pace, &shared.common) {
+                    done.changed.push(wanted.id.to_string());
+                }
                 upstreams.push(same.clone());
                 continue;
             }
@@ -128,7 +131,7 @@ impl Gateway {
         }
         for upstream in retired {
             if let Some(successor) = fresh.iter().find(|fresh| fresh.id() == upstream.id()) {
-                upstream.hand_over(successor);
+                upstream.life.hand_over(successor);
                 shared.listeners.move_over(&upstream, successor, &shared.scope);
             }
             shared.scope.spawn(upstream.retire(DRAIN));

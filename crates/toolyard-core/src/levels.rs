@@ -37,7 +37,7 @@ pub(crate) async fn set_level(shared: Arc<Shared>, request: Request) -> Answer {
 pub(crate) fn catch_up(upstream: &Arc<Upstream>, origin: &Arc<Origin>, hub: Arc<Hub>) {
     let Some(level) = origin.log_level.get() else { return };
     let (told, origin) = (upstream.clone(), origin.clone());
-    upstream.later(Box::pin(async move {
+    upstream.life.later(Box::pin(async move {
         if hub.target(&origin.client).as_ref() != Some(told.id()) {
             return;
         }
@@ -47,8 +47,8 @@ pub(crate) fn catch_up(upstream: &Arc<Upstream>, origin: &Arc<Origin>, hub: Arc<
 }
 
 async fn tell_level(upstream: &Arc<Upstream>, origin: &Arc<Origin>, id: &Id, level: LogLevel) {
-    let least = upstream.want_level(&origin.client, Some(level)).unwrap_or(level);
-    let Some(link) = upstream.live_link() else { return };
+    let least = upstream.links.want_level(&origin.client, Some(level)).unwrap_or(level);
+    let Some(link) = upstream.links.live() else { return };
     let greeting = link.greeting();
     if !greeting.keeps_level() {
         return;
@@ -64,9 +64,9 @@ pub(crate) fn tell_again(upstream: &Arc<Upstream>, link: &Arc<dyn Link>, origin:
     if link.per_client() || !link.greeting().keeps_level() {
         return;
     }
-    if let Some(level) = upstream.least_level() {
+    if let Some(level) = upstream.links.least_level() {
         let told = link.call(telling(origin, Id::string("yard-level"), level), Peer::nobody());
-        upstream.later(Box::pin(async move { drop(tokio::time::timeout(LEVEL_WAIT, told).await) }));
+        upstream.life.later(Box::pin(async move { drop(tokio::time::timeout(LEVEL_WAIT, told).await) }));
     }
 }
 

@@ -213,7 +213,8 @@ impl Listeners {
                 && belongs(origin, client)
                 && sees(&snapshot, origin, upstream.id())
                 && grave_enough(origin, notification)
-                && (client == Some(&origin.client) || upstream.task_owners().may_hear(notification, origin))
+                && (client == Some(&origin.client)
+                    || upstream.links.task_owners.may_hear(notification, origin))
             {
                 listener.peer.notify(notification.clone());
             }
@@ -226,7 +227,7 @@ impl Listeners {
         for listener in self.all() {
             let watched = listener.watched();
             let old = watched.iter().map(|watched| &watched.upstream);
-            let old = old.filter(|old| old.id() == upstream.id() && old.is_retired());
+            let old = old.filter(|old| old.id() == upstream.id() && old.life.is_retired());
             for old in old {
                 if !gone.iter().any(|known| Arc::ptr_eq(known, old)) {
                     gone.push(old.clone());

@@ -12,6 +12,7 @@ use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 
 use crate::sleep_watch::WallClock;
+use crate::upstream::policy::UpstreamPolicy;
 
 #[derive(Debug)]
 pub struct Plan {
@@ -98,20 +99,26 @@ impl Default for Plan {
     }
 }
 
-/// One upstream to be reached.
+/// One upstream to connect to.
 #[derive(Debug)]
 pub struct UpstreamPlan {
     pub id: UpstreamId,
     pub kind: UpstreamKind,
     pub connect: Arc<dyn Connect>,
-    pub timeouts: Timeouts,
-    /// What `roots/list` outside of any call is answered with.
-    pub roots: Vec<String>,
     pub sharing: Sharing,
-    /// Whether it is asked regularly whether it is there.
-    pub pinged: bool,
-    /// Identifies the definition, so that stored tools of another server are not shown.
+    /// Identifies the definition: it changes with every setting that needs a new process or connection, so that
+    /// stored tools of another server are not shown.
     pub fingerprint: String,
+    /// What may change while the upstream runs.
+    pub policy: UpstreamPolicy,
+}
+
+impl UpstreamPlan {
+    /// A plan with the defaults for this kind of upstream.
+    pub fn new(id: UpstreamId, kind: UpstreamKind, connect: Arc<dyn Connect>) -> Self {
+        let policy = UpstreamPolicy::of(kind);
+        Self { id, kind, connect, sharing: Sharing::default(), fingerprint: String::new(), policy }
+    }
 }
 
 /// What kind of upstream it is, which says where it came from and who else may take its place.

@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
 use crate::hub::{self, Desk};
 use crate::listen::Listeners;
 use crate::pipeline::Common;
-use crate::plan::{Connect, Connected, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use crate::plan::{Connect, Connected, UpstreamKind, UpstreamPlan};
 use crate::report;
 use crate::upstream::Upstream;
 
@@ -53,16 +53,7 @@ pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
     let mut definitions = Definitions::new(greeting);
     definitions.set(ListKind::Tools, tools());
     let connect = Arc::new(Door { yard: yard.clone(), receiver: std::sync::Mutex::new(Some(receiver)) });
-    let plan = UpstreamPlan {
-        id: UpstreamId::yard(),
-        kind: UpstreamKind::BuiltIn,
-        connect,
-        timeouts: Timeouts::LOCAL,
-        roots: Vec::new(),
-        sharing: Sharing::Shared,
-        pinged: false,
-        fingerprint: String::new(),
-    };
+    let plan = UpstreamPlan::new(UpstreamId::yard(), UpstreamKind::BuiltIn, connect);
     (plan, Arc::new(definitions), yard)
 }
 
@@ -205,7 +196,7 @@ impl Yard {
     fn status(&self, catalog: &Catalog, snapshot: &Snapshot, listeners: &Listeners) -> Value {
         let rules = catalog.rules();
         let upstreams = &rules.upstreams;
-        let active = upstreams.iter().filter(|upstream| upstream.live_link().is_some()).count();
+        let active = upstreams.iter().filter(|upstream| upstream.links.live().is_some()).count();
         let listed = || snapshot.parts().iter().filter(|part| part.listed).map(|part| &part.definitions);
         let tools: usize = listed().map(|definitions| definitions.shown(ListKind::Tools)).sum();
         let left_out = |definitions: &Arc<Definitions>| {

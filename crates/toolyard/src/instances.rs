@@ -14,7 +14,7 @@ use toolyard_core::discovery::{Instance, Process, Report, Sighting, Way};
 use toolyard_core::dynamic_upstreams::Taken;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::upstream::state::Phase;
-use toolyard_core::{Apps, Gateway, Sharing, UpstreamKind, UpstreamPlan};
+use toolyard_core::{Apps, Gateway, UpstreamKind, UpstreamPlan};
 
 use crate::config::Variables;
 use crate::connect::Approach;
@@ -192,16 +192,10 @@ impl Instances {
         let mut dial = dial(&id, endpoint, Source::Hint, &self.approach);
         dial.about = Some(instance.about());
         let connect = self.apps.way_to(&id, dial);
-        UpstreamPlan {
-            id,
-            kind: UpstreamKind::Instance,
-            connect,
-            timeouts: self.apps.timeouts(),
-            roots: Vec::new(),
-            sharing: Sharing::Shared,
-            pinged: true,
-            fingerprint,
-        }
+        let mut plan = UpstreamPlan::new(id, UpstreamKind::Instance, connect);
+        plan.policy.timeouts = self.apps.timeouts();
+        plan.fingerprint = fingerprint;
+        plan
     }
 
     /// Files whose process has certainly ended are removed; the next look takes the upstream out.

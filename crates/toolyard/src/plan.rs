@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolyard_core::plan::Pace;
-use toolyard_core::{Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
+use toolyard_core::{Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
 
 use crate::config::{Config, UpstreamConfig};
 use crate::connect::{Approach, Upstream};
@@ -33,16 +33,14 @@ fn pace(config: &Config) -> Pace {
 
 fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan {
     let default = Timeouts::MCP_SERVER;
-    UpstreamPlan {
-        id: upstream.id.clone(),
-        kind: UpstreamKind::Server,
-        connect: Arc::new(Upstream::new(upstream, approach)),
-        timeouts: Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default },
-        roots: upstream.roots.clone(),
-        sharing: upstream.sharing,
-        pinged: upstream.ping,
-        fingerprint: fingerprint(upstream),
-    }
+    let connect = Arc::new(Upstream::new(upstream, approach));
+    let mut plan = UpstreamPlan::new(upstream.id.clone(), UpstreamKind::Server, connect);
+    plan.policy.timeouts = Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default };
+    plan.policy.roots.clone_from(&upstream.roots);
+    plan.policy.pinged = upstream.ping;
+    plan.sharing = upstream.sharing;
+    plan.fingerprint = fingerprint(upstream);
+    plan
 }
 
 /// Nothing for a pack that is off.
@@ -50,14 +48,7 @@ pub(crate) fn pack_plan(Standing { pack, config }: Standing, approach: &Approach
     let config = config.ok()?;
     let fingerprint = fingerprint_of_pack(pack.name(), &config);
     let upstream = PackUpstream::new(pack, config, approach.packs());
-    Some(UpstreamPlan {
-        id: upstream.id()?,
-        kind: UpstreamKind::BuiltIn,
-        connect: Arc::new(upstream),
-        timeouts: Timeouts::LOCAL,
-        roots: Vec::new(),
-        sharing: Sharing::Shared,
-        pinged: false,
-        fingerprint,
-    })
+    let mut plan = UpstreamPlan::new(upstream.id()?, UpstreamKind::BuiltIn, Arc::new(upstream));
+    plan.fingerprint = fingerprint;
+    Some(plan)
 }

@@ -15,7 +15,7 @@ use super::link::Shared as Linked;
 use super::process::Process;
 use super::reach::{Dial, Reach, Source};
 use crate::dynamic_upstreams::{Seat, Taken};
-use crate::plan::{Connect, Sharing, UpstreamKind, UpstreamPlan};
+use crate::plan::{Connect, UpstreamKind, UpstreamPlan};
 use crate::upstream::Upstream;
 use crate::upstream::state::Phase;
 
@@ -145,14 +145,14 @@ impl Apps {
         welcome: &impl Fn(&str),
     ) -> Result<Outcome, Refused> {
         let mut entries = self.entries();
-        entries.retain(|_, entry| !entry.upstream.is_retired());
+        entries.retain(|_, entry| !entry.upstream.life.is_retired());
         let Some(entry) = entries.get_mut(&applicant.id.fold()) else {
             let entry = self.first(applicant, arrival, welcome)?;
             let seat = entry.reach.seat().clone();
             entries.insert(applicant.id.fold(), entry);
             return Ok(Outcome::Seated(seat));
         };
-        if entry.reach.speaks_mcp() && entry.upstream.live_link().is_some() {
+        if entry.reach.speaks_mcp() && entry.upstream.links.live().is_some() {
             return Err(in_use(&applicant.id));
         }
         if let Some(old) = entry.reach.linked() {
@@ -183,23 +183,16 @@ impl Apps {
     }
 
     fn join(&self, connect: Arc<Reach>, id: &UpstreamId) -> Result<Arc<Upstream>, Taken> {
-        self.shared.gateway.join(UpstreamPlan {
-            id: id.clone(),
-            kind: UpstreamKind::App,
-            connect,
-            timeouts: self.shared.options.timeouts,
-            roots: Vec::new(),
-            sharing: Sharing::Shared,
-            pinged: true,
-            fingerprint: String::new(),
-        })
+        let mut plan = UpstreamPlan::new(id.clone(), UpstreamKind::App, connect);
+        plan.policy.timeouts = self.shared.options.timeouts;
+        self.shared.gateway.join(plan)
     }
 
     /// Dials an app wherever it listens, for as long as this is not taken back. An app that comes by itself
     /// under the same id is the same app. Whoever has the id otherwise keeps it.
     pub fn expect(&self, id: &UpstreamId, dial: Dial) -> Result<Arc<Upstream>, Taken> {
         let mut entries = self.entries();
-        entries.retain(|_, entry| !entry.upstream.is_retired());
+        entries.retain(|_, entry| !entry.upstream.life.is_retired());
         if let Some(entry) = entries.get_mut(&id.fold()) {
             let is_beaten = |old: Dial| {
                 old.source < dial.source || (old.source == dial.source && old.endpoint != dial.endpoint)
@@ -247,7 +240,7 @@ impl Apps {
 
     /// Every app that is known, in no order.
     pub fn records(&self) -> Vec<AppRecord> {
-        self.entries().values().filter(|entry| !entry.upstream.is_retired()).map(Entry::record).collect()
+        self.entries().values().filter(|entry| !entry.upstream.life.is_retired()).map(Entry::record).collect()
     }
 
     /// The session of whoever has this seat. Who has no seat among the apps has one that leads nowhere.

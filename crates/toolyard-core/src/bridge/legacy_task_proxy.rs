@@ -64,7 +64,7 @@ pub(super) fn started(call: &Call, lease: &Arc<Lease>, answer: AnswerBody) -> An
     let task = if is_task(&result) { result } else { over(call, lease, &result) };
     let id = task.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::bad_answer("its task has no `taskId`"))?;
-    call.upstream.task_owners().made(&id, &call.origin);
+    call.upstream.links.task_owners.made(&id, &call.origin);
     Ok(AnswerBody::ours(Raw::empty_object().with("task", &convert::task_for_older(&task))))
 }
 
@@ -72,12 +72,12 @@ pub(super) fn started(call: &Call, lease: &Arc<Lease>, answer: AnswerBody) -> An
 fn over(call: &Call, lease: &Arc<Lease>, result: &Raw) -> Raw {
     let now = rfc3339(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
     let ttl = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
-    let held = call.upstream.tracked_tasks().hold(&random(), lease, &call.origin, KEPT);
+    let held = call.upstream.links.tracked_tasks.hold(&random(), lease, &call.origin, KEPT);
     let task = json!({
         "taskId": held.shown_id(), "status": "completed", "createdAt": now, "lastUpdatedAt": now, "ttlMs": ttl,
     });
     let task = Raw::from(task).with("result", result);
-    call.upstream.tracked_tasks().end_at_once(&held, &task);
+    call.upstream.links.tracked_tasks.end_at_once(&held, &task);
     task
 }
 
@@ -97,7 +97,7 @@ pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
     // Where each client has a session or a process there, the upstream tells them apart itself.
     if !lease.is_apart() {
-        call.upstream.task_owners().check(&call.params, &call.origin)?;
+        call.upstream.links.task_owners.check(&call.params, &call.origin)?;
     }
     if call.method == Method::TASKS_RESULT {
         return result(call, link, &id).await;
@@ -126,7 +126,8 @@ async fn cancel(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
 
 /// Where a task stands, in today's words.
 async fn standing(call: &Call, link: &Arc<dyn Link>, id: &str) -> Result<Raw, CallError> {
-    if let Some(task) = call.upstream.tracked_tasks().find(id, &call.origin)?.and_then(|held| held.over()) {
+    if let Some(task) = call.upstream.links.tracked_tasks.find(id, &call.origin)?.and_then(|held| held.over())
+    {
         return Ok(task);
     }
     said(ask(link, about(call, Method::TASKS_GET, id, None))).await
@@ -148,7 +149,7 @@ fn is_over(task: &Raw) -> bool {
 
 /// Those that this client has asked for since the gateway was started and that are still known.
 async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
-    let ids = call.upstream.task_owners().of(&call.origin, LISTED);
+    let ids = call.upstream.links.task_owners.of(&call.origin, LISTED);
     let mut asking =
         stream::iter(ids).map(|id| async move { standing(call, link, &id).await }).buffered(ASKED_AT_ONCE);
     let mut tasks = Vec::new();

@@ -36,7 +36,7 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     let ttl = u64::try_from(TTL.as_millis()).unwrap_or(u64::MAX);
     let params = params.with("task", &json!({ "ttl": ttl }).into());
     let made = request(&call.origin, call.id.clone(), call.method.clone(), params);
-    let making = call.upstream.task_owners().making();
+    let making = call.upstream.links.task_owners.making();
     let created = whole(link.call(made, call.peer.clone()).await?)?;
     let Some(task) = created.member("task") else {
         return Ok(AnswerBody::Whole(created, link.greeting().revision));
@@ -44,7 +44,7 @@ pub(super) async fn run(call: &Call, lease: &Arc<Lease>, params: Raw) -> Answer 
     let id = task.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::bad_answer("its task has no `taskId`"))?;
     if !lease.is_apart() {
-        call.upstream.task_owners().made(&id, &call.origin);
+        call.upstream.links.task_owners.made(&id, &call.origin);
     }
     drop(making);
     if tasks::declared(&call.origin) {
@@ -75,11 +75,11 @@ fn whole(answer: AnswerBody) -> Result<Raw, CallError> {
 /// An older upstream asks its questions on the request for the result, so that is held open from the start.
 fn hold(call: &Call, lease: &Arc<Lease>, id: &str) -> Arc<TrackedTask> {
     let link = lease.link().clone();
-    let held = call.upstream.tracked_tasks().hold(id, lease, &call.origin, TTL);
+    let held = call.upstream.links.tracked_tasks.hold(id, lease, &call.origin, TTL);
     let known = held.clone();
     let waiting = link.call(about(call, Method::TASKS_RESULT, id), Peer::new(held.clone()));
     let at_the_end = about(call, Method::TASKS_GET, id);
-    call.upstream.later(Box::pin(async move {
+    call.upstream.life.later(Box::pin(async move {
         let outcome = tokio::time::timeout(TTL, waiting).await;
         let outcome = outcome.unwrap_or_else(|_| Err(CallError::timeout("the task took too long")));
         let task = tokio::time::timeout(PATIENCE, link.call(at_the_end, Peer::nobody())).await;
@@ -100,11 +100,11 @@ fn held_by(call: &Call) -> Result<(String, Option<Arc<TrackedTask>>), CallError>
     }
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
-    let held = call.upstream.tracked_tasks().find(&id, &call.origin)?;
+    let held = call.upstream.links.tracked_tasks.find(&id, &call.origin)?;
     if let Some(held) = held {
         return Ok((held.own_id().to_owned(), Some(held)));
     }
-    call.upstream.task_owners().check(&call.params, &call.origin)?;
+    call.upstream.links.task_owners.check(&call.params, &call.origin)?;
     Ok((id, None))
 }
 
@@ -226,7 +226,7 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
             let cancelling = tokio::time::timeout(PATIENCE, self.link.call(request, Peer::nobody()));
-            self.upstream.later(Box::pin(async move { drop(cancelling.await) }));
+            self.upstream.life.later(Box::pin(async move { drop(cancelling.await) }));
         }
     }
 }

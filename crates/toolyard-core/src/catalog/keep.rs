@@ -77,7 +77,7 @@ impl Catalog {
         let rules = self.rules();
         let all = futures_util::future::join_all(rules.upstreams.iter().map(|upstream| async move {
             if upstream.definitions().is_none() {
-                upstream.settled().await;
+                upstream.life.settled().await;
             }
         }));
         let _ = tokio::time::timeout_at(self.first_list, all).await;
@@ -89,7 +89,7 @@ impl Catalog {
         if Instant::now() >= self.first_list {
             return;
         }
-        let _ = tokio::time::timeout_at(self.first_list, upstream.settled()).await;
+        let _ = tokio::time::timeout_at(self.first_list, upstream.life.settled()).await;
         self.refresh();
     }
 
@@ -144,7 +144,7 @@ impl Catalog {
 fn build(rules: &Arc<Views>) -> Snapshot {
     let mut settled = true;
     let parts = rules.upstreams.iter().filter_map(|upstream| {
-        settled &= upstream.is_settled() || upstream.definitions().is_some();
+        settled &= upstream.life.is_settled() || upstream.definitions().is_some();
         let (definitions, listed) = (upstream.definitions()?, upstream.is_listed());
         let built_in = *upstream.id() == UpstreamId::yard();
         let names = upstream.other_names();

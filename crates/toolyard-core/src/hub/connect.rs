@@ -110,7 +110,7 @@ async fn reach(upstream: &Upstream) -> Result<(), CallError> {
         return Err(CallError { message, ..error });
     }
     // What is not told by then is announced when it comes.
-    let _ = tokio::time::timeout(FIRST_WORD, upstream.settled()).await;
+    let _ = tokio::time::timeout(FIRST_WORD, upstream.life.settled()).await;
     Ok(())
 }
 

@@ -54,7 +54,7 @@ fn instance(upstream: &Upstream, hub: &Hub) -> Value {
     about["upstream"] = json!(upstream.id().as_str());
     about["state"] = json!(state.phase.as_str());
     about["reason"] = json!(state.reason);
-    about["connected"] = json!(upstream.live_link().is_some());
+    about["connected"] = json!(upstream.links.live().is_some());
     about["connected_at"] = json!(state.connected.map(time));
     about["discovered_at"] = json!(time(state.discovered));
     about["state_changed_at"] = json!(time(state.since));
@@ -132,20 +132,12 @@ mod tests {
     use crate::discovery::Instance;
     use crate::dynamic_upstreams::Seat;
     use crate::hub::schema;
-    use crate::plan::{Pace, Sharing, Timeouts, UpstreamPlan};
+    use crate::plan::{Pace, UpstreamPlan};
 
     #[test]
     fn an_instance_that_was_not_tried_yet_is_told_in_the_same_form() {
-        let plan = UpstreamPlan {
-            id: UpstreamId::parse("shop").unwrap(),
-            kind: UpstreamKind::Instance,
-            connect: Arc::new(Seat::default()),
-            timeouts: Timeouts::LOCAL,
-            roots: Vec::new(),
-            sharing: Sharing::Shared,
-            pinged: true,
-            fingerprint: String::new(),
-        };
+        let id = UpstreamId::parse("shop").unwrap();
+        let plan = UpstreamPlan::new(id, UpstreamKind::Instance, Arc::new(Seat::default()));
         let upstream = Upstream::new(plan, Pace::default(), &std::sync::Arc::default(), None, Scope::new());
         let file = json!({ "id": "7f-shop", "name": "shop", "path": "/srv", "port": 7777, "has_package_json": true });
         let found = Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap();

@@ -85,12 +85,12 @@ impl Listeners {
             if !self.all().iter().any(|open| Arc::ptr_eq(open, listener)) {
                 return Err(Ended::ForGood);
             }
-            if upstream.is_retired() {
+            if upstream.life.is_retired() {
                 // Without a successor it may come back yet, and then what was watched there is looked for.
-                upstream = upstream.successor().ok_or(Ended::MayComeBack)?;
+                upstream = upstream.life.successor().ok_or(Ended::MayComeBack)?;
             } else if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost | Kind::Timeout)
             {
-                let there = upstream.reaches(|phase| matches!(phase, Phase::Active | Phase::Ended));
+                let there = upstream.life.reaches(|phase| matches!(phase, Phase::Active | Phase::Ended));
                 let _ = tokio::time::timeout(LOOK, there).await;
             } else {
                 return Err(Ended::ForGood);

@@ -139,12 +139,12 @@ struct Watched {
 impl Back for Watched {
     fn notify(&self, notification: Notification) {
         self.clock.touch();
-        self.upstream.heard();
+        self.upstream.life.heard();
         self.peer.notify(notification);
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        self.upstream.heard();
+        self.upstream.life.heard();
         let frozen = self.clock.freeze();
         let asked = self.peer.ask(ask);
         Box::pin(async move {

@@ -51,7 +51,7 @@ impl Step for Deadline {
                 answer = answering => answer,
                 bound = clock.expired() => {
                     if matches!(bound, Expired::Idle(_)) {
-                        upstream.left_unanswered();
+                        upstream.life.left_unanswered();
                     }
                     let subject = entry.map_or_else(|| upstream.id().to_string(), |entry| entry.canonical.to_string());
                     Err(overdue(&subject, bound, goes_on).at(upstream.name()))

@@ -17,7 +17,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
         match call.upstream.lease(&call.origin).await {
             Ok(lease) => break (in_flight, Arc::new(lease)),
             // The config was changed since the call came: who has the name now is whom it means.
-            Err(error) => call.upstream = call.upstream.successor().ok_or(error)?,
+            Err(error) => call.upstream = call.upstream.life.successor().ok_or(error)?,
         }
     };
     let edits = call.edits;
@@ -37,7 +37,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
         answer = retried;
     }
     if matches!(&answer, Ok(_) | Err(CallError { kind: Kind::Reported(_), .. })) {
-        upstream.heard();
+        upstream.life.heard();
     }
     match answer {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {
@@ -49,7 +49,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
         }
         Err(error) => {
             if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) {
-                upstream.suspect();
+                upstream.life.suspect();
             }
             let error = if edits.uris.is_some() { with_shown_uri(&upstream, error) } else { error };
             Err(name_upstream(own_hop(&upstream, error), upstream.name()))
@@ -144,7 +144,7 @@ fn about_own_hop(error: &CallError) -> Option<&'static str> {
 /// Trouble about our own way of asking is ours to mend, and says nothing to the client.
 fn own_hop(upstream: &Upstream, error: CallError) -> CallError {
     let Some(what) = about_own_hop(&error) else { return error };
-    upstream.outdated();
+    upstream.life.outdated();
     let id = upstream.id();
     let message = format!("upstream `{id}` has changed its mind about {what}; it is met anew, try again");
     CallError::turned_away(Retry::Always, message)

@@ -1,63 +1,88 @@
-//! The calls that an upstream has not answered: how many there are, what they hold, and when the last one ends.
-//! A slow upstream costs no more memory than there is room for.
+//! Counts the calls in flight and the bytes that they hold, so that an upstream that answers nothing costs no
+//! more memory than there is room for.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::Notify;
 use toolyard_proto::CallError;
 
 use super::Upstream;
 
-/// How many bytes the calls of one upstream may hold that it has not answered yet.
+/// How many bytes the unanswered calls of one upstream may hold.
 const ROOM: usize = 128 * 1024 * 1024;
-/// Calls up to this size have as much room again to themselves: large ones never keep them out.
+/// Calls up to this size have as much room again to themselves, so that large ones never keep them out.
 const SMALL: usize = 64 * 1024;
 
-impl Upstream {
-    /// Counts a call, and the bytes that it holds, until the guard is dropped, which is when its answer has really
-    /// ended. Where others hold too many already it is refused; one that is larger than all may be alone.
-    pub(crate) fn begin(self: &Arc<Self>, bytes: usize) -> Result<InFlight, CallError> {
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        let before = self.holding.fetch_add(bytes, Ordering::AcqRel);
-        let in_flight = InFlight { upstream: self.clone(), bytes };
-        let room = if bytes <= SMALL { 2 * ROOM } else { ROOM };
-        if before > 0 && before.saturating_add(bytes) > room {
-            let message = format!(
-                "upstream `{}` has calls of {} MiB that it has not answered yet; try again in a moment",
-                self.plan.id,
-                ROOM / 1024 / 1024
-            );
-            return Err(CallError::limit(message).at(&self.name));
-        }
-        self.touch();
-        Ok(in_flight)
-    }
+/// The calls whose answers have not ended. Every call touches this, so there is no lock.
+#[derive(Default)]
+pub(super) struct Flights {
+    calls: AtomicUsize,
+    bytes: AtomicUsize,
+    ended: Notify,
+    /// When a call last began or ended, in seconds since 1970; zero for never.
+    active_at: AtomicU64,
+}
 
+impl Flights {
     fn touch(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.active_at.store(now.as_secs(), Ordering::Relaxed);
     }
 
-    /// When it was last called or answered.
-    pub fn last_activity(&self) -> Option<SystemTime> {
-        let seconds = self.active_at.load(Ordering::Relaxed);
-        (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
-    }
-
     /// Waits until no call is in flight.
-    pub(super) async fn idle(&self) {
+    pub(super) async fn drained(&self) {
         loop {
-            let drained = self.drained.notified();
-            if self.in_flight.load(Ordering::Acquire) == 0 {
+            let ended = self.ended.notified();
+            if self.calls.load(Ordering::Acquire) == 0 {
                 return;
             }
-            drained.await;
+            ended.await;
         }
     }
 }
 
-/// One call under way.
+impl Upstream {
+    /// Counts a call, and the bytes that it holds, until the guard is dropped, which is when its answer has really
+    /// ended. A call that finds no room is refused; one that is larger than the room may be alone.
+    pub(crate) fn begin(self: &Arc<Self>, bytes: usize) -> Result<InFlight, CallError> {
+        let flights = &self.flights;
+        flights.calls.fetch_add(1, Ordering::AcqRel);
+        let before = flights.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let in_flight = InFlight { upstream: self.clone(), bytes };
+        let room = if bytes <= SMALL { 2 * ROOM } else { ROOM };
+        if before > 0 && before.saturating_add(bytes) > room {
+            let message = format!(
+                "upstream `{}` has calls of {} MiB that it has not answered yet; try again in a moment",
+                self.id,
+                ROOM / 1024 / 1024
+            );
+            return Err(CallError::limit(message).at(&self.name));
+        }
+        flights.touch();
+        Ok(in_flight)
+    }
+
+    /// How many calls are in flight.
+    pub fn calls(&self) -> usize {
+        self.flights.calls.load(Ordering::Acquire)
+    }
+
+    /// When a call last began or ended.
+    pub fn last_activity(&self) -> Option<SystemTime> {
+        let seconds = self.flights.active_at.load(Ordering::Relaxed);
+        (seconds > 0).then(|| UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    /// Whether its silence may be due to a call that it works on. Once it has left a call unanswered, that is no
+    /// excuse until it answers something.
+    pub(super) fn is_working(&self) -> bool {
+        self.calls() > 0 && !self.life.is_unanswered()
+    }
+}
+
+/// One call in flight.
 pub(crate) struct InFlight {
     upstream: Arc<Upstream>,
     bytes: usize,
@@ -65,11 +90,11 @@ pub(crate) struct InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let upstream = &self.upstream;
-        upstream.touch();
-        upstream.holding.fetch_sub(self.bytes, Ordering::AcqRel);
-        if upstream.in_flight.fetch_sub(1, Ordering::AcqRel) == 1 {
-            upstream.drained.notify_waiters();
+        let flights = &self.upstream.flights;
+        flights.touch();
+        flights.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        if flights.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+            flights.ended.notify_waiters();
         }
     }
 }

@@ -115,6 +115,15 @@ impl Vigil {
         Self { rules, regular, due, misses: 0, answers, away: false }
     }
 
+    /// Goes by other rules from now on; what was seen so far still counts.
+    pub(super) fn follow(&mut self, rules: Pings, regular: bool, now: Instant) {
+        self.rules = rules;
+        if regular != self.regular {
+            self.regular = regular;
+            self.due = regular.then(|| now + rules.every);
+        }
+    }
+
     /// When to ask next.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due

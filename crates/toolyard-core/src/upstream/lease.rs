@@ -61,7 +61,7 @@ impl Upstream {
     /// A link for a call of `origin`.
     pub(crate) async fn lease(self: &Arc<Self>, origin: &Origin) -> Result<Lease, CallError> {
         let shared = self.link().await?;
-        if origin.client == ClientKey::Gateway || !self.pool.is_used(shared.as_ref()) {
+        if origin.client == ClientKey::Gateway || !self.links.pool.is_used(shared.as_ref()) {
             return Ok(Lease::shared(shared));
         }
         Box::pin(pool::lease(self, origin)).await
@@ -79,21 +79,14 @@ impl Upstream {
     /// Whether what this client sets up is kept apart from what others do.
     pub(super) fn keeps_apart(&self, shared: &dyn Link, client: &ClientKey) -> bool {
         let stands_alone = matches!(client, ClientKey::Request(_) | ClientKey::Gateway);
-        self.pool.is_promised(shared) && !stands_alone
+        self.links.pool.is_promised(shared) && !stands_alone
     }
 
     /// Passes a client's notification on, wherever it has a link.
     pub(crate) fn notify(&self, origin: &Arc<Origin>, notification: &Notification) {
-        let links = self.pool.link_of(&origin.client).into_iter().chain(self.live_link());
+        let links = self.links.pool.link_of(&origin.client).into_iter().chain(self.links.live());
         for link in links.filter(|link| bridge::hears_clients(link.greeting().revision)) {
             link.notify(origin, notification.clone());
-        }
-    }
-
-    /// Ends links in the background.
-    pub(super) fn close_later(&self, links: impl IntoIterator<Item = Arc<dyn Link>>) {
-        for link in links {
-            self.life.spawn(async move { link.close().await });
         }
     }
 }

@@ -237,13 +237,13 @@ impl State {
 
 /// A link from the pool for the calls of `origin`, opened if need be.
 pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<Lease, CallError> {
-    let pool = &upstream.pool;
+    let pool = &upstream.links.pool;
     let owner = Owner::of(origin, pool.promised);
     loop {
         let mut changed = std::pin::pin!(pool.changed.notified());
         changed.as_mut().enable();
         let (found, evicted) = pool.find(&owner);
-        upstream.close_later(evicted);
+        upstream.links.close_later(evicted);
         match found {
             Found::Ready(number, link) => return Ok(Lease::own(link, Held::new(upstream, number))),
             Found::Room(number) => return open(upstream, number, origin).await,
@@ -254,17 +254,17 @@ pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<L
 
 async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<Lease, CallError> {
     let held = Held::new(upstream, number);
-    let connecting = upstream.plan.connect.connect_for(upstream.known_revision(), origin);
+    let connecting = upstream.connector().connect_for(upstream.known_revision(), origin);
     let connecting = tokio::time::timeout(CONNECT_BOUND, connecting);
     let connected = match connecting.await {
         Ok(Ok(connected)) => connected,
         Ok(Err(reason)) => return Err(not_opened(upstream, &reason)),
         Err(_) => return Err(not_opened(upstream, "no answer in time")),
     };
-    upstream.pool.opened(number, &connected.link);
-    let owner = Owner::of(origin, upstream.pool.promised).client().cloned();
+    upstream.links.pool.opened(number, &connected.link);
+    let owner = Owner::of(origin, upstream.links.pool.promised).client().cloned();
     let member = Opened { number, owner, events: connected.events };
-    let _ = upstream.opened.0.send(member).await;
+    let _ = upstream.links.opened.0.send(member).await;
     Ok(Lease::own(connected.link, held))
 }
 
@@ -290,7 +290,7 @@ impl Held {
 
     /// Waits until the link is gone.
     pub(super) async fn gone(&self) {
-        self.upstream.pool.gone(self.number).await;
+        self.upstream.links.pool.gone(self.number).await;
     }
 
     /// Nothing is under way on it any more.
@@ -301,8 +301,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let spoilt = self.upstream.pool.give_back(self.number, *self.is_done.get_mut());
-        self.upstream.close_later(spoilt);
+        let spoilt = self.upstream.links.pool.give_back(self.number, *self.is_done.get_mut());
+        self.upstream.links.close_later(spoilt);
     }
 }
 
@@ -329,13 +329,13 @@ async fn whatever_happens<F: Future<Output = ()>>(turn: impl Fn() -> F) {
 
 async fn tend_links(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut look = tokio::time::interval(LOOK);
-    let mut opened = upstream.opened.1.lock().await;
+    let mut opened = upstream.links.opened.1.lock().await;
     loop {
         tokio::select! {
             Some(member) = opened.recv() => {
-                upstream.life.spawn(attend(upstream.clone(), outlets.clone(), member));
+                upstream.life.scope.spawn(attend(upstream.clone(), outlets.clone(), member));
             }
-            _ = look.tick() => upstream.close_later(upstream.pool.idle()),
+            _ = look.tick() => upstream.links.close_later(upstream.links.pool.idle()),
         }
     }
 }
@@ -345,10 +345,10 @@ async fn attend(upstream: Arc<Upstream>, outlets: Outlets, mut member: Opened) {
     let number = member.number;
     let listening = AssertUnwindSafe(listen_to(&upstream, &outlets, &mut member)).catch_unwind();
     let is_ended = listening.await.is_ok();
-    let link = upstream.pool.remove(number);
+    let link = upstream.links.pool.remove(number);
     if !is_ended {
         tracing::error!(target: "upstream", upstream = %upstream.id(), "what a client's link said was not taken, which is a bug");
-        upstream.close_later(link);
+        upstream.links.close_later(link);
     }
 }
 

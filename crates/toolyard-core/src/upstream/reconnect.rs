@@ -2,15 +2,14 @@
 //! and what ends the wait early.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Upstream;
 use super::retry::{self, Verdict};
 use super::state::Phase;
 use super::supervise::Outlets;
-use super::{Live, Upstream};
 use crate::plan::AfterLoss;
 
 /// Somebody else's business for ever.
@@ -37,26 +36,26 @@ impl Backoff {
         self.lost_at.get_or_insert_with(Instant::now);
         upstream.lost(reason, self.failures);
         outlets.announce();
-        let loss = upstream.plan.connect.after_loss();
+        let loss = upstream.connector().after_loss();
         if matches!(loss, AfterLoss::Gone | AfterLoss::Left) {
             upstream.unlist(outlets);
         }
         let (first, after) = match loss {
             AfterLoss::TryAgain | AfterLoss::Left => {
-                match retry::after(&upstream.pace, self.failures, retry::chance()) {
+                match retry::after(&upstream.pace(), self.failures, retry::chance()) {
                     Verdict::Again(wait) => (wait, None),
                     Verdict::Open(wait) => (Duration::ZERO, Some(wait)),
                 }
             }
-            AfterLoss::Await => (upstream.pace.grace, Some(NEVER)),
+            AfterLoss::Await => (upstream.pace().grace, Some(NEVER)),
             AfterLoss::Gone => (Duration::ZERO, Some(NEVER)),
         };
         let mut woken = self.within_grace(upstream, outlets, upstream.woken_within(first)).await;
         if let Some(after) = after.filter(|_| !woken) {
-            upstream.enter(Phase::Dead, None);
+            upstream.life.enter(Phase::Dead, None);
             woken = self.within_grace(upstream, outlets, upstream.woken_within(after)).await;
             let why = if woken { "there is a new sign of life" } else { "it is time to look again" };
-            upstream.enter(Phase::Discovered, Some(why.into()));
+            upstream.life.enter(Phase::Discovered, Some(why.into()));
         }
         if woken {
             self.failures = 0;
@@ -77,7 +76,7 @@ impl Backoff {
             tokio::select! {
                 biased;
                 done = &mut future => return done,
-                () = tokio::time::sleep_until(lost + upstream.pace.grace) => upstream.unlist(outlets),
+                () = tokio::time::sleep_until(lost + upstream.pace().grace) => upstream.unlist(outlets),
             }
         }
         future.await
@@ -89,11 +88,11 @@ impl Upstream {
     /// tried all the same.
     pub(super) async fn sighted(&self) {
         let (begun, mut pause) = (Instant::now(), FIRST_LOOK);
-        while let Err(why) = self.plan.connect.look().await
+        while let Err(why) = self.connector().look().await
             && begun.elapsed() < LONGEST_LOOK
         {
-            self.enter(Phase::Discovered, Some(why));
-            self.state.send_modify(|state| (state.unseen, state.settled) = (true, true));
+            self.life.enter(Phase::Discovered, Some(why));
+            self.life.state.send_modify(|state| (state.unseen, state.settled) = (true, true));
             if self.woken_within(pause).await {
                 return;
             }
@@ -103,36 +102,19 @@ impl Upstream {
 
     /// Whether there was a sign of life within this time.
     async fn woken_within(&self, wait: Duration) -> bool {
-        tokio::time::timeout(wait, self.woken.notified()).await.is_ok()
+        tokio::time::timeout(wait, self.life.signals.woken.notified()).await.is_ok()
     }
 
     /// Its entries leave the lists.
     pub(super) fn unlist(&self, outlets: &Outlets) {
-        self.listed.store(false, Ordering::Release);
+        self.life.list(false);
         outlets.announce();
     }
 
-    /// Goes on in its life. A step that there is not is left out, and says so in the log.
-    pub(super) fn enter(&self, phase: Phase, reason: Option<String>) {
-        self.state.send_modify(|state| {
-            let ended = state.phase == Phase::Ended;
-            if let Err(invalid) = state.enter(phase, reason, SystemTime::now())
-                && !ended
-            {
-                tracing::error!(upstream = %self.id(), "{invalid}");
-            }
-        });
-    }
-
-    /// There is a link: calls can be made from here on.
-    pub(super) fn alive(&self, live: Live) {
-        self.live.store(Some(Arc::new(live)));
-    }
-
     fn lost(&self, reason: String, failures: u32) {
-        self.live.store(None);
-        self.enter(Phase::Retrying, Some(reason));
-        self.state.send_modify(|state| {
+        self.links.take_live();
+        self.life.enter(Phase::Retrying, Some(reason));
+        self.life.state.send_modify(|state| {
             state.failures = failures;
             state.settled = true;
         });

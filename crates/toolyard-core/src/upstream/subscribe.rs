@@ -42,7 +42,7 @@ pub(crate) struct Subscribed {
 
 impl Drop for Subscribed {
     fn drop(&mut self) {
-        let mut all = self.upstream.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.upstream.links.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(shared) = all.get_mut(&self.key) else { return };
         shared.count -= 1;
         if shared.count == 0 {
@@ -65,7 +65,7 @@ impl Upstream {
         let apart = link.per_client() || self.keeps_apart(link.as_ref(), &origin.client);
         let key = (apart.then(|| origin.client.clone()), uri);
         let (guard, mut outcome) = self.join(key, origin, listeners, scope);
-        let decided = tokio::time::timeout(self.pace.connect, outcome.wait_for(Option::is_some)).await;
+        let decided = tokio::time::timeout(self.pace().connect, outcome.wait_for(Option::is_some)).await;
         match decided.map(|decided| decided.map(|outcome| outcome.clone())) {
             Ok(Ok(Some(Ok(())))) => Ok(guard),
             Ok(Ok(Some(Err(error)))) => Err(error),
@@ -85,7 +85,7 @@ impl Upstream {
         listeners: &Arc<Listeners>,
         scope: &Scope,
     ) -> (Subscribed, watch::Receiver<Option<Result<(), CallError>>>) {
-        let mut all = self.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.links.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = all.entry(key.clone()).or_insert_with(|| {
             let (decide, outcome) = watch::channel(None);
             let own = scope.child();
@@ -119,10 +119,10 @@ struct Keeper {
 impl Keeper {
     async fn run(self, scope: Scope) {
         let upstream = &self.watch.upstream;
-        let mut state = upstream.state.subscribe();
+        let mut state = upstream.life.state.subscribe();
         // One that merely does not answer keeps its link, and with it what it was told.
         let mut told: Option<Weak<dyn Link>> = None;
-        while !upstream.is_retired() {
+        while !upstream.life.is_retired() {
             let mut was_held = false;
             if let Ok(lease) = upstream.lease_to_stay(&self.watch.origin).await {
                 let lease = Arc::new(lease);
@@ -147,7 +147,7 @@ impl Keeper {
                 return;
             }
             // Without a change of the upstream's state it was the stream that ended, or the client's own link.
-            let try_again = was_held || upstream.live_link().is_some();
+            let try_again = was_held || upstream.links.live().is_some();
             tokio::select! {
                 () = scope.ended() => {
                     if let Some(link) = told.and_then(|link| link.upgrade()) {
@@ -186,7 +186,7 @@ impl Keeper {
         told.unwrap_or_else(|_| Err(CallError::unavailable("the upstream was ended")))?;
         self.accepted();
         // It holds until the link is lost; the next link is told anew.
-        let mut state = self.watch.upstream.state.subscribe();
+        let mut state = self.watch.upstream.life.state.subscribe();
         let is_lost = |phase| matches!(phase, Phase::Retrying | Phase::Dead | Phase::Ended);
         let lost = state.wait_for(|state| is_lost(state.phase));
         select(pin!(lost), pin!(lease.ended())).await;
@@ -235,14 +235,14 @@ impl Watch {
     fn tell(&self, lease: Arc<Lease>) -> oneshot::Receiver<Result<(), CallError>> {
         let (told, outcome) = oneshot::channel();
         let watch = self.clone();
-        self.upstream.later(Box::pin(async move {
-            let turn = watch.upstream.keyed_lock.lock(&watch.uri).await;
+        self.upstream.life.later(Box::pin(async move {
+            let turn = watch.upstream.links.keyed_lock.lock(&watch.uri).await;
             if told.is_closed() {
                 return;
             }
             let mut answer =
                 pin!(watch.call(lease.link().as_ref(), Method::RESOURCES_SUBSCRIBE, Peer::nobody()));
-            let answered = tokio::time::timeout(watch.upstream.pace.connect, &mut answer).await;
+            let answered = tokio::time::timeout(watch.upstream.pace().connect, &mut answer).await;
             drop(turn);
             if let Ok(answered) = answered {
                 let _ = told.send(answered);
@@ -273,9 +273,9 @@ impl Watch {
         if bridge::subscribes_by_listening(link.greeting().revision) {
             return;
         }
-        let _turn = self.upstream.keyed_lock.lock(&self.uri).await;
+        let _turn = self.upstream.links.keyed_lock.lock(&self.uri).await;
         let is_wanted_again = {
-            let all = self.upstream.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = self.upstream.links.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
             all.contains_key(&(self.client.clone(), self.uri.clone()))
         };
         if is_wanted_again {
@@ -289,7 +289,7 @@ impl Watch {
                 let _ = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::nobody()).await;
             }
         };
-        let _ = tokio::time::timeout(self.upstream.pace.connect, told).await;
+        let _ = tokio::time::timeout(self.upstream.pace().connect, told).await;
     }
 }
 

@@ -5,7 +5,6 @@ mod pings;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -20,7 +19,7 @@ use super::health::Vigil;
 use super::reconnect::Backoff;
 use super::state::Phase;
 use super::subscribe::Heard;
-use super::{Live, Upstream, pool};
+use super::{Upstream, pool};
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
@@ -66,7 +65,7 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
 /// However a turn ends, another follows: also if something in it has failed in a way that nobody expected.
 async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut past = Backoff { lost_at: upstream.is_listed().then(Instant::now), failures: 0 };
-    while !upstream.is_retired() {
+    while !upstream.life.is_retired() {
         let turn = AssertUnwindSafe(connect_and_live(upstream, outlets, &mut past)).catch_unwind();
         let reason =
             turn.await.unwrap_or_else(|_| "the gateway failed in dealing with it, which is a bug".into());
@@ -80,15 +79,15 @@ async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mu
     if upstream.state().phase == Phase::Discovered {
         past.within_grace(upstream, outlets, upstream.sighted()).await;
     }
-    upstream.enter(Phase::Connecting, None);
-    let connecting = upstream.plan.connect.connect(upstream.known_revision());
+    upstream.life.enter(Phase::Connecting, None);
+    let connecting = upstream.connector().connect(upstream.known_revision());
     let attempt = tokio::time::timeout(CONNECT_BOUND, connecting);
     match past.within_grace(upstream, outlets, attempt).await {
         Ok(Ok(connected)) => {
             let begun = Instant::now();
-            let mut life = Life::begin(upstream, outlets, connected);
-            let reason = life.run().await;
-            if life.learned {
+            let mut driver = Driver::begin(upstream, outlets, connected);
+            let reason = driver.run().await;
+            if driver.learned {
                 past.lost_at = None;
                 past.failures = if begun.elapsed() < STEADY { past.failures } else { 0 };
             }
@@ -103,7 +102,8 @@ impl Upstream {
     /// The answer to a question that belongs to no call.
     pub(super) fn answer_outside_call(&self, ask: &Ask) -> Result<Raw, AskError> {
         if ask.method == Method::ROOTS_LIST {
-            let roots: Vec<_> = self.plan.roots.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
+            let roots: Vec<_> =
+                self.policy().own.roots.iter().map(|uri| serde_json::json!({ "uri": uri })).collect();
             return Ok(serde_json::json!({ "roots": roots }).into());
         }
         Err(AskError::Unsupported("no call is under way whose client could be asked".into()))
@@ -111,7 +111,7 @@ impl Upstream {
 }
 
 /// One connection's life, from the greeting to the end.
-struct Life<'a> {
+struct Driver<'a> {
     upstream: &'a Arc<Upstream>,
     outlets: &'a Outlets,
     link: Arc<dyn Link>,
@@ -147,17 +147,19 @@ enum Event {
     Suspected,
     Outdated,
     LookAgain,
+    /// The policy was replaced by a reload.
+    PolicyChanged,
     /// It is time to ask whether it is there.
     PingDue,
     Pinged(Outcome),
     GraceOver,
 }
 
-impl<'a> Life<'a> {
+impl<'a> Driver<'a> {
     fn begin(upstream: &'a Arc<Upstream>, outlets: &'a Outlets, connected: Connected) -> Self {
         let Connected { link, events } = connected;
         upstream.starts_anew();
-        upstream.alive(Live { link: link.clone() });
+        upstream.links.set_live(link.clone());
         let (hear, heard) = mpsc::channel(64);
         let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);
         let dirty = ListKind::ALL.to_vec();
@@ -194,7 +196,7 @@ impl<'a> Life<'a> {
                 break reason;
             }
         };
-        self.upstream.live.store(None);
+        self.upstream.links.take_live();
         let _ = tokio::time::timeout(CLOSE_WAIT, self.link.let_go()).await;
         reason
     }
@@ -206,11 +208,12 @@ impl<'a> Life<'a> {
             answer = pending_or(self.listening.as_mut()) => Event::ListenEnded(answer),
             () = at_time(self.listen_at) => Event::ListenAgain,
             fetched = pending_or(self.refreshing.as_mut()) => Event::Refreshed(fetched),
-            () = self.upstream.suspect.notified() => Event::Suspected,
-            () = self.upstream.outdated.notified() => Event::Outdated,
+            () = self.upstream.life.signals.suspect.notified() => Event::Suspected,
+            () = self.upstream.life.signals.outdated.notified() => Event::Outdated,
             () = at_time(self.look_at) => Event::LookAgain,
+            () = self.upstream.life.signals.policy.notified() => Event::PolicyChanged,
             () = at_time(self.vigil.due()), if self.learned => Event::PingDue,
-            () = self.upstream.doubted.notified() => Event::PingDue,
+            () = self.upstream.life.signals.doubted.notified() => Event::PingDue,
             outcome = pending_or(self.pinging.as_mut().map(|ping| &mut ping.outcome)) => Event::Pinged(outcome),
             () = at_time(self.unlist_at) => Event::GraceOver,
         }
@@ -232,6 +235,10 @@ impl<'a> Life<'a> {
             Event::Refreshed(fetched) => return self.refreshed(fetched),
             Event::Suspected => self.ask(true),
             Event::PingDue => self.ask(false),
+            Event::PolicyChanged => {
+                let regular = pings_regularly(self.upstream, self.link.as_ref());
+                self.vigil.follow(self.upstream.pace().pings, regular, Instant::now());
+            }
             Event::Pinged(outcome) => return self.pinged(outcome),
             Event::GraceOver => {
                 self.unlist_at = None;
@@ -273,7 +280,7 @@ impl<'a> Life<'a> {
         let kinds = std::mem::take(&mut self.dirty);
         let (link, origin) = (self.link.clone(), self.outlets.origin.clone());
         // An upstream that announces a change whenever it is listed is not listed without pause.
-        let begin = std::mem::replace(&mut self.refresh_at, Instant::now() + self.upstream.pace.debounce);
+        let begin = std::mem::replace(&mut self.refresh_at, Instant::now() + self.upstream.pace().debounce);
         self.refreshing = Some(Box::pin(async move {
             tokio::time::sleep_until(begin).await;
             let mut fetched = Vec::new();
@@ -310,26 +317,26 @@ impl<'a> Life<'a> {
         if is_news {
             self.publish(definitions);
         }
-        self.upstream.renewals.send_modify(|renewals| *renewals += 1);
+        self.upstream.life.renewals.send_modify(|renewals| *renewals += 1);
         None
     }
 
     fn publish(&mut self, definitions: Definitions) {
         // Whoever comes and goes says itself what it offers when it is there.
         if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_dynamic()) {
-            store.save(self.upstream.id(), &self.upstream.plan.fingerprint, &definitions);
+            store.save(self.upstream.id(), &self.upstream.fingerprint, &definitions);
         }
         for fault in definitions.faults() {
             tracing::warn!(target: "upstream", upstream = %self.upstream.id(), "{fault}");
         }
-        self.upstream.definitions.store(Some(Arc::new(definitions)));
-        self.upstream.listed.store(!self.vigil.is_away(), Ordering::Release);
+        self.upstream.life.learn(definitions);
+        self.upstream.life.list(!self.vigil.is_away());
         if !self.learned {
             self.learned = true;
             levels::tell_again(self.upstream, &self.link, &self.outlets.origin);
             tracing::info!(target: "upstream", upstream = %self.upstream.id(), revision = %self.link.greeting().revision, "active");
-            self.upstream.enter(Phase::Active, None);
-            self.upstream.state.send_modify(|state| state.settled = true);
+            self.upstream.life.enter(Phase::Active, None);
+            self.upstream.life.state.send_modify(|state| state.settled = true);
         }
         self.outlets.announce();
     }
@@ -355,7 +362,7 @@ impl<'a> Life<'a> {
         match answer {
             Err(error) if error.code() == code::METHOD_NOT_FOUND => return,
             Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) => {
-                self.upstream.suspect();
+                self.upstream.life.suspect();
             }
             _ => {}
         }
@@ -370,10 +377,16 @@ impl<'a> Life<'a> {
 /// Whether and when this connection is asked for signs of life. One that was found is asked at once: it may
 /// not know the question, and then its silence later means nothing.
 fn vigil(upstream: &Upstream, link: &dyn Link, now: Instant) -> Vigil {
-    let pings = upstream.pace.pings;
-    let regular = pings.regular && upstream.plan.pinged && link.answers_pings();
+    let pings = upstream.pace().pings;
+    let regular = pings_regularly(upstream, link);
     let first = if upstream.kind() == UpstreamKind::Instance { now } else { now + pings.every };
     Vigil::new(pings, regular, bridge::knows_health_check(link.greeting()), first)
+}
+
+/// Whether the config wants regular pings and the link can carry them.
+fn pings_regularly(upstream: &Upstream, link: &dyn Link) -> bool {
+    let policy = upstream.policy();
+    policy.pace.pings.regular && policy.own.pinged && link.answers_pings()
 }
 
 /// Not the same for all, so that many upstreams are not asked at one moment.

@@ -44,7 +44,7 @@ pub(crate) fn hushed(revision: Revision) -> (Arc<Double>, Arc<Hush>) {
 
 pub(crate) fn pinged(plan: &mut Plan) {
     for upstream in &mut plan.upstreams {
-        upstream.pinged = true;
+        upstream.policy.pinged = true;
     }
 }
 
@@ -136,7 +136,7 @@ async fn silence_in_the_middle_of_a_call_is_no_miss_until_a_call_was_given_up() 
     let (double, hush) = hushed(NEW);
     let gateway = start(&[("a", &double)], |plan| {
         pinged(plan);
-        plan.upstreams[0].timeouts.idle = Duration::from_secs(100);
+        plan.upstreams[0].policy.timeouts.idle = Duration::from_secs(100);
     });
     let client = Client::new(&gateway, NEW, "");
     client.tools().await;

@@ -100,16 +100,10 @@ impl Asking {
     }
 
     fn gateway(&self, sharing: Sharing) -> Gateway {
-        let upstream = UpstreamPlan {
-            kind: UpstreamKind::Server,
-            id: UpstreamId::parse("a").unwrap(),
-            connect: Arc::new(self.clone()),
-            timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
-            roots: Vec::new(),
-            sharing,
-            pinged: false,
-            fingerprint: String::new(),
-        };
+        let id = UpstreamId::parse("a").unwrap();
+        let mut upstream = UpstreamPlan::new(id, UpstreamKind::Server, Arc::new(self.clone()));
+        upstream.policy.timeouts = Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) };
+        upstream.sharing = sharing;
         Gateway::start(Plan { upstreams: vec![upstream], ..Plan::default() }, &Scope::new())
     }
 

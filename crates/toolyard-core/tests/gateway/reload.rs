@@ -140,3 +140,26 @@ async fn check_watch(failures: usize, wait: Duration) {
     assert_eq!(client.inbox.methods(), ["notifications/resources/updated"]);
     listening.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_timeout_applies_without_a_new_connection() {
+    let slow: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
+    let double = Double::with(NEW, &["t"], slow);
+    let gateway = gateway(&[("a", &double)]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let mut edited = plan(&[("a", &double)]);
+    edited.upstreams[0].policy.timeouts.idle = Duration::from_secs(3);
+    edited.upstreams[0].policy.roots = vec!["file:///srv".into()];
+    edited.upstreams[0].policy.pinged = true;
+    assert_eq!(gateway.reload(edited), Reloaded { changed: names(&["a"]), ..Reloaded::default() });
+    let begun = tokio::time::Instant::now();
+    let answer = client.call("a__t", json!({})).await.unwrap();
+    assert_eq!(answer["_meta"]["dev.toolyard/error"]["kind"], "timeout", "{answer}");
+    assert_eq!(begun.elapsed(), Duration::from_secs(3));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(double.connects.load(Ordering::SeqCst), 1);
+    let pings =
+        double.seen.lock().unwrap().iter().filter(|(method, _)| method.as_str() == "server/discover").count();
+    assert!(pings > 2, "it is pinged from now on: {pings}");
+}

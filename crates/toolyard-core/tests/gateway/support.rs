@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_model::{
     Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Handler, LevelCell, Link,
     LinkEvent, LinkRequest, Origin, Peer, Principal, Request, Scope, View,
@@ -233,15 +233,12 @@ pub(crate) fn start(doubles: &[(&str, &Arc<Double>)], adjust: impl FnOnce(&mut P
 
 /// The same double is the same definition; another one is another.
 pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
-    let upstream = |(id, double): &(&str, &Arc<Double>)| UpstreamPlan {
-        id: UpstreamId::parse(id).unwrap(),
-        kind: UpstreamKind::Server,
-        connect: Arc::new(Door((*double).clone())),
-        timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) },
-        roots: Vec::new(),
-        sharing: Sharing::Shared,
-        pinged: false,
-        fingerprint: double.fingerprint.clone(),
+    let upstream = |(id, double): &(&str, &Arc<Double>)| {
+        let (id, connect) = (UpstreamId::parse(id).unwrap(), Arc::new(Door((*double).clone())));
+        let mut plan = UpstreamPlan::new(id, UpstreamKind::Server, connect);
+        plan.policy.timeouts = Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) };
+        plan.fingerprint.clone_from(&double.fingerprint);
+        plan
     };
     Plan { upstreams: doubles.iter().map(upstream).collect(), ..Plan::default() }
 }

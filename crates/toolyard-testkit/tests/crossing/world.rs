@@ -10,7 +10,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use toolyard_core::plan::Pace;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_link::http::HttpSpec;
 use toolyard_link::stream::StreamLink;
 use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
@@ -59,22 +59,16 @@ impl World {
             }
             Reach::Lines => None,
         };
-        let upstream = UpstreamPlan {
-            id: UpstreamId::parse("script").unwrap(),
-            kind: UpstreamKind::Server,
-            connect: Arc::new(Way {
-                server: server.clone(),
-                revision,
-                url,
-                scope: scope.clone(),
-                others: others.clone(),
-            }),
-            timeouts: Timeouts { idle: Duration::from_secs(30), hard: Duration::from_hours(1) },
-            roots: Vec::new(),
-            sharing: Sharing::Shared,
-            pinged: false,
-            fingerprint: String::new(),
-        };
+        let connect = Arc::new(Way {
+            server: server.clone(),
+            revision,
+            url,
+            scope: scope.clone(),
+            others: others.clone(),
+        });
+        let id = UpstreamId::parse("script").unwrap();
+        let mut upstream = UpstreamPlan::new(id, UpstreamKind::Server, connect);
+        upstream.policy.timeouts = Timeouts { idle: Duration::from_secs(30), hard: Duration::from_hours(1) };
         let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };
         let gateway = Gateway::start(Plan { upstreams: vec![upstream], pace, ..Plan::default() }, &scope);
         let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));

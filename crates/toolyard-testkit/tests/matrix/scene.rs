@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::net::TcpListener;
 use toolyard_core::plan::Pace;
-use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use toolyard_core::{Connect, Connected, Gateway, Plan, UpstreamKind, UpstreamPlan};
 use toolyard_link::child::ChildSpec;
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
@@ -46,16 +46,9 @@ impl Scene {
                 Target::Child(ChildSpec { program, args, env: Vec::new(), cwd: None, guard: None })
             }
         };
-        let upstream = UpstreamPlan {
-            id: UpstreamId::parse("script").unwrap(),
-            kind: UpstreamKind::Server,
-            connect: Arc::new(Reach { target, scope: scope.clone() }),
-            timeouts: Timeouts::MCP_SERVER,
-            roots: Vec::new(),
-            sharing: Sharing::Shared,
-            pinged: false,
-            fingerprint: String::new(),
-        };
+        let id = UpstreamId::parse("script").unwrap();
+        let connect = Arc::new(Reach { target, scope: scope.clone() });
+        let upstream = UpstreamPlan::new(id, UpstreamKind::Server, connect);
         let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };
         let plan = Plan { upstreams: vec![upstream], pace, ..Plan::default() };
         let gateway = Gateway::start(plan, scope);

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 use toolyard_core::plan::Pace;
 use toolyard_core::{
-    AppOptions, Apps, Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan,
+    AppOptions, Apps, Connect, Connected, Gateway, Plan, Timeouts, UpstreamKind, UpstreamPlan,
 };
 use toolyard_link::child::ChildSpec;
 use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
@@ -91,16 +91,9 @@ pub(crate) fn app(example: &'static Example, revision: Revision) -> Later<'stati
 
 async fn client_of(upstream: impl Connect, path: &str, revision: Revision) -> Http {
     let scope = Scope::new();
-    let upstream = UpstreamPlan {
-        kind: UpstreamKind::Server,
-        id: UpstreamId::parse(ID).unwrap(),
-        connect: Arc::new(upstream),
-        timeouts: Timeouts::LOCAL,
-        roots: Vec::new(),
-        sharing: Sharing::Shared,
-        pinged: false,
-        fingerprint: String::new(),
-    };
+    let id = UpstreamId::parse(ID).unwrap();
+    let mut upstream = UpstreamPlan::new(id, UpstreamKind::Server, Arc::new(upstream));
+    upstream.policy.timeouts = Timeouts::LOCAL;
     let (_, address) = serve(vec![upstream], &scope).await;
     let mut client = Http::open(address, path.into(), revision, End(scope)).await;
     // What there is to call is known once the first list is.

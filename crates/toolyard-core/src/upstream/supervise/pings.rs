@@ -2,8 +2,6 @@
 //! so a silent upstream delays neither its own news nor anybody's calls.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
@@ -11,12 +9,12 @@ use tokio::time::Instant;
 use toolyard_model::{Answer, BoxFuture, Peer};
 use toolyard_proto::{Kind, Raw};
 
-use super::{Life, own_request};
+use super::{Driver, own_request};
 use crate::bridge;
 use crate::catalog::ListKind;
-use crate::upstream::health::{Health, Sign, Verdict};
+use crate::upstream::Upstream;
+use crate::upstream::health::{Sign, Verdict};
 use crate::upstream::state::Phase;
-use crate::upstream::{Live, Upstream};
 
 /// A question under way.
 pub(super) struct Ping {
@@ -34,7 +32,7 @@ pub(super) enum Outcome {
     Gone(String),
 }
 
-impl Life<'_> {
+impl Driver<'_> {
     /// Asks now, unless it is being asked already.
     pub(super) fn ask(&mut self, suspect: bool) {
         self.vigil.asked();
@@ -42,12 +40,12 @@ impl Life<'_> {
             ping.suspect |= suspect;
             return;
         }
-        self.upstream.record(|health| health.asked(SystemTime::now()));
+        self.upstream.life.record(|health| health.asked(SystemTime::now()));
         let method = bridge::health_check(self.link.greeting().revision);
         let (origin, params) = (&self.outlets.origin, Raw::empty_object());
         let (link, request) =
             (self.link.clone(), own_request(self.link.as_ref(), origin, method, params, "yard-health"));
-        let wait = self.upstream.pace.pings.wait;
+        let wait = self.upstream.pace().pings.wait;
         let silent = no_answer(wait);
         let asking = async move { tokio::time::timeout(wait, link.call(request, Peer::nobody())).await };
         let outcome = AssertUnwindSafe(asking).catch_unwind().map(move |asked| match asked {
@@ -64,18 +62,18 @@ impl Life<'_> {
         let sign = match outcome {
             Outcome::Answered => {
                 let round_trip = ping.begun.elapsed();
-                self.upstream.record(|health| health.answered(SystemTime::now(), round_trip));
-                self.upstream.heard();
+                self.upstream.life.record(|health| health.answered(SystemTime::now(), round_trip));
+                self.upstream.life.heard();
                 Sign::Answered
             }
             // One that does one thing at a time may have a call to work on.
             Outcome::Silent(_) if self.upstream.is_working() => Sign::Busy,
             Outcome::Silent(reason) => {
-                self.upstream.record(|health| health.missed(&reason));
+                self.upstream.life.record(|health| health.missed(&reason));
                 if ping.suspect { Sign::SilentAndSuspect } else { Sign::Silent }
             }
             Outcome::Gone(reason) => {
-                self.upstream.record(|health| health.missed(&reason));
+                self.upstream.life.record(|health| health.missed(&reason));
                 return Some(reason);
             }
         };
@@ -84,7 +82,7 @@ impl Life<'_> {
     }
 
     fn act(&mut self, verdict: Verdict) -> Option<String> {
-        let wait = self.upstream.pace.pings.wait;
+        let wait = self.upstream.pace().pings.wait;
         let health = self.upstream.health();
         let reason = match health.last_error {
             Some(reason) if reason != no_answer(wait) => reason,
@@ -110,19 +108,19 @@ impl Life<'_> {
     /// Calls are refused with the reason from here on; those under way, and the link, are left as they are.
     fn go_away(&mut self, reason: String) {
         tracing::warn!(target: "upstream", upstream = %self.upstream.id(), %reason, "does not answer");
-        self.upstream.live.store(None);
-        self.upstream.enter(Phase::Retrying, Some(reason));
-        self.unlist_at = Some(Instant::now() + self.upstream.pace.grace);
+        self.upstream.links.take_live();
+        self.upstream.life.enter(Phase::Retrying, Some(reason));
+        self.unlist_at = Some(Instant::now() + self.upstream.pace().grace);
         self.outlets.announce();
     }
 
     fn come_back(&mut self) {
         tracing::info!(target: "upstream", upstream = %self.upstream.id(), "answers again");
         self.unlist_at = None;
-        self.upstream.alive(Live { link: self.link.clone() });
-        self.upstream.enter(Phase::Connecting, Some("it answers again".into()));
-        self.upstream.enter(Phase::Active, None);
-        self.upstream.listed.store(true, Ordering::Release);
+        self.upstream.links.set_live(self.link.clone());
+        self.upstream.life.enter(Phase::Connecting, Some("it answers again".into()));
+        self.upstream.life.enter(Phase::Active, None);
+        self.upstream.life.list(true);
         // What it announced meanwhile may not have come through.
         self.dirty = ListKind::ALL.to_vec();
         self.outlets.announce();
@@ -150,14 +148,9 @@ fn outcome_of(answer: Answer, silent: &str) -> Outcome {
 impl Upstream {
     /// What was held against an earlier connection does not count for a new one.
     pub(super) fn starts_anew(&self) {
-        let _ = self.suspect.notified().now_or_never();
-        let _ = self.doubted.notified().now_or_never();
-        self.heard();
-        self.record(|health| (health.misses, health.last_error) = (0, None));
-    }
-
-    /// Changes what is known; nothing else happens while it is locked.
-    fn record(&self, change: impl FnOnce(&mut Health)) {
-        change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner));
+        let _ = self.life.signals.suspect.notified().now_or_never();
+        let _ = self.life.signals.doubted.notified().now_or_never();
+        self.life.heard();
+        self.life.record(|health| (health.misses, health.last_error) = (0, None));
     }
 }

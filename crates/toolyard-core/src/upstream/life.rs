@@ -1,0 +1,190 @@
+//! Where an upstream is in its life, what is known of it, and the signals by which others move it on. Only the
+//! supervisor changes the phase.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::SystemTime;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::{Notify, watch};
+use toolyard_model::{BoxFuture, Scope};
+
+use super::Upstream;
+use super::health::Health;
+use super::state::{Phase, State};
+use crate::catalog::Definitions;
+
+pub(crate) struct Life {
+    /// The upstream's name, for the log.
+    name: Arc<str>,
+    pub(super) state: watch::Sender<State>,
+    definitions: ArcSwapOption<Definitions>,
+    /// Whether its entries are listed: false once it has been lost for longer than the grace.
+    listed: AtomicBool,
+    pub(super) signals: Signals,
+    /// How often its lists have been read.
+    pub(super) renewals: watch::Sender<u64>,
+    /// A call timed out, and the upstream has not answered anything since.
+    unanswered: AtomicBool,
+    health: Mutex<Health>,
+    /// Owns the supervisor and every task that it starts.
+    pub(super) scope: Scope,
+    successor: OnceLock<Arc<Upstream>>,
+}
+
+/// What the supervisor waits for, besides its connection.
+#[derive(Default)]
+pub(super) struct Signals {
+    /// Something failed on the link: check whether the upstream is still there.
+    pub(super) suspect: Notify,
+    /// The upstream may be gone although nothing failed: check.
+    pub(super) doubted: Notify,
+    /// There is a new sign of the upstream: connect now instead of after the pause.
+    pub(super) woken: Notify,
+    /// Its definitions no longer match: read the lists again.
+    pub(super) outdated: Notify,
+    /// The policy was replaced.
+    pub(super) policy: Notify,
+}
+
+impl Life {
+    pub(super) fn new(name: Arc<str>, stored: Option<Arc<Definitions>>, scope: Scope) -> Self {
+        Self {
+            name,
+            state: watch::Sender::new(State::new(SystemTime::now())),
+            listed: AtomicBool::new(stored.is_some()),
+            definitions: ArcSwapOption::new(stored),
+            signals: Signals::default(),
+            renewals: watch::Sender::new(0),
+            unanswered: AtomicBool::new(false),
+            health: Mutex::default(),
+            scope,
+            successor: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.state.borrow().phase
+    }
+
+    /// What the upstream offers, as last read or stored.
+    pub(crate) fn definitions(&self) -> Option<Arc<Definitions>> {
+        self.definitions.load_full()
+    }
+
+    pub(super) fn learn(&self, definitions: Definitions) {
+        self.definitions.store(Some(Arc::new(definitions)));
+    }
+
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn list(&self, listed: bool) {
+        self.listed.store(listed, Ordering::Release);
+    }
+
+    /// Whether the first attempt to read its definitions is over.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.state.borrow().settled
+    }
+
+    /// Waits until there are definitions or the first attempt to read them has failed.
+    pub(crate) async fn settled(&self) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|state| state.settled).await;
+    }
+
+    /// Waits until the upstream is in a phase that fulfils the condition.
+    pub(crate) async fn reaches(&self, condition: impl Fn(Phase) -> bool) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|state| condition(state.phase)).await;
+    }
+
+    /// Whether it only finishes calls in flight.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.phase() == Phase::Ended
+    }
+
+    /// Enters a phase. An invalid step is left out and logged.
+    pub(super) fn enter(&self, phase: Phase, reason: Option<String>) {
+        self.state.send_modify(|state| {
+            let ended = state.phase == Phase::Ended;
+            if let Err(invalid) = state.enter(phase, reason, SystemTime::now())
+                && !ended
+            {
+                tracing::error!(upstream = %self.name, "{invalid}");
+            }
+        });
+    }
+
+    /// Something failed on its link: the supervisor checks whether it is still there.
+    pub(crate) fn suspect(&self) {
+        self.signals.suspect.notify_one();
+    }
+
+    /// Checks at once: a connected upstream is pinged, any other is tried again.
+    pub(crate) fn revalidate(&self) {
+        self.signals.doubted.notify_one();
+        if self.phase() != Phase::Active {
+            self.wake();
+        }
+    }
+
+    /// There is a new sign of the upstream: it is tried at once.
+    pub(crate) fn wake(&self) {
+        self.signals.woken.notify_one();
+    }
+
+    /// Its definitions no longer match: the supervisor reads them again and checks the link.
+    pub(crate) fn outdated(&self) {
+        self.signals.outdated.notify_one();
+        self.suspect();
+    }
+
+    /// A call timed out without an answer.
+    pub(crate) fn left_unanswered(&self) {
+        self.unanswered.store(true, Ordering::Release);
+    }
+
+    /// It has answered something.
+    pub(crate) fn heard(&self) {
+        if self.unanswered.load(Ordering::Relaxed) {
+            self.unanswered.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether a call timed out and nothing was answered since.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.unanswered.load(Ordering::Acquire)
+    }
+
+    /// What pings have shown.
+    pub(crate) fn health(&self) -> Health {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes the record of pings; nothing else happens while it is locked.
+    pub(super) fn record(&self, change: impl FnOnce(&mut Health)) {
+        change(&mut self.health.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Calls that it no longer takes go to `successor`; to be set before it retires.
+    pub(crate) fn hand_over(&self, successor: &Arc<Upstream>) {
+        // The successor is set at most once.
+        let _ = self.successor.set(successor.clone());
+    }
+
+    pub(crate) fn successor(&self) -> Option<Arc<Upstream>> {
+        self.successor.get().cloned()
+    }
+
+    /// Runs something in the background for as long as the upstream lives.
+    pub(crate) fn later(&self, errand: BoxFuture<()>) {
+        self.scope.spawn(errand);
+    }
+}

@@ -1,0 +1,41 @@
+//! How an upstream is treated: settings that can change while it runs. None of them is part of its identity, so
+//! a change takes effect in place and no connection or process is restarted.
+
+use std::sync::Arc;
+
+use crate::pipeline::{Chain, Common, chain};
+use crate::plan::{Connect, Pace, Timeouts, UpstreamKind, UpstreamPlan};
+
+/// What the config sets for one upstream and may change at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamPolicy {
+    /// How long a call may take.
+    pub timeouts: Timeouts,
+    /// The answer to `roots/list` outside of any call.
+    pub roots: Vec<String>,
+    /// Whether the upstream is pinged regularly.
+    pub pinged: bool,
+}
+
+impl UpstreamPolicy {
+    /// The defaults for an upstream of this kind.
+    pub fn of(kind: UpstreamKind) -> Self {
+        let timeouts = if kind == UpstreamKind::Server { Timeouts::MCP_SERVER } else { Timeouts::LOCAL };
+        Self { timeouts, roots: Vec::new(), pinged: kind.is_dynamic() }
+    }
+}
+
+/// Everything about an upstream that a reload replaces at once.
+pub(crate) struct Policy {
+    pub(crate) own: UpstreamPolicy,
+    pub(crate) pace: Pace,
+    pub(crate) connect: Arc<dyn Connect>,
+    pub(crate) chain: Chain,
+}
+
+impl Policy {
+    pub(super) fn new(plan: &UpstreamPlan, pace: Pace, common: &Arc<Common>) -> Self {
+        let own = plan.policy.clone();
+        Self { chain: chain(own.timeouts, common), own, pace, connect: plan.connect.clone() }
+    }
+}
