@@ -3,6 +3,7 @@
 
 pub mod plan;
 pub mod gateway;
+mod api;
 mod dispatch;
 mod call;
 pub mod pipeline;

@@ -5,22 +5,26 @@
 
 pub mod answer;
 pub mod at_once;
+pub mod control;
 pub mod handler;
 pub mod link;
 pub mod local;
 pub mod origin;
 pub mod peer;
-#[cfg(unix)]
-pub mod processes;
 pub mod scope;
 pub mod signed;
+#[cfg(unix)]
+mod unix;
 
 pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
+pub use control::{Control, ControlEvent, ControlRequest, ControlResponse};
 pub use handler::{Handler, Request};
 pub use link::{Connected, Greeting, Link, LinkEvent, LinkRequest};
 pub use origin::{ClientKey, LevelCell, Origin, Owner, Principal, View};
 pub use peer::{Ask, AskError, Back, Peer};
 pub use scope::Scope;
+#[cfg(unix)]
+pub use unix::processes;
 
 /// A future on the heap, as the traits of this crate return them.
 pub type BoxFuture<T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'static>>;

@@ -13,8 +13,28 @@ pub use toolyard_model::signed::Signed;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
     pub principal: Principal,
-    /// False where nobody is asked for credentials: then the principal says nothing about who is calling.
+    /// False where no credentials are required: then the principal says nothing about who is calling.
     pub proven: bool,
+    /// Whether the connection may change things through the control API.
+    pub is_operator: bool,
+}
+
+impl Admitted {
+    /// A client that did not have to present anything.
+    pub fn unproven(principal: Principal) -> Self {
+        Self { principal, proven: false, is_operator: false }
+    }
+
+    /// A client that has presented a valid credential.
+    pub fn proven(principal: Principal) -> Self {
+        Self { principal, proven: true, is_operator: false }
+    }
+
+    /// The same client with the rights of an operator.
+    #[must_use]
+    pub fn as_operator(self) -> Self {
+        Self { is_operator: true, ..self }
+    }
 }
 
 /// What to answer to somebody who may not: the value of `WWW-Authenticate`.
@@ -31,6 +51,7 @@ impl Challenge {
 #[derive(Clone)]
 pub struct Gate {
     tokens: Vec<(Principal, Box<[u8]>)>,
+    operator: Option<Box<[u8]>>,
     signed: Option<Signed>,
     local: Admitted,
 }
@@ -46,8 +67,9 @@ impl Gate {
     pub fn open() -> Self {
         Self {
             tokens: Vec::new(),
+            operator: None,
             signed: None,
-            local: Admitted { principal: Principal::local(), proven: false },
+            local: Admitted::unproven(Principal::local()),
         }
     }
 
@@ -55,6 +77,13 @@ impl Gate {
     #[must_use]
     pub fn with_token(mut self, principal: Principal, token: &str) -> Self {
         self.tokens.push((principal, token.as_bytes().into()));
+        self
+    }
+
+    /// A client that presents `token` is an operator. This does not close an open gate.
+    #[must_use]
+    pub fn with_operator_token(mut self, token: &str) -> Self {
+        self.operator = Some(token.as_bytes().into());
         self
     }
 
@@ -79,14 +108,19 @@ impl Gate {
         self.admit_on(&Ticket::default(), authorization.map(HeaderValue::as_bytes))
     }
 
-    /// The same on a connection: a token that is good once is good for everything on the connection that it
-    /// opened.
+    /// The same on a connection: a single-use token is valid for every request on the connection that it opened.
     pub fn admit_on(&self, ticket: &Ticket, authorization: Option<&[u8]>) -> Result<Admitted, Challenge> {
+        let presented = authorization.and_then(|header| Some((header, bearer(header)?)));
+        if let Some((_, token)) = presented
+            && self.is_operator_token(token)
+        {
+            return Ok(operator());
+        }
         if self.is_open() {
             return Ok(self.local.clone());
         }
-        let Some((header, token)) = authorization.and_then(|header| Some((header, bearer(header)?))) else {
-            tracing::warn!(target: "auth", "nobody was let in without a token");
+        let Some((header, token)) = presented else {
+            tracing::warn!(target: "auth", "rejected a request without a token");
             return Err(Challenge("Bearer"));
         };
         if let Some(admitted) = ticket.admits(header) {
@@ -99,20 +133,25 @@ impl Gate {
         Ok(admitted)
     }
 
+    fn is_operator_token(&self, token: &[u8]) -> bool {
+        self.operator.as_ref().is_some_and(|operator| bool::from(operator.as_ref().ct_eq(token)))
+    }
+
     /// From a bare token, as the opening line of a stream connection carries it.
     pub fn admit_token(&self, token: &[u8]) -> Option<Admitted> {
+        if self.is_operator_token(token) {
+            return Some(operator());
+        }
         let matches = |entry: &&(Principal, Box<[u8]>)| bool::from(entry.1.as_ref().ct_eq(token));
         if let Some((principal, _)) = self.tokens.iter().find(matches) {
-            return Some(Admitted { principal: principal.clone(), proven: true });
+            return Some(Admitted::proven(principal.clone()));
         }
         let checked = match (&self.signed, std::str::from_utf8(token)) {
             (Some(signed), Ok(token)) => signed.check(Some(token)).map_err(|bad| bad.to_string()),
             _ => Err("it is not the one that is asked for".to_owned()),
         };
         match checked {
-            Ok(client) => {
-                Some(Admitted { principal: Principal::named(&format!("client:{client}")), proven: true })
-            }
+            Ok(client) => Some(Admitted::proven(Principal::named(&format!("client:{client}")))),
             Err(reason) => {
                 tracing::warn!(target: "auth", %reason, "a token was refused");
                 None
@@ -152,6 +191,10 @@ impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").field("tokens", &self.tokens.len()).finish_non_exhaustive()
     }
+}
+
+fn operator() -> Admitted {
+    Admitted::proven(Principal::named("operator")).as_operator()
 }
 
 fn bearer(header: &[u8]) -> Option<&[u8]> {

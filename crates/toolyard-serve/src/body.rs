@@ -12,7 +12,7 @@ use toolyard_model::answer::RelayError;
 use super::rendered::Rendered;
 
 /// A body of known size in up to three pieces, an upstream's body passing through, or a live event stream.
-pub struct ServeBody(Inner);
+pub(crate) struct ServeBody(Inner);
 
 type LiveBody = Pin<Box<dyn Body<Data = Bytes, Error = RelayError> + Send>>;
 
@@ -23,11 +23,11 @@ enum Inner {
 }
 
 impl ServeBody {
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::full(Bytes::new())
     }
 
-    pub fn full(bytes: impl Into<Bytes>) -> Self {
+    pub(crate) fn full(bytes: impl Into<Bytes>) -> Self {
         Self(Inner::Parts { parts: [bytes.into(), Bytes::new(), Bytes::new()], at: 0 })
     }
 
@@ -35,12 +35,12 @@ impl ServeBody {
         Self(Inner::Parts { parts: message.into_parts(), at: 0 })
     }
 
-    pub fn relay(relay: Relay) -> Self {
+    pub(crate) fn relay(relay: Relay) -> Self {
         Self(Inner::Relay(relay))
     }
 
     /// Something that makes its bytes as it goes; dropping the body ends it.
-    pub fn live(body: impl Body<Data = Bytes, Error = RelayError> + Send + 'static) -> Self {
+    pub(crate) fn live(body: impl Body<Data = Bytes, Error = RelayError> + Send + 'static) -> Self {
         Self(Inner::Live(Box::pin(body)))
     }
 }

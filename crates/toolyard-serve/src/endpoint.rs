@@ -6,12 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::{Request, Response};
-use hyper::body::Incoming;
 use tokio::sync::watch;
-use toolyard_model::{BoxFuture, Handler, Scope};
+use toolyard_model::{Control, Handler, Scope};
 
-use super::body::ServeBody;
 use super::catch_panics::CatchPanics;
 use super::legacy::sessions::Sessions;
 use super::legacy::sse::EventClients;
@@ -21,9 +18,6 @@ use crate::admit::Gate;
 
 /// How long sessions may take to be saved at the end.
 const FILES: Duration = Duration::from_secs(5);
-
-/// Answers what is not MCP: the dashboard, the admin API.
-pub type Fallback = Box<dyn Fn(Request<Incoming>) -> BoxFuture<Response<ServeBody>> + Send + Sync>;
 
 /// The limits and manners of an endpoint.
 #[derive(Clone, Debug)]
@@ -97,7 +91,7 @@ impl Counts {
 pub struct Endpoint {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) options: Options,
-    pub(crate) fallback: Option<Fallback>,
+    pub(crate) control: Option<Arc<dyn Control>>,
     pub(crate) sessions: Sessions,
     pub(crate) event_clients: EventClients,
     /// Where connections live that have no listener's scope of their own.
@@ -132,11 +126,11 @@ impl Endpoint {
         let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.parked, options.ask_timeout);
         let (event_clients, scope) = (EventClients::default(), scope.clone());
-        let (fallback, notify_limits) = (None, NotifyLimits::default());
+        let (control, notify_limits) = (None, NotifyLimits::default());
         Self {
             handler: Arc::new(CatchPanics(handler)),
             options,
-            fallback,
+            control,
             sessions,
             event_clients,
             scope,
@@ -148,10 +142,10 @@ impl Endpoint {
         }
     }
 
-    /// Lets `fallback` answer every path that is not ours.
+    /// Mounts the control API under `/api/v1`.
     #[must_use]
-    pub fn with_fallback(mut self, fallback: Fallback) -> Self {
-        self.fallback = Some(fallback);
+    pub fn with_control(mut self, control: Arc<dyn Control>) -> Self {
+        self.control = Some(control);
         self
     }
 

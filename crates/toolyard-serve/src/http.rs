@@ -13,13 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::hyper::body::Incoming;
+use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, WWW_AUTHENTICATE};
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
-use toolyard_model::{Scope, View};
+use tokio::time::Instant;
+use toolyard_model::{Control, Principal, Scope, View};
 
 use super::accept::{Entry, Room, accept_all};
 use super::endpoint::{Endpoint, OpenConnection};
@@ -27,8 +29,9 @@ use super::fields::Fields;
 use super::guard::Guard;
 use super::reply::{self, HttpResponse};
 use super::write_timeout::WriteTimeout;
-use super::{legacy, post};
-use crate::admit::{Admitted, Ticket};
+use super::{control, legacy, post};
+use crate::admit::{Admitted, Challenge, Ticket};
+use hyper::Handoff;
 use toolyard_model::at_once::AtOnce;
 
 /// How long a request head may take, and an idle connection stays open.
@@ -40,6 +43,20 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 struct Door {
     endpoint: Arc<Endpoint>,
     guard: Guard,
+    /// Whether the connection belongs to the user that runs this process, as only a local socket can prove.
+    is_owner: bool,
+}
+
+/// Serves HTTP on a local socket, from which `unread` was read already. The client is the user that runs this
+/// process, which makes it an operator.
+pub(super) async fn serve_local_http<S>(stream: S, unread: Bytes, endpoint: Arc<Endpoint>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let stream = WriteTimeout::new(stream, endpoint.options.patience).with_unread(unread);
+    let handoff = Handoff { stream, head_by: Instant::now() + HEAD_TIMEOUT };
+    let door = Arc::new(Door { endpoint, guard: Guard::default(), is_owner: true });
+    Box::pin(hyper::serve(door, handoff, Ticket::default())).await;
 }
 
 /// Accepts connections until `scope` or the endpoint ends.
@@ -53,7 +70,7 @@ pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: S
         origins: options.origins.clone(),
     };
     let room = Room::new(&endpoint);
-    let door = Arc::new(Door { endpoint, guard });
+    let door = Arc::new(Door { endpoint, guard, is_owner: false });
     accept_all(listener, &door.endpoint, &scope, |stream| match room.enter(&door.endpoint.counts) {
         Entry::Welcome(permit) => scope.spawn(door.clone().serve_connection(stream, permit)),
         Entry::Refused(permit) => scope.spawn(refuse_connection(stream, permit)),
@@ -90,10 +107,12 @@ impl Door {
             let endpoint = &self.endpoint;
             Ok(match destination {
                 Destination::Answered(response) => *response,
-                Destination::Elsewhere => match &endpoint.fallback {
-                    Some(fallback) => fallback(request).await,
-                    None => reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n"),
-                },
+                Destination::Elsewhere => {
+                    reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n")
+                }
+                Destination::Control(control, admitted) => {
+                    Box::pin(control::answer(endpoint, &control, admitted, request)).await
+                }
                 Destination::Events(view, admitted) => {
                     Box::pin(legacy::sse::answer(endpoint, view, admitted, request)).await
                 }
@@ -109,6 +128,20 @@ impl Door {
                 },
             })
         }
+    }
+
+    fn admit(&self, place: &Place<'_>, fields: Fields<'_>, ticket: &Ticket) -> Result<Admitted, Challenge> {
+        let gate = &self.endpoint.options.gate;
+        let authorization = fields.first(&AUTHORIZATION);
+        if !self.is_owner {
+            return gate.admit_on(ticket, authorization);
+        }
+        // An operator is recognised by the socket. Elsewhere the principal matters where tokens are made from a
+        // secret, so one must be presented.
+        if authorization.is_none() && (matches!(place, Place::Control) || !gate.is_signed()) {
+            return Ok(Admitted::unproven(Principal::local()).as_operator());
+        }
+        gate.admit_on(ticket, authorization).map(Admitted::as_operator)
     }
 
     /// What can be said before the message is read.
@@ -132,7 +165,7 @@ impl Door {
             return answered(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n")));
         }
         let Some(place) = place(path) else { return Destination::Elsewhere };
-        let admitted = match self.endpoint.options.gate.admit_on(ticket, fields.first(&AUTHORIZATION)) {
+        let admitted = match self.admit(&place, fields, ticket) {
             Ok(admitted) => admitted,
             Err(challenge) => {
                 let mut response = reply::text(StatusCode::UNAUTHORIZED, "a bearer token is required\n");
@@ -140,7 +173,13 @@ impl Door {
                 return answered(response);
             }
         };
-        let (Place::Mcp(rest) | Place::Events(rest)) = place;
+        let rest = match place {
+            Place::Control => match &self.endpoint.control {
+                Some(control) => return Destination::Control(control.clone(), admitted),
+                None => return Destination::Elsewhere,
+            },
+            Place::Mcp(rest) | Place::Events(rest) => rest,
+        };
         match View::parse(rest).filter(|view| self.endpoint.handler.offers(view)) {
             None => {
                 let base = if matches!(place, Place::Events(_)) { "/sse" } else { "/mcp" };
@@ -158,6 +197,7 @@ enum Destination {
     /// It needs nothing further to be answered.
     Answered(Box<HttpResponse>),
     Elsewhere,
+    Control(Arc<dyn Control>, Admitted),
     Events(View, Admitted),
     Mcp(View, Admitted),
 }
@@ -172,8 +212,9 @@ pub(super) fn method_not_allowed() -> HttpResponse {
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Mcp(&'a str),
-    /// Where clients of the oldest transport knock.
+    /// Where clients of HTTP+SSE (2024-11-05) connect.
     Events(&'a str),
+    Control,
 }
 
 fn place(path: &str) -> Option<Place<'_>> {
@@ -181,7 +222,10 @@ fn place(path: &str) -> Option<Place<'_>> {
         let rest = path.strip_prefix(base)?;
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
     };
-    after("/mcp").map(Place::Mcp).or_else(|| after("/sse").map(Place::Events))
+    after("/mcp")
+        .map(Place::Mcp)
+        .or_else(|| after("/sse").map(Place::Events))
+        .or_else(|| after(control::BASE).map(|_| Place::Control))
 }
 
 /// Says that there is no room, and waits a moment so that the client can read it.

@@ -12,6 +12,7 @@ mod accept;
 mod catch_panics;
 mod body;
 mod calls;
+mod control;
 mod legacy;
 mod fields;
 mod guard;
@@ -26,8 +27,8 @@ mod reply;
 mod write_timeout;
 mod notify_limit;
 
-pub use body::ServeBody;
-pub use endpoint::{Counts, Endpoint, Fallback, Options};
+use body::ServeBody;
+pub use endpoint::{Counts, Endpoint, Options};
 pub use http::serve_http;
 pub use lines::{serve_local, serve_tcp};
 pub use opening::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};

@@ -10,13 +10,14 @@ use tokio::net::TcpListener;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use toolyard_model::Scope;
-use toolyard_model::local::LocalListener;
+use toolyard_model::local::{self, LocalListener, LocalStream};
 use toolyard_proto::RpcError;
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
 
 use super::accept::{Entrance, Entry, Room, accept_all};
 use super::endpoint::{Endpoint, OpenConnection};
+use super::http::serve_local_http;
 use super::opening::{self, Opened, Refused, Trust, needs_token};
 use super::rendered::Rendered;
 use super::stream::{Start, serve_opened};
@@ -28,21 +29,31 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Accepts newline JSON-RPC over TCP until `scope` or the endpoint ends.
 pub async fn serve_tcp(listener: TcpListener, endpoint: Arc<Endpoint>, scope: Scope) {
-    serve(listener, endpoint, Trust::Gate, scope).await;
+    serve(listener, endpoint, |_| Trust::Gate, scope).await;
 }
 
-/// Accepts newline JSON-RPC on a local socket until `scope` or the endpoint ends.
+/// Accepts connections on a local socket until `scope` or the endpoint ends. A connection whose first line is the
+/// request line of an HTTP request is served as HTTP, every other as newline JSON-RPC.
 pub async fn serve_local(listener: LocalListener, endpoint: Arc<Endpoint>, scope: Scope) {
-    serve(listener, endpoint, Trust::Owner, scope).await;
+    let trust = |stream: &LocalStream| {
+        // Only root could come this far as another user.
+        if local::refuse_strangers(stream).is_ok() { Trust::Owner } else { Trust::Gate }
+    };
+    serve(listener, endpoint, trust, scope).await;
 }
 
-async fn serve<E: Entrance>(entrance: E, endpoint: Arc<Endpoint>, trust: Trust, scope: Scope)
-where
-    E::Stream: AsyncRead + AsyncWrite,
+async fn serve<E: Entrance>(
+    entrance: E,
+    endpoint: Arc<Endpoint>,
+    trust: impl Fn(&E::Stream) -> Trust,
+    scope: Scope,
+) where
+    E::Stream: AsyncRead + AsyncWrite + Unpin,
 {
     let room = Room::new(&endpoint);
     accept_all(entrance, &endpoint, &scope, |stream| match room.enter(&endpoint.counts) {
         Entry::Welcome(permit) => {
+            let trust = trust(&stream);
             let connection = Connection { stream, endpoint: endpoint.clone(), trust, scope: scope.clone() };
             scope.spawn(connection.serve(permit));
         }
@@ -59,13 +70,17 @@ struct Connection<S> {
     scope: Scope,
 }
 
-impl<S: AsyncRead + AsyncWrite + Send> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<S> {
     async fn serve(self, _permit: OwnedSemaphorePermit) {
         let Self { stream, endpoint, trust, scope } = self;
         let open = OpenConnection::new(&endpoint);
         let (mut read, write) = tokio::io::split(stream);
         let (decoder, opened) = match first_line(&mut read, &endpoint, trust).await {
             First::Left => return,
+            First::Line(mut decoder, line) if trust == Trust::Owner && is_request_line(&line) => {
+                let unread = Bytes::from([&line[..], b"\r\n", decoder.buffer()].concat());
+                return serve_local_http(read.unsplit(write), unread, endpoint).await;
+            }
             First::Line(decoder, line) => {
                 let options = &endpoint.options;
                 (decoder, opening::open(line, &options.gate, trust, |view| endpoint.handler.offers(view)))
@@ -125,6 +140,11 @@ async fn read_line(read: &mut (impl AsyncRead + Unpin), limit: usize) -> First {
             Err(error) => return First::Refused(RpcError::new(code::INVALID_REQUEST, error.to_string())),
         }
     }
+}
+
+/// Whether a line begins an HTTP request: `METHOD TARGET HTTP/1.1`. No JSON does.
+fn is_request_line(line: &[u8]) -> bool {
+    line.first().is_some_and(u8::is_ascii_uppercase) && line.ends_with(b" HTTP/1.1")
 }
 
 async fn no_room<S: AsyncRead + AsyncWrite>(stream: S, _permit: OwnedSemaphorePermit) {

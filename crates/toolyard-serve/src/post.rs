@@ -197,7 +197,10 @@ fn too_large() -> HttpResponse {
 }
 
 /// The whole body. Most are there with the headers already; only a late one costs a timer.
-async fn read_body(mut body: IncomingBody, endpoint: &Endpoint) -> Result<Bytes, Box<HttpResponse>> {
+pub(super) async fn read_body(
+    mut body: IncomingBody,
+    endpoint: &Endpoint,
+) -> Result<Bytes, Box<HttpResponse>> {
     let mut gathered =
         BodyReader { first: Bytes::new(), more: BytesMut::new(), limit: endpoint.options.body_limit };
     let at_once = poll_fn(|cx| Poll::Ready(gathered.poll(&mut body, cx))).await;
@@ -339,7 +342,7 @@ mod tests {
         let (heard, scope) = (Arc::new(Heard::default()), Scope::new());
         let endpoint = Endpoint::new(heard.clone(), Options::default(), &scope);
         let say = |name: &str| {
-            let admitted = Admitted { principal: Principal::named(name), proven: true };
+            let admitted = Admitted::proven(Principal::named(name));
             notice(&endpoint, View::Everything, admitted, Notification::new(Method::ROOTS_CHANGED, None));
         };
         (0..1_000).for_each(|_| say("ann"));

@@ -45,7 +45,7 @@ pub async fn serve_stream(
     scope: Scope,
 ) {
     let decoder = LineDecoder::new(endpoint.options.line_limit);
-    let admitted = Admitted { principal, proven: false };
+    let admitted = Admitted::unproven(principal);
     let start = Start { view, admitted, decoder, first: None, drain: Duration::ZERO };
     serve_opened(read, write, endpoint, start, scope).await;
 }
@@ -60,7 +60,7 @@ pub async fn serve_pipe(
     scope: Scope,
 ) {
     let decoder = LineDecoder::new(endpoint.options.line_limit);
-    let admitted = Admitted { principal: Principal::local(), proven: false };
+    let admitted = Admitted::unproven(Principal::local());
     let start = Start { view: View::Everything, admitted, decoder, first: None, drain };
     serve_opened(read, write, endpoint, start, scope).await;
 }

@@ -12,16 +12,16 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 /// The timer exists only while a write waits, so it costs nothing where clients read.
-pub(super) struct WriteTimeout {
-    stream: TcpStream,
+pub(super) struct WriteTimeout<S = TcpStream> {
+    stream: S,
     patience: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
     /// What was read of it already, and is to be read again.
     unread: Bytes,
 }
 
-impl WriteTimeout {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
+impl<S: AsyncWrite + Unpin> WriteTimeout<S> {
+    pub(super) fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, waiting: None, unread: Bytes::new() }
     }
 
@@ -33,7 +33,7 @@ impl WriteTimeout {
     fn bounded<T>(
         &mut self,
         cx: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<Result<T>>,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<Result<T>>,
     ) -> Poll<Result<T>> {
         if let Poll::Ready(done) = write(Pin::new(&mut self.stream), cx) {
             self.waiting = None;
@@ -45,7 +45,7 @@ impl WriteTimeout {
     }
 }
 
-impl AsyncRead for WriteTimeout {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         if self.unread.is_empty() {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
@@ -57,7 +57,7 @@ impl AsyncRead for WriteTimeout {
     }
 }
 
-impl AsyncWrite for WriteTimeout {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         self.bounded(cx, |stream, cx| stream.poll_write(cx, buf))
     }

@@ -133,7 +133,8 @@ async fn run(
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
     app_doors.serve(&gateway, &apps, &whereabouts, &scope);
     let options = options(&config, signed, state_dir.as_deref());
-    let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
+    let handler = Arc::new(gateway.clone());
+    let endpoint = Arc::new(Endpoint::new(handler.clone(), options, &scope).with_control(handler));
     doors.serve(&endpoint, &whereabouts, &scope);
     greeting::print(&greeting::Greeting {
         addresses: &addresses,

@@ -9,6 +9,8 @@ use futures_util::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Door, HEAD_TIMEOUT, LAST_ANSWERS};
@@ -16,13 +18,16 @@ use crate::admit::Ticket;
 use crate::write_timeout::WriteTimeout;
 
 /// A connection that is left to hyper.
-pub(super) struct Handoff {
-    pub(super) stream: WriteTimeout,
+pub(super) struct Handoff<S = TcpStream> {
+    pub(super) stream: WriteTimeout<S>,
     /// When the head that has begun must be whole. hyper's own clock starts only now.
     pub(super) head_by: Instant,
 }
 
-pub(super) async fn serve(door: Arc<Door>, Handoff { stream, head_by }: Handoff, ticket: Ticket) {
+pub(super) async fn serve<S>(door: Arc<Door>, Handoff { stream, head_by }: Handoff<S>, ticket: Ticket)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let ending = door.endpoint.ending.clone();
     let has_head = AtomicBool::new(false);
     let service = service_fn(|request| {

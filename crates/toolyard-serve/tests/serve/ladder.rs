@@ -113,25 +113,6 @@ async fn paths_and_methods_lead_where_they_say() {
 }
 
 #[tokio::test]
-async fn other_paths_can_be_answered_by_somebody_else() {
-    use std::sync::Arc;
-    use toolyard_serve::{Endpoint, ServeBody, serve_http};
-    let (scope, double) = (toolyard_model::Scope::new(), Arc::new(crate::support::Double::default()));
-    let endpoint =
-        Endpoint::new(double.clone(), Options::default(), &scope).with_fallback(Box::new(|request| {
-            let path = request.uri().path().to_owned();
-            Box::pin(async move { http::Response::new(ServeBody::full(path)) })
-        }));
-    let endpoint = Arc::new(endpoint);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    scope.spawn(serve_http(listener, endpoint.clone(), scope.clone()));
-    let world = World { address, double, endpoint, scope };
-    assert_eq!(world.send("GET", "/ui/x", &[], "").await.body, "/ui/x");
-    check(&world, ("GET", "/ui/x"), &[("origin", "http://evil.example")], "", (403, 0)).await;
-}
-
-#[tokio::test]
 async fn a_token_is_asked_for_where_there_is_one() {
     let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
     let world = world_with(Options { gate, ..Options::default() }).await;

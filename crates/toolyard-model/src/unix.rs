@@ -1,0 +1,3 @@
+//! What only Unix systems have.
+
+pub mod processes;

@@ -1,0 +1,122 @@
+//! The control API under `/api/v1`: HTTP becomes a [`ControlRequest`], and the answer HTTP again.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
+use http::{Request, StatusCode};
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use tokio::time::{Sleep, sleep};
+use toolyard_model::answer::RelayError;
+use toolyard_model::control::{Control, ControlEvent, ControlRequest, ControlResponse};
+use toolyard_model::{BoxFuture, Scope};
+
+use super::ServeBody;
+use super::admit::Admitted;
+use super::endpoint::Endpoint;
+use super::post;
+use super::reply::{self, HttpResponse};
+
+/// Where the control API is mounted.
+pub(super) const BASE: &str = "/api/v1";
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Answers one request to the control API.
+pub(super) async fn answer(
+    endpoint: &Arc<Endpoint>,
+    control: &Arc<dyn Control>,
+    admitted: Admitted,
+    request: Request<Incoming>,
+) -> HttpResponse {
+    let (head, body) = request.into_parts();
+    let body = match post::read_body(body, endpoint).await {
+        Ok(body) => body,
+        Err(refusal) => return *refusal,
+    };
+    let request = ControlRequest {
+        method: head.method,
+        path: head.uri.path().strip_prefix(BASE).unwrap_or_default().to_owned(),
+        query: head.uri.query().map(str::to_owned),
+        body,
+        last_event_id: head.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned),
+        is_operator: admitted.is_operator,
+        principal: admitted.principal,
+    };
+    match control.control(request).await {
+        ControlResponse::Whole { status, json } => whole(status, json),
+        ControlResponse::Events(events) => reply::events(ServeBody::live(EventBody::new(events, endpoint))),
+    }
+}
+
+fn whole(status: StatusCode, json: Bytes) -> HttpResponse {
+    let mut response = reply::json(ServeBody::full(json));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Writes events as they come, and a comment after every silence, so that a client that is gone is noticed.
+struct EventBody {
+    events: BoxStream<'static, ControlEvent>,
+    ending: BoxFuture<()>,
+    keep_alive: std::time::Duration,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl EventBody {
+    fn new(events: BoxStream<'static, ControlEvent>, endpoint: &Endpoint) -> Self {
+        let keep_alive = endpoint.options.keep_alive;
+        let ending: Scope = endpoint.ending.clone();
+        let ending = Box::pin(async move { ending.ended().await });
+        Self { events, ending, keep_alive, silence: Box::pin(sleep(keep_alive)) }
+    }
+}
+
+impl Body for EventBody {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        let this = &mut *self;
+        let written = match this.events.poll_next_unpin(cx) {
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(event)) => encode(&event),
+            Poll::Pending if this.ending.as_mut().poll(cx).is_ready() => return Poll::Ready(None),
+            Poll::Pending => {
+                ready!(this.silence.as_mut().poll(cx));
+                Bytes::from_static(b": keep-alive\n\n")
+            }
+        };
+        this.silence.as_mut().reset(tokio::time::Instant::now() + this.keep_alive);
+        Poll::Ready(Some(Ok(Frame::data(written))))
+    }
+}
+
+fn encode(event: &ControlEvent) -> Bytes {
+    let mut out = BytesMut::with_capacity(event.data.len() + 64);
+    if let Some(id) = &event.id {
+        put_line(&mut out, "id", id);
+    }
+    put_line(&mut out, "event", event.name);
+    for line in event.data.lines() {
+        put_line(&mut out, "data", line);
+    }
+    out.put_u8(b'\n');
+    out.freeze()
+}
+
+fn put_line(out: &mut BytesMut, field: &str, value: &str) {
+    out.put_slice(field.as_bytes());
+    out.put_slice(b": ");
+    out.put_slice(value.as_bytes());
+    out.put_u8(b'\n');
+}
