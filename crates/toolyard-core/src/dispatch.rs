@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
 use toolyard_proto::uri::ResultKind;
-use toolyard_proto::{CallError, Method, Params, Raw};
+use toolyard_proto::{CallError, Method, Params, Raw, Reason};
 
 use crate::call::{Call, Edits};
 use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog};
@@ -168,14 +168,14 @@ fn unknown(snapshot: &Snapshot, request: &Request, view: &ViewCatalog, what: &st
 
 /// What is known of the upstream that a name seems to speak of, where that one has never said what it offers.
 /// Only a word about what went wrong: nothing is called by it.
-fn unheard(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<String> {
+fn unheard(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<Reason> {
     let is_meant = |upstream: &&Arc<Upstream>| {
         let rest = name.strip_prefix(upstream.id().as_str());
         let is_named = rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with(':'));
         is_named && upstream.definitions().is_none()
     };
     let upstream = snapshot.rules().upstreams.iter().filter(|_| view.alone.is_none()).find(is_meant)?;
-    Some(upstream.why_not(&upstream.state()))
+    Some(upstream.why_unavailable(&upstream.state()))
 }
 
 /// In the hub view, whatever is not the hub's own needs an instance.

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 use tokio::time::Instant;
 use toolyard_model::{ClientKey, Origin};
-use toolyard_proto::CallError;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{CallError, Reason};
 
 use crate::catalog::{Catalog, Entry};
 use crate::listen::Listeners;
@@ -117,8 +117,9 @@ pub(crate) fn leads_on(entry: &Entry) -> bool {
 /// Why nothing of an instance can be called that has not said what it offers.
 pub(crate) fn silent(instance: &Upstream) -> CallError {
     let state = instance.state();
-    let reason = state.reason.unwrap_or_else(|| "it has not answered yet".to_owned());
-    CallError::unavailable(format!("instance `{}` is {}: {reason}", own_id(instance), state.phase))
+    let why = state.reason.unwrap_or_else(|| "it has not answered yet".into());
+    let subject = format!("instance `{}`", own_id(instance));
+    CallError::unavailable(Reason::of(subject, format!("is {}", state.phase)).caused_by(&why))
 }
 
 /// What the tools about instances work with.
@@ -170,6 +171,6 @@ fn needed<'a>(arguments: &'a Value, key: &str) -> Result<&'a str, CallError> {
     text(arguments, key)?.ok_or_else(|| refused(format!("`{key}` is missing")))
 }
 
-fn refused(message: impl Into<String>) -> CallError {
-    CallError::turned_away(toolyard_proto::Retry::Never, message)
+fn refused(reason: impl Into<Reason>) -> CallError {
+    CallError::turned_away(toolyard_proto::Retry::Never, reason)
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 pub use toolyard_model::Connected;
 use toolyard_model::{BoxFuture, Origin};
-use toolyard_proto::Revision;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
+use toolyard_proto::{Reason, Revision};
 
 use crate::sleep_watch::WallClock;
 use crate::upstream::policy::UpstreamPolicy;
@@ -196,16 +196,16 @@ impl ToolRule {
 /// Reaches an upstream: a real one, a built-in one, or a double in a test.
 pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// `known` is the revision it spoke the last time, to spare a probe.
-    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>>;
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>>;
 
     /// The same for one client alone: the upstream may be told who that is and what it can do.
-    fn connect_for(&self, known: Option<Revision>, _: &Origin) -> BoxFuture<Result<Connected, String>> {
+    fn connect_for(&self, known: Option<Revision>, _: &Origin) -> BoxFuture<Result<Connected, Reason>> {
         self.connect(known)
     }
 
     /// Looks, without a word, whether there is anybody to connect to; if not, why not. While there is nobody, an
     /// upstream stays discovered.
-    fn look(&self) -> BoxFuture<Result<(), String>> {
+    fn look(&self) -> BoxFuture<Result<(), Reason>> {
         Box::pin(async { Ok(()) })
     }
 

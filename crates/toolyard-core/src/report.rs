@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 use toolyard_model::Origin;
-use toolyard_proto::calendar;
+use toolyard_proto::{Reason, calendar};
 
 use crate::gateway::Gateway;
 use crate::ledger::{Count, Ledger, Record};
@@ -73,14 +73,15 @@ pub(crate) fn report(
 fn about(upstream: &Upstream) -> Value {
     let state = upstream.state();
     let steps = state.history.changes().rev().take(STEPS).map(|change| {
-        json!({ "at": at(change.at), "from": change.from.as_str(), "to": change.to.as_str(), "reason": change.reason })
+        json!({ "at": at(change.at), "from": change.from.as_str(), "to": change.to.as_str(), "reason": change.reason.as_ref().map(Reason::summary) })
     });
     json!({
         "id": upstream.id().as_str(),
         "kind": upstream.kind().as_str(),
         "state": state.phase.as_str(),
         "since": at(state.since),
-        "reason": state.reason,
+        "reason": state.reason.as_ref().map(Reason::summary),
+        "hint": state.reason.as_ref().and_then(Reason::hint),
         "lastActivity": upstream.last_activity().map(at),
         "underWay": upstream.calls(),
         "calls": count(&upstream.tally().count()),

@@ -27,7 +27,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use toolyard_model::{ClientKey, Link, Scope};
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{CallError, Revision};
+use toolyard_proto::{CallError, Reason, Revision};
 
 use crate::catalog::Definitions;
 use crate::ledger::Tally;
@@ -190,22 +190,17 @@ impl Upstream {
     }
 
     fn not_connected(&self, state: &State) -> CallError {
-        let why = self.why_not(state);
-        CallError::unavailable(format!(
-            "{why}; `yard` tool `upstreams` shows its state, and it is tried again by itself"
-        ))
-        .at(&self.name)
+        let hint = "the gateway keeps trying; the `yard` tool `upstreams` shows its state";
+        CallError::unavailable(self.why_unavailable(state).or_hint(hint)).at(&self.name)
     }
 
-    /// Why it cannot be called, in a sentence that names it once.
-    pub(crate) fn why_not(&self, state: &State) -> String {
-        let reason = state.reason.as_deref().unwrap_or("it is still starting");
-        let named = format!("upstream `{}` ", self.id);
-        if reason.starts_with(&named) {
-            reason.to_owned()
-        } else {
-            format!("{named}is not connected: {reason}")
+    /// Why it cannot be called.
+    pub(crate) fn why_unavailable(&self, state: &State) -> Reason {
+        let reason = state.reason.clone().unwrap_or_else(|| "it is still starting".into());
+        if reason.is_predicate() {
+            return reason;
         }
+        Reason::of_upstream(self.id.as_str(), "is not connected").caused_by(&reason)
     }
 
     /// Tries now instead of after the pause, where it is in one, and waits for the outcome.

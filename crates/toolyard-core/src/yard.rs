@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer};
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{CallError, Notification, Raw, Revision};
+use toolyard_proto::{CallError, Notification, Raw, Reason, Revision};
 
 use crate::catalog::search::search;
 use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
@@ -108,7 +108,7 @@ impl fmt::Debug for Door {
 }
 
 impl Connect for Door {
-    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let events = self.receiver.lock().ok().and_then(|mut receiver| receiver.take());
         let link = Arc::new(YardLink(self.yard.clone()));
         Box::pin(async move {
@@ -227,7 +227,8 @@ fn about(upstream: &Upstream) -> Value {
         "kind": upstream.kind().as_str(),
         "state": state.phase.as_str(),
         "sinceUnix": unix(state.since),
-        "reason": state.reason,
+        "reason": state.reason.as_ref().map(Reason::summary),
+        "hint": state.reason.as_ref().and_then(Reason::hint),
         "failures": state.failures,
         "connectedUnix": state.connected.map(unix),
         "lastActivityUnix": upstream.last_activity().map(unix),

@@ -144,7 +144,7 @@ impl Events {
 
     /// Says that the link is gone. Waits for room: this one must not get lost.
     pub(crate) async fn closed(&self, why: String) {
-        let _ = self.sender.send(LinkEvent::Closed(why)).await;
+        let _ = self.sender.send(LinkEvent::Closed(why.into())).await;
     }
 
     /// The same, but gives up after a short while: for ends that nobody may be watching.

@@ -9,20 +9,15 @@ use toolyard_proto::{CallError, Fault, Id, Method, Raw, Retry, Revision};
 /// An error that an upstream reported, where it speaks of our hop and not of the client's request: our
 /// headers or our protocol version were refused. It keeps its kind, with the upstream as its origin, so that
 /// whoever called can mend it; it must not reach the client as it is.
-pub(crate) fn own_hop(mut error: CallError) -> CallError {
-    let message = error.message;
-    error.message = String::new();
-    let told = match error.code() {
-        code::HEADER_MISMATCH => {
-            CallError::header_mismatch(format!("the upstream refused our headers: {message}"))
-        }
-        code::UNSUPPORTED_VERSION => {
-            let told = CallError::unsupported_version(Revision::NEWEST.as_str());
-            CallError { message: format!("the upstream refused our protocol version: {message}"), ..told }
-        }
-        _ => return CallError { message, ..error },
+pub(crate) fn own_hop(error: CallError) -> CallError {
+    let own = match error.code() {
+        code::HEADER_MISMATCH => CallError::header_mismatch("the upstream rejected the gateway's headers"),
+        code::UNSUPPORTED_VERSION => CallError::unsupported_version(Revision::NEWEST.as_str())
+            .with_reason("the upstream rejected the gateway's protocol version"),
+        _ => return error,
     };
-    CallError { origin: Fault::Upstream, retry: Retry::Always, upstream: error.upstream, ..told }
+    let own = own.because(error.message()).with_origin(Fault::Upstream).with_retry(Retry::Always);
+    error.upstream.iter().fold(own, CallError::at)
 }
 
 /// The gateway's own question to an upstream, as part of meeting it.

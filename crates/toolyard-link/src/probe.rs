@@ -82,9 +82,9 @@ pub(crate) fn judge(outcome: Result<Raw, CallError>) -> Discovered {
             choose(&supported.unwrap_or_default(), None)
         }
         Err(error) if matches!(error.code(), code::HEADER_MISMATCH | code::MISSING_CAPABILITY) => {
-            Discovered::Incompatible(format!("it refused server/discover: {}", error.message))
+            Discovered::Incompatible(format!("it refused server/discover: {error}"))
         }
-        Err(error) => legacy(&format!("server/discover: {}", error.message)),
+        Err(error) => legacy(&format!("server/discover: {error}")),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderValue};
 use tokio::sync::mpsc;
 use toolyard_proto::modern::SERVER_INFO;
-use toolyard_proto::{Era, Id, Method, Notification, Params, Raw, Revision};
+use toolyard_proto::{Era, Id, Method, Notification, Params, Raw, Reason, Revision};
 
 use crate::peer::{Ask, AskError};
 use crate::{Answer, BoxFuture, ClientKey, Origin, Peer};
@@ -71,7 +71,7 @@ pub enum LinkEvent {
     /// upstream session it came on, where there is one per client.
     Ask(Option<ClientKey>, Ask, tokio::sync::oneshot::Sender<Result<Raw, AskError>>),
     /// The link is gone; calls in flight have been failed already. Always the last event.
-    Closed(String),
+    Closed(Reason),
 }
 
 /// A link, what it says outside of calls, and the era to remember for the next time.

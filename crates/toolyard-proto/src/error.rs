@@ -1,12 +1,13 @@
-//! What went wrong on the way of a call, with all that the next decision needs: whose fault, whether to
-//! retry, and how to say it in the protocol's own form.
+//! How a call fails, with all that the next decision needs: who can fix it, whether to retry, why it failed,
+//! and the form of the error in the protocol.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::Raw;
 use crate::era::{Era, Revision};
+use crate::{Raw, Reason};
 
 /// JSON-RPC and MCP error codes.
 pub mod code {
@@ -22,7 +23,7 @@ pub mod code {
     pub const UNSUPPORTED_VERSION: i32 = -32022;
 }
 
-/// An error object of ours.
+/// An error object made by the gateway.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RpcError {
     pub code: i32,
@@ -54,15 +55,15 @@ pub enum Fault {
 #[serde(rename_all = "kebab-case")]
 pub enum Retry {
     Never,
-    /// It may have been carried out: only where doing it twice does no harm.
+    /// The call may have been carried out: retry only where a second execution does no harm.
     IfIdempotent,
-    /// It was certainly not carried out.
+    /// The call was certainly not carried out.
     Always,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// The upstream answered with this error object; it is passed on as it was said.
+    /// The upstream answered with this error object, which is passed on unchanged.
     Reported(Raw),
     UnknownMethod,
     /// Unknown tool or prompt, bad cursor, malformed parameters: the message says which.
@@ -74,14 +75,14 @@ pub enum Kind {
     UnsupportedVersion {
         requested: String,
     },
-    /// The connection to the upstream was lost while the call was under way.
+    /// The connection to the upstream was lost during the call.
     Lost,
     /// The upstream cannot be reached now.
     Unavailable,
-    /// There is no way to the upstream now (no network, no name, no answer to our knocking); whether it is there
-    /// is not known.
+    /// No connection to the upstream can be opened now (no network, no such host, no answer); whether it is
+    /// running is unknown.
     Unreachable,
-    /// The upstream is there, but does not take the call: too busy, or not from us.
+    /// The upstream is running but refuses the call: it is too busy, or the credentials are wrong.
     TurnedAway,
     Timeout,
     /// Too much is under way, or something is too large.
@@ -94,23 +95,31 @@ pub enum Kind {
     Internal,
 }
 
-/// The one error type on the path of a call.
+/// The one error type on the path of a call. Built by the functions below, so that a new field is one edit.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{message}")]
+#[error("{reason}")]
+#[non_exhaustive]
 pub struct CallError {
     pub origin: Fault,
     pub retry: Retry,
     pub kind: Kind,
-    /// What happened, to what, and what to do next.
-    pub message: String,
+    /// What failed, why, and what to do about it.
+    pub reason: Box<Reason>,
+    /// How long to wait before trying again, where that is known.
+    pub retry_after: Option<Duration>,
     pub upstream: Option<Arc<str>>,
     /// The revision whose error codes these are.
     pub form: Revision,
 }
 
+/// How long a caller waits after a limit was reached, where nothing better is known.
+const LIMIT_WAIT: Duration = Duration::from_secs(1);
+
+/// One constructor for each kind.
 impl CallError {
-    fn new(origin: Fault, retry: Retry, kind: Kind, message: impl Into<String>) -> Self {
-        Self { origin, retry, kind, message: message.into(), upstream: None, form: Revision::NEWEST }
+    fn new(origin: Fault, retry: Retry, kind: Kind, reason: impl Into<Reason>) -> Self {
+        let reason = Box::new(reason.into());
+        Self { origin, retry, kind, reason, retry_after: None, upstream: None, form: Revision::NEWEST }
     }
 
     pub fn reported(error: Raw) -> Self {
@@ -118,30 +127,24 @@ impl CallError {
         Self::new(Fault::Upstream, Retry::Never, Kind::Reported(error), message)
     }
 
-    /// The same, said in the codes of an older revision.
-    #[must_use]
-    pub fn in_form(self, form: Revision) -> Self {
-        Self { form, ..self }
-    }
-
     pub fn unknown_method(method: &str) -> Self {
         Self::new(Fault::Client, Retry::Never, Kind::UnknownMethod, format!("method not found: {method}"))
     }
 
-    pub fn invalid_params(message: impl Into<String>) -> Self {
-        Self::new(Fault::Client, Retry::Never, Kind::InvalidParams, message)
+    pub fn invalid_params(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Client, Retry::Never, Kind::InvalidParams, reason)
     }
 
-    pub fn bad_envelope(message: impl Into<String>) -> Self {
-        Self::new(Fault::Client, Retry::Never, Kind::BadEnvelope, message)
+    pub fn bad_envelope(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Client, Retry::Never, Kind::BadEnvelope, reason)
     }
 
-    pub fn header_mismatch(message: impl Into<String>) -> Self {
-        Self::new(Fault::Client, Retry::Never, Kind::HeaderMismatch, message)
+    pub fn header_mismatch(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Client, Retry::Never, Kind::HeaderMismatch, reason)
     }
 
-    pub fn missing_capability(required: Raw, message: impl Into<String>) -> Self {
-        Self::new(Fault::Client, Retry::Never, Kind::MissingCapability(required), message)
+    pub fn missing_capability(required: Raw, reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Client, Retry::Never, Kind::MissingCapability(required), reason)
     }
 
     pub fn unsupported_version(requested: impl Into<String>) -> Self {
@@ -150,54 +153,119 @@ impl CallError {
         Self::new(Fault::Client, Retry::Never, Kind::UnsupportedVersion { requested }, message)
     }
 
-    pub fn lost(message: impl Into<String>) -> Self {
-        Self::new(Fault::Upstream, Retry::IfIdempotent, Kind::Lost, message)
+    /// The connection was lost after the request was sent: the call may have been carried out.
+    pub fn lost(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Upstream, Retry::IfIdempotent, Kind::Lost, reason)
     }
 
     /// The call never reached the upstream.
-    pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(Fault::Upstream, Retry::Always, Kind::Unavailable, message)
+    pub fn unavailable(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Upstream, Retry::Always, Kind::Unavailable, reason)
     }
 
-    /// The same, where nobody can say whether the upstream is there.
-    pub fn unreachable(message: impl Into<String>) -> Self {
-        Self::new(Fault::Upstream, Retry::Always, Kind::Unreachable, message)
+    /// The call never reached the upstream, and whether the upstream is running is unknown.
+    pub fn unreachable(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Upstream, Retry::Always, Kind::Unreachable, reason)
     }
 
-    /// The upstream answered, but not with an answer to the call.
-    pub fn turned_away(retry: Retry, message: impl Into<String>) -> Self {
-        Self::new(Fault::Upstream, retry, Kind::TurnedAway, message)
+    /// The upstream refused the call.
+    pub fn turned_away(retry: Retry, reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Upstream, retry, Kind::TurnedAway, reason)
     }
 
-    pub fn timeout(message: impl Into<String>) -> Self {
-        Self::new(Fault::Upstream, Retry::IfIdempotent, Kind::Timeout, message)
+    pub fn timeout(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Upstream, Retry::IfIdempotent, Kind::Timeout, reason)
     }
 
-    pub fn limit(message: impl Into<String>) -> Self {
-        Self::new(Fault::Gateway, Retry::Always, Kind::Limit, message)
+    /// Too much is under way; the call was not started.
+    pub fn limit(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Gateway, Retry::Always, Kind::Limit, reason).retry_after(LIMIT_WAIT)
+    }
+
+    /// The upstream's answer exceeds a limit. The call was carried out, so trying again does not help.
+    pub fn answer_too_large(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Upstream, Retry::Never, Kind::Limit, reason)
     }
 
     pub fn cancelled() -> Self {
         Self::new(Fault::Client, Retry::Never, Kind::Cancelled, "the call was cancelled")
     }
 
-    pub fn bad_answer(message: impl Into<String>) -> Self {
-        Self::new(Fault::Upstream, Retry::Never, Kind::BadAnswer, message)
+    pub fn bad_answer(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Upstream, Retry::Never, Kind::BadAnswer, reason)
     }
 
-    pub fn cannot_ask(message: impl Into<String>) -> Self {
-        Self::new(Fault::Client, Retry::Never, Kind::CannotAsk, message)
+    pub fn cannot_ask(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Client, Retry::Never, Kind::CannotAsk, reason)
     }
 
-    pub fn internal(message: impl Into<String>) -> Self {
-        Self::new(Fault::Gateway, Retry::Never, Kind::Internal, message)
+    pub fn internal(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Gateway, Retry::Never, Kind::Internal, reason)
     }
+}
 
+/// What is added to an error, or changed in it.
+impl CallError {
     /// Names the upstream it happened at.
     #[must_use]
     pub fn at(mut self, upstream: &Arc<str>) -> Self {
         self.upstream = Some(upstream.clone());
         self
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<String>) -> Self {
+        self.reason = Box::new(self.reason.because(cause));
+        self
+    }
+
+    /// Sets what to do about it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.reason = Box::new(self.reason.with_hint(hint));
+        self
+    }
+
+    #[must_use]
+    pub fn with_reason(mut self, reason: impl Into<Reason>) -> Self {
+        *self.reason = reason.into();
+        self
+    }
+
+    #[must_use]
+    pub fn with_origin(self, origin: Fault) -> Self {
+        Self { origin, ..self }
+    }
+
+    #[must_use]
+    pub fn with_retry(self, retry: Retry) -> Self {
+        Self { retry, ..self }
+    }
+
+    #[must_use]
+    pub fn with_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Says how long to wait before trying again.
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+
+    /// The same error in the codes of `form`.
+    #[must_use]
+    pub fn in_form(self, form: Revision) -> Self {
+        Self { form, ..self }
+    }
+}
+
+/// How an error is shown: to clients, in logs and in metrics.
+impl CallError {
+    /// The whole reason as one line.
+    pub fn message(&self) -> String {
+        self.reason.to_string()
     }
 
     pub fn code(&self) -> i32 {
@@ -214,8 +282,8 @@ impl CallError {
         }
     }
 
-    /// The HTTP status that carries this error to a client of `era`. Older clients read 404 as "session
-    /// gone", so for them errors of a call always travel in 200.
+    /// The HTTP status that carries this error to a client of `era`. Legacy clients read 404 as "session
+    /// ended", so for them an error of a call always has status 200.
     pub fn http_status(&self, era: Era) -> u16 {
         if !era.speaks_by_status() {
             return 200;
@@ -250,18 +318,29 @@ impl CallError {
         }
     }
 
-    /// `{origin, upstream, kind, retry}`, as it stands in `_meta["dev.toolyard/error"]` and in `data`.
+    /// `{origin, upstream, kind, retry, retryAfterMs, hint}`, as in `_meta["dev.toolyard/error"]` and in `data`.
     pub fn details(&self) -> Raw {
         #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
         struct Details<'a> {
             origin: Fault,
             #[serde(skip_serializing_if = "Option::is_none")]
             upstream: Option<&'a str>,
             kind: &'static str,
             retry: Retry,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            retry_after_ms: Option<u64>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            hint: Option<&'a str>,
         }
-        let upstream = self.upstream.as_deref();
-        Raw::from_serialize(&Details { origin: self.origin, upstream, kind: self.label(), retry: self.retry })
+        Raw::from_serialize(&Details {
+            origin: self.origin,
+            upstream: self.upstream.as_deref(),
+            kind: self.label(),
+            retry: self.retry,
+            retry_after_ms: self.retry_after.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            hint: self.reason.hint(),
+        })
     }
 
     /// The error object of a JSON-RPC answer.
@@ -275,13 +354,13 @@ impl CallError {
             _ if self.code() == code::INTERNAL => Some(self.details()),
             _ => None,
         };
-        RpcError { code: self.code(), message: self.message.clone(), data }.to_raw()
+        RpcError { code: self.code(), message: self.message(), data }.to_raw()
     }
 
-    /// The same as the result of a tool that was reached but could not be carried out.
+    /// The same error as the result of a tool call that failed.
     pub fn to_tool_result(&self) -> Raw {
         serde_json::json!({
-            "content": [{ "type": "text", "text": self.message }],
+            "content": [{ "type": "text", "text": self.message() }],
             "isError": true,
             "_meta": { "dev.toolyard/error": self.details() },
         })

@@ -4,6 +4,7 @@
 pub mod raw;
 pub mod message;
 pub mod method;
+pub mod reason;
 pub mod error;
 pub mod era;
 pub mod modern;
@@ -25,3 +26,4 @@ pub use message::{Id, Incoming, Message, Notification, ParseError, RequestMessag
 pub use method::Method;
 pub use params::Params;
 pub use raw::Raw;
+pub use reason::Reason;

@@ -30,19 +30,32 @@ const HASH_LEN: usize = 8;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamId(Arc<str>);
 
-/// Why a text cannot be the id of an upstream, and what to write instead.
+/// Why a text cannot be the id of an upstream. [`hint`](Self::hint) says what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    #[error("an upstream id cannot be empty; choose a short word such as `files`")]
+    #[error("an upstream id cannot be empty")]
     Empty,
-    #[error("upstream id `{id}` starts with `{first}`; start it with a letter, e.g. `s-{id}`")]
+    #[error("upstream id `{id}` starts with `{first}`")]
     Start { id: String, first: char },
-    #[error("upstream id `{id}` contains {bad:?}; use only letters, digits, `_` and `-`")]
+    #[error("upstream id `{id}` contains {bad:?}")]
     Character { id: String, bad: char },
-    #[error("upstream id of {len} characters is too long; use at most {MAX_ID_LEN}")]
+    #[error("upstream id of {len} characters is too long")]
     TooLong { len: usize },
-    #[error("upstream id `{id}` is reserved by Toolyard; choose another, e.g. `{id}-2`")]
+    #[error("upstream id `{id}` is reserved by Toolyard")]
     Reserved { id: String },
+}
+
+impl NameError {
+    /// What to write instead.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Empty => "choose a short word such as `files`".to_owned(),
+            Self::Start { id, .. } => format!("start it with a letter, e.g. `s-{id}`"),
+            Self::Character { .. } => "use only letters, digits, `_` and `-`".to_owned(),
+            Self::TooLong { .. } => format!("use at most {MAX_ID_LEN}"),
+            Self::Reserved { id } => format!("choose another, e.g. `{id}-2`"),
+        }
+    }
 }
 
 /// How one listener shows the names of tools and prompts.

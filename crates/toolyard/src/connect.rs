@@ -11,8 +11,8 @@ use toolyard_link::child::{ChildSpec, Guard};
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect};
 use toolyard_model::{BoxFuture, Origin, Scope};
-use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Reason, Revision};
 
 use crate::config::{Program, Reach, Server, UpstreamConfig};
 use crate::packs::Sets;
@@ -93,21 +93,21 @@ impl fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    fn connect_as(&self, known: Option<Revision>, offer: Arc<Offer>) -> BoxFuture<Result<Connected, String>> {
+    fn connect_as(&self, known: Option<Revision>, offer: Arc<Offer>) -> BoxFuture<Result<Connected, Reason>> {
         let (target, scope) = (self.target.clone(), self.approach.scope.clone());
         Box::pin(async move {
             let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
-            connecting.await.map_err(|error| error.to_string())
+            connecting.await.map_err(Reason::from)
         })
     }
 }
 
 impl Connect for Upstream {
-    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         self.connect_as(known, self.approach.offer.clone())
     }
 
-    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, String>> {
+    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, Reason>> {
         let client_info = client.client_info.clone();
         let offer = Offer {
             capabilities: client.capabilities.clone(),

@@ -9,6 +9,7 @@ use toolyard_core::{Connect, Connected};
 use toolyard_model::{BoxFuture, Scope};
 use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Reason, Revision};
 use toolyard_tool::{Pack, ToolSet};
 
 use crate::config::Config;
@@ -146,7 +147,7 @@ impl PackUpstream {
 }
 
 impl Connect for PackUpstream {
-    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let connected = self.tools().map(ToolSet::connect);
         Box::pin(async { connected })
     }

@@ -101,7 +101,7 @@ impl Session {
     ) -> Ended {
         let tools = match self.tools().await {
             Ok(tools) => tools,
-            Err(error) => return Ended::Lost(format!("the tools cannot be listed: {}", error.message)),
+            Err(error) => return Ended::Lost(format!("the tools cannot be listed: {error}")),
         };
         let register = json!({
             "type": "register", "appName": &*self.name, "version": VERSION, "pid": std::process::id(),
@@ -231,7 +231,7 @@ impl Session {
             let result = match answer {
                 Ok(AnswerBody::Whole(result, _)) => result,
                 Ok(AnswerBody::Stream(_)) => Raw::from(json!({ "success": false, "error": "a stream" })),
-                Err(error) => Raw::from(json!({ "success": false, "error": error.message })),
+                Err(error) => Raw::from(json!({ "success": false, "error": error.message() })),
             };
             let line =
                 Raw::from(json!({ "type": "toolResponse", "correlationId": id })).with("result", &result);

@@ -107,7 +107,7 @@ impl Shared {
 
     /// The last word of the link.
     pub(super) fn closed(&self) {
-        let _ = self.events.try_send(LinkEvent::Closed(self.channel.why()));
+        let _ = self.events.try_send(LinkEvent::Closed(self.channel.why().into()));
     }
 
     fn list(&self) -> Raw {

@@ -122,7 +122,7 @@ mod tests {
         let mut second = Box::pin(queue.turn("a", &peer, None));
         assert!(tokio::time::timeout(Duration::from_secs(2), &mut second).await.is_err());
         let third = queue.turn("a", &peer, None).await.unwrap_err();
-        assert!(third.message.contains("1 calls under way and 1 waiting"), "{third}");
+        assert!(third.message().contains("1 calls under way and 1 waiting"), "{third}");
         assert_eq!(third.retry, toolyard_proto::Retry::Always);
         drop(first);
         let second = second.await.unwrap();

@@ -14,8 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use toolyard_link::SocketSpec;
 use toolyard_model::{BoxFuture, Origin, local};
-use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Reason, Revision};
 
 use super::conversation::meet;
 use super::link::Shared as Linked;
@@ -60,9 +60,9 @@ impl Dial {
     }
 
     /// A hint leads to nobody but our own user.
-    async fn refuse_strangers(&self) -> Result<(), String> {
+    async fn refuse_strangers(&self) -> Result<(), Reason> {
         match self.holder().await {
-            Holder::Other => Err(format!("another user of this machine listens at {}", self.endpoint)),
+            Holder::Other => Err(format!("another user of this machine listens at {}", self.endpoint).into()),
             Holder::Ours | Holder::Nobody | Holder::Unknown => Ok(()),
         }
     }
@@ -163,7 +163,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn reach(&self, dial: Dial, known: Option<Revision>) -> Result<Connected, String> {
+    async fn reach(&self, dial: Dial, known: Option<Revision>) -> Result<Connected, Reason> {
         dial.refuse_strangers().await?;
         let Some(socket) = dial.endpoint.socket() else {
             let connected = dial.mcp.connect(known).await?;
@@ -181,20 +181,20 @@ impl Inner {
             return Ok(connected);
         }
         let connected = dial.mcp.connect(None).await.map_err(|why| {
-            let wait = FIRST_WORD.as_secs();
-            format!(
-                "no `register` came from {} within {wait} s, and it does not speak MCP: {why}",
-                dial.endpoint
-            )
+            let (wait, endpoint) = (FIRST_WORD.as_secs(), &dial.endpoint);
+            let what =
+                format!("no `register` came from {endpoint} within {wait} s, and it does not speak MCP");
+            Reason::new(what).caused_by(&why)
         })?;
         self.speaks_mcp.store(true, Ordering::Relaxed);
         Ok(connected)
     }
 
     /// Nothing where nobody registers.
-    async fn listen(&self, dial: &Dial, socket: &SocketSpec) -> Result<Option<Connected>, String> {
+    async fn listen(&self, dial: &Dial, socket: &SocketSpec) -> Result<Option<Connected>, Reason> {
         let unreachable = |why: String| {
-            format!("nobody can be reached at {}: {why}; check that it is running", dial.endpoint)
+            let what = format!("nothing answers at {}", dial.endpoint);
+            Reason::new(what).because(why).with_hint("check that the program is running")
         };
         let opened = timeout(PATIENCE, open(socket, dial.own_only())).await;
         let stream = opened.map_err(|_| unreachable(format!("no answer within {} s", PATIENCE.as_secs())))?;
@@ -207,7 +207,7 @@ impl Inner {
             seat: self.seat.clone(),
         };
         let met = meet(&apps, stream, (self.id.clone(), &dialled), FIRST_WORD).await;
-        let met = met.map_err(|why| format!("{}: {why}", dial.endpoint))?;
+        let met = met.map_err(|why| Reason::new(format!("{}: {why}", dial.endpoint)))?;
         Ok(met.map(|arrival| {
             self.seat.is_back();
             let mut state = self.state();
@@ -218,7 +218,7 @@ impl Inner {
 }
 
 impl Connect for Reach {
-    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let inner = self.0.clone();
         let Some(dial) = self.dial() else { return inner.seat.connect(known) };
         Box::pin(async move {
@@ -230,7 +230,7 @@ impl Connect for Reach {
         })
     }
 
-    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, String>> {
+    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, Reason>> {
         match self.dial() {
             Some(dial) if self.speaks_mcp() => {
                 let connecting = dial.mcp.connect_for(known, client);
@@ -239,15 +239,15 @@ impl Connect for Reach {
                     connecting.await
                 })
             }
-            _ => Box::pin(async { Err("an app has one connection for all".to_owned()) }),
+            _ => Box::pin(async { Err("an app has one connection for all".into()) }),
         }
     }
 
-    fn look(&self) -> BoxFuture<Result<(), String>> {
+    fn look(&self) -> BoxFuture<Result<(), Reason>> {
         let Some(dial) = self.dial() else { return Box::pin(async { Ok(()) }) };
         Box::pin(async move {
             match dial.holder().await {
-                Holder::Nobody => Err(format!("nobody listens at {} yet", dial.endpoint)),
+                Holder::Nobody => Err(format!("nobody listens at {} yet", dial.endpoint).into()),
                 Holder::Ours | Holder::Other | Holder::Unknown => Ok(()),
             }
         })

@@ -100,7 +100,7 @@ pub(super) fn error_from_older(method: &Method, error: CallError) -> CallError {
     match &error.kind {
         Kind::Reported(raw) if given == code::RESOURCE_NOT_FOUND || is_unknown => {
             let raw = raw.with("code", &Raw::from_serialize(&code::INVALID_PARAMS));
-            CallError { kind: Kind::Reported(raw), ..error }
+            error.with_kind(Kind::Reported(raw))
         }
         _ => error,
     }

@@ -167,7 +167,7 @@ fn with_outcome(task: &Raw, outcome: Result<Raw, CallError>) -> Raw {
         _ if is(task, "cancelled") => task.clone(),
         Ok(result) => status(task, "completed").with("result", &result.without_in("_meta", &[RELATED_TASK])),
         Err(error) => {
-            let error = RpcError { code: error.code(), message: error.message, data: None };
+            let error = RpcError { code: error.code(), message: error.message(), data: None };
             status(task, "failed").with("error", &error.to_raw())
         }
     }

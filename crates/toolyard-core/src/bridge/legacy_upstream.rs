@@ -105,7 +105,7 @@ pub(super) fn in_words(error: &CallError) -> CallError {
 }
 
 fn cannot_visit(error: &CallError, why: &str) -> CallError {
-    CallError::cannot_ask(format!("{}{why}", error.message))
+    CallError::cannot_ask(format!("{error}{why}"))
 }
 
 fn pages(error: &CallError) -> Vec<Raw> {

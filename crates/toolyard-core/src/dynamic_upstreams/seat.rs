@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use toolyard_model::BoxFuture;
-use toolyard_proto::Revision;
+use toolyard_proto::{Reason, Revision};
 
 use crate::plan::{AfterLoss, Connect, Connected};
 
@@ -64,9 +64,11 @@ impl Seat {
 }
 
 impl Connect for Seat {
-    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let arrived = self.state().arrived.take();
-        Box::pin(async { arrived.ok_or_else(|| "it is not connected; check that it is running".to_owned()) })
+        Box::pin(async {
+            arrived.ok_or_else(|| Reason::new("it is not connected").with_hint("check that it is running"))
+        })
     }
 
     fn after_loss(&self) -> AfterLoss {

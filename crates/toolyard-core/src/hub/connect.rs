@@ -106,8 +106,8 @@ impl Desk<'_> {
 async fn reach(upstream: &Upstream) -> Result<(), CallError> {
     upstream.try_now().await;
     if let Err(error) = upstream.link().await {
-        let message = format!("failed to connect: instance not active: {}", error.message);
-        return Err(CallError { message, ..error });
+        let message = format!("failed to connect: instance not active: {error}");
+        return Err(error.with_reason(message));
     }
     // What is not told by then is announced when it comes.
     let _ = tokio::time::timeout(FIRST_WORD, upstream.life.settled()).await;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
-use toolyard_proto::CallError;
 use toolyard_proto::calendar::rfc3339;
+use toolyard_proto::{CallError, Reason};
 
 use super::{Desk, Hub, find, own_id, text};
 use crate::plan::UpstreamKind;
@@ -53,7 +53,8 @@ fn instance(upstream: &Upstream, hub: &Hub) -> Value {
     about["id"] = json!(own_id(upstream));
     about["upstream"] = json!(upstream.id().as_str());
     about["state"] = json!(state.phase.as_str());
-    about["reason"] = json!(state.reason);
+    about["reason"] = json!(state.reason.as_ref().map(Reason::summary));
+    about["hint"] = json!(state.reason.as_ref().and_then(Reason::hint));
     about["connected"] = json!(upstream.links.live().is_some());
     about["connected_at"] = json!(state.connected.map(time));
     about["discovered_at"] = json!(time(state.discovered));
@@ -77,7 +78,8 @@ fn health(upstream: &Upstream, hub: &Hub) -> Value {
     let (described, known) = (upstream.described(), upstream.health());
     let step = |change: &Change| {
         json!({
-            "from": change.from.as_str(), "to": change.to.as_str(), "at": time(change.at), "reason": change.reason,
+            "from": change.from.as_str(), "to": change.to.as_str(), "at": time(change.at),
+            "reason": change.reason.as_ref().map(Reason::summary),
         })
     };
     json!({
@@ -86,14 +88,15 @@ fn health(upstream: &Upstream, hub: &Hub) -> Value {
         "name": described.as_ref().map(|about| about["name"].clone()),
         "state": state.phase.as_str(),
         "healthy": state.phase == Phase::Active && known.is_healthy() != Some(false),
-        "reason": state.reason,
+        "reason": state.reason.as_ref().map(Reason::summary),
+        "hint": state.reason.as_ref().and_then(Reason::hint),
         "retry_count": state.failures,
         "last_activity": upstream.last_activity().map(time),
         "last_ping": known.last_ping.map(time),
         "last_pong": known.last_answer.map(time),
         "response_time_ms": known.round_trip.map(millis),
         "missed_pings": known.misses,
-        "last_error": known.last_error,
+        "last_error": known.last_error.as_ref().map(Reason::summary),
         "pings": { "sent": known.pings, "answered": known.answers, "missed": known.missed },
         "calls_under_way": upstream.calls(),
         "sessions": hub.connections(upstream.id()),

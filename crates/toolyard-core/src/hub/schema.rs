@@ -13,7 +13,7 @@ pub(super) fn list() -> Value {
         "id": text, "upstream": text, "name": text, "directory": text, "path": text,
         "port": { "type": "integer", "minimum": 1, "maximum": 65_535 }, "endpoint": text,
         "pid": or_null("integer"), "process_pid": or_null("integer"), "has_package_json": or_null("boolean"),
-        "state": states(), "reason": or_null("string"),
+        "state": states(), "reason": or_null("string"), "hint": or_null("string"),
         "connected": { "type": "boolean" }, "current": { "type": "boolean" },
         "connected_at": or_null("string"), "discovered_at": at, "state_changed_at": at,
         "time_in_state": text, "total_time": text, "last_activity": or_null("string"),
@@ -30,7 +30,7 @@ pub(super) fn health() -> Value {
     let pings = object(&json!({ "sent": count, "answered": count, "missed": count }));
     let instance = object(&json!({
         "id": text, "upstream": text, "name": or_null("string"), "state": states(),
-        "healthy": { "type": "boolean" }, "reason": or_null("string"), "retry_count": count,
+        "healthy": { "type": "boolean" }, "reason": or_null("string"), "hint": or_null("string"), "retry_count": count,
         "last_ping": or_null("string"), "last_pong": or_null("string"), "response_time_ms": or_null("number"),
         "missed_pings": count, "last_error": or_null("string"), "pings": pings,
         "last_activity": or_null("string"), "calls_under_way": count, "sessions": count,

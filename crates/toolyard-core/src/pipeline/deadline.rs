@@ -120,7 +120,7 @@ impl Body for Timed {
             return Poll::Ready(frame);
         }
         self.poll_overdue(cx)
-            .map(|bound| Some(Err(RelayError::Overdue(overdue("the answer", bound, false).message))))
+            .map(|bound| Some(Err(RelayError::Overdue(overdue("the answer", bound, false).message()))))
     }
 
     fn is_end_stream(&self) -> bool {

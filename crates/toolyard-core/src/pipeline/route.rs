@@ -126,7 +126,8 @@ fn with_shown_uri(upstream: &crate::upstream::Upstream, error: CallError) -> Cal
     match &error.kind {
         Kind::Reported(raw) if let Some(own) = raw.at(path).and_then(|uri| uri.as_string()) => {
             let shown = Raw::from_serialize(&to_shown(upstream.id(), &own));
-            CallError { kind: Kind::Reported(raw.with_path(path, &shown)), ..error }
+            let kind = Kind::Reported(raw.with_path(path, &shown));
+            error.with_kind(kind)
         }
         _ => error,
     }

@@ -60,19 +60,19 @@ async fn ask(
             PAGE_WAIT.as_secs()
         )));
     };
-    match answer.map_err(own_words)? {
+    match answer.map_err(of_own_request)? {
         AnswerBody::Whole(result, _) => Ok(result),
         AnswerBody::Stream(_) => Err(CallError::internal("a whole answer was asked for")),
     }
 }
 
-/// No call of a client was under way, so what is said about one is left out.
-fn own_words(error: CallError) -> CallError {
+/// No client's call was under way, so the hint about one is left out.
+fn of_own_request(error: CallError) -> CallError {
     if error.kind != Kind::Lost {
         return error;
     }
-    let message = error.message.replace(" while the call was under way", "");
-    CallError { message: message.replace("; whether it was carried out is not known", ""), ..error }
+    let reason = (*error.reason).clone().without_hint();
+    error.with_reason(reason)
 }
 
 /// A request of the gateway itself.

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use toolyard_proto::Reason;
 
 use crate::plan::Pings;
 
@@ -26,7 +27,7 @@ pub struct Health {
     pub answers: u64,
     pub missed: u64,
     /// Why the last one was missed.
-    pub last_error: Option<String>,
+    pub last_error: Option<Reason>,
 }
 
 impl Health {
@@ -48,10 +49,10 @@ impl Health {
         self.last_error = None;
     }
 
-    pub(super) fn missed(&mut self, reason: &str) {
+    pub(super) fn missed(&mut self, reason: &Reason) {
         self.misses = self.misses.saturating_add(1);
         self.missed += 1;
-        self.last_error = Some(reason.to_owned());
+        self.last_error = Some(reason.clone());
     }
 
     /// For whoever reports on it. Times are seconds since 1970, the round trip is in milliseconds.
@@ -66,7 +67,7 @@ impl Health {
             "pings": self.pings,
             "answers": self.answers,
             "missed": self.missed,
-            "lastError": self.last_error,
+            "lastError": self.last_error.as_ref().map(Reason::summary),
         })
     }
 }

@@ -111,7 +111,7 @@ impl Life {
     }
 
     /// Enters a phase. An invalid step is left out and logged.
-    pub(super) fn enter(&self, phase: Phase, reason: Option<String>) {
+    pub(super) fn enter(&self, phase: Phase, reason: Option<Reason>) {
         self.state.send_modify(|state| {
             let ended = state.phase == Phase::Ended;
             if let Err(invalid) = state.enter(phase, reason, SystemTime::now())

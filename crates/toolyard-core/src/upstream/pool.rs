@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use toolyard_model::{ClientKey, Link, LinkEvent, Origin};
-use toolyard_proto::{CallError, Method, Notification, Raw};
+use toolyard_proto::{CallError, Method, Notification, Raw, Reason};
 
 use super::supervise::{CONNECT_BOUND, Outlets};
 use super::{Lease, Upstream};
@@ -259,7 +259,7 @@ async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<
     let connected = match connecting.await {
         Ok(Ok(connected)) => connected,
         Ok(Err(reason)) => return Err(not_opened(upstream, &reason)),
-        Err(_) => return Err(not_opened(upstream, "no answer in time")),
+        Err(_) => return Err(not_opened(upstream, &"no answer in time".into())),
     };
     upstream.links.pool.opened(number, &connected.link);
     let owner = Owner::of(origin, upstream.links.pool.promised).client().cloned();
@@ -268,12 +268,11 @@ async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<
     Ok(Lease::own(connected.link, held))
 }
 
-fn not_opened(upstream: &Upstream, reason: &str) -> CallError {
-    CallError::unavailable(format!(
-        "upstream `{}` asks its clients questions, so each needs a connection of its own, and this one could not be made: {reason}",
-        upstream.id()
-    ))
-    .at(upstream.name())
+fn not_opened(upstream: &Upstream, reason: &Reason) -> CallError {
+    let what =
+        "needs a connection per client, since it asks clients questions, and this one could not be opened";
+    let why = Reason::of_upstream(upstream.id().as_str(), what).caused_by(reason);
+    CallError::unavailable(why).at(upstream.name())
 }
 
 /// A link of the pool in use.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use toolyard_proto::Reason;
 
 use super::Upstream;
 use super::retry::{self, Verdict};
@@ -31,7 +32,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// Waits until it is time to try again.
-    pub(super) async fn rest(&mut self, upstream: &Arc<Upstream>, outlets: &Outlets, reason: String) {
+    pub(super) async fn rest(&mut self, upstream: &Arc<Upstream>, outlets: &Outlets, reason: Reason) {
         self.failures = self.failures.saturating_add(1);
         self.lost_at.get_or_insert_with(Instant::now);
         upstream.lost(reason, self.failures);
@@ -111,7 +112,7 @@ impl Upstream {
         outlets.announce();
     }
 
-    fn lost(&self, reason: String, failures: u32) {
+    fn lost(&self, reason: Reason, failures: u32) {
         self.links.take_live();
         self.life.enter(Phase::Retrying, Some(reason));
         self.life.state.send_modify(|state| {

@@ -9,6 +9,8 @@ mod model;
 use std::fmt;
 use std::time::SystemTime;
 
+use toolyard_proto::Reason;
+
 pub use history::{Change, History};
 
 /// One stage of an upstream's life.
@@ -79,8 +81,8 @@ pub struct State {
     pub discovered: SystemTime,
     /// When the connection that it has, or had last, was there.
     pub connected: Option<SystemTime>,
-    /// Why it is not active, in words for a person.
-    pub reason: Option<String>,
+    /// Why it is not active.
+    pub reason: Option<Reason>,
     /// How often it could not be reached in a row.
     pub failures: u32,
     /// The first attempt is over, one way or the other, definitions included.
@@ -111,7 +113,7 @@ impl State {
     }
 
     /// Goes on to `next`, if that is a step there is. To stay where it is changes nothing but the reason.
-    pub fn enter(&mut self, next: Phase, reason: Option<String>, now: SystemTime) -> Result<(), Invalid> {
+    pub fn enter(&mut self, next: Phase, reason: Option<Reason>, now: SystemTime) -> Result<(), Invalid> {
         if self.phase != next {
             if !self.phase.may_become(next) {
                 return Err(Invalid { from: self.phase, to: next });

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use toolyard_model::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent, Origin, Peer};
 use toolyard_proto::error::code;
-use toolyard_proto::{Kind, Method, Notification, Raw};
+use toolyard_proto::{Kind, Method, Notification, Raw, Reason};
 
 use super::fetch::{fetch, own_request};
 use super::health::Vigil;
@@ -75,7 +75,7 @@ async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
 }
 
 /// Until the connection that could be made is lost, or it is clear that none can be made; gives the reason.
-async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Backoff) -> String {
+async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Backoff) -> Reason {
     if upstream.state().phase == Phase::Discovered {
         past.within_grace(upstream, outlets, upstream.sighted()).await;
     }
@@ -94,7 +94,7 @@ async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mu
             reason
         }
         Ok(Err(reason)) => reason,
-        Err(_) => format!("no connection within {} s", CONNECT_BOUND.as_secs()),
+        Err(_) => format!("no connection within {} s", CONNECT_BOUND.as_secs()).into(),
     }
 }
 
@@ -120,7 +120,7 @@ struct Driver<'a> {
     hear: mpsc::Sender<Notification>,
     listening: Option<BoxFuture<Answer>>,
     listen_at: Option<Instant>,
-    refreshing: Option<BoxFuture<Result<Fetched, String>>>,
+    refreshing: Option<BoxFuture<Result<Fetched, Reason>>>,
     /// Not before this are the lists asked for again.
     refresh_at: Instant,
     /// How long after its end the next listening begins.
@@ -143,7 +143,7 @@ enum Event {
     Heard(Notification),
     ListenEnded(Answer),
     ListenAgain,
-    Refreshed(Result<Fetched, String>),
+    Refreshed(Result<Fetched, Reason>),
     Suspected,
     Outdated,
     LookAgain,
@@ -188,7 +188,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Until the link ends; gives the reason.
-    async fn run(&mut self) -> String {
+    async fn run(&mut self) -> Reason {
         let reason = loop {
             self.start_refresh();
             let event = self.next_event().await;
@@ -219,7 +219,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn take(&mut self, event: Event) -> Option<String> {
+    fn take(&mut self, event: Event) -> Option<Reason> {
         match event {
             Event::Link(Some(LinkEvent::Notification(client, notification))) => {
                 self.announcement(client.as_ref(), &notification);
@@ -286,15 +286,14 @@ impl<'a> Driver<'a> {
             let mut fetched = Vec::new();
             for kind in kinds {
                 let entries = fetch(link.clone(), origin.clone(), kind).await;
-                fetched
-                    .push((kind, entries.map_err(|error| format!("{}: {}", kind.method(), error.message))?));
+                fetched.push((kind, entries.map_err(|error| not_listed(kind, *error.reason))?));
             }
             Ok(fetched)
         }));
     }
 
     /// New definitions are shown and kept; the first failure ends this connection, a later one keeps the old.
-    fn refreshed(&mut self, fetched: Result<Fetched, String>) -> Option<String> {
+    fn refreshed(&mut self, fetched: Result<Fetched, Reason>) -> Option<Reason> {
         self.refreshing = None;
         self.look_at = (!self.link.hears_changes()).then(|| Instant::now() + look_pause());
         let fetched = match fetched {
@@ -411,4 +410,12 @@ async fn at_time(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
+}
+
+/// A complete clause names what was asked; a predicate of the upstream says enough.
+fn not_listed(kind: ListKind, reason: Reason) -> Reason {
+    if reason.is_predicate() {
+        return reason;
+    }
+    Reason::new(format!("`{}` failed", kind.method())).caused_by(&reason)
 }

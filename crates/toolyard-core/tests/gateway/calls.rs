@@ -36,7 +36,7 @@ async fn what_a_request_is_judged_by_may_not_stand_there_twice() {
         let client = Client::new(&gateway, NEW, view);
         let refused = client.send_exactly(method, Raw::parse(params.to_owned()).unwrap()).await.unwrap_err();
         assert_eq!(refused.code(), -32602, "{method}: {refused:?}");
-        assert!(refused.message.contains("twice"), "{refused:?}");
+        assert!(refused.message().contains("twice"), "{refused:?}");
     };
     check("files", "tools/call", r#"{"name":"delete","n\u0061me":"read"}"#).await;
     check("", "tools/call", r#"{"name":"files__delete","name":"files__read"}"#).await;
@@ -310,7 +310,7 @@ async fn what_an_upstream_says_of_our_own_hop_is_not_passed_on() {
     let picky: Behaviour = Arc::new(|_, _| {
         Box::pin(async {
             let error = CallError::header_mismatch("Mcp-Param-Region is required");
-            Err(CallError { origin: toolyard_proto::Fault::Upstream, ..error })
+            Err(error.with_origin(toolyard_proto::Fault::Upstream))
         })
     });
     let double = Double::with(NEW, &["t"], picky);

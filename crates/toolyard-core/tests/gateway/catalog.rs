@@ -230,6 +230,6 @@ async fn what_is_left_out_is_told() {
     for name in ["odd__bare", "odd:bare"] {
         let refused = client.call(name, json!({})).await.unwrap_err();
         let reason = "upstream `odd` defines it in a way that clients refuse: `inputSchema` is missing";
-        assert_eq!(refused.message, format!("tool `{name}` is not shown: {reason}"));
+        assert_eq!(refused.message(), format!("tool `{name}` is not shown: {reason}"));
     }
 }

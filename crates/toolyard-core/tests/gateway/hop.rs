@@ -14,7 +14,7 @@ use crate::support::{Behaviour, Client, Double, echo, gateway};
 const NEW: Revision = Revision::NEWEST;
 
 fn refused(error: CallError) -> CallError {
-    CallError { origin: Fault::Upstream, ..error }
+    error.with_origin(Fault::Upstream)
 }
 
 fn calls(double: &Double) -> usize {

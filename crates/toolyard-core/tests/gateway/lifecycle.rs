@@ -260,7 +260,7 @@ async fn one_request_may_watch_so_many_resources_and_no_more() {
     let uris: Vec<String> = (0..=1_000).map(|n| format!("test://{n}")).collect();
     let filter = json!({ "notifications": { "resourceSubscriptions": uris } });
     let refused = client.ask("subscriptions/listen", filter).await.unwrap_err();
-    assert!(refused.message.contains("at most 1000 resources"), "{refused:?}");
+    assert!(refused.message().contains("at most 1000 resources"), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, Upstre
 use toolyard_link::stream::StreamLink;
 use toolyard_model::{Ask, AskError, Back, BoxFuture, Greeting, Handler as _, Peer, Request, Scope};
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{Method, Notification, Raw, Revision};
+use toolyard_proto::{Method, Notification, Raw, Reason, Revision};
 
 use crate::support::{Client, raw};
 
@@ -31,7 +31,7 @@ impl fmt::Debug for Asking {
 }
 
 impl Connect for Asking {
-    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let number = self.connects.fetch_add(1, Ordering::SeqCst);
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         tokio::spawn(self.clone().serve(number, theirs));

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use toolyard_core::{Connect, Connected, Gateway, Plan, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_link::stream::StreamLink;
 use toolyard_model::{BoxFuture, Greeting, Scope};
-use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Reason, Revision};
 
 use crate::support::{Client, raw};
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Program {
 }
 
 impl Connect for Program {
-    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         self.known.lock().unwrap().push(known);
         let number = self.connects.fetch_add(1, Ordering::SeqCst);
         let (ours, theirs) = tokio::io::duplex(64 * 1024);

@@ -15,7 +15,7 @@ use toolyard_model::{
 };
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{CallError, Id, Method, Notification, Params, Raw, Revision};
+use toolyard_proto::{CallError, Id, Method, Notification, Params, Raw, Reason, Revision};
 
 pub(crate) fn raw(value: Value) -> Raw {
     value.into()
@@ -141,7 +141,7 @@ impl fmt::Debug for Door {
 }
 
 impl Connect for Door {
-    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let double = self.0.clone();
         Box::pin(async move {
             double.connects.fetch_add(1, Ordering::SeqCst);

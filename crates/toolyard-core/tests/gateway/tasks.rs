@@ -70,7 +70,7 @@ async fn each_client_sees_and_asks_after_its_own_tasks_only() {
         assert_eq!(own["taskId"], "t2", "{method}");
         let asked = double.seen.lock().unwrap().len();
         let refused = bob.ask(method, json!({ "taskId": first })).await.unwrap_err();
-        assert_eq!((refused.code(), refused.message.contains("unknown task")), (-32602, true), "{method}");
+        assert_eq!((refused.code(), refused.message().contains("unknown task")), (-32602, true), "{method}");
         assert_eq!(double.seen.lock().unwrap().len(), asked, "{method}: the upstream is not asked");
     }
 }

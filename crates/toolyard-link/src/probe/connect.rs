@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolyard_model::{Connected, Scope};
-use toolyard_proto::Era;
+use toolyard_proto::{Era, Reason};
 
 use crate::child::ChildSpec;
 use crate::http::HttpSpec;
@@ -95,6 +95,12 @@ impl ConnectError {
         tried.append(&mut self.tried);
         self.tried = tried;
         self
+    }
+}
+
+impl From<ConnectError> for Reason {
+    fn from(error: ConnectError) -> Self {
+        Self::new(error.to_string())
     }
 }
 

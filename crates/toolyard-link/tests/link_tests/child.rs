@@ -183,7 +183,7 @@ serve(on)
     let mut connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
     let error = failed(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await);
     assert_eq!(error.kind, Kind::Lost);
-    assert!(error.message.contains("exited with status 7; its last words on stderr: boom"), "{error}");
+    assert!(error.to_string().contains("exited with status 7; its last words on stderr: boom"), "{error}");
     assert!(closed(&mut connected.events).await.contains("status 7"));
 }
 
@@ -284,8 +284,9 @@ serve(on)
     let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
     let error = failed(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await);
     assert_eq!(error.kind, Kind::Lost);
-    assert!(error.message.contains("exited with status 5"), "{error}");
-    let kid = error.message.rsplit_once("kid ").unwrap().1.split(';').next().unwrap().parse().unwrap();
+    assert!(error.to_string().contains("exited with status 5"), "{error}");
+    let message = error.to_string();
+    let kid = message.rsplit_once("kid ").unwrap().1.split(';').next().unwrap().parse().unwrap();
     // Sessions of their own are the business of the guard that a child will run under.
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(kid), nix::sys::signal::Signal::SIGKILL);
 }

@@ -191,8 +191,8 @@ async fn an_http_status_says_what_to_do() {
     ] {
         let error = failed(answered(&mut setup, true, async |exchange| exchange.status(status)).await);
         assert_eq!((&error.kind, error.retry), (&kind, retry), "{status}");
-        assert!(error.message.contains(words) && error.message.contains("`far`"), "{error}");
-        assert!(!error.message.contains("hidden"), "a query may hold a secret: {error}");
+        assert!(error.message().contains(words) && error.message().contains("`far`"), "{error}");
+        assert!(!error.message().contains("hidden"), "a query may hold a secret: {error}");
     }
 }
 

@@ -274,7 +274,7 @@ async fn the_end_of_the_stream_fails_every_call_at_once_and_names_the_upstream()
     for call in calls {
         let error = failed(soon(call).await.unwrap());
         assert_eq!(error.kind, Kind::Lost);
-        assert!(error.message.contains("`up`") && error.upstream.as_deref() == Some("up"), "{error}");
+        assert!(error.message().contains("`up`") && error.upstream.as_deref() == Some("up"), "{error}");
     }
     assert_eq!(closed(&mut events).await, "it closed the connection");
     let error = failed(soon(link.call(call(1, json!({})), Peer::nobody())).await);

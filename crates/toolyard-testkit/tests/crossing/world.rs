@@ -16,7 +16,7 @@ use toolyard_link::stream::StreamLink;
 use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
 use toolyard_model::{BoxFuture, Greeting, Origin, Principal, Scope, View};
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{Raw, Revision};
+use toolyard_proto::{Raw, Reason, Revision};
 use toolyard_serve::{Endpoint, Options, serve_stream};
 use toolyard_testkit::script::{Client, Manner, Server, Wire, serve_http, serve_lines};
 
@@ -223,7 +223,7 @@ impl Way {
         url: &str,
         known: Option<Revision>,
         capabilities: Raw,
-    ) -> BoxFuture<Result<Connected, String>> {
+    ) -> BoxFuture<Result<Connected, Reason>> {
         let spec = HttpSpec { url: url.parse().unwrap(), headers: http::HeaderMap::default() };
         let timeouts =
             toolyard_link::Timeouts { session_idle: SESSION_IDLE, ..toolyard_link::Timeouts::default() };
@@ -256,7 +256,7 @@ impl Way {
 }
 
 impl Connect for Way {
-    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let all = json!({ "roots": {}, "sampling": {}, "elicitation": { "form": {}, "url": {} } });
         if let Some(url) = &self.url {
             return self.over_http(url, known, all.into());
@@ -265,7 +265,7 @@ impl Connect for Way {
         Box::pin(async move { Ok(connected) })
     }
 
-    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, String>> {
+    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, Reason>> {
         match &self.url {
             Some(url) => self.over_http(url, known, client.capabilities.clone()),
             None => self.connect(known),

@@ -12,8 +12,8 @@ use toolyard_link::child::ChildSpec;
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
 use toolyard_model::{BoxFuture, Origin, Principal, Scope, View};
-use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Reason, Revision};
 use toolyard_serve::{Endpoint, Options, serve_stream};
 use toolyard_testkit::script::{Client, Server, Wire, serve_http};
 
@@ -96,7 +96,7 @@ impl fmt::Debug for Reach {
 }
 
 impl Reach {
-    fn connect_as(&self, known: Option<Revision>, offer: Offer) -> BoxFuture<Result<Connected, String>> {
+    fn connect_as(&self, known: Option<Revision>, offer: Offer) -> BoxFuture<Result<Connected, Reason>> {
         let target = UpstreamTarget {
             name: "script".into(),
             target: self.target.clone(),
@@ -112,13 +112,13 @@ impl Reach {
 }
 
 impl Connect for Reach {
-    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let capabilities = json!({ "roots": {}, "sampling": {}, "elicitation": { "form": {}, "url": {} } });
         let client_info = json!({ "name": "matrix", "version": "1" }).into();
         self.connect_as(known, Offer { capabilities: capabilities.into(), client_info })
     }
 
-    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, String>> {
+    fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, Reason>> {
         let client_info = json!({ "name": "matrix", "version": "1" }).into();
         self.connect_as(known, Offer { capabilities: client.capabilities.clone(), client_info })
     }

@@ -102,11 +102,8 @@ pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
 }
 
 fn id(name: &str) -> Result<UpstreamId, Failure> {
-    UpstreamId::parse(name).map_err(|error| {
-        let text = error.to_string();
-        let (message, help) = text.split_once("; ").unwrap_or((&text, "choose another"));
-        Failure::Config(vec![Problem::error("NAME", message, help)])
-    })
+    UpstreamId::parse(name)
+        .map_err(|error| Failure::Config(vec![Problem::error("NAME", error.to_string(), error.hint())]))
 }
 
 /// A variable that is not set yet can still be set; anything else would leave a config that does not start.

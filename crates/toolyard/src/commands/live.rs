@@ -78,6 +78,9 @@ pub(super) struct State {
     pub(super) about: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) hint: Option<String>,
     #[serde(default)]
     pub(super) failures: u32,
     #[serde(default)]

@@ -79,5 +79,5 @@ pub(super) fn upstream_in(common: &Common, name: &str) -> Option<String> {
 }
 
 fn failed(error: &toolyard_proto::CallError) -> Failure {
-    refused(error.message.clone(), String::new())
+    refused(error.message(), String::new())
 }

@@ -77,9 +77,7 @@ fn read_id(reader: &mut Reader<'_>, field: &Field, seen: &[(UpstreamId, usize)])
     let id = match UpstreamId::parse(&field.key) {
         Ok(id) => id,
         Err(error) => {
-            let text = error.to_string();
-            let (message, help) = text.split_once("; ").unwrap_or((&text, "choose another"));
-            field.error(reader, message, help);
+            field.error(reader, error.to_string(), error.hint());
             return None;
         }
     };

@@ -329,12 +329,12 @@ impl Call {
             "{why} while {} was under way; whether it was carried out is not known. Call it again if that is safe",
             self.what
         );
-        self.answer(id, &CallError { origin: Fault::Gateway, ..CallError::lost(message) })
+        self.answer(id, &CallError::lost(message).with_origin(Fault::Gateway))
     }
 
     fn not_passed_on(&self, id: Id, why: &str) -> Bytes {
         let message = format!("{why}; {} was not passed on to anybody", self.what);
-        self.answer(id, &CallError { origin: Fault::Gateway, ..CallError::unavailable(message) })
+        self.answer(id, &CallError::unavailable(message).with_origin(Fault::Gateway))
     }
 
     /// A tool that could not do its work answers as a tool does; the rest fails as the protocol says.

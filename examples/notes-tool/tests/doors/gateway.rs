@@ -18,7 +18,7 @@ use toolyard_link::child::ChildSpec;
 use toolyard_link::{EraPin, Offer, Target, UpstreamTarget, connect};
 use toolyard_model::{BoxFuture, Scope};
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{Raw, Revision};
+use toolyard_proto::{Raw, Reason, Revision};
 use toolyard_serve::{Endpoint, Options, serve_http};
 use toolyard_tool::ToolSet;
 
@@ -129,7 +129,7 @@ impl fmt::Debug for Pack {
 }
 
 impl Connect for Pack {
-    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let connected = self.0.connect();
         Box::pin(async { Ok(connected) })
     }
@@ -142,7 +142,7 @@ struct Program {
 }
 
 impl Connect for Program {
-    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, String>> {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let child = ChildSpec {
             program: self.program.into(),
             args: Vec::new(),
@@ -161,7 +161,7 @@ impl Connect for Program {
         let scope = self.scope.clone();
         Box::pin(async move {
             let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
-            connecting.await.map_err(|error| error.to_string())
+            connecting.await.map_err(Reason::from)
         })
     }
 }

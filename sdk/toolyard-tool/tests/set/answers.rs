@@ -223,7 +223,7 @@ async fn a_failure_is_an_answer_that_says_what_to_do() {
     check("fails", json!({ "content": says("no\nHint: ask later"), "isError": true })).await;
     check("cannot_parse", json!({ "content": says("invalid digit found in string"), "isError": true })).await;
     let error = Client::newest().request(&set(), "tools/call", json!({ "name": "fatal" })).await.unwrap_err();
-    assert_eq!((error.code(), error.message.as_str()), (-32603, "the disk is gone"));
+    assert_eq!((error.code(), error.message().as_str()), (-32603, "the disk is gone"));
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn a_panic_fails_one_call_and_nothing_else() {
     let asked = json!({ "name": "panics_as_a_prompt" });
     let error = Client::newest().request(&set, "prompts/get", asked).await.unwrap_err();
     assert_eq!(error.code(), -32603);
-    assert!(error.message.starts_with("`panics_as_a_prompt` broke down: out of prompts"));
+    assert!(error.message().starts_with("`panics_as_a_prompt` broke down: out of prompts"));
     check("object", json!({ "content": says("{\n  \"total\": 3\n}"), "structuredContent": { "total": 3 } }))
         .await;
 }

@@ -130,7 +130,7 @@ async fn a_user_may_say_no_and_a_client_may_be_unable() {
     assert_eq!(text(&answer), "this needs `elicitation/create` from the client, but it cannot be asked");
     let said = "this needs `elicitation`, which the client did not declare that it can do";
     let error = Client::newest().request(&set(), "tools/call", json!({ "name": "order" })).await.unwrap_err();
-    assert_eq!((error.code(), error.message.as_str()), (-32021, said));
+    assert_eq!((error.code(), error.message().as_str()), (-32021, said));
     let answer = Client::new(Revision::NEWEST_LEGACY, json!({})).call(&set(), "order", json!({})).await;
     assert_eq!((&answer["isError"], text(&answer)), (&json!(true), said));
 }

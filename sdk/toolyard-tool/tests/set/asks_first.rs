@@ -213,7 +213,7 @@ async fn where_no_task_can_be_no_questions_are_asked_in_vain() {
         until(&client, &set, &started["taskId"], "input_required").await;
     }
     let error = client.request(&set, "tools/call", json!({ "name": "hello" })).await.unwrap_err();
-    assert_eq!(error.message, "250 tasks of yours are running; wait until some are over");
+    assert_eq!(error.message(), "250 tasks of yours are running; wait until some are over");
 }
 
 #[tokio::test]

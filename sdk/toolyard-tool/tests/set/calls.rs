@@ -96,7 +96,7 @@ async fn wrong_arguments_are_named_and_unknown_ones_ignored() {
 async fn an_unknown_tool_is_an_error_of_the_protocol() {
     let set = ToolSet::new("t", "1").with::<add>();
     let error = Client::newest().request(&set, "tools/call", json!({ "name": "sub" })).await.unwrap_err();
-    assert_eq!((error.code(), error.message.as_str()), (-32602, "unknown tool: sub"));
+    assert_eq!((error.code(), error.message().as_str()), (-32602, "unknown tool: sub"));
     let error = Client::newest().request(&set, "tools/list", json!({ "cursor": "x" })).await.unwrap_err();
     assert_eq!(error.code(), -32602);
     let error = Client::newest().request(&set, "x/y", json!({})).await.unwrap_err();

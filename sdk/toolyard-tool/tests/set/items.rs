@@ -128,7 +128,7 @@ async fn what_is_not_there_is_said_to_be_missing() {
     {
         let error =
             Client::newest().request(&set(), "resources/read", json!({ "uri": uri })).await.unwrap_err();
-        assert_eq!((error.code(), error.message.as_str()), (-32602, said));
+        assert_eq!((error.code(), error.message().as_str()), (-32602, said));
     }
 }
 
@@ -157,7 +157,7 @@ async fn prompts_are_listed_and_made() {
     let error =
         Client::newest().request(&set(), "prompts/get", json!({ "name": "review-code" })).await.unwrap_err();
     assert_eq!(error.code(), -32602);
-    assert!(error.message.contains("`language` is missing"), "{}", error.message);
+    assert!(error.message().contains("`language` is missing"), "{}", error.message());
 }
 
 #[tokio::test]

@@ -243,7 +243,7 @@ async fn whoever_waits_for_a_task_hears_when_its_time_is_over() {
     let about = json!({ "taskId": started["task"]["taskId"] });
     let waiting = client.request(&set, "tasks/result", about.clone());
     let answer = tokio::time::timeout(Duration::from_secs(1), waiting).await.expect("it is answered");
-    assert_eq!(answer.unwrap_err().message, "the call was cancelled");
+    assert_eq!(answer.unwrap_err().message(), "the call was cancelled");
     let error = client.request(&set, "tasks/get", about).await.unwrap_err();
     assert_eq!(error.code(), -32602, "and the task is forgotten");
 }
@@ -268,7 +268,7 @@ async fn a_question_of_a_task_is_put_once_and_ends_with_the_task() {
     let ending = async { tokio::join!(one, other, cancelling) };
     let (one, other, ()) = tokio::time::timeout(Duration::from_secs(5), ending).await.expect("both end");
     for answer in [one, other] {
-        assert_eq!(answer.unwrap_err().message, "the call was cancelled");
+        assert_eq!(answer.unwrap_err().message(), "the call was cancelled");
     }
     assert_eq!(client.asked().len(), 2, "once by whom it was left to, too");
 }
@@ -300,7 +300,7 @@ async fn finished_tasks_make_room_and_nobody_takes_the_room_of_others() {
     let error = one.request(&set, "tasks/get", json!({ "taskId": oldest })).await.unwrap_err();
     assert_eq!(error.code(), -32602);
     let refused = start(&one, "wait").await.unwrap_err();
-    assert_eq!(refused.message, "250 tasks of yours are running; wait until some are over");
+    assert_eq!(refused.message(), "250 tasks of yours are running; wait until some are over");
     let capabilities = json!({ "elicitation": {} });
     for other in ["a", "b", "c"] {
         let other = Client::named(other, Revision::V2025_11_25, capabilities.clone());
@@ -310,7 +310,7 @@ async fn finished_tasks_make_room_and_nobody_takes_the_room_of_others() {
     }
     let last = Client::named("d", Revision::V2025_11_25, capabilities);
     let refused = start(&last, "wait").await.unwrap_err();
-    assert_eq!(refused.message, "too many tasks are running; wait until some are over");
+    assert_eq!(refused.message(), "too many tasks are running; wait until some are over");
 }
 
 #[tokio::test]
@@ -338,5 +338,5 @@ async fn a_set_that_has_ended_starts_no_task() {
     let (set, client) = (set(&Arc::default()), newer());
     set.end().await;
     let error = client.request(&set, "tools/call", json!({ "name": "wait" })).await.unwrap_err();
-    assert_eq!(error.message, "the call was cancelled");
+    assert_eq!(error.message(), "the call was cancelled");
 }

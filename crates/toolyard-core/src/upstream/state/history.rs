@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
+use toolyard_proto::Reason;
+
 use super::Phase;
 
 /// How many steps are kept.
@@ -14,7 +16,7 @@ pub struct Change {
     pub from: Phase,
     pub to: Phase,
     pub at: SystemTime,
-    pub reason: Option<String>,
+    pub reason: Option<Reason>,
 }
 
 /// Bounded, so that an upstream that flaps for weeks costs no more than any other.

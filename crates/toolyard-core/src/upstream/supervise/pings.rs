@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 use toolyard_model::{Answer, BoxFuture, Peer};
-use toolyard_proto::{Kind, Raw};
+use toolyard_proto::{Kind, Raw, Reason};
 
 use super::{Driver, own_request};
 use crate::bridge;
@@ -27,9 +27,9 @@ pub(super) struct Ping {
 pub(super) enum Outcome {
     Answered,
     /// Nothing was heard, for this reason.
-    Silent(String),
+    Silent(Reason),
     /// There is certainly nobody.
-    Gone(String),
+    Gone(Reason),
 }
 
 impl Driver<'_> {
@@ -57,7 +57,7 @@ impl Driver<'_> {
     }
 
     /// What became of the question; a reason where the connection is given up for it.
-    pub(super) fn pinged(&mut self, outcome: Outcome) -> Option<String> {
+    pub(super) fn pinged(&mut self, outcome: Outcome) -> Option<Reason> {
         let ping = self.pinging.take()?;
         let sign = match outcome {
             Outcome::Answered => {
@@ -81,14 +81,14 @@ impl Driver<'_> {
         self.act(verdict)
     }
 
-    fn act(&mut self, verdict: Verdict) -> Option<String> {
+    fn act(&mut self, verdict: Verdict) -> Option<Reason> {
         let wait = self.upstream.pace().pings.wait;
         let health = self.upstream.health();
         let reason = match health.last_error {
             Some(reason) if reason != no_answer(wait) => reason,
             _ => {
                 let (wait, times) = (wait.as_secs_f32(), health.misses.max(1));
-                format!("it did not answer {times} pings in a row, each within {wait} s")
+                format!("it did not answer {times} pings in a row, each within {wait} s").into()
             }
         };
         match verdict {
@@ -106,7 +106,7 @@ impl Driver<'_> {
     }
 
     /// Calls are refused with the reason from here on; those under way, and the link, are left as they are.
-    fn go_away(&mut self, reason: String) {
+    fn go_away(&mut self, reason: Reason) {
         tracing::warn!(target: "upstream", upstream = %self.upstream.id(), %reason, "does not answer");
         self.upstream.links.take_live();
         self.upstream.life.enter(Phase::Retrying, Some(reason));
@@ -127,20 +127,20 @@ impl Driver<'_> {
     }
 }
 
-fn no_answer(wait: Duration) -> String {
-    format!("no answer within {} s", wait.as_secs_f32())
+fn no_answer(wait: Duration) -> Reason {
+    format!("no answer within {} s", wait.as_secs_f32()).into()
 }
 
 /// Whoever answers is there, whatever it says. Where there is no way to it, as without a network, nobody can
 /// say, and it is asked again; one whose door is shut is gone.
-fn outcome_of(answer: Answer, silent: &str) -> Outcome {
+fn outcome_of(answer: Answer, silent: &Reason) -> Outcome {
     match answer {
         Ok(_) => Outcome::Answered,
         Err(error) => match error.kind {
             Kind::Reported(_) | Kind::TurnedAway | Kind::BadAnswer => Outcome::Answered,
-            Kind::Timeout => Outcome::Silent(silent.to_owned()),
-            Kind::Unreachable => Outcome::Silent(error.message),
-            _ => Outcome::Gone(error.message),
+            Kind::Timeout => Outcome::Silent(silent.clone()),
+            Kind::Unreachable => Outcome::Silent(*error.reason),
+            _ => Outcome::Gone(*error.reason),
         },
     }
 }

@@ -170,7 +170,7 @@ impl Attempt {
     }
 
     fn refused(&self, error: &CallError) -> ConnectError {
-        let said = format!("initialize: {}", error.message);
+        let said = format!("initialize: {error}");
         match error.kind {
             Kind::Reported(_) => ConnectError::new(Trouble::Incompatible, said),
             Kind::Timeout => {

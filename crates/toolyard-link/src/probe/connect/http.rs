@@ -129,7 +129,7 @@ impl Attempt<'_> {
     }
 
     fn not_opened(&self, error: &OpenError) -> ConnectError {
-        let message = format!("initialize: {}", error.to_call_error(&self.endpoint).message);
+        let message = format!("initialize: {}", error.to_call_error(&self.endpoint));
         let trouble = match error {
             OpenError::Refused(refusal) if refusal.wants_credentials() => Trouble::Credentials,
             OpenError::Refused(refusal) if refusal.status.is_client_error() => Trouble::Incompatible,
@@ -166,7 +166,7 @@ async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>,
 }
 
 fn unreachable(error: &CallError) -> ConnectError {
-    ConnectError::new(Trouble::Unreachable, error.message.clone())
+    ConnectError::new(Trouble::Unreachable, error.message())
 }
 
 /// The oldest transport is recognised by these statuses.

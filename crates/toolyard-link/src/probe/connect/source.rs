@@ -124,7 +124,7 @@ async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError
 
 fn not_heard(endpoint: &Endpoint, error: &OpenError) -> ConnectError {
     let (trouble, why) = match error {
-        OpenError::Call(error) => (Trouble::Unreachable, error.message.clone()),
+        OpenError::Call(error) => (Trouble::Unreachable, error.message()),
         OpenError::Refused(refusal) if refusal.wants_credentials() => {
             (Trouble::Credentials, refusal.describe(endpoint))
         }

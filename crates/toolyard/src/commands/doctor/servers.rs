@@ -8,10 +8,6 @@ use crate::commands::live::State as Live;
 use crate::commands::tools::with_client;
 use crate::failure::Failure;
 
-/// With these words begins what somebody can do about it.
-const ADVICE: [&str; 10] =
-    ["check ", "install ", "raise ", "set ", "start ", "choose ", "look ", "give ", "write ", "remove "];
-
 pub(super) struct Asked {
     pub(super) findings: Vec<Finding>,
     /// Nothing where no gateway runs.
@@ -42,11 +38,11 @@ fn finding(state: &Live) -> Finding {
         return Finding::good(&state.id, format!("active, {}", count(state.tools, "tool")));
     }
     let reason = state.reason.as_deref().unwrap_or("does not answer");
-    let (message, help) = advice(reason);
+    let help = state.hint.as_deref().unwrap_or_default();
     // Apps come and go, and nobody has to mend that.
     let is_guest = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
     let state_of = if is_guest { State::Note } else { State::Wrong };
-    Finding::new(state_of, &state.id, message, help)
+    Finding::new(state_of, &state.id, reason, help)
 }
 
 /// Entries that clients would refuse, and the whole list with them. Only their server can mend that.
@@ -56,14 +52,6 @@ fn faults(state: &Live) -> impl Iterator<Item = Finding> {
     state.faults.iter().map(note)
 }
 
-/// What happened, and what to do, where the reason ends with that.
-fn advice(reason: &str) -> (&str, &str) {
-    match reason.rsplit_once("; ") {
-        Some((message, help)) if ADVICE.iter().any(|word| help.starts_with(word)) => (message, help),
-        _ => (reason, ""),
-    }
-}
-
 /// The door for apps, where somebody else has it.
 fn taken(report: &Value) -> Option<Finding> {
     let taken = report["doors"]["appsTaken"].as_str()?;
@@ -71,18 +59,4 @@ fn taken(report: &Value) -> Option<Finding> {
     let help =
         "end that program (it is tried again every 5 s), or choose another address as `listen` in [apps]";
     Some(Finding::new(State::Wrong, "apps", message, help))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::advice;
-
-    #[test]
-    fn only_what_can_be_done_is_help() {
-        let check = |reason, expected: (&str, &str)| assert_eq!(advice(reason), expected);
-        check("it is away; check that it runs", ("it is away", "check that it runs"));
-        check("it said: a; b; c", ("it said: a; b; c", ""));
-        check("it said: a; b; install it", ("it said: a; b", "install it"));
-        check("it is away", ("it is away", ""));
-    }
 }

@@ -64,7 +64,7 @@ impl Tools {
                         tools.into_iter().filter_map(|tool| describe(&id, tool, settings.config.names)),
                     );
                 }
-                Err(error) => missing.push((id, error.message)),
+                Err(error) => missing.push((id, error.message())),
             }
         }
         let states = client.states().await?;

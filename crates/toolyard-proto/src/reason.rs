@@ -1,0 +1,146 @@
+//! Why something failed, kept in parts: what was attempted, the cause, and what to do about it. Every place that
+//! shows a failure chooses the parts it needs; no code takes a rendered sentence apart.
+
+use std::fmt;
+
+/// What failed, why, and a hint. [`Display`](fmt::Display) renders all of it as one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The noun that `what` is a predicate of, such as "upstream `files`".
+    subject: Option<String>,
+    what: String,
+    cause: Option<String>,
+    hint: Option<String>,
+}
+
+impl Reason {
+    /// A complete clause, such as "no answer within 10 s".
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { subject: None, what: what.into(), cause: None, hint: None }
+    }
+
+    /// A predicate of `subject`, such as "cannot be reached". Places that show the
+    /// subject themselves use [`summary`](Self::summary), which leaves it out.
+    pub fn of(subject: impl Into<String>, predicate: impl Into<String>) -> Self {
+        Self { subject: Some(subject.into()), ..Self::new(predicate) }
+    }
+
+    /// A predicate of the upstream with this name.
+    pub fn of_upstream(name: &str, predicate: impl Into<String>) -> Self {
+        Self::of(format!("upstream `{name}`"), predicate)
+    }
+
+    /// Adds the cause. Causes nest: a second one follows the first.
+    #[must_use]
+    pub fn because(mut self, cause: impl Into<String>) -> Self {
+        let cause = cause.into();
+        self.cause = Some(match self.cause {
+            Some(outer) => format!("{outer}: {cause}"),
+            None => cause,
+        });
+        self
+    }
+
+    /// Adds another reason as the cause, and takes over its hint.
+    #[must_use]
+    pub fn caused_by(self, inner: &Self) -> Self {
+        let outer = self.because(inner.summary());
+        match inner.hint() {
+            Some(hint) => outer.with_hint(hint),
+            None => outer,
+        }
+    }
+
+    /// Sets what to do about it; an earlier hint is replaced.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Sets the hint where there is none yet.
+    #[must_use]
+    pub fn or_hint(self, hint: impl Into<String>) -> Self {
+        if self.hint.is_some() { self } else { self.with_hint(hint) }
+    }
+
+    #[must_use]
+    pub fn without_hint(self) -> Self {
+        Self { hint: None, ..self }
+    }
+
+    /// Whether this is a predicate that needs a subject, rather than a complete clause.
+    pub fn is_predicate(&self) -> bool {
+        self.subject.is_some()
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// What failed and why, without the subject and without the hint.
+    pub fn summary(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{}: {cause}", self.what),
+            None => self.what.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(subject) = &self.subject {
+            write!(f, "{subject} ")?;
+        }
+        f.write_str(&self.what)?;
+        if let Some(cause) = &self.cause {
+            write!(f, ": {cause}")?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<String> for Reason {
+    fn from(what: String) -> Self {
+        Self::new(what)
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(what: &str) -> Self {
+        Self::new(what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_parts_are_rendered_in_order() {
+        let reason = Reason::of_upstream("far", "cannot be reached")
+            .because("connection refused")
+            .with_hint("check that it is running");
+        assert_eq!(
+            reason.to_string(),
+            "upstream `far` cannot be reached: connection refused; check that it is running"
+        );
+        assert_eq!(reason.summary(), "cannot be reached: connection refused");
+        assert_eq!(reason.hint(), Some("check that it is running"));
+    }
+
+    #[test]
+    fn a_plain_text_is_a_complete_clause() {
+        let reason = Reason::from("it is starting").or_hint("wait").or_hint("do something else");
+        assert_eq!((reason.to_string().as_str(), reason.is_predicate()), ("it is starting; wait", false));
+    }
+
+    #[test]
+    fn causes_nest() {
+        assert_eq!(Reason::new("a").because("b").because("c").summary(), "a: b: c");
+    }
+}
