@@ -247,7 +247,7 @@ impl Connect for Reach {
         let Some(dial) = self.dial() else { return Box::pin(async { Ok(()) }) };
         Box::pin(async move {
             match dial.holder().await {
-                Holder::Nobody => Err(format!("nobody listens at {} yet", dial.endpoint).into()),
+                Holder::Nobody => Err(format!("nothing listens at {} yet", dial.endpoint).into()),
                 Holder::Ours | Holder::Other | Holder::Unknown => Ok(()),
             }
         })

@@ -54,7 +54,7 @@ pub(crate) fn health(gateway: &Gateway) -> Health {
 
 pub(crate) fn state(gateway: &Gateway) -> (&'static str, Option<String>) {
     let state = gateway.upstreams()[1].state();
-    (state.phase.as_str(), state.reason)
+    (state.phase.as_str(), state.reason.map(|reason| reason.to_string()))
 }
 
 pub(crate) async fn seconds(count: u64) {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use toolyard_core::Gateway;
 use toolyard_core::upstream::state::{Phase, State};
 use toolyard_model::{Answer, AnswerBody};
-use toolyard_proto::{CallError, Revision};
+use toolyard_proto::Revision;
 
 use crate::health::{Hush, hushed, pinged};
 use crate::support::{Attempt, Client, Double, start};
@@ -114,7 +114,7 @@ impl Scene {
             // An earlier sign of life may have brought it back already.
             let made = usize::try_from(after.history.total() - before.history.total()).unwrap();
             let lost = after.history.changes().rev().take(made).next_back().unwrap();
-            prop_assert_eq!((lost.to, lost.reason.as_deref()), (Phase::Retrying, Some("it hung up")));
+            prop_assert_eq!((lost.to, lost.reason.clone()), (Phase::Retrying, Some("it hung up".into())));
         }
         self.check(&after)
     }
@@ -186,7 +186,8 @@ fn is_own_answer(word: usize, answer: Answer) -> Result<bool, TestCaseError> {
             Ok(true)
         }
         Ok(AnswerBody::Stream(_)) => Err(TestCaseError::fail("nothing streams here")),
-        Err(CallError { message, .. }) => {
+        Err(error) => {
+            let message = error.message();
             let is_unknown = message.contains("unknown tool") || message.contains("is not known");
             prop_assert!(is_unknown, "{}", message);
             Ok(false)

@@ -131,7 +131,7 @@ pub(crate) async fn next_event(events: &mut mpsc::Receiver<LinkEvent>) -> LinkEv
 pub(crate) async fn closed(events: &mut mpsc::Receiver<LinkEvent>) -> String {
     loop {
         if let LinkEvent::Closed(why) = next_event(events).await {
-            return why;
+            return why.to_string();
         }
     }
 }

@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn an_upstream_id_says_what_is_wrong_with_it() {
+fn an_invalid_upstream_id_is_explained() {
     fn check(id: &str, expected: Result<(), &str>) {
         let parsed = UpstreamId::parse(id);
-        let outcome = parsed.as_ref().map(UpstreamId::as_str).map_err(ToString::to_string);
+        let outcome =
+            parsed.as_ref().map(UpstreamId::as_str).map_err(|error| format!("{error}; {}", error.hint()));
         assert_eq!(outcome, expected.map(|()| id).map_err(str::to_owned));
     }
     let longest = "a".repeat(64);

@@ -120,5 +120,5 @@ fn an_endpoint_that_nobody_listens_at_says_so() {
     let yard = Yard::start(&endpoints(&[("Paint", &gone)]));
     let mut agent = yard.agent();
     let reason = eventually("a reason", || agent.upstream("Paint")["reason"].as_str().map(str::to_owned));
-    assert!(reason.contains(&format!("nobody can be reached at {gone}")), "{reason}");
+    assert!(reason.contains(&format!("nothing answers at {gone}")), "{reason}");
 }

@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
+use toolyard_proto::Reason;
 
 use super::history::MOST;
 use super::{Invalid, Phase, State};
@@ -26,7 +27,7 @@ fn allowed(from: Phase, to: Phase) -> bool {
 struct Model {
     phase: Phase,
     since: SystemTime,
-    made: Vec<(Phase, Phase, SystemTime, Option<String>)>,
+    made: Vec<(Phase, Phase, SystemTime, Option<Reason>)>,
 }
 
 proptest! {
@@ -38,6 +39,7 @@ proptest! {
         let mut state = State::new(now);
         let mut model = Model { phase: Phase::Discovered, since: now, made: Vec::new() };
         for (to, pause, reason) in steps {
+            let reason = reason.map(Reason::from);
             now += Duration::from_millis(pause);
             // The end is rare, or there would be little to see.
             let to = if to == 5 && pause % 50 != 0 { Phase::Connecting } else { Phase::ALL[to] };
@@ -82,7 +84,7 @@ fn the_dead_come_back_by_being_discovered_and_the_ended_never() {
     for phase in [Phase::Discovered, Phase::Connecting, Phase::Active] {
         state.enter(phase, None, now).unwrap();
     }
-    assert_eq!((state.reason.as_deref(), state.failures, state.connected), (None, 0, Some(now)));
+    assert_eq!((state.reason.as_ref(), state.failures, state.connected), (None, 0, Some(now)));
     state.enter(Phase::Ended, None, now).unwrap();
     for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Ended) {
         assert!(state.enter(phase, None, now).is_err(), "{phase}");
