@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, watch};
 use toolyard_model::{BoxFuture, Scope};
+use toolyard_proto::Reason;
 
 use super::Upstream;
 use super::health::Health;

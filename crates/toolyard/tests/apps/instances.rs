@@ -183,7 +183,7 @@ fn an_instance_is_told_with_all_its_fields() {
     assert_eq!(listed["state_stats"]["transitions"]["connecting->active"], 1, "{listed}");
 }
 
-/// A port that nobody listens at, as far as one can tell.
+/// A port that nothing listens at, as far as one can tell.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -200,18 +200,18 @@ fn an_instance_that_does_not_listen_yet_is_discovered_and_met_as_soon_as_it_does
         find(&mut agent, "late").filter(|one| one["reason"].is_string())
     });
     assert_eq!((&listed["state"], &listed["connected"]), (&json!("discovered"), &json!(false)), "{listed}");
-    assert_eq!(listed["reason"], format!("nobody listens at {endpoint} yet"));
+    assert_eq!(listed["reason"], format!("nothing listens at {endpoint} yet"));
     // Everywhere else, too; nobody waits for it.
     let began = Instant::now();
     let mut hub = Agent::in_view(&yard, "hub");
     let told = hub.call("instances_list", &json!({}))["structuredContent"]["instances"][0].take();
     assert_eq!((&told["id"], &told["state"]), (&json!("late"), &json!("discovered")), "{told}");
     let failed = hub.call("instances_connect", &json!({ "instance_id": "late" }));
-    assert!(failed["isError"] == true && failed.to_string().contains("nobody listens at"), "{failed}");
+    assert!(failed["isError"] == true && failed.to_string().contains("nothing listens at"), "{failed}");
     let (_, text) = yard.run(&["list"]);
     let row = text.lines().find(|line| line.starts_with("late")).unwrap_or_else(|| panic!("{text}"));
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["late", "discovered", "0", "instance"]);
-    assert!(text.contains("nobody listens at"), "{text}");
+    assert!(text.contains("nothing listens at"), "{text}");
     let (_, json) = yard.run(&["list", "--json"]);
     let entries = serde_json::from_str::<Vec<Value>>(&json).unwrap();
     let entry = entries.iter().find(|entry| entry["id"] == "late").unwrap();
