@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use toolyard_core::{Connect, Connected};
 use toolyard_model::{BoxFuture, Scope};
-use toolyard_proto::Revision;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
 use toolyard_tool::{Pack, ToolSet};
@@ -148,7 +147,7 @@ impl PackUpstream {
 
 impl Connect for PackUpstream {
     fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
-        let connected = self.tools().map(ToolSet::connect);
+        let connected = self.tools().map(ToolSet::connect).map_err(Reason::from);
         Box::pin(async { connected })
     }
 }

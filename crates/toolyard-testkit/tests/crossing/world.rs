@@ -233,7 +233,7 @@ impl Way {
         let scope = self.scope.clone();
         Box::pin(async move {
             let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
-            connecting.await.map_err(|error| error.to_string())
+            connecting.await.map_err(Reason::from)
         })
     }
 
