@@ -6,12 +6,13 @@
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, conformance, newcomer, peers, test};
+use crate::{check, conformance, newcomer, peers, seeds, test};
 
 pub(crate) fn ci() -> Result<()> {
     step("ci", || {
         step("check", check::check)?;
         step("test", test::test)?;
+        step("seeds", || seeds::seeds(&seeds::Options::default()))?;
         step("conformance", || conformance::conformance(&conformance::Options::every_door()))?;
         step("conformance across the eras", || conformance::conformance(&conformance::Options::crossed()))?;
         step("peers", peers::peers)?;

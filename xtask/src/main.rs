@@ -12,6 +12,7 @@ mod deny;
 mod newcomer;
 mod peers;
 mod process;
+mod seeds;
 mod step;
 mod test;
 mod tidy;
@@ -47,6 +48,8 @@ enum Command {
     Peers,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
+    /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
+    Seeds(seeds::Options),
     /// Speed against a bare relay and nginx, interleaved, with every answer checked.
     Bench(bench::Options),
     /// Builds for Windows and runs those tests under Wine; needs root, and is not part of `ci`.
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Conformance(options) => conformance::conformance(&options),
         Command::Peers => peers::peers(),
         Command::Newcomer => newcomer::newcomer(),
+        Command::Seeds(options) => seeds::seeds(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::Windows(options) => windows::windows(&options),
         Command::Ci => ci::ci(),
