@@ -1,17 +1,62 @@
 //! `cargo xtask test`: all tests of the workspace, examples in the documentation included.
+//!
+//! Tests that need more than a build are marked `#[ignore]` with the reason, so that a run without it does not report
+//! them as passed. Those that need rights of the system run here if this process has them, and are counted as left
+//! out otherwise; those that need clients and servers of other vendors run in `cargo xtask peers`.
+
+use std::process::Command;
 
 use anyhow::Result;
 
 use crate::{process, tools, workspace};
+
+/// A right of the system that some tests need.
+struct Right {
+    name: &'static str,
+    /// Succeeds if this process has the right.
+    probe: &'static [&'static str],
+    /// The test target and the module of the tests that need it.
+    target: &'static str,
+    module: &'static str,
+}
+
+const RIGHTS: &[Right] = &[
+    Right { name: "root", probe: &["test", "-w", "/etc/passwd"], target: "apps", module: "other_users::" },
+    Right {
+        name: "network namespaces",
+        probe: &["unshare", "-rn", "ip", "link", "set", "lo", "up"],
+        target: "apps",
+        module: "offline::",
+    },
+    Right {
+        name: "mount namespaces",
+        probe: &["unshare", "-rm", "true"],
+        target: "music",
+        module: "two_file_systems::",
+    },
+];
 
 pub(crate) fn test() -> Result<()> {
     // The tests of the music pack make their own audio and compare fingerprints.
     tools::debian("ffmpeg")?;
     tools::debian_package("fpcalc", "libchromaprint-tools")?;
     if process::find("cargo-nextest").is_none() {
-        return process::run(workspace::cargo().args(["test", "--workspace"]));
+        process::run(workspace::cargo().args(["test", "--workspace"]))?;
+    } else {
+        process::run(workspace::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]))?;
+        // nextest does not run the examples in documentation.
+        process::run(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
     }
-    process::run(workspace::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]))?;
-    // nextest does not run the examples in documentation.
-    process::run(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))
+    RIGHTS.iter().try_for_each(run_with)
+}
+
+fn run_with(right: &Right) -> Result<()> {
+    let mut probe = Command::new(right.probe[0]);
+    if !process::capture(probe.args(&right.probe[1..])).is_ok_and(|output| output.status.success()) {
+        eprintln!("left out: the tests in `{}` of `{}` need {}", right.module, right.target, right.name);
+        return Ok(());
+    }
+    let mut cargo = workspace::cargo();
+    cargo.args(["test", "--package", "toolyard", "--test", right.target, "--", "--ignored", right.module]);
+    process::run(&mut cargo)
 }

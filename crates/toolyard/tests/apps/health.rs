@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Agent, App, Door, Mortal, Proxy, Yard, eventually, tool};
 
-const QUICK: &str = "[health]\ninterval = \"1s\"\ntimeout = \"1s\"\nmisses = 3\n";
+pub(crate) const QUICK: &str = "[health]\ninterval = \"1s\"\ntimeout = \"1s\"\nmisses = 3\n";
 
 fn port_of(folder: &std::path::Path, name: &str) -> u16 {
     let file = folder.join(format!("{name}.json"));
@@ -100,29 +100,4 @@ fn a_failed_check_of_a_balanced_upstream_cuts_none_of_its_healthy_calls() {
         proxy.accept_again();
         wait_for_state(&mut agent, "far", "active");
     }
-}
-
-#[test]
-fn without_any_network_but_loopback_apps_and_instances_stay_active() {
-    let program = Mortal::program().display();
-    let beside = format!(
-        "mkdir -p toolyard/instances; setpriv --pdeathsig KILL \"{program}\" instance toolyard/instances shop"
-    );
-    let (yard, is_offline) = Yard::start_offline(QUICK, &beside);
-    eprintln!("in a network namespace of its own: {is_offline}");
-    let mut app = App::connect(&yard, Door::Unix);
-    app.send(&json!({ "type": "register", "appName": "App", "tools": [tool("go")] }));
-    assert_eq!(app.next()["type"], "registered");
-    let mut agent = Agent::local(&yard.socket());
-    let about = eventually("five answers", || {
-        let about = agent.upstream("shop");
-        (about["health"]["answers"].as_u64()? >= 5).then_some(about)
-    });
-    assert_eq!((&about["state"], &about["health"]["missed"]), (&json!("active"), &json!(0)), "{about}");
-    assert_eq!(agent.upstream("App")["state"], "active");
-    let said = agent.call("shop__who", &json!({ "word": "alone" }));
-    assert!(said["content"][0]["text"].as_str().unwrap().ends_with("alone"), "{said}");
-    let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
-    let steps = &listed["instances"][0]["state_stats"]["transitions"];
-    assert!(steps.get("active->retrying").is_none(), "{steps}");
 }

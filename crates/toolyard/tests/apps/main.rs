@@ -1,5 +1,5 @@
 //! Apps that dial in, through the real program: plain sockets on both sides, so that nothing here shares a
-//! mistake with the gateway. A number in a name is the row of the table of what must be replaced.
+//! mistake with the gateway.
 
 #![expect(clippy::print_stderr, reason = "that is where a gateway that failed a test says why")]
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
@@ -8,6 +8,7 @@ mod support;
 #[path = "../support/testkit.rs"]
 mod testkit;
 
+mod address_secrets;
 mod auth;
 mod calls;
 mod churn;
@@ -21,6 +22,8 @@ mod limits;
 mod listening;
 mod doctor;
 mod logs;
+mod offline;
+mod other_users;
 mod processes;
 mod profiles;
 mod proxy;
@@ -29,6 +32,5 @@ mod reloads;
 mod sdk;
 mod shim;
 mod swapped;
-mod unseen;
 mod transcript;
 mod transports;

@@ -137,22 +137,20 @@ impl Yard {
         Agent::local(self.note["socket"].as_str().unwrap().as_ref())
     }
 
-    /// The same without any network but loopback, where the system lets us, and with whoever `beside` names. Only
-    /// local sockets lead in. Tells whether it is so.
-    pub(crate) fn start_offline(apps: &str, beside: &str) -> (Self, bool) {
+    /// The same in a network namespace that has only loopback, with the shell command `beside` next to it. Only
+    /// local sockets lead in.
+    pub(crate) fn start_offline(apps: &str, beside: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = format!("[apps]\nlisten = \"127.0.0.1:0\"\nscan = false\n{apps}\n");
-        let is_offline =
-            Command::new("unshare").args(["-rn", "true"]).status().is_ok_and(|done| done.success());
-        let alone = "ip link set lo up; test -z \"$(ip route)\" || exit 1;";
-        let script = format!("{} {beside} & exec \"$0\" \"$@\"", if is_offline { alone } else { "" });
-        let mut command = if is_offline { Command::new("unshare") } else { Command::new("env") };
-        command.args(if is_offline { &["-rn"][..] } else { &[] }).args(["sh", "-c", &script]);
+        let script =
+            format!("ip link set lo up; test -z \"$(ip route)\" || exit 1; {beside} & exec \"$0\" \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["-rn", "sh", "-c", &script]);
         at_home(&folder, &mut command);
         let (child, said) = spawn_with(&folder, &config, command.arg(env!("CARGO_BIN_EXE_toolyard")));
         let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
-        (yard, is_offline)
+        yard
     }
 
     /// Kills it.

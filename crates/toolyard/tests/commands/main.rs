@@ -16,7 +16,6 @@ mod fixture;
 #[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
 #[path = "../support/gateway.rs"]
 mod gateway;
-#[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
 #[path = "../support/program.rs"]
 mod program;
 

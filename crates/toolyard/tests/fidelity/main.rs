@@ -14,6 +14,8 @@ mod found;
 mod fixture;
 #[path = "../support/gateway.rs"]
 mod gateway;
+#[path = "../support/installed.rs"]
+mod installed;
 #[path = "../support/program.rs"]
 mod program;
 #[path = "../support/python.rs"]
@@ -33,7 +35,6 @@ mod record;
 mod view;
 
 use agenda::Subject;
-use found::Everything;
 use gateway::{Gateway, Reach};
 use program::Program;
 use record::{Recording, record};
@@ -120,31 +121,27 @@ async fn a_modern_fixture_over_stdio_is_relayed_to_the_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
 async fn server_everything_over_http_is_relayed_to_the_byte() {
-    if Everything::find().is_some() {
-        check(&everything::EVERYTHING, Over::Http, Era::Legacy).await;
-    }
+    check(&everything::EVERYTHING, Over::Http, Era::Legacy).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
 async fn server_everything_over_stdio_is_relayed_to_the_byte() {
-    if Everything::find().is_some() {
-        check(&everything::EVERYTHING, Over::Stdio, Era::Legacy).await;
-    }
+    check(&everything::EVERYTHING, Over::Stdio, Era::Legacy).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the Python SDK; `cargo xtask peers` installs it"]
 async fn a_python_server_over_http_is_relayed_to_the_byte_in_both_eras() {
-    if python_server::interpreter().is_some() {
-        check(&python::PYTHON, Over::Http, Era::Legacy).await;
-        check(&python::PYTHON, Over::Http, Era::Modern).await;
-    }
+    check(&python::PYTHON, Over::Http, Era::Legacy).await;
+    check(&python::PYTHON, Over::Http, Era::Modern).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the Python SDK; `cargo xtask peers` installs it"]
 async fn a_python_server_over_stdio_is_relayed_to_the_byte_in_both_eras() {
-    if python_server::interpreter().is_some() {
-        check(&python::PYTHON, Over::Stdio, Era::Legacy).await;
-        check(&python::PYTHON, Over::Stdio, Era::Modern).await;
-    }
+    check(&python::PYTHON, Over::Stdio, Era::Legacy).await;
+    check(&python::PYTHON, Over::Stdio, Era::Modern).await;
 }

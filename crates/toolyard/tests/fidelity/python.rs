@@ -8,7 +8,7 @@ use super::Over;
 use super::agenda::Subject;
 use super::gateway::Reach;
 use super::program::Program;
-use super::python_server::{interpreter, python_child, serve_python};
+use super::python_server::{python_child, serve_python};
 use super::wire::{Era, Request};
 
 pub(crate) const PYTHON: Subject = Subject {
@@ -26,13 +26,12 @@ pub(crate) const PYTHON: Subject = Subject {
 };
 
 fn start(over: Over, _: Era, _: &Path) -> (Option<Program>, Reach) {
-    let python = interpreter().expect("the test has looked for it before");
     match over {
         Over::Http => {
-            let (program, reach) = serve_python(&python);
+            let (program, reach) = serve_python();
             (Some(program), reach)
         }
-        Over::Stdio => (None, python_child(&python)),
+        Over::Stdio => (None, python_child()),
         _ => panic!("it does not speak over {over:?}"),
     }
 }

@@ -4,10 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
 mod crowd;
-mod devices;
 mod doors;
 mod guide;
 mod keys;
 mod kills;
 mod program;
 mod services;
+mod two_file_systems;

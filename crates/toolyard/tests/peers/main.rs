@@ -1,7 +1,7 @@
 //! Clients and servers of other makers, in every era they speak, through the real gateway: each client lists,
 //! calls, reads and gets what each server offers, is asked by it, and hears of its progress.
 //!
-//! What Python and Node.js bring is installed by `cargo xtask peers`; without it, Rust's own peers remain.
+//! `cargo xtask peers` installs the Python and npm packages. Without them, the Rust SDK visits the Rust servers.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 #![expect(clippy::print_stderr, reason = "that is where a test says what it skips and why it failed")]
@@ -13,6 +13,8 @@ mod fixture;
 #[path = "../support/gateway.rs"]
 #[expect(dead_code, reason = "shared with tests that look into its folder")]
 mod gateway;
+#[path = "../support/installed.rs"]
+mod installed;
 #[path = "../support/program.rs"]
 mod program;
 #[path = "../support/python.rs"]
@@ -41,11 +43,28 @@ enum Visitor {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rust_client_can_use_every_rust_server_in_every_era_they_speak() {
+    visit_all(Yard::of_rust().await, rust_visitors()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the Python SDK and the npm packages; `cargo xtask peers` installs them"]
 async fn every_client_can_use_every_server_in_every_era_they_speak() {
-    let yard = Yard::open().await;
+    let mut visitors = rust_visitors();
+    for script in [Script::python(), Script::typescript()] {
+        visitors.extend(["legacy", "auto", wire::MODERN].map(|mode| Visitor::Script(script.clone(), mode)));
+    }
+    visit_all(Yard::of_all().await, visitors).await;
+}
+
+fn rust_visitors() -> Vec<Visitor> {
+    rust_client::Mode::ALL.into_iter().map(Visitor::Rust).collect()
+}
+
+async fn visit_all(yard: Yard, visitors: Vec<Visitor>) {
     let stops = yard.stops();
     let mut wrong = Vec::new();
-    for visitor in visitors() {
+    for visitor in visitors {
         let (name, start) = (visitor.name(), Instant::now());
         let visit = visitor.visit(&stops).await;
         match visit {
@@ -60,14 +79,6 @@ async fn every_client_can_use_every_server_in_every_era_they_speak() {
         eprintln!("{name} has been at {} places in {:?}", stops.len(), start.elapsed());
     }
     assert!(wrong.is_empty(), "{} thing(s) went wrong:\n{}", wrong.len(), wrong.join("\n"));
-}
-
-fn visitors() -> Vec<Visitor> {
-    let mut visitors: Vec<Visitor> = rust_client::Mode::ALL.into_iter().map(Visitor::Rust).collect();
-    for script in [Script::python(), Script::typescript()].into_iter().flatten() {
-        visitors.extend(["legacy", "auto", wire::MODERN].map(|mode| Visitor::Script(script.clone(), mode)));
-    }
-    visitors
 }
 
 impl Visitor {

@@ -7,8 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::program::say;
-use super::python::interpreter;
+use super::installed;
 use super::stop::{Seen, Stop};
 
 /// For all stops together.
@@ -23,17 +22,13 @@ pub(crate) enum Script {
 const CLIENT_PY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/client.py");
 
 impl Script {
-    pub(crate) fn python() -> Option<Self> {
-        interpreter().map(|python| Self::Python { python })
+    pub(crate) fn python() -> Self {
+        Self::Python { python: installed::python() }
     }
 
-    pub(crate) fn typescript() -> Option<Self> {
-        let (Ok(node), Ok(npm)) = (std::env::var("TOOLYARD_PEERS_NODE"), std::env::var("TOOLYARD_PEERS_NPM"))
-        else {
-            say("skipped: the TypeScript SDK is not here; `cargo xtask peers` brings it");
-            return None;
-        };
-        Some(Self::TypeScript { node, npm })
+    pub(crate) fn typescript() -> Self {
+        let (node, npm) = installed::npm();
+        Self::TypeScript { node, npm }
     }
 
     pub(crate) fn name(&self) -> &'static str {

@@ -11,7 +11,7 @@ use super::fixture::{fixture_child, serve_fixture};
 use super::gateway::{Gateway, Reach};
 use super::offers::{EVERYTHING, FIXTURE, Offer, PYTHON, RUST, STRANGE};
 use super::program::Program;
-use super::python::{interpreter, python_child, serve_python};
+use super::python::{python_child, serve_python};
 use super::rust_server::RustServer;
 use super::stop::Stop;
 use super::wire::{Client, Era, LEGACY, Request};
@@ -35,8 +35,20 @@ pub(crate) struct Yard {
 type Row = (&'static str, &'static Offer, Reach, &'static str);
 
 impl Yard {
-    pub(crate) async fn open() -> Self {
+    /// The servers that are built with this workspace.
+    pub(crate) async fn of_rust() -> Self {
+        Self::open(Vec::new(), Vec::new()).await
+    }
+
+    /// The servers of other vendors as well.
+    pub(crate) async fn of_all() -> Self {
         let mut programs = Vec::new();
+        let mut rows = everything(&mut programs);
+        rows.extend(python(&mut programs));
+        Self::open(programs, rows).await
+    }
+
+    async fn open(mut programs: Vec<Program>, more: Vec<Row>) -> Self {
         let rust = RustServer::start().await;
         let mut rows = vec![
             ("rmcp-http", &RUST, rust.reach(), ""),
@@ -51,8 +63,7 @@ impl Yard {
             ("fixture-http", &FIXTURE, reach.clone(), ""),
             ("fixture-http-old", &FIXTURE, reach, OLD),
         ]);
-        rows.extend(everything(&mut programs));
-        rows.extend(python(&mut programs));
+        rows.extend(more);
         let configured: Vec<_> =
             rows.iter().map(|(id, _, reach, more)| (*id, reach.clone(), *more)).collect();
         let gateway = Gateway::before(&configured);
@@ -104,7 +115,7 @@ fn strange_child() -> Reach {
 }
 
 fn everything(programs: &mut Vec<Program>) -> Vec<Row> {
-    let Some(everything) = Everything::find() else { return Vec::new() };
+    let everything = Everything::find();
     let (program, reach) = everything.serve();
     programs.push(program);
     vec![
@@ -114,13 +125,12 @@ fn everything(programs: &mut Vec<Program>) -> Vec<Row> {
 }
 
 fn python(programs: &mut Vec<Program>) -> Vec<Row> {
-    let Some(python) = interpreter() else { return Vec::new() };
-    let (program, over_http) = serve_python(&python);
+    let (program, over_http) = serve_python();
     programs.push(program);
     vec![
         ("python-http", &PYTHON, over_http.clone(), ""),
         ("python-http-old", &PYTHON, over_http, OLD),
-        ("python-stdio", &PYTHON, python_child(&python), ""),
-        ("python-stdio-old", &PYTHON, python_child(&python), OLD),
+        ("python-stdio", &PYTHON, python_child(), ""),
+        ("python-stdio-old", &PYTHON, python_child(), OLD),
     ]
 }

@@ -1,11 +1,12 @@
 //! Clients of other makers at every door: the MCP Inspector, mcp-remote, Claude Code, and a client whose config
 //! runs `toolyard stdio`; and an app in TypeScript, as its compiler and Node.js take it.
 //!
-//! `cargo xtask peers` installs them and says where; without them there is nobody to talk to, and this says so.
+//! `cargo xtask peers` installs them and runs these tests.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
-#![expect(clippy::print_stderr, reason = "that is where a test says what it skips")]
 
+#[path = "../support/installed.rs"]
+mod installed;
 #[path = "../cli/gateway.rs"]
 #[expect(dead_code, reason = "shared with the tests of the command line")]
 mod gateway;
@@ -23,12 +24,9 @@ use serde_json::{Value, json};
 const UPSTREAM: &str = include_str!("../doors/upstream.sh");
 
 /// Node.js and the folder of its packages.
-fn node() -> Option<(String, PathBuf)> {
-    let found = std::env::var("TOOLYARD_PEERS_NODE").ok().zip(std::env::var("TOOLYARD_PEERS_NPM").ok());
-    if found.is_none() {
-        eprintln!("skipped: the npm peers are not here; `cargo xtask peers` brings them");
-    }
-    found.map(|(node, npm)| (node, PathBuf::from(npm)))
+fn node() -> (String, PathBuf) {
+    let (node, npm) = installed::npm();
+    (node, PathBuf::from(npm))
 }
 
 fn home() -> Home {
@@ -63,8 +61,9 @@ fn client_config(home: &Home) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
 fn the_inspector_lists_and_calls_at_every_door_in_every_era() {
-    let Some((node, npm)) = node() else { return };
+    let (node, npm) = node();
     let (home, gateway) = started();
     let (mcp, sse) = (format!("{}/mcp", gateway.url), format!("{}/sse", gateway.url));
     let stdio = client_config(&home);
@@ -115,8 +114,9 @@ impl Drop for Running {
 }
 
 #[test]
+#[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
 fn mcp_remote_carries_a_stdio_client_to_http_and_to_the_oldest_transport() {
-    let Some((node, npm)) = node() else { return };
+    let (node, npm) = node();
     let (home, gateway) = started();
     for (path, transport) in [("mcp", "http-only"), ("sse", "sse-only")] {
         let mut command = Command::new(&node);
@@ -149,14 +149,11 @@ fn mcp_remote_carries_a_stdio_client_to_http_and_to_the_oldest_transport() {
 }
 
 #[test]
+#[ignore = "needs the Python SDK; `cargo xtask peers` installs it"]
 fn a_python_client_runs_toolyard_stdio_and_two_of_them_share_a_server() {
-    let Ok(python) = std::env::var("TOOLYARD_PEERS_PYTHON") else {
-        eprintln!("skipped: the Python SDK is not here; `cargo xtask peers` brings it");
-        return;
-    };
     let home = home();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers_doors/client.py");
-    let mut command = Command::new(python);
+    let mut command = Command::new(installed::python());
     // Nothing of the environment reaches the program but what the SDK passes on.
     command.arg(script).arg(home.path("")).args(shim(&home));
     let output = command.output().unwrap();
@@ -168,11 +165,12 @@ fn a_python_client_runs_toolyard_stdio_and_two_of_them_share_a_server() {
 }
 
 #[test]
+#[ignore = "needs the Python SDK; `cargo xtask peers` installs it"]
 fn a_python_client_of_the_oldest_transport_is_served() {
-    let Ok(python) = std::env::var("TOOLYARD_PEERS_PYTHON") else { return };
     let (_home, gateway) = started();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers_doors/sse_client.py");
-    let output = Command::new(python).arg(script).arg(format!("{}/sse", gateway.url)).output().unwrap();
+    let output =
+        Command::new(installed::python()).arg(script).arg(format!("{}/sse", gateway.url)).output().unwrap();
     let (said, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!((output.status.code(), said.trim()), (Some(0), "said"), "{trouble}");
 }
@@ -192,15 +190,12 @@ fn instance(home: &Home, id: &str) -> Running {
 }
 
 #[test]
+#[ignore = "needs the Python SDK; `cargo xtask peers` installs it"]
 fn a_python_client_of_both_eras_reaches_the_hub_over_http_and_on_stdio() {
-    let Ok(python) = std::env::var("TOOLYARD_PEERS_PYTHON") else {
-        eprintln!("skipped: the Python SDK is not here; `cargo xtask peers` brings it");
-        return;
-    };
     let (home, gateway) = started();
     let _instance = instance(&home, "clock");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers_doors/hub_client.py");
-    let mut command = Command::new(python);
+    let mut command = Command::new(installed::python());
     command
         .arg(script)
         .arg(home.path(""))

@@ -31,8 +31,9 @@ fn changed(home: &Home, from: &str, to: &str) -> PathBuf {
 }
 
 #[test]
+#[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
 fn the_types_of_the_typescript_example_are_right_and_a_wrong_message_is_not_taken() {
-    let Some((node, npm)) = node() else { return };
+    let (node, npm) = node();
     let (is_good, said) = check(&node, &npm, Path::new(EXAMPLE));
     assert!(is_good, "{said}");
     let home = Home::new();
@@ -42,8 +43,9 @@ fn the_types_of_the_typescript_example_are_right_and_a_wrong_message_is_not_take
 }
 
 #[test]
+#[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
 fn the_bare_protocol_in_typescript_works_as_it_is_written() {
-    let Some((node, _)) = node() else { return };
+    let (node, _) = node();
     let home = Home::new();
     home.write("config.toml", "[apps]\nlisten = \"127.0.0.1:0\"\nscan = false\n");
     let gateway = home.start(&["--config", "config.toml"]);

@@ -1,11 +1,11 @@
-//! Where `@modelcontextprotocol/server-everything` is, and how it is started. `cargo xtask peers` installs it
-//! and says so in the environment.
+//! Where `@modelcontextprotocol/server-everything` is, and how it is started.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::gateway::Reach;
-use super::program::{Program, say};
+use super::installed;
+use super::program::Program;
 
 pub(crate) struct Everything {
     node: String,
@@ -13,15 +13,10 @@ pub(crate) struct Everything {
 }
 
 impl Everything {
-    /// Nothing, and a word about it, where it is not installed.
-    pub(crate) fn find() -> Option<Self> {
-        let (Ok(node), Ok(npm)) = (std::env::var("TOOLYARD_PEERS_NODE"), std::env::var("TOOLYARD_PEERS_NPM"))
-        else {
-            say("skipped: server-everything is not here; `cargo xtask peers` brings it");
-            return None;
-        };
+    pub(crate) fn find() -> Self {
+        let (node, npm) = installed::npm();
         let script = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-        Some(Self { node, script: Path::new(&npm).join(script).display().to_string() })
+        Self { node, script: Path::new(&npm).join(script).display().to_string() }
     }
 
     /// Over HTTP. It knows no port 0, so that is taught to it.

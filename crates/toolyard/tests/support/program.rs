@@ -1,7 +1,7 @@
 //! A program that a test has started: it says where it listens, what it says is kept, and it ends with its
 //! guard, together with everything it has started itself.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -84,11 +84,6 @@ impl Drop for Program {
             eprintln!("--- what {} said:\n{}", self.child.id(), self.said());
         }
     }
-}
-
-/// Says something that is seen although the test passes: what is printed is kept from sight then.
-pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Asks a process group to end, so that it can look after its children, and then insists.
