@@ -26,7 +26,7 @@ pub(crate) fn exchange(call: Call, lease: &Arc<Lease>) -> BoxFuture<Answer> {
     let revision = lease.link().greeting().revision;
     let (client, upstream) = (call.origin.revision.era(), revision.era());
     if client == Era::Modern && upstream == Era::Modern {
-        let relay = call.relay && call.edits.none();
+        let relay = call.relay && call.edits.none() && !call.needs_whole;
         let (request, peer) = outbound(call, relay);
         return lease.link().call(request, peer);
     }

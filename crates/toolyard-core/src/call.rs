@@ -1,4 +1,4 @@
-//! One request on its way to an upstream, with everything the steps need.
+//! One request on its way to an upstream, with everything that the steps need.
 
 use std::sync::Arc;
 
@@ -8,10 +8,12 @@ use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{Id, Method, Params};
 
 use crate::catalog::Entry;
+use crate::pipeline::clock::Clock;
 use crate::upstream::Upstream;
 
-/// A request of a client that goes to an upstream.
-#[derive(Debug)]
+/// A request of a client that goes to an upstream. Cloning is cheap; a clone is the same call, for a step that may
+/// have to send it again.
+#[derive(Clone, Debug)]
 pub struct Call {
     pub origin: Arc<Origin>,
     pub upstream: Arc<Upstream>,
@@ -22,15 +24,41 @@ pub struct Call {
     /// In the upstream's own names, otherwise as the client sent them.
     pub params: Params,
     pub headers: Option<Box<HeaderMap>>,
+    /// Whether the client can take the upstream's HTTP body as it is.
     pub relay: bool,
+    /// A step needs the whole answer, so that nothing is relayed while it arrives. Set from the chain when the call
+    /// starts; a step that decides by the call itself sets it before it passes the call on.
+    pub needs_whole: bool,
     pub peer: Peer,
     pub edits: Edits,
+    /// When the call is given up; set by the deadline step, so steps before it see none.
+    pub deadline: Option<Arc<Clock>>,
+    pub trace: Trace,
+}
+
+/// Which call this is, in records and events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Unique within this run of the gateway.
+    pub call: u64,
+    /// Counts the client's repetitions of one logical call, from 1: each answer to a question is a round.
+    pub round: u32,
+    /// Counts what was sent to upstreams for this call, from 1.
+    pub attempt: u32,
+    /// The call in whose service this one is made.
+    pub parent: Option<u64>,
+}
+
+impl Trace {
+    pub fn new(call: u64) -> Self {
+        Self { call, round: 1, attempt: 1, parent: None }
+    }
 }
 
 /// What has to be renamed in the answer of a namespaced view.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Edits {
-    /// Where resource URIs stand, if this upstream has resources.
+    /// The kind of result, which decides where resource URIs are, if this upstream has resources.
     pub uris: Option<ResultKind>,
     /// Whether the answer may carry a task id.
     pub tasks: bool,

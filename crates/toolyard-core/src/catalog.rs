@@ -22,6 +22,7 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 use toolyard_proto::Raw;
 
+use crate::pipeline::Chain;
 use crate::upstream::Upstream;
 use params::ParamHeaders;
 
@@ -43,6 +44,8 @@ pub struct Entry {
     pub own: Raw,
     /// The same under its shown name.
     pub renamed: Raw,
+    /// The steps that its calls pass in this view.
+    pub(crate) chain: Chain,
     headers: OnceLock<ParamHeaders>,
 }
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
 use toolyard_proto::uri::ResultKind;
-use toolyard_proto::{CallError, Method, Params, Raw, Reason};
+use toolyard_proto::{CallError, Params, Raw, Reason};
 
-use crate::call::{Call, Edits};
+use crate::call::{Call, Edits, Trace};
 use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog};
 use crate::gateway::Shared;
 use crate::listen::listen;
-use crate::pipeline::Next;
+use crate::pipeline::Chain;
 use crate::upstream::Upstream;
 use crate::{bridge, greet, hub, tasks};
 
-/// Methods that the newest revision removed: nobody is asked, whatever the view.
+/// Methods that the newest revision removed: they are refused in every view.
 const REMOVED: [&str; 7] = [
     "initialize",
     "ping",
@@ -26,36 +26,58 @@ const REMOVED: [&str; 7] = [
     "tasks/list",
 ];
 
-pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> BoxFuture<Answer> {
+/// Where a request goes.
+pub(crate) enum Dispatched {
+    /// To an upstream.
+    Call(Box<Routed>),
+    /// The gateway answers it itself.
+    Own(Request, BoxFuture<Answer>),
+    Refused(Box<Request>, CallError),
+    /// Not known before upstreams have been waited for.
+    Later(BoxFuture<Dispatched>),
+}
+
+/// A call and the steps that it passes.
+pub(crate) struct Routed {
+    pub(crate) call: Call,
+    pub(crate) chain: Chain,
+}
+
+pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
     let snapshot = shared.catalog.snapshot();
+    let at = At { shared, snapshot: &snapshot };
     match request.method.as_str() {
         "tools/call" if is_unheard_of(&snapshot, &request) => {
-            Box::pin(call_late(shared.clone(), request, peer))
+            Dispatched::Later(Box::pin(call_late(shared.clone(), request, peer)))
         }
-        "tools/call" => call_tool(&snapshot, request, peer),
+        "tools/call" => at.call_tool(request, peer),
         removed if REMOVED.contains(&removed) && !bridge::has_inbox(&request.origin) => {
-            refuse(CallError::unknown_method(removed))
+            let error = CallError::unknown_method(removed);
+            Dispatched::Refused(Box::new(request), error)
         }
-        "tools/list" => list(shared, ListKind::Tools, request),
-        "resources/list" => list(shared, ListKind::Resources, request),
-        "resources/templates/list" => list(shared, ListKind::Templates, request),
-        "prompts/list" => list(shared, ListKind::Prompts, request),
-        "prompts/get" => get_prompt(&snapshot, request, peer),
-        "resources/read" => read_resource(&snapshot, request, peer),
-        "completion/complete" => complete(&snapshot, request, peer),
-        "server/discover" => Box::pin(discover(shared.clone(), request)),
+        "tools/list" => own(request, |request| list(shared, ListKind::Tools, request)),
+        "resources/list" => own(request, |request| list(shared, ListKind::Resources, request)),
+        "resources/templates/list" => own(request, |request| list(shared, ListKind::Templates, request)),
+        "prompts/list" => own(request, |request| list(shared, ListKind::Prompts, request)),
+        "prompts/get" => at.get_prompt(request, peer),
+        "resources/read" => at.read_resource(request, peer),
+        "completion/complete" => at.complete(request, peer),
+        "server/discover" => own(request, |request| Box::pin(discover(shared.clone(), request))),
         "subscriptions/listen" => {
             let (listeners, catalog) = (shared.listeners.clone(), shared.catalog.clone());
-            Box::pin(listen(listeners, catalog, shared.scope.clone(), request, peer))
+            own(request, |request| Box::pin(listen(listeners, catalog, shared.scope.clone(), request, peer)))
         }
-        "logging/setLevel" => Box::pin(crate::levels::set_level(shared.clone(), request)),
-        "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => task(&snapshot, request, peer),
-        _ => pass_unknown(&snapshot, request, peer),
+        "logging/setLevel" => {
+            own(request, |request| Box::pin(crate::levels::set_level(shared.clone(), request)))
+        }
+        "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => at.task(request, peer),
+        _ => at.pass_unknown(request, peer),
     }
 }
 
-fn refuse(error: CallError) -> BoxFuture<Answer> {
-    Box::pin(async move { Err(error) })
+fn own(request: Request, answer: impl FnOnce(Request) -> BoxFuture<Answer>) -> Dispatched {
+    let answering = answer(request.clone());
+    Dispatched::Own(request, answering)
 }
 
 fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a ViewCatalog, CallError> {
@@ -87,47 +109,177 @@ fn is_unheard_of(snapshot: &Snapshot, request: &Request) -> bool {
 }
 
 /// Right after the start a call waits for its tool like a list does.
-async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Answer {
+async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
     shared.wait_for_first_list(&request.origin).await;
     let snapshot = shared.catalog.snapshot();
-    call_tool(&snapshot, request, peer).await
+    At { shared: &shared, snapshot: &snapshot }.call_tool(request, peer)
 }
 
-fn call_tool(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    let named = named_entry(snapshot, &request, |view, name| {
-        view.tool(name).ok_or_else(|| unknown(snapshot, &request, view, "tool", name))
-    });
-    match named {
-        Ok(named) if hub::leads_on(&named.entry) => call_instance(snapshot, request, peer, &named),
-        Ok(named) => to_entry(request, peer, named, ResultKind::ToolResult),
-        Err(error) => refuse(error),
-    }
+/// What requests are resolved against.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    shared: &'a Arc<Shared>,
+    snapshot: &'a Snapshot,
 }
 
-/// `instances_call` names a tool in its arguments: that one is called, in the way that it always is.
-fn call_instance(snapshot: &Snapshot, request: Request, peer: Peer, outer: &Named) -> BoxFuture<Answer> {
-    if request.relay
-        && let Err(error) = outer.entry.headers().check(request.headers.as_deref(), &request.params)
-    {
-        return refuse(error);
+impl<'a> At<'a> {
+    fn view(self, request: &Request) -> Result<&'a ViewCatalog, CallError> {
+        view(self.snapshot, request)
     }
-    match hub::lead(snapshot, request) {
-        Ok(hub::Led { request, entry }) => {
-            let named = Named { entry, renamed_at: None, is_namespaced: outer.is_namespaced };
-            to_entry(request, peer, named, ResultKind::ToolResult)
+
+    fn call_tool(self, request: Request, peer: Peer) -> Dispatched {
+        let named = named_entry(self.snapshot, &request, |view, name| {
+            view.tool(name).ok_or_else(|| unknown(self.snapshot, &request, view, "tool", name))
+        });
+        match named {
+            Ok(named) if hub::leads_on(&named.entry) => self.call_instance(request, peer, &named),
+            Ok(named) => self.to_entry(request, peer, named, ResultKind::ToolResult),
+            Err(error) => refuse(request, error),
         }
-        Err(error) => refuse(error),
+    }
+
+    /// `instances_call` names a tool in its arguments: that tool is called, in the way that it always is.
+    fn call_instance(self, request: Request, peer: Peer, outer: &Named) -> Dispatched {
+        if request.relay
+            && let Err(error) = outer.entry.headers().check(request.headers.as_deref(), &request.params)
+        {
+            return refuse(request, error);
+        }
+        match hub::lead(self.snapshot, &request) {
+            Ok(hub::Led { request, entry }) => {
+                let named = Named { entry, renamed_at: None, is_namespaced: outer.is_namespaced };
+                self.to_entry(request, peer, named, ResultKind::ToolResult)
+            }
+            Err(error) => refuse(request, error),
+        }
+    }
+
+    fn get_prompt(self, request: Request, peer: Peer) -> Dispatched {
+        let named = named_entry(self.snapshot, &request, |view, name| {
+            view.prompt(name).ok_or_else(|| unknown(self.snapshot, &request, view, "prompt", name))
+        });
+        match named {
+            Ok(named) => self.to_entry(request, peer, named, ResultKind::PromptResult),
+            Err(error) => refuse(request, error),
+        }
+    }
+
+    /// A call of a tool or prompt: under its own name to its upstream, through the entry's chain.
+    fn to_entry(self, mut request: Request, peer: Peer, named: Named, kind: ResultKind) -> Dispatched {
+        let Named { entry, renamed_at, is_namespaced } = named;
+        if request.relay {
+            if let Err(error) = entry.headers().check(request.headers.as_deref(), &request.params) {
+                return refuse(request, error.at(entry.upstream.name()));
+            }
+        } else if request.headers.is_none() {
+            request.headers = entry.headers().made(&request.params);
+        }
+        let upstream = entry.upstream.clone();
+        let edits = if is_namespaced { edits(&request, &upstream, kind) } else { Edits::default() };
+        if let Some(range) = renamed_at {
+            request.params = request.params.replaced(range, entry.own_name_raw.as_bytes());
+        }
+        let chain = entry.chain.clone();
+        self.send(request, peer, upstream, Some(entry), edits, chain)
+    }
+
+    /// A request that names neither tool nor prompt, through the upstream's default chain in this view.
+    fn to_upstream(self, request: Request, peer: Peer, upstream: Arc<Upstream>, edits: Edits) -> Dispatched {
+        match self.view(&request) {
+            Ok(view) => {
+                let chain = view.default_chain(self.snapshot, &upstream);
+                self.send(request, peer, upstream, None, edits, chain)
+            }
+            Err(error) => refuse(request, error),
+        }
+    }
+
+    fn send(
+        self,
+        request: Request,
+        peer: Peer,
+        upstream: Arc<Upstream>,
+        entry: Option<Arc<Entry>>,
+        edits: Edits,
+        chain: Chain,
+    ) -> Dispatched {
+        let Request { origin, id, method, params, headers, relay } = request;
+        let trace = Trace::new(self.shared.common.ledger.next_call());
+        let (needs_whole, deadline) = (false, None);
+        let call = Call {
+            origin,
+            upstream,
+            entry,
+            id,
+            method,
+            params,
+            headers,
+            relay,
+            needs_whole,
+            peer,
+            edits,
+            deadline,
+            trace,
+        };
+        Dispatched::Call(Box::new(Routed { call, chain }))
+    }
+
+    fn read_resource(self, request: Request, peer: Peer) -> Dispatched {
+        let found = string_member(&request.params, "uri").and_then(|uri| {
+            let view = self.view(&request)?;
+            let owner = view.resource(&uri).ok_or_else(|| {
+                let unknown = format!("unknown resource {uri}; `resources/list` lists the resources");
+                let absent = without_instance(self.snapshot, &request, view);
+                absent.unwrap_or_else(|| CallError::invalid_params(unknown))
+            })?;
+            Ok((owner, view.is_namespaced()))
+        });
+        match found {
+            Ok(((upstream, own), true)) => {
+                let params = request.params.with("uri", &Raw::from_serialize(&own)).into();
+                let edits = Edits { uris: Some(ResultKind::ReadResult), tasks: false };
+                self.to_upstream(Request { params, ..request }, peer, upstream, edits)
+            }
+            Ok(((upstream, _), false)) => self.to_upstream(request, peer, upstream, Edits::default()),
+            Err(error) => refuse(request, error),
+        }
+    }
+
+    /// Completion names a prompt or a resource template; either has an owner.
+    fn complete(self, request: Request, peer: Peer) -> Dispatched {
+        match complete_target(self.snapshot, &request) {
+            Ok((upstream, params)) => {
+                self.to_upstream(Request { params, ..request }, peer, upstream, Edits::default())
+            }
+            Err(error) => refuse(request, error),
+        }
+    }
+
+    fn task(self, request: Request, peer: Peer) -> Dispatched {
+        match task_target(self.snapshot, &request) {
+            Ok((upstream, params, edits)) => {
+                self.to_upstream(Request { params, ..request }, peer, upstream, edits)
+            }
+            Err(error) => refuse(request, error),
+        }
+    }
+
+    /// An unknown method passes in views of one upstream, which may know it.
+    fn pass_unknown(self, request: Request, peer: Peer) -> Dispatched {
+        let alone = self.view(&request).map(|view| view.alone.clone());
+        match alone {
+            Ok(Some(upstream)) => self.to_upstream(request, peer, upstream, Edits::default()),
+            Ok(None) => {
+                let error = CallError::unknown_method(request.method.as_str());
+                refuse(request, error)
+            }
+            Err(error) => refuse(request, error),
+        }
     }
 }
 
-fn get_prompt(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    let named = named_entry(snapshot, &request, |view, name| {
-        view.prompt(name).ok_or_else(|| unknown(snapshot, &request, view, "prompt", name))
-    });
-    match named {
-        Ok(named) => to_entry(request, peer, named, ResultKind::PromptResult),
-        Err(error) => refuse(error),
-    }
+fn refuse(request: Request, error: CallError) -> Dispatched {
+    Dispatched::Refused(Box::new(request), error)
 }
 
 /// What a request names.
@@ -188,70 +340,11 @@ fn without_instance(snapshot: &Snapshot, request: &Request, view: &ViewCatalog) 
     }
 }
 
-/// A call of a tool or prompt: under its own name to its upstream, through the upstream's steps.
-fn to_entry(mut request: Request, peer: Peer, named: Named, kind: ResultKind) -> BoxFuture<Answer> {
-    let Named { entry, renamed_at, is_namespaced } = named;
-    if request.relay {
-        if let Err(error) = entry.headers().check(request.headers.as_deref(), &request.params) {
-            return refuse(error);
-        }
-    } else if request.headers.is_none() {
-        request.headers = entry.headers().made(&request.params);
-    }
-    let upstream = entry.upstream.clone();
-    let edits = if is_namespaced { edits(&request, &upstream, kind) } else { Edits::default() };
-    if let Some(range) = renamed_at {
-        request.params = request.params.replaced(range, entry.own_name_raw.as_bytes());
-    }
-    send(request, peer, upstream, Some(entry), edits)
-}
-
 fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
     let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
     let may_be_older = bridge::has_inbox(&request.origin);
     let tasks = tasks::declared(&request.origin) || may_be_older && request.params.member("task").is_some();
     Edits { uris: has_resources.then_some(kind), tasks }
-}
-
-fn send(
-    request: Request,
-    peer: Peer,
-    upstream: Arc<Upstream>,
-    entry: Option<Arc<Entry>>,
-    edits: Edits,
-) -> BoxFuture<Answer> {
-    let Request { origin, id, method, params, headers, relay } = request;
-    let chain = upstream.chain();
-    Next::all(chain).run(Call { origin, upstream, entry, id, method, params, headers, relay, peer, edits })
-}
-
-fn read_resource(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    let found = string_member(&request.params, "uri").and_then(|uri| {
-        let view = view(snapshot, &request)?;
-        let owner = view.resource(&uri).ok_or_else(|| {
-            let unknown = format!("unknown resource {uri}; `resources/list` shows what there is");
-            let absent = without_instance(snapshot, &request, view);
-            absent.unwrap_or_else(|| CallError::invalid_params(unknown))
-        })?;
-        Ok((owner, view.is_namespaced()))
-    });
-    match found {
-        Ok(((upstream, own), true)) => {
-            let params = request.params.with("uri", &Raw::from_serialize(&own)).into();
-            let edits = Edits { uris: Some(ResultKind::ReadResult), tasks: false };
-            send(Request { params, ..request }, peer, upstream, None, edits)
-        }
-        Ok(((upstream, _), false)) => send(request, peer, upstream, None, Edits::default()),
-        Err(error) => refuse(error),
-    }
-}
-
-/// Completion names a prompt or a resource template; either leads to its owner.
-fn complete(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    match complete_target(snapshot, &request) {
-        Ok((upstream, params)) => send(Request { params, ..request }, peer, upstream, None, Edits::default()),
-        Err(error) => refuse(error),
-    }
 }
 
 fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Params), CallError> {
@@ -317,13 +410,6 @@ async fn discover(shared: Arc<Shared>, request: Request) -> Answer {
     Ok(AnswerBody::Whole(result, revision))
 }
 
-fn task(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    match task_target(snapshot, &request) {
-        Ok((upstream, params, edits)) => send(Request { params, ..request }, peer, upstream, None, edits),
-        Err(error) => refuse(error),
-    }
-}
-
 fn task_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Params, Edits), CallError> {
     let view = view(snapshot, request)?;
     if let Some(alone) = &view.alone {
@@ -339,19 +425,4 @@ fn task_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>,
     let params = request.params.with("taskId", &Raw::from_serialize(&own));
     let edits = edits(request, &upstream, ResultKind::ToolResult);
     Ok((upstream, params.into(), Edits { tasks: true, ..edits }))
-}
-
-/// What we do not know passes where one upstream is seen alone: it may know.
-fn pass_unknown(snapshot: &Snapshot, request: Request, peer: Peer) -> BoxFuture<Answer> {
-    let alone = view(snapshot, &request).map(|view| view.alone.clone());
-    match alone {
-        Ok(Some(upstream)) => send(request, peer, upstream, None, Edits::default()),
-        Ok(None) => refuse(CallError::unknown_method(request.method.as_str())),
-        Err(error) => refuse(error),
-    }
-}
-
-/// Whether a failed call of this method is told as the result of a tool rather than as an error.
-pub(crate) fn fails_as_result(method: &Method) -> bool {
-    *method == Method::TOOLS_CALL
 }

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use toolyard_model::{Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View};
+use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View};
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{CallError, Kind, Method, Notification, modern};
+use toolyard_proto::{Method, Notification};
 
 use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::discovery::Sightings;
-use crate::dispatch::{dispatch, fails_as_result};
-use crate::greet::{NAME, server_info};
+use crate::greet::NAME;
 use crate::listen::Listeners;
-use crate::pipeline::Common;
+use crate::pipeline::{Chains, Common, StepRules, audit};
 use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::upstream::{Outlets, Upstream};
 use crate::{bridge, levels, sleep_watch, yard};
@@ -59,15 +58,21 @@ impl Gateway {
         let outlets = Outlets { changed, listeners: listeners.clone(), store, origin };
         let (yard_plan, yard_definitions, yard) = yard::plan();
         let common = Arc::new(Common::default());
-        common.rules.store(Arc::new(plan.tools));
-        let make = |upstream, stored| Upstream::new(upstream, plan.pace, &common, stored, scope.child());
+        let steps = Arc::new(StepRules::new(plan.tools, Arc::new(Chains::new(plan.steps))));
+        let make = |upstream, stored| Upstream::new(upstream, plan.pace, stored, scope.child());
         let mut upstreams = vec![make(yard_plan, Some(yard_definitions))];
         upstreams.extend(plan.upstreams.into_iter().map(|upstream| {
             let stored = outlets.stored(&upstream);
             make(upstream, stored)
         }));
-        let hub = Arc::default();
-        let rules = Catalog::rules_of(plan.names, plan.transparent, plan.profiles, upstreams.clone(), hub);
+        let rules = Views {
+            names: plan.names,
+            transparent: plan.transparent,
+            profiles: plan.profiles,
+            upstreams: upstreams.clone(),
+            hub: Arc::default(),
+            steps,
+        };
         let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone()));
         listeners.attach(&catalog);
         yard.attach(&catalog, &listeners, &common);
@@ -87,7 +92,6 @@ impl Gateway {
     pub fn reload(&self, plan: Plan) -> Reloaded {
         let shared = &self.shared;
         let _one_at_a_time = self.changing();
-        shared.common.rules.store(Arc::new(plan.tools));
         let old = shared.catalog.rules();
         let mut done = Reloaded::default();
         let mut upstreams: Vec<Arc<Upstream>> = old.upstreams.iter().take(1).cloned().collect();
@@ -96,7 +100,7 @@ impl Gateway {
             let before = old.upstreams.iter().skip(1).find(|upstream| *upstream.id() == wanted.id);
             let before = before.filter(|upstream| !upstream.kind().is_dynamic());
             if let Some(same) = before.filter(|before| before.is_as(&wanted)) {
-                if same.adopt(&wanted, plan.pace, &shared.common) {
+                if same.adopt(&wanted, plan.pace) {
                     done.changed.push(wanted.id.to_string());
                 }
                 upstreams.push(same.clone());
@@ -118,14 +122,14 @@ impl Gateway {
         let retired: Vec<Arc<Upstream>> = old.upstreams.iter().filter(|old| !kept(old)).cloned().collect();
         let is_there = |id: &str| upstreams.iter().any(|upstream| upstream.id().as_str() == id);
         done.removed = retired.iter().map(|old| old.id().to_string()).filter(|id| !is_there(id)).collect();
-        let hub = old.hub.clone();
-        shared.catalog.replace(Catalog::rules_of(
-            plan.names,
-            plan.transparent,
-            plan.profiles,
+        shared.catalog.replace(Views {
+            names: plan.names,
+            transparent: plan.transparent,
+            profiles: plan.profiles,
             upstreams,
-            hub,
-        ));
+            hub: old.hub.clone(),
+            steps: Arc::new(old.steps.replaced(plan.tools)),
+        });
         for upstream in &fresh {
             upstream.start(shared.outlets.clone());
         }
@@ -171,7 +175,7 @@ impl Gateway {
 
     pub(crate) fn make(&self, plan: UpstreamPlan, known: Option<Arc<Definitions>>) -> Arc<Upstream> {
         let shared = &self.shared;
-        Upstream::new(plan, shared.pace, &shared.common, known, shared.scope.child())
+        Upstream::new(plan, shared.pace, known, shared.scope.child())
     }
 
     pub(crate) fn start_one(&self, upstream: &Arc<Upstream>) {
@@ -185,8 +189,8 @@ impl Gateway {
 
     /// Goes by the same rules with other upstreams.
     pub(crate) fn adopt(&self, old: &Views, upstreams: Vec<Arc<Upstream>>) {
-        let (profiles, hub) = (old.profiles.clone(), old.hub.clone());
-        self.shared.catalog.replace(Views { profiles, upstreams, hub, ..*old });
+        let (profiles, hub, steps) = (old.profiles.clone(), old.hub.clone(), old.steps.clone());
+        self.shared.catalog.replace(Views { profiles, upstreams, hub, steps, ..*old });
     }
 
     pub(crate) fn move_listeners(&self, from: &Arc<Upstream>, to: &Arc<Upstream>) {
@@ -215,34 +219,7 @@ impl std::fmt::Debug for Gateway {
 
 impl Handler for Gateway {
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
-        if !fails_as_result(&request.method) {
-            return dispatch(&self.shared, request, peer);
-        }
-        let (origin, params) = (request.origin.clone(), request.params.as_raw().clone());
-        let (revision, common) = (origin.revision, self.shared.common.clone());
-        let call = dispatch(&self.shared, request, peer);
-        Box::pin(async move {
-            let answer = call.await;
-            if let Err(error) = &answer
-                && error.upstream.is_none()
-            {
-                // Nobody was found for it, so that it has passed no step that could have noted it.
-                let name = params.member("name").and_then(|name| name.as_string()).unwrap_or_default();
-                common.ledger.turned_down(&origin, &Method::TOOLS_CALL, &name, error);
-            }
-            match answer {
-                Err(error) if reached_a_tool(&error) => {
-                    let result = error.to_tool_result();
-                    let result = if revision.has_result_stamps() {
-                        modern::stamp_result(&result, Some(&server_info()))
-                    } else {
-                        result
-                    };
-                    Ok(AnswerBody::Whole(result, revision))
-                }
-                answer => answer,
-            }
-        })
+        audit::answer(&self.shared, request, peer)
     }
 
     fn notice(&self, origin: &Arc<Origin>, notification: Notification) {
@@ -268,8 +245,8 @@ impl Handler for Gateway {
         target.flatten().map(|id| id.to_string())
     }
 
-    fn restore_session(&self, origin: &Arc<Origin>, keepsake: &str) {
-        if let Some(id) = UpstreamId::parse(keepsake).ok().filter(|_| origin.view == View::Hub) {
+    fn restore_session(&self, origin: &Arc<Origin>, saved: &str) {
+        if let Some(id) = UpstreamId::parse(saved).ok().filter(|_| origin.view == View::Hub) {
             let rules = self.rules();
             let is_there = rules.upstreams.iter().any(|upstream| *upstream.id() == id);
             rules.hub.restore(&origin.client, id.clone(), is_there);
@@ -295,23 +272,6 @@ impl Handler for Gateway {
     fn offers(&self, view: &View) -> bool {
         self.shared.catalog.rules().offers(view)
     }
-}
-
-/// A tool that is known but could not do its work answers as a tool does; what was wrong with the request
-/// itself stays a protocol error.
-fn reached_a_tool(error: &CallError) -> bool {
-    matches!(
-        error.kind,
-        Kind::Lost
-            | Kind::Unavailable
-            | Kind::Unreachable
-            | Kind::TurnedAway
-            | Kind::Timeout
-            | Kind::Limit
-            | Kind::BadAnswer
-            | Kind::CannotAsk
-            | Kind::Internal
-    )
 }
 
 impl Shared {

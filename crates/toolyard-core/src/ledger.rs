@@ -10,12 +10,13 @@ mod tally;
 mod verdict;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use toolyard_model::{ClientKey, Origin};
-use toolyard_proto::{CallError, Method};
+use toolyard_model::{ClientKey, Origin, Request};
+use toolyard_proto::CallError;
 
 pub(crate) use glance::{may_be_error, may_have_failed};
 pub use record::{Record, Status};
@@ -28,12 +29,14 @@ use ring::Ring;
 
 /// How many clients are counted one by one.
 const MOST_CLIENTS: usize = 1_000;
-/// The longest part of a name that nobody knows which is kept.
+/// How much of an unknown name is kept.
 const LONGEST_NAME: usize = 128;
 
 /// The records of a gateway.
 #[derive(Default)]
 pub(crate) struct Ledger {
+    /// How many calls there have been.
+    calls: AtomicU64,
     recent: Ring,
     /// Sessions and connections that live. Single requests over HTTP, where every call counts, are none of
     /// them, so their way has no lock.
@@ -55,7 +58,7 @@ pub(crate) struct ClientCount {
 
 impl Ledger {
     /// Opens the record of a call that is about to pass the steps.
-    pub(crate) fn open(self: &Arc<Self>, call: &Call) -> Open {
+    pub(crate) fn open(self: &Arc<Self>, call: &Call) -> OpenRecord {
         let record = Record {
             at: SystemTime::now(),
             duration: Duration::ZERO,
@@ -67,7 +70,7 @@ impl Ledger {
             client: call.origin.client.clone(),
             status: Status::Cancelled,
         };
-        Open {
+        OpenRecord {
             ledger: self.clone(),
             upstream: call.upstream.clone(),
             tally: self.client(&call.origin),
@@ -76,15 +79,21 @@ impl Ledger {
         }
     }
 
-    /// A call that went nowhere: `name` is what the client asked for.
-    pub(crate) fn turned_down(&self, origin: &Origin, method: &Method, name: &str, error: &CallError) {
+    /// The number of the next call.
+    pub(crate) fn next_call(&self) -> u64 {
+        self.calls.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A request that reached no upstream.
+    pub(crate) fn refused(&self, request: &Request, error: &CallError) {
+        let origin = &request.origin;
         let record = Record {
             at: SystemTime::now(),
             duration: Duration::ZERO,
-            upstream: None,
+            upstream: error.upstream.clone(),
             kind: None,
-            name: (!name.is_empty()).then(|| name.chars().take(LONGEST_NAME).collect::<String>().into()),
-            method: method.clone(),
+            name: requested_name(request),
+            method: request.method.clone(),
             principal: origin.principal.name().clone(),
             client: origin.client.clone(),
             status: Status::of_error(error),
@@ -141,8 +150,22 @@ impl Ledger {
     }
 }
 
-/// The record of a call under way. Dropped without a word, the call was cancelled.
-pub(crate) struct Open {
+/// What a request asked for, as far as that may be in a record: the query of a URI may hold secrets.
+fn requested_name(request: &Request) -> Option<Arc<str>> {
+    let member = |key: &str| request.params.member(key).and_then(|name| name.as_string());
+    let name = match request.method.as_str() {
+        "tools/call" | "prompts/get" => member("name"),
+        "resources/read" => {
+            member("uri").map(|uri| uri.split(['?', '#']).next().unwrap_or_default().to_owned())
+        }
+        _ => None,
+    };
+    let name = name.filter(|name| !name.is_empty())?;
+    Some(name.chars().take(LONGEST_NAME).collect::<String>().into())
+}
+
+/// The record of a call that has not ended. Dropped before it is closed, the call was cancelled.
+pub(crate) struct OpenRecord {
     ledger: Arc<Ledger>,
     upstream: Arc<Upstream>,
     tally: Option<Arc<ClientTally>>,
@@ -151,7 +174,7 @@ pub(crate) struct Open {
     record: Option<Record>,
 }
 
-impl Open {
+impl OpenRecord {
     pub(crate) fn close(mut self, status: Status) {
         self.end(status);
     }
@@ -167,7 +190,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRecord {
     fn drop(&mut self) {
         self.end(Status::Cancelled);
     }

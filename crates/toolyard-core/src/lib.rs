@@ -19,6 +19,7 @@ pub mod ledger;
 mod levels;
 mod listen;
 pub mod report;
+pub mod settings;
 mod tasks;
 mod sleep_watch;
 mod yard;

@@ -1,60 +1,168 @@
-//! What every call passes, outermost first: the order is written in [`chain`] and nowhere else.
+//! What every call passes. The audit wraps the dispatch of every request; the other steps form the chain of a
+//! catalog entry, outermost first. Their order is written in [`Chains::build`] and nowhere else.
 
-mod audit;
+pub(crate) mod audit;
 pub mod clock;
 pub mod deadline;
 mod route;
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use arc_swap::ArcSwap;
-use toolyard_model::{Answer, BoxFuture};
+use toolyard_model::{Answer, AnswerBody, BoxFuture};
 
-pub use crate::call::{Call, Edits};
+pub use crate::call::{Call, Edits, Trace};
 use crate::ledger::Ledger;
 use crate::plan::{Timeouts, ToolRule};
 use crate::report::Sections;
+use crate::settings::{AppliesTo, Pattern, Rules, Subject};
+use crate::upstream::Upstream;
 
 /// One stage that a call passes. It may look at the call, wait, refuse, or pass it on and look at the answer.
 pub trait Step: Send + Sync + 'static {
     fn run(&self, call: Call, next: Next) -> BoxFuture<Answer>;
+
+    /// Whether it has to see the whole answer. Answers of calls with such a step are buffered, up to the limit of
+    /// an answer that is not relayed; all others may flow through.
+    fn needs_whole(&self) -> bool {
+        false
+    }
 }
 
-/// The steps of an upstream, shared by all its calls.
-pub type Chain = Arc<[Arc<dyn Step>]>;
+/// The steps that calls of an entry pass, shared by all entries with the same settings.
+pub struct Steps {
+    steps: Box<[Arc<dyn Step>]>,
+    needs_whole: bool,
+}
 
-/// What the steps of all upstreams share, and what is told of them.
+pub type Chain = Arc<Steps>;
+
+impl Steps {
+    pub fn new(steps: impl IntoIterator<Item = Arc<dyn Step>>) -> Chain {
+        let steps: Box<[Arc<dyn Step>]> = steps.into_iter().collect();
+        let needs_whole = steps.iter().any(|step| step.needs_whole());
+        Arc::new(Self { steps, needs_whole })
+    }
+}
+
+impl fmt::Debug for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Steps({})", self.steps.len())
+    }
+}
+
+/// Steps that the embedding program adds, innermost.
+#[derive(Clone, Default)]
+pub struct ExtraSteps(pub Vec<Arc<dyn Step>>);
+
+impl fmt::Debug for ExtraSteps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ExtraSteps({})", self.0.len())
+    }
+}
+
+/// What all parts of a gateway share for its records and reports.
 #[derive(Default)]
 pub(crate) struct Common {
     pub(crate) ledger: Arc<Ledger>,
-    /// What is said of single tools; changed by a reload.
-    pub(crate) rules: ArcSwap<Vec<ToolRule>>,
-    /// What else is told of the gateway.
+    /// What else is reported of the gateway.
     pub(crate) sections: Sections,
 }
 
-/// The order of steps. A step that is not configured is not in the chain.
-pub(crate) fn chain(timeouts: Timeouts, common: &Arc<Common>) -> Chain {
-    let audit: Arc<dyn Step> = Arc::new(audit::Audit::new(common.ledger.clone()));
-    let deadline: Arc<dyn Step> = Arc::new(deadline::Deadline::new(timeouts, common.clone()));
-    Arc::new([audit, deadline])
+/// Everything that decides which steps are in a chain and how they are set.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct StepSettings {
+    timeouts: Timeouts,
+}
+
+/// What the config sets for single tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ToolSettings {
+    timeout: Option<std::time::Duration>,
+}
+
+/// Finds the chain of an entry from what the config sets for its profile, upstream and tool.
+#[derive(Debug, Default)]
+pub(crate) struct StepRules {
+    tools: Rules<ToolSettings>,
+    chains: Arc<Chains>,
+}
+
+impl StepRules {
+    pub(crate) fn new(tools: Vec<ToolRule>, chains: Arc<Chains>) -> Self {
+        let rule = |rule: ToolRule| {
+            let applies = AppliesTo { profile: None, pattern: Pattern::new(&rule.pattern) };
+            (applies, ToolSettings { timeout: Some(rule.timeout) })
+        };
+        Self { tools: Rules::new(tools.into_iter().map(rule)), chains }
+    }
+
+    /// The rules of another config; chains that have the same settings in both are the same.
+    pub(crate) fn replaced(&self, tools: Vec<ToolRule>) -> Self {
+        Self::new(tools, self.chains.clone())
+    }
+
+    /// The chain of a tool or prompt.
+    pub(crate) fn chain(&self, profile: Option<&str>, upstream: &Upstream, canonical: &str) -> Chain {
+        let mut timeouts = upstream.timeouts();
+        let subject = Subject { profile, canonical };
+        timeouts.idle = self.tools.find(subject, |tool| tool.timeout).unwrap_or(timeouts.idle);
+        self.chains.with(StepSettings { timeouts })
+    }
+
+    /// The chain of requests that name neither a tool nor a prompt.
+    pub(crate) fn default_chain(&self, _profile: Option<&str>, upstream: &Upstream) -> Chain {
+        self.chains.with(StepSettings { timeouts: upstream.timeouts() })
+    }
+}
+
+/// All chains in use, by their settings.
+#[derive(Debug, Default)]
+pub(crate) struct Chains {
+    extra: ExtraSteps,
+    known: Mutex<HashMap<StepSettings, Weak<Steps>>>,
+}
+
+impl Chains {
+    pub(crate) fn new(extra: ExtraSteps) -> Self {
+        Self { extra, known: Mutex::default() }
+    }
+
+    fn with(&self, settings: StepSettings) -> Chain {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(chain) = known.get(&settings).and_then(Weak::upgrade) {
+            return chain;
+        }
+        known.retain(|_, chain| chain.strong_count() > 0);
+        let chain = self.build(&settings);
+        known.insert(settings, Arc::downgrade(&chain));
+        chain
+    }
+
+    /// The order of steps. A step that is not configured is not in the chain.
+    fn build(&self, settings: &StepSettings) -> Chain {
+        let deadline: Arc<dyn Step> = Arc::new(deadline::Deadline::new(settings.timeouts));
+        Steps::new([deadline].into_iter().chain(self.extra.0.iter().cloned()))
+    }
 }
 
 /// The rest of the chain, ending with the route to the upstream.
 #[derive(Clone)]
 pub struct Next {
-    steps: Chain,
+    chain: Chain,
     at: usize,
 }
 
 impl Next {
-    pub fn all(steps: Chain) -> Self {
-        Self { steps, at: 0 }
+    /// Sends a call through its whole chain.
+    pub fn start(chain: Chain, mut call: Call) -> BoxFuture<Answer> {
+        call.needs_whole |= chain.needs_whole;
+        Self { chain, at: 0 }.run(call)
     }
 
     pub fn run(mut self, call: Call) -> BoxFuture<Answer> {
-        let Some(step) = self.steps.get(self.at).cloned() else { return Box::pin(route::route(call)) };
+        let Some(step) = self.chain.steps.get(self.at).cloned() else { return Box::pin(route::route(call)) };
         self.at += 1;
         step.run(call, self)
     }
@@ -62,6 +170,18 @@ impl Next {
 
 impl fmt::Debug for Next {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Next({} of {})", self.at, self.steps.len())
+        write!(f, "Next({} of {})", self.at, self.chain.steps.len())
+    }
+}
+
+/// Keeps `guard` until the answer has ended: at once for a whole one, with the last byte for one that flows, also
+/// when the client leaves before.
+pub fn hold_until_end(answer: Answer, guard: impl Send + Sync + 'static) -> Answer {
+    match answer {
+        Ok(AnswerBody::Stream(mut relay)) => {
+            relay.hold(Box::new(guard));
+            Ok(AnswerBody::Stream(relay))
+        }
+        answer => answer,
     }
 }

@@ -11,6 +11,8 @@ use toolyard_model::{BoxFuture, Origin};
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::{Reason, Revision};
 
+use crate::pipeline::ExtraSteps;
+use crate::settings::Pattern;
 use crate::sleep_watch::WallClock;
 use crate::upstream::policy::UpstreamPolicy;
 
@@ -21,8 +23,10 @@ pub struct Plan {
     /// Show the only upstream as if clients spoke to it directly.
     pub transparent: bool,
     pub names: NameStyle,
-    /// What is said of single tools, whoever offers them.
+    /// Settings of single tools, whichever upstream offers them.
     pub tools: Vec<ToolRule>,
+    /// Steps of the embedding program that every call passes, innermost. Fixed when the gateway starts.
+    pub steps: ExtraSteps,
     /// Where definitions are kept between runs; nowhere if not given.
     pub state_dir: Option<PathBuf>,
     pub pace: Pace,
@@ -90,6 +94,7 @@ impl Default for Plan {
             upstreams: Vec::new(),
             profiles: Vec::new(),
             tools: Vec::new(),
+            steps: ExtraSteps::default(),
             transparent: false,
             names: NameStyle::Shown { budget: DEFAULT_BUDGET },
             state_dir: None,
@@ -162,7 +167,7 @@ pub enum Sharing {
 }
 
 /// How long a call may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timeouts {
     /// Without any sign of progress.
     pub idle: Duration,
@@ -175,22 +180,13 @@ impl Timeouts {
     pub const LOCAL: Self = Self { idle: Duration::from_secs(30), hard: Duration::from_hours(1) };
 }
 
-/// What is said of the tools whose canonical id fits a pattern.
+/// Settings of the tools whose canonical id fits a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRule {
     /// `files:read_*`
     pub pattern: String,
     /// How long a call may take without any sign of progress.
     pub timeout: Duration,
-}
-
-impl ToolRule {
-    /// What the rule for just this tool says, or else the first whose pattern fits.
-    pub fn timeout_of(rules: &[Self], canonical: &str) -> Option<Duration> {
-        let own = rules.iter().find(|rule| rule.pattern == canonical);
-        let rule = own.or_else(|| rules.iter().find(|rule| matches(&rule.pattern, canonical)));
-        rule.map(|rule| rule.timeout)
-    }
 }
 
 /// Reaches an upstream: a real one, a built-in one, or a double in a test.
@@ -244,8 +240,8 @@ pub struct ProfilePlan {
     /// Ids or names of instances, which do too.
     pub instances: Option<Vec<String>>,
     /// Patterns over canonical ids (`files:read_*`); all where none are given.
-    pub allow: Option<Vec<String>>,
-    pub deny: Vec<String>,
+    pub allow: Option<Vec<Pattern>>,
+    pub deny: Vec<Pattern>,
     pub transparent: bool,
 }
 
@@ -283,46 +279,15 @@ impl ProfilePlan {
 
     /// Whether something is in it, by its canonical id or by another.
     pub fn includes(&self, ids: &[String]) -> bool {
-        let fits = |pattern: &String| ids.iter().any(|id| matches(pattern, id));
+        let fits = |pattern: &Pattern| ids.iter().any(|id| pattern.matches(id));
         let allowed = self.allow.as_ref().is_none_or(|patterns| patterns.iter().any(fits));
         allowed && !self.deny.iter().any(fits)
     }
 }
 
-/// Whether `text` fits a pattern in which `*` stands for any run of characters.
-pub fn matches(pattern: &str, text: &str) -> bool {
-    let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
-    let Some(mut left) = text.strip_prefix(head) else { return false };
-    let parts: Vec<&str> = rest.split('*').collect();
-    let Some((last, middle)) = parts.split_last() else { return true };
-    for part in middle {
-        let Some(at) = left.find(part) else { return false };
-        left = &left[at + part.len()..];
-    }
-    left.ends_with(last)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{ProfilePlan, ToolRule, UpstreamKind, matches};
-
-    #[test]
-    fn the_rule_of_a_tool_goes_before_patterns_and_these_in_their_order() {
-        let rule = |pattern: &str, seconds| ToolRule {
-            pattern: pattern.into(),
-            timeout: Duration::from_secs(seconds),
-        };
-        let rules = [rule("*", 1), rule("files:*", 2), rule("files:read", 3)];
-        let check = |rules: &[ToolRule], id, expected: Option<u64>| {
-            assert_eq!(ToolRule::timeout_of(rules, id), expected.map(Duration::from_secs), "{id}");
-        };
-        check(&rules, "files:read", Some(3));
-        check(&rules, "files:write", Some(1));
-        check(&rules[1..], "files:write", Some(2));
-        check(&rules[1..], "wiki:read", None);
-    }
+    use super::{ProfilePlan, UpstreamKind};
 
     #[test]
     fn an_instance_is_known_by_its_name_only_where_the_profile_has_instances() {
@@ -334,21 +299,5 @@ mod tests {
         assert_eq!(ids(None), ["dev-1:t"]);
         assert_eq!(ids(Some("files")), ["files:t", "dev-1:t"]);
         assert_eq!(ids(Some("DEV-1")), ["files:t", "DEV-1:t", "dev-1:t"]);
-    }
-
-    #[test]
-    fn a_star_stands_for_any_run() {
-        for (pattern, text, expected) in [
-            ("files:read", "files:read", true),
-            ("files:read", "files:reads", false),
-            ("files:*", "files:read", true),
-            ("*:read_*", "files:read_all", true),
-            ("a*b*c", "a1b2c", true),
-            ("a*b*c", "a1c2b", false),
-            ("*", "", true),
-            ("a*a", "a", false),
-        ] {
-            assert_eq!(matches(pattern, text), expected, "{pattern} on {text}");
-        }
     }
 }

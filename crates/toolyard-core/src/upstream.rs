@@ -31,8 +31,7 @@ use toolyard_proto::{CallError, Reason, Revision};
 
 use crate::catalog::Definitions;
 use crate::ledger::Tally;
-use crate::pipeline::{Chain, Common};
-use crate::plan::{AfterLoss, Connect, Pace, Sharing, UpstreamKind, UpstreamPlan};
+use crate::plan::{AfterLoss, Connect, Pace, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
 use flight::Flights;
 use health::Health;
 use life::Life;
@@ -68,11 +67,10 @@ impl Upstream {
     pub(crate) fn new(
         plan: UpstreamPlan,
         pace: Pace,
-        common: &Arc<Common>,
         stored: Option<Arc<Definitions>>,
         scope: Scope,
     ) -> Arc<Self> {
-        let policy = Policy::new(&plan, pace, common);
+        let policy = Policy::new(&plan, pace);
         let UpstreamPlan { id, kind, connect, sharing, fingerprint, .. } = plan;
         let name: Arc<str> = id.as_str().into();
         Arc::new(Self {
@@ -140,8 +138,9 @@ impl Upstream {
         self.life.wake();
     }
 
-    pub(crate) fn chain(&self) -> Chain {
-        self.policy.load().chain.clone()
+    /// How long calls may take, as the config sets it now.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.policy.load().own.timeouts
     }
 
     /// The policy in force. Not to be held over an `.await`: a reload may replace it.
@@ -163,8 +162,8 @@ impl Upstream {
     }
 
     /// Takes over the policy of `plan`, which describes this upstream. Whether anything changed.
-    pub(crate) fn adopt(&self, plan: &UpstreamPlan, pace: Pace, common: &Arc<Common>) -> bool {
-        let before = self.policy.swap(Arc::new(Policy::new(plan, pace, common)));
+    pub(crate) fn adopt(&self, plan: &UpstreamPlan, pace: Pace) -> bool {
+        let before = self.policy.swap(Arc::new(Policy::new(plan, pace)));
         self.life.signals.policy.notify_one();
         before.own != plan.policy
     }

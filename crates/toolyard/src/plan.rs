@@ -23,6 +23,7 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, approach: &Appro
         state_dir,
         pace: pace(config),
         wall: WallClock::default(),
+        ..Plan::default()
     }
 }
 

@@ -8,13 +8,12 @@ use arc_swap::ArcSwap;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use toolyard_model::Origin;
-use toolyard_proto::name::{NameStyle, UpstreamId};
+use toolyard_proto::name::UpstreamId;
 
 use super::snapshot::{Part, Views};
 use super::{ListKind, Snapshot};
-use crate::hub::Hub;
 use crate::listen::Listeners;
-use crate::plan::{Pace, ProfilePlan};
+use crate::plan::Pace;
 use crate::upstream::Upstream;
 
 /// How often it is looked whether an instance has been found.
@@ -37,17 +36,6 @@ impl Catalog {
         let current = ArcSwap::from_pointee(build(&rules));
         let first_list = Instant::now() + pace.first_list;
         Self { rules: ArcSwap::new(rules), current, pace, listeners, making: Mutex::new(()), first_list }
-    }
-
-    /// Which views there are and how names are shown in them.
-    pub(crate) fn rules_of(
-        names: NameStyle,
-        transparent: bool,
-        profiles: Vec<ProfilePlan>,
-        upstreams: Vec<Arc<Upstream>>,
-        hub: Arc<Hub>,
-    ) -> Views {
-        Views { names, transparent, profiles, upstreams, hub }
     }
 
     pub(crate) fn rules(&self) -> Arc<Views> {

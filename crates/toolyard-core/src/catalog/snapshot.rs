@@ -10,6 +10,7 @@ use toolyard_proto::name::UpstreamId;
 use super::Definitions;
 use super::view::{Shape, ViewCatalog};
 use crate::hub::Hub;
+use crate::pipeline::StepRules;
 use crate::plan::{ProfilePlan, UpstreamKind};
 use crate::upstream::Upstream;
 
@@ -35,6 +36,8 @@ pub(crate) struct Views {
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Which instance each session of the hub view looks at; the same for as long as the gateway lives.
     pub(crate) hub: Arc<Hub>,
+    /// Which steps the calls of each entry pass.
+    pub(crate) steps: Arc<StepRules>,
 }
 
 /// A view that is made when somebody first looks.

@@ -16,6 +16,7 @@ use super::list::Lists;
 use super::snapshot::{Part, Snapshot};
 use super::{Entry, ListKind};
 use crate::hub;
+use crate::pipeline::{Chain, StepRules};
 use crate::plan::ProfilePlan;
 use crate::upstream::Upstream;
 
@@ -46,6 +47,8 @@ pub(crate) struct ViewCatalog {
     /// Names that are not shown, and why.
     pub(crate) left_out: Vec<(String, String)>,
     lists: Lists,
+    profile: Option<String>,
+    steps: Arc<StepRules>,
 }
 
 impl ViewCatalog {
@@ -60,6 +63,8 @@ impl ViewCatalog {
             listed_tools: Vec::new(),
             left_out: Vec::new(),
             lists: Lists::new(snapshot.settled),
+            profile: None,
+            steps: rules.steps.clone(),
         };
         let (only, profile) = match shape {
             Shape::Many { profile } => (None, profile.map(|at| &rules.profiles[at])),
@@ -68,6 +73,7 @@ impl ViewCatalog {
             Shape::Filtered { upstream, profile } => (Some(upstream), Some(&rules.profiles[*profile])),
         };
         view.alone = only.cloned();
+        view.profile = profile.map(|profile| profile.name.clone());
         let is_inside = |part: &&Part| match shape {
             Shape::Hub(None) => part.built_in,
             Shape::Hub(Some(instance)) => part.built_in || instance.id() == part.upstream.id(),
@@ -145,7 +151,9 @@ impl ViewCatalog {
             let reason = "its definition has no name".to_owned();
             return self.left_out.push((canonical(part.upstream.id(), "?"), reason));
         };
-        let entry = Arc::new(entry(part, kind, own_name, raw, names));
+        let entry = Arc::new(entry(part, kind, own_name, raw, names, |canonical| {
+            self.steps.chain(self.profile.as_deref(), &part.upstream, canonical)
+        }));
         if profile.is_some_and(|profile| !is_shown(profile, part, &entry)) {
             return;
         }
@@ -177,6 +185,11 @@ impl ViewCatalog {
         });
         self.left_out.push((names.name(id, &name), reason.clone()));
         self.left_out.push((canonical(id, &name), reason));
+    }
+
+    /// The steps of requests to an upstream that name neither tool nor prompt.
+    pub(crate) fn default_chain(&self, _: &Snapshot, upstream: &Upstream) -> Chain {
+        self.steps.default_chain(self.profile.as_deref(), upstream)
     }
 
     /// A tool by the name that this view shows, or by its canonical id.
@@ -229,7 +242,14 @@ fn is_shown(profile: &ProfilePlan, part: &Part, entry: &Entry) -> bool {
     profile.includes(&profile.ids_of(kind, id, &part.names, &entry.own_name))
 }
 
-fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameStyle) -> Entry {
+fn entry(
+    part: &Part,
+    kind: ListKind,
+    own_name: String,
+    raw: &Raw,
+    names: NameStyle,
+    chain: impl FnOnce(&str) -> Chain,
+) -> Entry {
     let id = part.upstream.id();
     let shown = names.name(id, &own_name);
     let renamed = raw.with("name", &Raw::from_serialize(&shown));
@@ -245,6 +265,7 @@ fn entry(part: &Part, kind: ListKind, own_name: String, raw: &Raw, names: NameSt
         own_name_raw,
         own_name_header,
         upstream: part.upstream.clone(),
+        chain: chain(&canonical),
         own_name,
         shown,
         canonical: canonical.into(),

@@ -19,14 +19,14 @@ pub(crate) struct Led {
 }
 
 /// The request that `request` stands for.
-pub(crate) fn lead(snapshot: &Snapshot, request: Request) -> Result<Led, CallError> {
+pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Result<Led, CallError> {
     let at = request.params.find_once("arguments");
     let at = at.map_err(|_| CallError::invalid_params("`arguments` stands twice in `params`"))?;
     let given = at.map_or_else(Raw::empty_object, |at| request.params.slice(at));
     let arguments: Value = given.read().map_err(|error| refused(format!("`arguments`: {error}")))?;
     let tool = needed(&arguments, "tool")?;
-    let instance = target(snapshot, &request, &arguments)?;
-    let entry = tool_of(snapshot, &request, &instance, tool)?;
+    let instance = target(snapshot, request, &arguments)?;
+    let entry = tool_of(snapshot, request, &instance, tool)?;
     let inner = given.member("arguments").filter(|inner| !inner.is_null());
     let inner = inner.unwrap_or_else(Raw::empty_object);
     if !inner.is_object() {
@@ -36,7 +36,8 @@ pub(crate) fn lead(snapshot: &Snapshot, request: Request) -> Result<Led, CallErr
     let params =
         request.params.without(&["task"]).with("name", &entry.own_name_raw).with("arguments", &inner);
     // Its headers were those of the outer call.
-    Ok(Led { request: Request { params: params.into(), headers: None, relay: false, ..request }, entry })
+    let request = Request { params: params.into(), headers: None, relay: false, ..request.clone() };
+    Ok(Led { request, entry })
 }
 
 /// The instance that a request means: by handle, by id, or the one that its session is connected to.

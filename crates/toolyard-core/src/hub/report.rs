@@ -141,7 +141,7 @@ mod tests {
     fn an_instance_that_was_not_tried_yet_is_told_in_the_same_form() {
         let id = UpstreamId::parse("shop").unwrap();
         let plan = UpstreamPlan::new(id, UpstreamKind::Instance, Arc::new(Seat::default()));
-        let upstream = Upstream::new(plan, Pace::default(), &std::sync::Arc::default(), None, Scope::new());
+        let upstream = Upstream::new(plan, Pace::default(), None, Scope::new());
         let file = json!({ "id": "7f-shop", "name": "shop", "path": "/srv", "port": 7777, "has_package_json": true });
         let found = Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap();
         upstream.describe(found.about());

@@ -1,5 +1,5 @@
-//! Every call that goes to an upstream has one record, closed when its answer has really ended: outermost, so
-//! that it sees what every other step made of the call.
+//! The audit wraps the dispatch of every request, so that each call has one record, closed when its answer has
+//! really ended, and each refusal leaves one too, whatever the method.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,58 +8,109 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use toolyard_model::answer::{RelayBody, RelayError, RelayKind};
-use toolyard_model::{Answer, AnswerBody, BoxFuture};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
+use toolyard_proto::{CallError, Kind, Method, Revision, modern};
 
-use super::{Call, Next, Step};
-use crate::ledger::{Ledger, Open, Record, Status, Verdict, may_be_error, may_have_failed};
+use super::Next;
+use crate::dispatch::{Dispatched, Routed, dispatch};
+use crate::gateway::Shared;
+use crate::greet::server_info;
+use crate::ledger::{OpenRecord, Record, Status, Verdict, may_be_error, may_have_failed};
 
-pub(super) struct Audit {
-    ledger: Arc<Ledger>,
+/// Answers a request of a client.
+pub(crate) fn answer(shared: &Arc<Shared>, request: Request, peer: Peer) -> BoxFuture<Answer> {
+    settle(shared, dispatch(shared, request, peer))
 }
 
-impl Audit {
-    pub(super) fn new(ledger: Arc<Ledger>) -> Self {
-        Self { ledger }
+fn settle(shared: &Arc<Shared>, dispatched: Dispatched) -> BoxFuture<Answer> {
+    match dispatched {
+        Dispatched::Call(routed) => recorded(shared, *routed),
+        Dispatched::Refused(request, error) => {
+            shared.common.ledger.refused(&request, &error);
+            let answer = as_tool_result(&request.method, request.origin.revision, error);
+            Box::pin(async move { answer })
+        }
+        Dispatched::Own(request, answering) => {
+            let shared = shared.clone();
+            Box::pin(async move {
+                let answer = answering.await;
+                if let Err(error) = &answer {
+                    shared.common.ledger.refused(&request, error);
+                }
+                answer
+            })
+        }
+        Dispatched::Later(later) => {
+            let shared = shared.clone();
+            Box::pin(async move { settle(&shared, later.await).await })
+        }
     }
 }
 
-impl Step for Audit {
-    fn run(&self, call: Call, next: Next) -> BoxFuture<Answer> {
-        let (open, method) = (self.ledger.open(&call), call.method.clone());
-        let answering = next.run(call);
-        Box::pin(async move {
-            match answering.await {
-                Ok(AnswerBody::Whole(result, revision)) => {
-                    let status = Status::of_result(&method, &result);
-                    open.close(status);
-                    Ok(AnswerBody::Whole(result, revision))
-                }
-                Ok(AnswerBody::Stream(relay)) => {
-                    let kind = relay.kind;
-                    Ok(AnswerBody::Stream(relay.map_body(|body| Watched::new(body, kind, open))))
-                }
-                Err(error) => {
-                    open.close(Status::of_error(&error));
-                    Err(error)
-                }
+/// Sends a call through its chain, with its record open until the answer has ended.
+fn recorded(shared: &Arc<Shared>, routed: Routed) -> BoxFuture<Answer> {
+    let Routed { call, chain } = routed;
+    let open = shared.common.ledger.open(&call);
+    let (method, revision) = (call.method.clone(), call.origin.revision);
+    let answering = Next::start(chain, call);
+    Box::pin(async move {
+        match answering.await {
+            Ok(AnswerBody::Whole(result, revision)) => {
+                open.close(Status::of_result(&method, &result));
+                Ok(AnswerBody::Whole(result, revision))
             }
-        })
-    }
+            Ok(AnswerBody::Stream(relay)) => {
+                let kind = relay.kind;
+                Ok(AnswerBody::Stream(relay.map_body(|body| WatchedBody::new(body, kind, open))))
+            }
+            Err(error) => {
+                open.close(Status::of_error(&error));
+                as_tool_result(&method, revision, error)
+            }
+        }
+    })
 }
 
-/// An answer on its way. It is read along only where somebody wants to know what it says; otherwise an answer
-/// in one piece is looked at, which is nearly for free, and a longer one is only measured.
-struct Watched {
+/// A known tool that could not be called answers as a tool that failed; what was wrong with the request itself stays
+/// a protocol error.
+fn as_tool_result(method: &Method, revision: Revision, error: CallError) -> Answer {
+    if *method != Method::TOOLS_CALL || !reached_a_tool(&error) {
+        return Err(error);
+    }
+    let result = error.to_tool_result();
+    let stamped = revision.has_result_stamps();
+    let result = if stamped { modern::stamp_result(&result, Some(&server_info())) } else { result };
+    Ok(AnswerBody::Whole(result, revision))
+}
+
+fn reached_a_tool(error: &CallError) -> bool {
+    matches!(
+        error.kind,
+        Kind::Lost
+            | Kind::Unavailable
+            | Kind::Unreachable
+            | Kind::TurnedAway
+            | Kind::Timeout
+            | Kind::Limit
+            | Kind::BadAnswer
+            | Kind::CannotAsk
+            | Kind::Internal
+    )
+}
+
+/// An answer on its way to the client. It is parsed only where calls are logged; otherwise an answer in one piece is
+/// searched for errors, which costs next to nothing, and a longer one is only timed.
+struct WatchedBody {
     body: RelayBody,
     kind: RelayKind,
-    open: Option<Open>,
+    open: Option<OpenRecord>,
     reading: Option<Verdict>,
     pieces: usize,
     first: Option<Status>,
 }
 
-impl Watched {
-    fn new(body: RelayBody, kind: RelayKind, open: Open) -> Self {
+impl WatchedBody {
+    fn new(body: RelayBody, kind: RelayKind, open: OpenRecord) -> Self {
         let reading = Record::is_logged().then(|| Verdict::new(kind));
         Self { body, kind, open: Some(open), reading, pieces: 0, first: None }
     }
@@ -79,13 +130,13 @@ impl Watched {
         }
     }
 
-    /// What the answer said, as far as is known.
-    fn said(&self) -> Option<Status> {
+    /// The status that the answer reports, as far as it is known.
+    fn reported(&self) -> Option<Status> {
         self.reading.as_ref().map_or(self.first, Verdict::answer)
     }
 }
 
-/// Of a whole answer in one piece. Most say nothing of errors, and are not looked at any closer.
+/// The status of a whole answer in one piece. Most contain no error, and are not parsed.
 fn glance(kind: RelayKind, piece: &[u8]) -> Option<Status> {
     if kind == RelayKind::Json && !may_have_failed(piece) && !may_be_error(piece) {
         return Some(Status::Ok);
@@ -95,7 +146,7 @@ fn glance(kind: RelayKind, piece: &[u8]) -> Option<Status> {
     verdict.answer()
 }
 
-impl Body for Watched {
+impl Body for WatchedBody {
     type Data = Bytes;
     type Error = RelayError;
 
@@ -113,7 +164,7 @@ impl Body for Watched {
             Poll::Ready(Some(Err(RelayError::Overdue(_)))) => self.close(Status::Timeout),
             Poll::Ready(Some(Err(RelayError::Broken(_)))) => self.close(Status::Failed("lost")),
             Poll::Ready(None) => {
-                let status = self.said().unwrap_or(Status::Answered);
+                let status = self.reported().unwrap_or(Status::Answered);
                 self.close(status);
             }
             Poll::Pending => {}
@@ -130,13 +181,13 @@ impl Body for Watched {
     }
 }
 
-impl Drop for Watched {
-    /// Whoever knows the length does not ask for the end.
+impl Drop for WatchedBody {
+    /// A reader that knows the length stops after the last byte and never polls the end.
     fn drop(&mut self) {
         let has_ended = self.body.is_end_stream();
         let is_read = self.reading.is_some() || self.kind == RelayKind::Sse;
-        let said = self.said().filter(|_| has_ended || is_read);
-        let status = said.unwrap_or(if has_ended { Status::Answered } else { Status::Cancelled });
+        let reported = self.reported().filter(|_| has_ended || is_read);
+        let status = reported.unwrap_or(if has_ended { Status::Answered } else { Status::Cancelled });
         self.close(status);
     }
 }

@@ -12,29 +12,24 @@ use toolyard_model::{Answer, AnswerBody, BoxFuture};
 use toolyard_proto::{CallError, Method};
 
 use super::clock::{Clock, Expired};
-use super::{Call, Common, Next, Step};
-use crate::plan::{Timeouts, ToolRule};
+use super::{Call, Next, Step};
+use crate::plan::Timeouts;
 
 pub(crate) struct Deadline {
     timeouts: Timeouts,
-    common: Arc<Common>,
 }
 
 impl Deadline {
-    pub(crate) fn new(timeouts: Timeouts, common: Arc<Common>) -> Self {
-        Self { timeouts, common }
+    pub(crate) fn new(timeouts: Timeouts) -> Self {
+        Self { timeouts }
     }
 
-    /// What the config says of the tool goes before what it says of the upstream.
     fn timeouts_of(&self, call: &Call) -> Timeouts {
-        // Whoever asks for the result of a task waits until there is one, and that takes as long as it takes.
+        // `tasks/result` waits until the task has ended, however long that takes.
         if call.method == Method::TASKS_RESULT {
             return Timeouts { idle: self.timeouts.hard, ..self.timeouts };
         }
-        let rules = self.common.rules.load();
-        let (false, Some(entry)) = (rules.is_empty(), &call.entry) else { return self.timeouts };
-        let idle = ToolRule::timeout_of(&rules, &entry.canonical);
-        Timeouts { idle: idle.unwrap_or(self.timeouts.idle), ..self.timeouts }
+        self.timeouts
     }
 }
 
@@ -44,6 +39,7 @@ impl Step for Deadline {
         let (upstream, entry) = (call.upstream.clone(), call.entry.clone());
         let goes_on = call.method == Method::TASKS_RESULT;
         call.peer = clock.watch(call.peer, &upstream);
+        call.deadline = Some(clock.clone());
         let answering = next.run(call);
         Box::pin(async move {
             let answer = tokio::select! {

@@ -1,13 +1,14 @@
-//! The last stop: a live link, the upstream's own form, and the answer back in the client's names.
+//! The end of every chain: takes a live link, sends the call in the upstream's form, and renames in the answer what
+//! the client knows by other names.
 
 use std::sync::Arc;
 
-use toolyard_model::{Answer, AnswerBody, Origin, Peer};
+use toolyard_model::{Answer, AnswerBody};
 use toolyard_proto::uri::{map_result, to_shown};
-use toolyard_proto::{CallError, Fault, Id, Kind, Method, Params, Raw, Retry};
+use toolyard_proto::{CallError, Fault, Kind, Method, Raw, Retry};
 
 use super::{Call, Edits};
-use crate::catalog::{Entry, ListKind, param_headers};
+use crate::catalog::{ListKind, param_headers};
 use crate::upstream::Upstream;
 use crate::{bridge, tasks};
 
@@ -16,7 +17,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
         let in_flight = call.upstream.begin(call.params.len() + call.id.as_bytes().len())?;
         match call.upstream.lease(&call.origin).await {
             Ok(lease) => break (in_flight, Arc::new(lease)),
-            // The config was changed since the call came: who has the name now is whom it means.
+            // The config was changed since the call arrived: it goes to the upstream that has the name now.
             Err(error) => call.upstream = call.upstream.life.successor().ok_or(error)?,
         }
     };
@@ -24,15 +25,16 @@ pub(super) async fn route(mut call: Call) -> Answer {
     let upstream = call.upstream.clone();
     let link = lease.link();
     let may_refuse = !link.is_in_process() && bridge::tells_what_it_refused(link.greeting().revision);
-    let again = if may_refuse { Again::of(&call) } else { None };
+    // Only what is known by its definition can be sent in another way.
+    let again = (may_refuse && call.entry.is_some()).then(|| Box::new(call.clone()));
     let mut answer = bridge::exchange(call, &lease).await;
     lease.done();
-    // Whoever is asked again needs a place of its own.
+    // A second attempt takes a lease of its own.
     drop(lease);
     if let Err(error) = &answer
         && about_own_hop(error).is_some()
         && let Some(again) = again
-        && let Some(retried) = Box::pin(again.run(&upstream)).await
+        && let Some(retried) = Box::pin(send_again(again)).await
     {
         answer = retried;
     }
@@ -58,52 +60,28 @@ pub(super) async fn route(mut call: Call) -> Answer {
     }
 }
 
-/// A call that can be made once more, where the upstream did not take it because of our way of asking.
-struct Again {
-    origin: Arc<Origin>,
-    entry: Arc<Entry>,
-    id: Id,
-    method: Method,
-    params: Params,
-    relay: bool,
-    peer: Peer,
-    edits: Edits,
+/// Sends a call again that the upstream refused because of its headers or protocol version, once the upstream has
+/// reported its definitions again. It has not carried the call out.
+async fn send_again(mut call: Box<Call>) -> Option<Answer> {
+    let upstream = call.upstream.clone();
+    if !upstream.renewed().await {
+        return None;
+    }
+    call.headers = None;
+    call.trace.attempt += 1;
+    if let Some(entry) = call.entry.as_ref().filter(|_| call.method == Method::TOOLS_CALL) {
+        let definitions = upstream.definitions()?;
+        let is_it = |tool: &&Raw| tool.member("name").as_ref() == Some(&entry.own_name_raw);
+        let tool = definitions.list(ListKind::Tools).iter().find(is_it)?;
+        call.headers = param_headers(tool, &call.params);
+    }
+    let lease = Arc::new(upstream.lease(&call.origin).await.ok()?);
+    let answer = bridge::exchange(*call, &lease).await;
+    lease.done();
+    Some(answer)
 }
 
-impl Again {
-    /// Only what is known by its definition: that tells how to ask.
-    fn of(call: &Call) -> Option<Box<Self>> {
-        let entry = call.entry.clone()?;
-        let (origin, id, method) = (call.origin.clone(), call.id.clone(), call.method.clone());
-        let (params, peer) = (call.params.clone(), call.peer.clone());
-        Some(Box::new(Self { origin, entry, id, method, params, relay: call.relay, peer, edits: call.edits }))
-    }
-
-    /// Once the upstream has told anew what it offers. One that speaks another version than it did answers nothing
-    /// on the link that there is, so it was met anew by then. It has not carried the call out.
-    async fn run(self: Box<Self>, upstream: &Arc<Upstream>) -> Option<Answer> {
-        if !upstream.renewed().await {
-            return None;
-        }
-        let Self { origin, entry, id, method, params, relay, peer, edits } = *self;
-        let headers = if method == Method::TOOLS_CALL {
-            let definitions = upstream.definitions()?;
-            let is_it = |tool: &&Raw| tool.member("name").as_ref() == Some(&entry.own_name_raw);
-            let tool = definitions.list(ListKind::Tools).iter().find(is_it)?;
-            param_headers(tool, &params)
-        } else {
-            None
-        };
-        let lease = Arc::new(upstream.lease(&origin).await.ok()?);
-        let (upstream, entry) = (upstream.clone(), Some(entry));
-        let call = Call { origin, upstream, entry, id, method, params, headers, relay, peer, edits };
-        let answer = bridge::exchange(call, &lease).await;
-        lease.done();
-        Some(answer)
-    }
-}
-
-fn edited(upstream: &Upstream, edits: crate::call::Edits, mut result: Raw) -> Raw {
+fn edited(upstream: &Upstream, edits: Edits, mut result: Raw) -> Raw {
     let with_shown_uris = |result: &Raw| {
         let mapped = map_result(edits.uris?, upstream.id(), result.as_bytes())?;
         Raw::parse(mapped).ok()
@@ -111,7 +89,7 @@ fn edited(upstream: &Upstream, edits: crate::call::Edits, mut result: Raw) -> Ra
     if let Some(mapped) = with_shown_uris(&result) {
         result = mapped;
     }
-    // What became of a task stands within what is said of it.
+    // A finished task's result is nested in its status object.
     if edits.tasks
         && let Some(mapped) = result.member("result").as_ref().and_then(with_shown_uris)
     {
@@ -120,8 +98,8 @@ fn edited(upstream: &Upstream, edits: crate::call::Edits, mut result: Raw) -> Ra
     if edits.tasks { tasks::shown(upstream.id(), &result) } else { result }
 }
 
-/// The resource that an upstream says it does not have, under the name that the client knows.
-fn with_shown_uri(upstream: &crate::upstream::Upstream, error: CallError) -> CallError {
+/// The URI of a resource that an upstream reports as unknown, under the name that the client knows.
+fn with_shown_uri(upstream: &Upstream, error: CallError) -> CallError {
     let path = &["data", "uri"];
     match &error.kind {
         Kind::Reported(raw) if let Some(own) = raw.at(path).and_then(|uri| uri.as_string()) => {
@@ -133,24 +111,26 @@ fn with_shown_uri(upstream: &crate::upstream::Upstream, error: CallError) -> Cal
     }
 }
 
-/// What an upstream did not like about our own way of asking.
+/// What an upstream refused about the gateway's own request.
 fn about_own_hop(error: &CallError) -> Option<&'static str> {
     match &error.kind {
-        Kind::HeaderMismatch if error.origin == Fault::Upstream => Some("what travels in headers"),
-        Kind::UnsupportedVersion { .. } if error.origin == Fault::Upstream => Some("the protocol's version"),
+        Kind::HeaderMismatch if error.origin == Fault::Upstream => Some("different headers"),
+        Kind::UnsupportedVersion { .. } if error.origin == Fault::Upstream => {
+            Some("a different protocol version")
+        }
         _ => None,
     }
 }
 
-/// Trouble about our own way of asking is ours to mend, and says nothing to the client.
+/// A refusal of the gateway's own request form is for the gateway to fix; the client can only retry.
 fn own_hop(upstream: &Upstream, error: CallError) -> CallError {
     let Some(what) = about_own_hop(&error) else { return error };
     upstream.life.outdated();
     let id = upstream.id();
-    let message = format!("upstream `{id}` has changed its mind about {what}; it is met anew, try again");
+    let message = format!("upstream `{id}` now requires {what}; reconnecting, please retry");
     CallError::turned_away(Retry::Always, message)
 }
 
-fn name_upstream(error: CallError, name: &std::sync::Arc<str>) -> CallError {
+fn name_upstream(error: CallError, name: &Arc<str>) -> CallError {
     if error.upstream.is_some() { error } else { error.at(name) }
 }

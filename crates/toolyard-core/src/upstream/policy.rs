@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use crate::pipeline::{Chain, Common, chain};
 use crate::plan::{Connect, Pace, Timeouts, UpstreamKind, UpstreamPlan};
 
 /// What the config sets for one upstream and may change at any time.
@@ -30,12 +29,10 @@ pub(crate) struct Policy {
     pub(crate) own: UpstreamPolicy,
     pub(crate) pace: Pace,
     pub(crate) connect: Arc<dyn Connect>,
-    pub(crate) chain: Chain,
 }
 
 impl Policy {
-    pub(super) fn new(plan: &UpstreamPlan, pace: Pace, common: &Arc<Common>) -> Self {
-        let own = plan.policy.clone();
-        Self { chain: chain(own.timeouts, common), own, pace, connect: plan.connect.clone() }
+    pub(super) fn new(plan: &UpstreamPlan, pace: Pace) -> Self {
+        Self { own: plan.policy.clone(), pace, connect: plan.connect.clone() }
     }
 }

@@ -18,5 +18,6 @@ mod questions;
 mod reload;
 mod renewal;
 mod room;
+mod steps;
 mod tasks;
 mod watching;

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
+use toolyard_core::settings::Pattern;
 use toolyard_core::{ProfilePlan, UpstreamKind};
 use toolyard_proto::fit;
 
@@ -134,7 +135,7 @@ fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[S
         UpstreamKind::Server | UpstreamKind::BuiltIn => "upstreams",
     };
     let ids = profile.ids_of(kind, &tool.upstream, names, &tool.own);
-    let fits = |pattern: &String| ids.iter().any(|id| toolyard_core::plan::matches(pattern, id));
+    let fits = |pattern: &Pattern| ids.iter().any(|id| pattern.matches(id));
     let is_inside = if profile.is_choosy() {
         profile.includes_upstream(kind, &tool.upstream, names)
     } else {

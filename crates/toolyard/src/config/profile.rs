@@ -1,6 +1,7 @@
 //! `[profiles.NAME]`: a named slice of the catalog, served at `/mcp/p/NAME`.
 
 use toolyard_core::ProfilePlan;
+use toolyard_core::settings::Pattern;
 use toolyard_proto::name::UpstreamId;
 
 use super::reader::{Field, Reader, Section};
@@ -34,8 +35,10 @@ fn read_one(
     // Those who come and go are known where the profile names them.
     let named = apps.iter().flatten().chain(instances.iter().flatten()).cloned();
     let named: Vec<String> = ids.iter().cloned().chain(named).collect();
-    let allow = section.take("allow").map(|field| patterns(reader, &field, &named));
-    let deny = section.take("deny").map(|field| patterns(reader, &field, &named)).unwrap_or_default();
+    let compiled = |patterns: Vec<String>| patterns.iter().map(|one| Pattern::new(one)).collect::<Vec<_>>();
+    let allow = section.take("allow").map(|field| compiled(patterns(reader, &field, &named)));
+    let deny = section.take("deny").map(|field| compiled(patterns(reader, &field, &named)));
+    let deny = deny.unwrap_or_default();
     let transparent = section.take("transparent").and_then(|field| Some((field.flag(reader)?, field)));
     section.finish(reader);
     let all = if apps.is_some() || instances.is_some() { 0 } else { ids.len() };

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::gateway::{Gateway, Home, eventually};
+use crate::gateway::{Gateway, Home, eventually, is_alive, process_in};
 use crate::http;
 
 const SERVER: &str = "command = \"sh\"\nargs = [\"upstream.sh\"]\n";
@@ -45,6 +45,34 @@ fn a_config_with_mistakes_changes_nothing_and_says_what_they_are() {
     home.write("config.toml", "[upstreams.one]\ncomand = \"sh\"\n");
     gateway.wait_for_words("the changed config is not applied");
     assert_eq!(tools(&gateway), ["one__wait"]);
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait();
+}
+
+#[test]
+fn an_edited_timeout_is_in_force_at_once_and_the_server_keeps_its_process() {
+    let home = Home::new();
+    home.write("upstream.sh", &include_str!("upstream.sh").replace("sleep 1", "sleep 3"));
+    home.write("config.toml", &format!("[upstreams.one]\n{SERVER}"));
+    let gateway = home.start(&["--config", home.path("config.toml").to_str().unwrap()]);
+    has_tools(&gateway, &["one__wait"]);
+    let before = process_in(&home.path("server.pid"));
+    let call = || {
+        let params = json!({ "name": "one__wait", "arguments": {} });
+        http::read(http::modern(&gateway.url, "tools/call", params)).message()["result"].clone()
+    };
+    assert_eq!(call()["content"][0]["text"], "waited");
+    home.write("config.toml", &format!("[upstreams.one]\n{SERVER}timeout = 1\n"));
+    let failed = eventually("the new timeout", || Some(call()).filter(|result| result["isError"] == true));
+    assert_eq!(failed["_meta"]["dev.toolyard/error"]["kind"], "timeout");
+    assert_eq!(process_in(&home.path("server.pid")), before);
+    assert!(is_alive(before));
+    home.write(
+        "config.toml",
+        &format!("[upstreams.one]\n{SERVER}timeout = 1\n[tools.\"one:wait\"]\ntimeout = 60\n"),
+    );
+    eventually("the timeout of the tool", || (call()["content"][0]["text"] == "waited").then_some(()));
+    assert_eq!(process_in(&home.path("server.pid")), before);
     gateway.signal(Signal::SIGTERM);
     gateway.wait();
 }
