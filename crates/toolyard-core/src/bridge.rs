@@ -89,14 +89,16 @@ async fn between_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
 
 /// A request of a client, or one that the bridge makes on its behalf.
 fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
-    let (origin, params) = (origin.clone(), params.into());
-    LinkRequest { origin, id, method, params, headers: None, name: None, relay: false }
+    LinkRequest::new(origin.clone(), id, method, params)
 }
 
 fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_model::Peer) {
     let Call { origin, id, method, params, headers, peer, entry, .. } = call;
     let name = entry.and_then(|entry| entry.own_name_header.clone());
-    (LinkRequest { origin, id, method, params, headers, name, relay }, peer)
+    (
+        LinkRequest::new(origin, id, method, params).with_headers(headers).with_name(name).with_relay(relay),
+        peer,
+    )
 }
 
 /// The parameters of a request of our own, in the form of an upstream's revision.

@@ -71,13 +71,10 @@ pub(crate) fn tell_again(upstream: &Arc<Upstream>, link: &Arc<dyn Link>, origin:
 }
 
 fn telling(origin: &Arc<Origin>, id: Id, level: LogLevel) -> LinkRequest {
-    LinkRequest {
-        origin: origin.clone(),
+    LinkRequest::new(
+        origin.clone(),
         id,
-        method: Method::SET_LEVEL,
-        params: Raw::empty_object().with("level", &Raw::from_serialize(&level.as_str())).into(),
-        headers: None,
-        name: None,
-        relay: false,
-    }
+        Method::SET_LEVEL,
+        Raw::empty_object().with("level", &Raw::from_serialize(&level.as_str())),
+    )
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
-use toolyard_model::Origin;
+use toolyard_model::{Origin, PrincipalId};
 use toolyard_proto::{Reason, calendar};
 
 use crate::gateway::Gateway;
@@ -51,7 +51,8 @@ pub(crate) fn report(
     asking: &Origin,
 ) -> Value {
     let principal = asking.principal.name();
-    let may_see = |other: &Arc<str>| !principal.starts_with("client:") || other == principal;
+    let is_app = matches!(asking.principal.id(), PrincipalId::App(_));
+    let may_see = |other: &Arc<str>| !is_app || other == principal;
     let recent = ledger.recent();
     let recent = recent.iter().filter(|record| may_see(&record.principal)).map(call);
     let mut clients = ledger.client_counts();

@@ -199,7 +199,7 @@ mod tests {
 
     fn flight(client: u64, addressable: bool) -> Flight<()> {
         let client = ClientKey::Connection(client);
-        let principal = Principal::named(&format!("user {client:?}"));
+        let principal = Principal::token(&format!("user {client:?}"));
         Flight { client, principal, peer: Peer::nobody(), token: None, addressable, more: () }
     }
 
@@ -229,7 +229,8 @@ mod tests {
 
     #[test]
     fn calls_with_one_credential_may_come_from_several_clients() {
-        let with_token = || Flight { client: ClientKey::Principal("token".into()), ..flight(0, true) };
+        let with_token =
+            || Flight { client: ClientKey::Principal(Principal::token("token")), ..flight(0, true) };
         let mut calls = InFlight::default();
         calls.insert(1, with_token());
         assert_eq!(kind(&mut calls), "one");

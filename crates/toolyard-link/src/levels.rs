@@ -24,15 +24,12 @@ impl Told {
             return None;
         }
         self.0 = Some(wanted);
-        Some(LinkRequest {
-            origin: request.origin.clone(),
-            id: Id::string("yard-level"),
-            method: Method::SET_LEVEL,
-            params: Raw::empty_object().with("level", &Raw::from_serialize(&wanted.as_str())).into(),
-            headers: None,
-            name: None,
-            relay: false,
-        })
+        Some(LinkRequest::new(
+            request.origin.clone(),
+            Id::string("yard-level"),
+            Method::SET_LEVEL,
+            Raw::empty_object().with("level", &Raw::from_serialize(&wanted.as_str())),
+        ))
     }
 }
 
@@ -43,21 +40,15 @@ mod tests {
     use toolyard_proto::Revision;
 
     use super::*;
-    use toolyard_model::{ClientKey, LevelCell, Origin, Principal, View};
+    use toolyard_model::{ClientKey, Origin, Principal, View};
 
     fn request(level: Option<&str>) -> LinkRequest {
-        let origin = Origin {
-            view: View::Everything,
-            principal: Principal::local(),
-            client: ClientKey::Request(1),
-            revision: Revision::NEWEST,
-            capabilities: Raw::empty_object(),
-            client_info: None,
-            log_level: LevelCell::new(level.and_then(LogLevel::parse)),
-        };
+        let origin =
+            Origin::new(View::Everything, Principal::local(), ClientKey::Request(1), Revision::NEWEST)
+                .with_log_level(level.and_then(LogLevel::parse));
         let (id, method) = (Id::number(1), Method::TOOLS_CALL);
-        let params = Raw::empty_object().into();
-        LinkRequest { origin: Arc::new(origin), id, method, params, headers: None, name: None, relay: false }
+        let params = Raw::empty_object();
+        LinkRequest::new(Arc::new(origin), id, method, params)
     }
 
     #[test]

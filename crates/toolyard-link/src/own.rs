@@ -22,6 +22,5 @@ pub(crate) fn own_hop(error: CallError) -> CallError {
 
 /// The gateway's own question to an upstream, as part of meeting it.
 pub(crate) fn own_request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkRequest {
-    let (origin, params) = (origin.clone(), params.into());
-    LinkRequest { origin, id, method, params, headers: None, name: None, relay: false }
+    LinkRequest::new(origin.clone(), id, method, params)
 }

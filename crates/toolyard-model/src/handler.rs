@@ -21,6 +21,23 @@ pub struct Request {
     pub relay: bool,
 }
 
+impl Request {
+    /// A request without headers, whose answer comes whole.
+    pub fn new(origin: Arc<Origin>, id: Id, method: Method, params: impl Into<Params>) -> Self {
+        Self { origin, id, method, params: params.into(), headers: None, relay: false }
+    }
+
+    #[must_use]
+    pub fn with_headers(self, headers: Option<Box<HeaderMap>>) -> Self {
+        Self { headers, ..self }
+    }
+
+    #[must_use]
+    pub fn with_relay(self, relay: bool) -> Self {
+        Self { relay, ..self }
+    }
+}
+
 /// Answers requests in modern terms: one request, one answer, and a peer as the way back.
 ///
 /// The endpoint keeps everything that only older clients have (handshake, sessions, `ping`, subscriptions

@@ -11,6 +11,7 @@ pub mod link;
 pub mod local;
 pub mod origin;
 pub mod peer;
+pub mod principal;
 pub mod scope;
 pub mod signed;
 #[cfg(unix)]
@@ -20,8 +21,9 @@ pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
 pub use control::{Control, ControlEvent, ControlRequest, ControlResponse};
 pub use handler::{Handler, Request};
 pub use link::{Connected, Greeting, Link, LinkEvent, LinkRequest};
-pub use origin::{ClientKey, LevelCell, Origin, Owner, Principal, View};
+pub use origin::{ClientKey, Origin, Owner, View};
 pub use peer::{Ask, AskError, Back, Peer};
+pub use principal::{Principal, PrincipalId};
 pub use scope::Scope;
 #[cfg(unix)]
 pub use unix::processes;

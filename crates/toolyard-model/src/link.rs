@@ -62,6 +62,28 @@ pub struct LinkRequest {
     pub relay: bool,
 }
 
+impl LinkRequest {
+    /// A request without headers, whose answer comes whole.
+    pub fn new(origin: Arc<Origin>, id: Id, method: Method, params: impl Into<Params>) -> Self {
+        Self { origin, id, method, params: params.into(), headers: None, name: None, relay: false }
+    }
+
+    #[must_use]
+    pub fn with_headers(self, headers: Option<Box<HeaderMap>>) -> Self {
+        Self { headers, ..self }
+    }
+
+    #[must_use]
+    pub fn with_name(self, name: Option<HeaderValue>) -> Self {
+        Self { name, ..self }
+    }
+
+    #[must_use]
+    pub fn with_relay(self, relay: bool) -> Self {
+        Self { relay, ..self }
+    }
+}
+
 /// What an upstream says outside of any call.
 #[derive(Debug)]
 pub enum LinkEvent {

@@ -1,4 +1,4 @@
-//! Who is calling: the view they chose, who they are, and what they said they can do.
+//! Where a request comes from: the view, the principal, the client, and what the client declared.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{Raw, Revision};
 
-/// Which part of the catalog a client looks at, as its path (or opening line) says.
+use crate::{Principal, PrincipalId};
+
+/// The part of the catalog that a client sees, chosen by its path or opening line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum View {
     Everything,
@@ -42,26 +44,7 @@ impl fmt::Display for View {
     }
 }
 
-/// Who is calling, as proven by what they presented. Making one is the act of admitting somebody.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Principal(Arc<str>);
-
-impl Principal {
-    /// Whoever can reach a loopback listener that asks for no credentials.
-    pub fn local() -> Self {
-        Self("local".into())
-    }
-
-    pub fn named(name: &str) -> Self {
-        Self(name.into())
-    }
-
-    pub fn name(&self) -> &Arc<str> {
-        &self.0
-    }
-}
-
-/// What counts as one client. What a client says of itself is never part of it.
+/// What counts as one client. What a client states about itself is never part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ClientKey {
     /// A legacy session.
@@ -69,34 +52,34 @@ pub enum ClientKey {
     /// A stream connection.
     Connection(u64),
     /// A modern HTTP client with credentials.
-    Principal(Arc<str>),
-    /// A modern HTTP request without.
+    Principal(Principal),
+    /// A modern HTTP request without credentials.
     Request(u64),
-    /// The gateway itself, asking for definitions.
+    /// The gateway itself, when it fetches definitions.
     Gateway,
 }
 
 impl ClientKey {
-    /// Whether two requests with this key may come from two programs, so that an answer to the one must never
-    /// be taken for one to the other. Many programs may share one credential.
+    /// Whether two requests with this key may come from two programs, so that an answer to one must never be taken
+    /// for an answer to the other. Many programs may share one credential.
     pub fn stands_alone(&self) -> bool {
         matches!(self, Self::Request(_) | Self::Principal(_))
     }
 }
 
-/// Whose something is that outlives the request it came from, such as a task: one client's; or a principal's, where
-/// that is proven. Where neither is, each request stands alone, and to know the thing's name must be proof enough.
+/// The owner of something that outlives the request it came from, such as a task: one client, or a principal where
+/// that is proven. Where neither is known, each request is on its own, and knowing the thing's name is the proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
     Client(ClientKey),
-    Principal(Arc<str>),
+    Principal(Principal),
 }
 
 impl Owner {
     pub fn of(origin: &Origin) -> Self {
-        // Whoever comes back with its credential finds what it owns in whatever session.
-        if origin.client.stands_alone() || origin.principal != Principal::local() {
-            Self::Principal(origin.principal.name().clone())
+        // A client that reconnects with its credential finds what it owns in any session.
+        if origin.client.stands_alone() || *origin.principal.id() != PrincipalId::Local {
+            Self::Principal(origin.principal.clone())
         } else {
             Self::Client(origin.client.clone())
         }
@@ -123,7 +106,7 @@ impl LevelCell {
     }
 }
 
-/// Everything known of a caller. One per legacy session or modern request.
+/// Everything known about a caller. One per legacy session or modern request.
 #[derive(Debug)]
 pub struct Origin {
     pub view: View,
@@ -137,16 +120,38 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The gateway's own voice towards its upstreams.
-    pub fn gateway(capabilities: Raw, client_info: Raw) -> Arc<Self> {
-        Arc::new(Self {
-            view: View::Everything,
-            principal: Principal::named("gateway"),
-            client: ClientKey::Gateway,
-            revision: Revision::NEWEST,
+    /// A caller that has declared no capabilities, no name and no log level.
+    pub fn new(view: View, principal: Principal, client: ClientKey, revision: Revision) -> Self {
+        let capabilities = Raw::empty_object();
+        Self {
+            view,
+            principal,
+            client,
+            revision,
             capabilities,
-            client_info: Some(client_info),
+            client_info: None,
             log_level: LevelCell::new(None),
-        })
+        }
+    }
+
+    #[must_use]
+    pub fn with_capabilities(self, capabilities: Raw) -> Self {
+        Self { capabilities, ..self }
+    }
+
+    #[must_use]
+    pub fn with_client_info(self, client_info: Option<Raw>) -> Self {
+        Self { client_info, ..self }
+    }
+
+    #[must_use]
+    pub fn with_log_level(self, level: Option<LogLevel>) -> Self {
+        Self { log_level: LevelCell::new(level), ..self }
+    }
+
+    /// The gateway as a client of its upstreams.
+    pub fn gateway(capabilities: Raw, client_info: Raw) -> Arc<Self> {
+        let gateway = Self::new(View::Everything, Principal::gateway(), ClientKey::Gateway, Revision::NEWEST);
+        Arc::new(gateway.with_capabilities(capabilities).with_client_info(Some(client_info)))
     }
 }

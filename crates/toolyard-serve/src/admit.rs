@@ -151,7 +151,7 @@ impl Gate {
             _ => Err("it is not the one that is asked for".to_owned()),
         };
         match checked {
-            Ok(client) => Some(Admitted::proven(Principal::named(&format!("client:{client}")))),
+            Ok(client) => Some(Admitted::proven(Principal::app(&client))),
             Err(reason) => {
                 tracing::warn!(target: "auth", %reason, "a token was refused");
                 None
@@ -194,7 +194,7 @@ impl fmt::Debug for Gate {
 }
 
 fn operator() -> Admitted {
-    Admitted::proven(Principal::named("operator")).as_operator()
+    Admitted::proven(Principal::token("operator")).as_operator()
 }
 
 fn bearer(header: &[u8]) -> Option<&[u8]> {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn only_a_known_token_opens_a_closed_gate() {
-        let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+        let gate = Gate::open().with_token(Principal::token("ann"), "s3cret");
         check(&gate, Some("Bearer s3cret"), Ok(("ann", true)));
         check(&gate, Some("bearer s3cret "), Ok(("ann", true)));
         check(&gate, Some("Bearer s3cre"), Err("Bearer error=\"invalid_token\""));

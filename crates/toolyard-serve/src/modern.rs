@@ -12,7 +12,7 @@ use std::task::Poll;
 use http::StatusCode;
 use tokio::time::sleep;
 use toolyard_model::peer::{Ask, AskError, Back};
-use toolyard_model::{Answer, AnswerBody, BoxFuture, ClientKey, LevelCell, Origin, Request, View};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, ClientKey, Origin, Request, View};
 use toolyard_proto::modern::{Claim, Found, LogLevel, RequestMeta, SUBSCRIPTION_ID};
 use toolyard_proto::{CallError, Era, Id, Method, Notification, Raw, RequestMessage, era};
 
@@ -62,15 +62,11 @@ pub(super) fn begin<'a>(
     let client = client_key(&admitted);
     let origin = origin(view, admitted, client, meta);
     let subscription = (method == Method::LISTEN).then(|| id.clone());
+    let relay = subscription.is_none();
     let back = Arc::new(ModernBack::new(origin.clone(), subscription, endpoint.counts.clone()));
-    let request = Request {
-        origin,
-        id: id.clone(),
-        relay: method != Method::LISTEN,
-        method,
-        params,
-        headers: headers::params(fields),
-    };
+    let request = Request::new(origin, id.clone(), method, params)
+        .with_headers(headers::params(fields))
+        .with_relay(relay);
     let future = park::handle(endpoint, request, back.clone());
     Routed::Running(Running { id, back, future })
 }
@@ -88,22 +84,19 @@ fn accept(
 /// Without credentials every request stands alone.
 pub(crate) fn client_key(admitted: &Admitted) -> ClientKey {
     if admitted.proven {
-        ClientKey::Principal(admitted.principal.name().clone())
+        ClientKey::Principal(admitted.principal.clone())
     } else {
         ClientKey::Request(next_number())
     }
 }
 
 pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: RequestMeta) -> Arc<Origin> {
-    Arc::new(Origin {
-        view,
-        principal: admitted.principal,
-        client,
-        revision: meta.revision,
-        capabilities: meta.capabilities,
-        client_info: meta.client_info,
-        log_level: LevelCell::new(meta.log_level),
-    })
+    Arc::new(
+        Origin::new(view, admitted.principal, client, meta.revision)
+            .with_capabilities(meta.capabilities)
+            .with_client_info(meta.client_info)
+            .with_log_level(meta.log_level),
+    )
 }
 
 impl Running {

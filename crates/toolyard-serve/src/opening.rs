@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_to_programs_what_it_is_for() {
-        let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+        let gate = Gate::open().with_token(Principal::token("ann"), "s3cret");
         let why = |line: &'static str| {
             let refused = open(Bytes::from_static(line.as_bytes()), &gate, Trust::Gate, |_| false);
             refused.unwrap_err().error.data.map(|data| data.as_str().to_owned())
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn where_there_are_tokens_one_must_be_right() {
-        let gate = Gate::open().with_token(Principal::named("ann"), "sesame");
+        let gate = Gate::open().with_token(Principal::token("ann"), "sesame");
         check(&gate, Trust::Gate, r#"{"toolyard":1,"token":"sesame"}"#, "Everything ann");
         check(&gate, Trust::Gate, r#"{"toolyard":1,"token":"simsim"}"#, "None the token is not accepted");
         check(&gate, Trust::Gate, r#"{"toolyard":1}"#, "None a token is required");

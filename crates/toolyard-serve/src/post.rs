@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming as IncomingBody;
 use tokio::time::timeout;
-use toolyard_model::{LevelCell, Origin, View};
+use toolyard_model::{Origin, View};
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
 use toolyard_proto::modern::find_parts;
@@ -297,15 +297,8 @@ fn speaks_modern(fields: Fields<'_>, notification: &Notification) -> bool {
 /// Over HTTP a modern client cancels by closing the stream, so `notifications/cancelled` says nothing.
 fn notice(endpoint: &Endpoint, view: View, admitted: Admitted, notification: Notification) -> HttpResponse {
     if notification.method != Method::CANCELLED {
-        let origin = Arc::new(Origin {
-            view,
-            client: modern::client_key(&admitted),
-            principal: admitted.principal,
-            revision: Revision::NEWEST,
-            capabilities: toolyard_proto::Raw::empty_object(),
-            client_info: None,
-            log_level: LevelCell::new(None),
-        });
+        let client = modern::client_key(&admitted);
+        let origin = Arc::new(Origin::new(view, admitted.principal, client, Revision::NEWEST));
         let Endpoint { handler, counts, scope, .. } = endpoint;
         endpoint.notify_limits.of(&origin.principal).pass(handler, &origin, notification, counts, scope);
     }
@@ -342,7 +335,7 @@ mod tests {
         let (heard, scope) = (Arc::new(Heard::default()), Scope::new());
         let endpoint = Endpoint::new(heard.clone(), Options::default(), &scope);
         let say = |name: &str| {
-            let admitted = Admitted::proven(Principal::named(name));
+            let admitted = Admitted::proven(Principal::token(name));
             notice(&endpoint, View::Everything, admitted, Notification::new(Method::ROOTS_CHANGED, None));
         };
         (0..1_000).for_each(|_| say("ann"));

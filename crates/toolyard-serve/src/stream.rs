@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::timeout;
-use toolyard_model::{AnswerBody, ClientKey, LevelCell, Origin, Principal, Request, Scope, View};
+use toolyard_model::{AnswerBody, ClientKey, Origin, Principal, Request, Scope, View};
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
 use toolyard_proto::message::nests_too_deep;
@@ -299,7 +299,7 @@ impl Connection {
             (_, None) => return,
         };
         let origin = origin(self.view.clone(), self.admitted.clone(), self.client.clone(), meta);
-        let request = Request { origin, id, method, params, headers: None, relay: false };
+        let request = Request::new(origin, id, method, params);
         let scope = slot.scope.clone();
         let (endpoint, leaving) = (self.endpoint.clone(), self.leaving.clone());
         scope.spawn(run_modern(endpoint, request, Ending::new(slot, outlet.clone()), outlet, leaving));
@@ -318,15 +318,12 @@ impl Connection {
     }
 
     fn notice(&self, notification: Notification) {
-        let origin = Arc::new(Origin {
-            view: self.view.clone(),
-            principal: self.admitted.principal.clone(),
-            client: self.client.clone(),
-            revision: Revision::NEWEST,
-            capabilities: Raw::empty_object(),
-            client_info: None,
-            log_level: LevelCell::new(None),
-        });
+        let origin = Arc::new(Origin::new(
+            self.view.clone(),
+            self.admitted.principal.clone(),
+            self.client.clone(),
+            Revision::NEWEST,
+        ));
         let Endpoint { handler, counts, .. } = &*self.endpoint;
         self.notify_limit.pass(handler, &origin, notification, counts, &self.scope);
     }

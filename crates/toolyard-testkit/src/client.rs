@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolyard_model::{
-    AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Handler, LevelCell, Origin, Peer, Principal,
-    Request, View,
+    AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Handler, Origin, Peer, Principal, Request, View,
 };
 use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 
@@ -35,15 +34,8 @@ struct Heard {
 impl Client {
     /// A client on a stream connection that can do what `capabilities` says.
     pub fn new(revision: Revision, capabilities: Value) -> Self {
-        let origin = Origin {
-            view: View::Everything,
-            principal: Principal::local(),
-            client: ClientKey::Connection(1),
-            revision,
-            capabilities: capabilities.into(),
-            client_info: None,
-            log_level: LevelCell::new(None),
-        };
+        let origin = Origin::new(View::Everything, Principal::local(), ClientKey::Connection(1), revision)
+            .with_capabilities(capabilities.into());
         Self { origin: Arc::new(origin), side: Arc::default() }
     }
 
@@ -62,14 +54,7 @@ impl Client {
 
     /// Sends a request and waits for the whole result.
     pub async fn call(&self, handler: &dyn Handler, method: &str, params: Value) -> Result<Value, CallError> {
-        let request = Request {
-            origin: self.origin.clone(),
-            id: Id::number(1),
-            method: Method::new(method),
-            params: params.into(),
-            headers: None,
-            relay: false,
-        };
+        let request = Request::new(self.origin.clone(), Id::number(1), Method::new(method), params);
         match handler.handle(request, Peer::new(self.side.clone())).await? {
             AnswerBody::Whole(result, _) => {
                 result.read().map_err(|error| CallError::bad_answer(error.to_string()))

@@ -167,7 +167,7 @@ mod tests {
     use tokio::sync::watch;
     use toolyard_core::{Gateway, Plan};
     use toolyard_model::{
-        AnswerBody, ClientKey, Handler, LevelCell, LinkRequest, Origin, Peer, Principal, Request, View,
+        AnswerBody, ClientKey, Handler, LinkRequest, Origin, Peer, Principal, Request, View,
     };
     use toolyard_proto::{Id, Method, Raw};
     use toolyard_tool::tool;
@@ -207,15 +207,12 @@ mod tests {
         let sets = Sets::default();
         let upstream = PackUpstream::new(pack, json!({}), &sets);
         let link = upstream.connect(None).await.unwrap().link;
-        let request = LinkRequest {
-            origin: Origin::gateway(Raw::empty_object(), Raw::empty_object()),
-            id: Id::number(1),
-            method: Method::TOOLS_CALL,
-            params: json!({ "name": "write" }).into(),
-            headers: None,
-            name: None,
-            relay: false,
-        };
+        let request = LinkRequest::new(
+            Origin::gateway(Raw::empty_object(), Raw::empty_object()),
+            Id::number(1),
+            Method::TOOLS_CALL,
+            json!({ "name": "write" }),
+        );
         let mut call = link.call(request, Peer::nobody());
         let mut reached = REACHED.subscribe();
         tokio::select! {
@@ -242,17 +239,14 @@ mod tests {
     }
 
     async fn ask(gateway: &Gateway, view: &str, method: &str, params: Value) -> Value {
-        let origin = Arc::new(Origin {
-            view: View::parse(view).unwrap(),
-            principal: Principal::local(),
-            client: ClientKey::Connection(1),
-            revision: Revision::NEWEST,
-            capabilities: Raw::empty_object(),
-            client_info: None,
-            log_level: LevelCell::new(None),
-        });
-        let (id, method, params) = (Id::number(1), Method::new(method), Raw::from(params).into());
-        let request = Request { origin, id, method, params, headers: None, relay: false };
+        let origin = Arc::new(Origin::new(
+            View::parse(view).unwrap(),
+            Principal::local(),
+            ClientKey::Connection(1),
+            Revision::NEWEST,
+        ));
+        let (id, method, params) = (Id::number(1), Method::new(method), Raw::from(params));
+        let request = Request::new(origin, id, method, params);
         match gateway.handle(request, Peer::nobody()).await.unwrap() {
             AnswerBody::Whole(result, _) => result.read().unwrap(),
             AnswerBody::Stream(_) => panic!("nothing streams here"),

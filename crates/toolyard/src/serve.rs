@@ -204,13 +204,13 @@ async fn deserted(endpoint: &Endpoint) {
 fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) -> Options {
     let listen = &config.listen;
     let mut gate = match &listen.token {
-        Some(token) => Gate::open().with_token(Principal::named("token"), token),
+        Some(token) => Gate::open().with_token(Principal::token("token"), token),
         None => Gate::open(),
     };
     if let Some(signed) = signed {
         // Programs of ours that know the secret use one bearer for all their connections.
         for secret in config.auth.iter().flat_map(|rules| &rules.secrets) {
-            gate = gate.with_token(Principal::named("secret"), &secret.bearer());
+            gate = gate.with_token(Principal::token("secret"), &secret.bearer());
         }
         gate = gate.with_signed(signed);
     }

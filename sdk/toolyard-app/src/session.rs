@@ -249,15 +249,7 @@ impl Session {
         };
         let id = Id::number(self.last.fetch_add(1, Ordering::Relaxed));
         let params = stamp_request(Some(params), &meta);
-        LinkRequest {
-            origin: self.origin.clone(),
-            id,
-            method,
-            params: params.into(),
-            headers: None,
-            name: None,
-            relay: false,
-        }
+        LinkRequest::new(self.origin.clone(), id, method, params)
     }
 
     /// What the set offers now, as an array.

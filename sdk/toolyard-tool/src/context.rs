@@ -121,14 +121,12 @@ impl Context {
     /// assert!(!context.is_cancelled());
     /// ```
     pub fn detached() -> Self {
-        let request = Request {
-            origin: Origin::gateway(Raw::empty_object(), json!({ "name": "none", "version": "0" }).into()),
-            id: Id::number(0),
-            method: Method::TOOLS_CALL,
-            params: Params::none(),
-            headers: None,
-            relay: false,
-        };
+        let request = Request::new(
+            Origin::gateway(Raw::empty_object(), json!({ "name": "none", "version": "0" }).into()),
+            Id::number(0),
+            Method::TOOLS_CALL,
+            Params::none(),
+        );
         Self::new(&request, Peer::nobody(), Arc::new(Surroundings::new("none".into())))
     }
 

@@ -79,14 +79,8 @@ mod tests {
         if let Some(header) = header {
             headers.insert("mcp-param-region", header.parse().unwrap());
         }
-        let request = Request {
-            origin,
-            id: Id::number(1),
-            method: Method::TOOLS_CALL,
-            params: Raw::empty_object().into(),
-            headers: Some(headers),
-            relay: false,
-        };
+        let request = Request::new(origin, Id::number(1), Method::TOOLS_CALL, Raw::empty_object())
+            .with_headers(Some(headers));
         let got = check(&request, &marked(&schema), Some(&arguments.into()));
         assert_eq!(got.map_or_else(|error| error.code(), |()| 0), expected, "{header:?}");
     }

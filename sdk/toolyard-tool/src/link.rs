@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 use toolyard_model::{
-    Answer, BoxFuture, ClientKey, Connected, Greeting, Handler, LevelCell, Link, LinkEvent, LinkRequest,
-    Origin, Peer, Request, View,
+    Answer, BoxFuture, ClientKey, Connected, Greeting, Handler, Link, LinkEvent, LinkRequest, Origin, Peer,
+    Request, View,
 };
 use toolyard_proto::modern::RequestMeta;
 use toolyard_proto::{Notification, Raw, Revision};
@@ -53,7 +53,7 @@ impl Link for MemoryLink {
             Ok(origin) => origin,
             Err(error) => return Box::pin(async { Err(error) }),
         };
-        self.handler.handle(Request { origin, id, method, params, headers, relay: false }, peer)
+        self.handler.handle(Request::new(origin, id, method, params).with_headers(headers), peer)
     }
 
     fn is_in_process(&self) -> bool {
@@ -90,15 +90,12 @@ fn as_asked(
         return Ok(origin.clone());
     }
     let meta = RequestMeta::read(params)?;
-    Ok(Arc::new(Origin {
-        view: View::Everything,
-        principal: origin.principal.clone(),
-        client: origin.client.clone(),
-        revision: meta.revision,
-        capabilities: meta.capabilities,
-        client_info: meta.client_info,
-        log_level: LevelCell::new(meta.log_level),
-    }))
+    Ok(Arc::new(
+        Origin::new(View::Everything, origin.principal.clone(), origin.client.clone(), meta.revision)
+            .with_capabilities(meta.capabilities)
+            .with_client_info(meta.client_info)
+            .with_log_level(meta.log_level),
+    ))
 }
 
 impl fmt::Debug for MemoryLink {

@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn a_handle_is_good_for_its_owner_and_for_an_hour_after_it_was_used() {
         let (handles, now) = (Handles::default(), Instant::now());
-        let (ann, bob) = (Principal::named("ann"), Principal::named("bob"));
+        let (ann, bob) = (Principal::token("ann"), Principal::token("bob"));
         let key = handles.issue(&ann, &shop(), now);
         assert!(key.len() >= 22, "128 bits need 22 characters: {key}");
         assert_ne!(key, handles.issue(&ann, &shop(), now));
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn there_are_only_so_many_handles() {
         let (handles, now) = (Handles::default(), Instant::now());
-        let ann = Principal::named("ann");
+        let ann = Principal::token("ann");
         let first = handles.issue(&ann, &shop(), now);
         for at in 0..MOST {
             handles.issue(&ann, &shop(), now + Duration::from_millis(1 + at as u64));

@@ -84,13 +84,5 @@ pub(super) fn own_request(
     id: &str,
 ) -> LinkRequest {
     let params = bridge::own_params(link.greeting().revision, origin, params);
-    LinkRequest {
-        origin: origin.clone(),
-        id: Id::string(id),
-        method,
-        params: params.into(),
-        headers: None,
-        name: None,
-        relay: false,
-    }
+    LinkRequest::new(origin.clone(), Id::string(id), method, params)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use toolyard_model::{ClientKey, Link, LinkEvent, Origin};
+use toolyard_model::{ClientKey, Link, LinkEvent, Origin, Principal};
 use toolyard_proto::{CallError, Method, Notification, Raw, Reason};
 
 use super::supervise::{CONNECT_BOUND, Outlets};
@@ -60,7 +60,7 @@ struct Member {
 enum Owner {
     Client(ClientKey),
     /// Requests of one principal that stand alone and can do the same, one at a time.
-    Alone(Arc<str>, Raw),
+    Alone(Principal, Raw),
 }
 
 impl Owner {
@@ -69,7 +69,7 @@ impl Owner {
         match &origin.client {
             client @ ClientKey::Principal(_) if promised => Self::Client(client.clone()),
             client if client.stands_alone() => {
-                Self::Alone(origin.principal.name().clone(), origin.capabilities.clone())
+                Self::Alone(origin.principal.clone(), origin.capabilities.clone())
             }
             client => Self::Client(client.clone()),
         }

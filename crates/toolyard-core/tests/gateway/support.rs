@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolyard_core::{Connect, Connected, Gateway, Plan, Timeouts, UpstreamKind, UpstreamPlan};
 use toolyard_model::{
-    Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Handler, LevelCell, Link,
-    LinkEvent, LinkRequest, Origin, Peer, Principal, Request, Scope, View,
+    Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Handler, Link, LinkEvent,
+    LinkRequest, Origin, Peer, Principal, Request, Scope, View,
 };
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::name::UpstreamId;
@@ -282,15 +282,12 @@ impl Back for Mouth {
 
 impl Client {
     pub(crate) fn new(gateway: &Gateway, revision: Revision, view: &str) -> Self {
-        let origin = Arc::new(Origin {
-            view: View::parse(view).unwrap(),
-            principal: Principal::local(),
-            client: ClientKey::Connection(NEXT.fetch_add(1, Ordering::SeqCst)),
+        let origin = Arc::new(Origin::new(
+            View::parse(view).unwrap(),
+            Principal::local(),
+            ClientKey::Connection(NEXT.fetch_add(1, Ordering::SeqCst)),
             revision,
-            capabilities: Raw::empty_object(),
-            client_info: None,
-            log_level: LevelCell::new(None),
-        });
+        ));
         Self { gateway: gateway.clone(), origin, inbox: Arc::default() }
     }
 
@@ -298,7 +295,7 @@ impl Client {
     pub(crate) fn named(gateway: &Gateway, revision: Revision, view: &str, name: &str) -> Self {
         let mut client = Self::new(gateway, revision, view);
         if let Some(origin) = Arc::get_mut(&mut client.origin) {
-            origin.principal = Principal::named(name);
+            origin.principal = Principal::token(name);
         }
         client
     }
@@ -317,7 +314,7 @@ impl Client {
     pub(crate) fn with_token(gateway: &Gateway, view: &str) -> Self {
         let mut client = Self::new(gateway, Revision::NEWEST, view);
         if let Some(origin) = Arc::get_mut(&mut client.origin) {
-            origin.client = ClientKey::Principal("token".into());
+            origin.client = ClientKey::Principal(Principal::token("token"));
         }
         client
     }
@@ -329,15 +326,10 @@ impl Client {
     /// Says anew what it can do, as a modern client does with every request.
     pub(crate) fn declare(&mut self, capabilities: Value) {
         let Origin { view, principal, client, revision, .. } = &*self.origin;
-        self.origin = Arc::new(Origin {
-            view: view.clone(),
-            principal: principal.clone(),
-            client: client.clone(),
-            revision: *revision,
-            capabilities: raw(capabilities),
-            client_info: None,
-            log_level: LevelCell::new(None),
-        });
+        self.origin = Arc::new(
+            Origin::new(view.clone(), principal.clone(), client.clone(), *revision)
+                .with_capabilities(raw(capabilities)),
+        );
     }
 
     /// Chooses what it wants to hear, as a session does.
@@ -354,7 +346,7 @@ impl Client {
     pub(crate) fn request(&self, method: &str) -> Request {
         let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));
         let (origin, method) = (self.origin.clone(), Method::new(method));
-        Request { origin, id, method, params: Params::none(), headers: None, relay: false }
+        Request::new(origin, id, method, Params::none())
     }
 
     pub(crate) fn send(&self, method: &str, params: Value) -> BoxFuture<Answer> {

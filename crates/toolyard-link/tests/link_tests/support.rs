@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use toolyard_link::Offer;
-use toolyard_model::origin::LevelCell;
 use toolyard_model::{
     Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, LinkEvent, LinkRequest, Origin, Peer,
     Principal, View,
@@ -46,15 +45,11 @@ pub(crate) fn offer() -> Offer {
 }
 
 pub(crate) fn origin(client: ClientKey, revision: Revision) -> Arc<Origin> {
-    Arc::new(Origin {
-        view: View::Everything,
-        principal: Principal::local(),
-        client,
-        revision,
-        capabilities: raw(json!({"elicitation": {}})),
-        client_info: Some(raw(json!({"name": "client", "version": "1"}))),
-        log_level: LevelCell::new(None),
-    })
+    Arc::new(
+        Origin::new(View::Everything, Principal::local(), client, revision)
+            .with_capabilities(raw(json!({"elicitation": {}})))
+            .with_client_info(Some(raw(json!({"name": "client", "version": "1"})))),
+    )
 }
 
 pub(crate) fn connection(number: u64) -> Arc<Origin> {
@@ -62,15 +57,7 @@ pub(crate) fn connection(number: u64) -> Arc<Origin> {
 }
 
 pub(crate) fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Value) -> LinkRequest {
-    LinkRequest {
-        origin: origin.clone(),
-        id,
-        method,
-        params: raw(params).into(),
-        headers: None,
-        name: None,
-        relay: false,
-    }
+    LinkRequest::new(origin.clone(), id, method, raw(params))
 }
 
 pub(crate) fn call(client: u64, params: Value) -> LinkRequest {

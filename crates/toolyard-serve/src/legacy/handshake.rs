@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toolyard_proto::{CallError, Id, Method, Params, Raw, Revision, legacy};
 
-use toolyard_model::{AnswerBody, ClientKey, Handler, LevelCell, Origin, Peer, Principal, Request, View};
+use toolyard_model::{AnswerBody, ClientKey, Handler, Origin, Peer, Principal, Request, View};
 
 /// A handshake that succeeded.
 pub(crate) struct Met {
@@ -34,23 +34,14 @@ pub(crate) async fn greet(
         .and_then(|version| version.as_string())
         .ok_or_else(|| CallError::invalid_params("`protocolVersion` must be a string"))?;
     let revision = Revision::negotiate(&version);
-    let origin = Arc::new(Origin {
-        view: caller.view,
-        principal: caller.principal,
-        client: caller.client,
-        revision,
-        capabilities: params.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object),
-        client_info: params.member("clientInfo").filter(Raw::is_object),
-        log_level: LevelCell::new(None),
-    });
-    let request = Request {
-        origin: origin.clone(),
-        id,
-        method: Method::DISCOVER,
-        params: Params::none(),
-        headers: None,
-        relay: false,
-    };
+    let origin = Arc::new(
+        Origin::new(caller.view, caller.principal, caller.client, revision)
+            .with_capabilities(
+                params.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object),
+            )
+            .with_client_info(params.member("clientInfo").filter(Raw::is_object)),
+    );
+    let request = Request::new(origin.clone(), id, Method::DISCOVER, Params::none());
     let answer = tokio::time::timeout(patience, handler.handle(request, Peer::nobody())).await;
     match answer.map_err(|_| CallError::timeout("the server did not introduce itself in time"))?? {
         AnswerBody::Whole(said, form) => {

@@ -44,14 +44,12 @@ impl Session {
         notifications: &serde_json::Value,
         back: ListenBack,
     ) -> BoxFuture<Answer> {
-        let request = Request {
-            origin: self.origin.clone(),
-            id: Id::string(&format!("listen:{name}")),
-            method: Method::LISTEN,
-            params: json!({ "notifications": notifications }).into(),
-            headers: None,
-            relay: false,
-        };
+        let request = Request::new(
+            self.origin.clone(),
+            Id::string(&format!("listen:{name}")),
+            Method::LISTEN,
+            json!({ "notifications": notifications }),
+        );
         self.handler.handle(request, Peer::new(Arc::new(back)))
     }
 

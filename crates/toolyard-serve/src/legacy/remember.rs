@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use toolyard_model::{LevelCell, Origin, Principal, View};
+use toolyard_model::{Origin, Principal, View};
 use toolyard_proto::modern::LogLevel;
 use toolyard_proto::{Raw, Revision};
 
@@ -116,15 +116,12 @@ impl Remember {
             return None;
         }
         let level = record.level.as_deref().and_then(LogLevel::parse);
-        let origin = Arc::new(Origin {
-            view: view.clone(),
-            principal: principal.clone(),
-            client: name_of(id)?,
-            revision: Revision::parse(&record.revision)?,
-            capabilities: record.capabilities,
-            client_info: record.client_info,
-            log_level: LevelCell::new(level),
-        });
+        let origin = Arc::new(
+            Origin::new(view.clone(), principal.clone(), name_of(id)?, Revision::parse(&record.revision)?)
+                .with_capabilities(record.capabilities)
+                .with_client_info(record.client_info)
+                .with_log_level(level),
+        );
         Some(RestoredSession { origin, watched: record.watched, keepsake: record.keepsake })
     }
 

@@ -168,14 +168,7 @@ impl Session {
             _ => {}
         }
         let back = SessionBack { session: self.clone(), outlet };
-        let request = Request {
-            origin: self.origin.clone(),
-            id,
-            method: method.clone(),
-            params,
-            headers: None,
-            relay: false,
-        };
+        let request = Request::new(self.origin.clone(), id, method.clone(), params);
         let before = self.handler.save_session(&self.origin);
         let answer = self.handler.handle(request, Peer::new(Arc::new(back))).await;
         if self.handler.save_session(&self.origin) != before {
@@ -201,14 +194,12 @@ impl Session {
     /// Tells the handler of the level that was chosen before a restart: it is a new one.
     pub(super) fn tell_level(&self) {
         let Some(level) = self.origin.log_level.get() else { return };
-        let request = Request {
-            origin: self.origin.clone(),
-            id: Id::string("level"),
-            method: Method::SET_LEVEL,
-            params: serde_json::json!({ "level": level.as_str() }).into(),
-            headers: None,
-            relay: false,
-        };
+        let request = Request::new(
+            self.origin.clone(),
+            Id::string("level"),
+            Method::SET_LEVEL,
+            serde_json::json!({ "level": level.as_str() }),
+        );
         let telling = self.handler.handle(request, Peer::nobody());
         self.scope.spawn(async move { drop(telling.await) });
     }

@@ -63,7 +63,7 @@ async fn check(world: &World, method: &str, headers: Headers<'_>, expected: (u16
 
 #[tokio::test]
 async fn the_control_api_is_behind_the_same_admission_as_mcp() {
-    let gate = Gate::open().with_token(Principal::named("ann"), "s3cret").with_operator_token("0perator");
+    let gate = Gate::open().with_token(Principal::token("ann"), "s3cret").with_operator_token("0perator");
     let world = world(gate).await;
     check(&world, "GET", &[], (401, Value::Null)).await;
     check(&world, "GET", &[("authorization", "Bearer wrong")], (401, Value::Null)).await;
@@ -107,7 +107,7 @@ async fn events_are_streamed_and_can_be_resumed() {
 
 #[tokio::test]
 async fn the_local_socket_speaks_http_too_and_its_user_is_an_operator() {
-    let world = world(Gate::open().with_token(Principal::named("ann"), "s3cret")).await;
+    let world = world(Gate::open().with_token(Principal::token("ann"), "s3cret")).await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mcp.sock");
     let listener = LocalListener::bind(&path).unwrap();

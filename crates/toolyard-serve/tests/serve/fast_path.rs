@@ -131,7 +131,7 @@ async fn check_same(world: &World, path: &str, fields: &[&str], body: &str) {
 
 #[tokio::test]
 async fn whoever_serves_a_request_it_has_the_same_answer() {
-    let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+    let gate = Gate::open().with_token(Principal::token("ann"), "s3cret");
     let closed = world_with(Options { gate, ..Options::default() }).await;
     let open = world_with(Options { body_limit: 2_000, ..Options::default() }).await;
     for (tool, arguments) in [
@@ -301,7 +301,7 @@ async fn a_token_that_is_good_once_is_good_for_its_connection_whoever_serves() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let signed = format!("authorization: Bearer {}", secret.mint("ann", now));
     let rules = Rules { secrets: vec![secret], window: Rules::WINDOW, skew: Rules::SKEW };
-    let gate = Gate::open().with_token(Principal::named("bob"), "s3cret").with_signed(Signed::new(rules));
+    let gate = Gate::open().with_token(Principal::token("bob"), "s3cret").with_signed(Signed::new(rules));
     let world = world_with(Options { gate, ..Options::default() }).await;
     let mut client = Client::new(&world).await;
     let fixed = "authorization: Bearer s3cret";

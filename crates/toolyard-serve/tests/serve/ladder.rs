@@ -114,7 +114,7 @@ async fn paths_and_methods_lead_where_they_say() {
 
 #[tokio::test]
 async fn a_token_is_asked_for_where_there_is_one() {
-    let gate = Gate::open().with_token(Principal::named("ann"), "s3cret");
+    let gate = Gate::open().with_token(Principal::token("ann"), "s3cret");
     let world = world_with(Options { gate, ..Options::default() }).await;
     let body = modern("server/discover", json!({}));
     let call = async |headers: Headers<'static>| {
@@ -129,7 +129,7 @@ async fn a_token_is_asked_for_where_there_is_one() {
     }
     assert_eq!(call(&[("authorization", "Bearer s3cret")]).await.status, 200);
     let origins = world.double.origins.lock().unwrap();
-    assert_eq!(origins[0].client, ClientKey::Principal("ann".into()));
+    assert_eq!(origins[0].client, ClientKey::Principal(Principal::token("ann")));
     assert_eq!(origins.len(), 1);
 }
 

@@ -85,7 +85,7 @@ async fn answers_come_in_the_old_form_and_errors_in_200() {
 
 #[tokio::test]
 async fn a_session_is_there_for_whoever_opened_it_only() {
-    let gate = Gate::open().with_token(Principal::named("ann"), "a").with_token(Principal::named("bob"), "b");
+    let gate = Gate::open().with_token(Principal::token("ann"), "a").with_token(Principal::token("bob"), "b");
     let world = world_with(Options { gate, ..Options::default() }).await;
     let reply = world.post(&[("authorization", "Bearer a")], &initialize("2025-11-25")).await;
     let session = reply.header("mcp-session-id").to_owned();

@@ -110,7 +110,7 @@ async fn a_view_that_is_not_there_is_refused_and_the_connection_closed() {
 
 #[tokio::test]
 async fn over_tcp_a_token_is_asked_for_where_there_is_one_and_the_owner_needs_none() {
-    let gate = Gate::open().with_token(Principal::named("ann"), "sesame");
+    let gate = Gate::open().with_token(Principal::token("ann"), "sesame");
     let doors = doors(Options { gate, ..Options::default() }).await;
     let mut without = doors.tcp().await;
     let refusal = without.ask(&tools(3)).await;
@@ -130,7 +130,7 @@ async fn over_tcp_a_token_is_asked_for_where_there_is_one_and_the_owner_needs_no
 
 #[tokio::test(start_paused = true)]
 async fn whoever_owes_a_token_has_to_bring_it_soon() {
-    let gate = Gate::open().with_token(Principal::named("ann"), "sesame");
+    let gate = Gate::open().with_token(Principal::token("ann"), "sesame");
     let doors = doors(Options { gate, ..Options::default() }).await;
     let mut silent = doors.tcp().await;
     let mut line = String::new();

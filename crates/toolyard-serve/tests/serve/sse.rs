@@ -55,8 +55,8 @@ async fn a_client_of_the_oldest_kind_is_served() {
 #[tokio::test]
 async fn the_view_is_in_the_path_and_a_session_belongs_to_whoever_opened_it() {
     let gate = Gate::open()
-        .with_token(Principal::named("ann"), "sesame")
-        .with_token(Principal::named("bob"), "simsim");
+        .with_token(Principal::token("ann"), "sesame")
+        .with_token(Principal::token("bob"), "simsim");
     let world = world_with(Options { gate, ..Options::default() }).await;
     assert_eq!(world.send("GET", "/sse", &[], "").await.status, 401);
     let ann: Headers<'_> = &[("authorization", "Bearer sesame"), ("content-type", "application/json")];
@@ -127,8 +127,7 @@ async fn check_link(connected: Connected, revision: Revision) {
     let params: Raw =
         modern("", json!({ "name": "echo", "arguments": { "x": "one\ntwo" } }))["params"].clone().into();
     let (id, method) = (Id::number(1), Method::TOOLS_CALL);
-    let request =
-        LinkRequest { origin, id, method, params: params.into(), name: None, headers: None, relay: false };
+    let request = LinkRequest::new(origin, id, method, params);
     let answer = link.call(request, Peer::nobody()).await.unwrap();
     assert!(matches!(answer, AnswerBody::Whole(..)));
     link.close().await;

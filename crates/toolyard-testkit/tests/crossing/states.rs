@@ -14,7 +14,7 @@ use crate::world::{Reach, Say, World, say, until};
 const OLD: Revision = Revision::V2025_11_25;
 
 fn two_people() -> Options {
-    let gate = Gate::open().with_token(Principal::named("ann"), "a").with_token(Principal::named("bob"), "b");
+    let gate = Gate::open().with_token(Principal::token("ann"), "a").with_token(Principal::token("bob"), "b");
     Options { gate, ..Options::default() }
 }
 

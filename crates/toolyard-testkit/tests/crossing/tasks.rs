@@ -64,7 +64,7 @@ async fn a_modern_client_with_tasks_cancels_the_task_of_a_2025_11_25_server_by_i
 
 #[tokio::test]
 async fn a_task_is_nobodys_business_but_its_own_principals() {
-    let gate = Gate::open().with_token(Principal::named("ann"), "a").with_token(Principal::named("bob"), "b");
+    let gate = Gate::open().with_token(Principal::token("ann"), "a").with_token(Principal::token("bob"), "b");
     let world = World::open(OLD, Reach::Lines, Options { gate, ..Options::default() }).await;
     let extensions = json!({ "io.modelcontextprotocol/tasks": {} });
     let call = Say { capabilities: json!({ "extensions": extensions }), ..say("long_task") };

@@ -19,8 +19,7 @@ use toolyard_core::Gateway;
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect};
 use toolyard_model::{
-    AnswerBody, ClientKey, Handler, LevelCell, Link, LinkRequest, Origin, Peer, Principal, Request, Scope,
-    View,
+    AnswerBody, ClientKey, Handler, Link, LinkRequest, Origin, Peer, Principal, Request, Scope, View,
 };
 use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::token::{Rules, Secret};
@@ -191,17 +190,16 @@ impl Client {
             client_info: Some(self.info.clone()),
             log_level: None,
         };
-        let params = stamp_request(Some(params), &meta).into();
+        let params = stamp_request(Some(params), &meta);
         let (origin, id) = (self.origin(view), Id::number(1));
         let answer = match &self.way {
             Way::Own(gateway, _) => {
-                let request = Request { origin, id, method, params, headers, relay: false };
+                let request = Request::new(origin, id, method, params).with_headers(headers);
                 gateway.handle(request, peer).await?
             }
             Way::Running { http, headers: own, links } => {
                 let link = self.link(view, http, own, links).await?;
-                link.call(LinkRequest { origin, id, method, params, headers, name: None, relay: false }, peer)
-                    .await?
+                link.call(LinkRequest::new(origin, id, method, params).with_headers(headers), peer).await?
             }
         };
         match answer {
@@ -213,15 +211,10 @@ impl Client {
     }
 
     fn origin(&self, view: &View) -> Arc<Origin> {
-        Arc::new(Origin {
-            view: view.clone(),
-            principal: Principal::local(),
-            client: ClientKey::Connection(1),
-            revision: Revision::NEWEST,
-            capabilities: Raw::empty_object(),
-            client_info: Some(self.info.clone()),
-            log_level: LevelCell::new(None),
-        })
+        Arc::new(
+            Origin::new(view.clone(), Principal::local(), ClientKey::Connection(1), Revision::NEWEST)
+                .with_client_info(Some(self.info.clone())),
+        )
     }
 
     /// The link to a gateway that runs, for one view.

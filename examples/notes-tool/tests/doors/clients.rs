@@ -97,15 +97,12 @@ impl Client for Memory {
         Box::pin(async move {
             let params: Params = params_of(self.revision, &params).into();
             let meta = RequestMeta::read(&params).unwrap();
-            let request = LinkRequest {
-                origin: Origin::gateway(meta.capabilities, Raw::empty_object()),
-                id: Id::number(1),
-                method: Method::new(method),
+            let request = LinkRequest::new(
+                Origin::gateway(meta.capabilities, Raw::empty_object()),
+                Id::number(1),
+                Method::new(method),
                 params,
-                headers: None,
-                name: None,
-                relay: false,
-            };
+            );
             match self.connected.link.call(request, Peer::new(Arc::new(User))).await {
                 Ok(AnswerBody::Whole(result, _)) => result,
                 Ok(AnswerBody::Stream(_)) => panic!("nobody asked for a stream"),

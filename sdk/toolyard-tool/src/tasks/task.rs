@@ -244,7 +244,8 @@ mod tests {
     #[test]
     fn of_many_ends_at_once_only_the_first_counts() {
         for _ in 0..500 {
-            let (owner, time) = (Owner::Principal("local".into()), Duration::from_secs(1));
+            let (owner, time) =
+                (Owner::Principal(toolyard_model::Principal::local()), Duration::from_secs(1));
             let task = Task::new(
                 "t".into(),
                 Stage::Task,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolyard_model::{
-    Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Handler, LevelCell, Origin, Peer,
-    Principal, Request, View,
+    Answer, AnswerBody, Ask, AskError, Back, BoxFuture, ClientKey, Handler, Origin, Peer, Principal, Request,
+    View,
 };
 use toolyard_proto::{CallError, Id, Method, Notification, Raw, Revision};
 
@@ -31,15 +31,10 @@ impl Client {
     }
 
     pub(crate) fn named(principal: &str, revision: Revision, capabilities: Value) -> Self {
-        let origin = Origin {
-            view: View::Everything,
-            principal: Principal::named(principal),
-            client: ClientKey::Connection(1),
-            revision,
-            capabilities: capabilities.into(),
-            client_info: Some(json!({ "name": "tester", "version": "7" }).into()),
-            log_level: LevelCell::new(None),
-        };
+        let origin =
+            Origin::new(View::Everything, Principal::token(principal), ClientKey::Connection(1), revision)
+                .with_capabilities(capabilities.into())
+                .with_client_info(Some(json!({ "name": "tester", "version": "7" }).into()));
         Self { origin: Arc::new(origin), side: Arc::default() }
     }
 
@@ -60,14 +55,7 @@ impl Client {
     }
 
     pub(crate) fn start(&self, set: &dyn Handler, method: &str, params: Value) -> BoxFuture<Answer> {
-        let request = Request {
-            origin: self.origin.clone(),
-            id: Id::number(1),
-            method: Method::new(method),
-            params: params.into(),
-            headers: None,
-            relay: false,
-        };
+        let request = Request::new(self.origin.clone(), Id::number(1), Method::new(method), params);
         set.handle(request, Peer::new(self.side.clone()))
     }
 

@@ -116,8 +116,7 @@ impl Session {
 
 fn own(origin: &Arc<Origin>, method: Method, params: Raw) -> LinkRequest {
     let id = Id::string("yard-session");
-    let (origin, params) = (origin.clone(), params.into());
-    LinkRequest { origin, id, method, params, headers: None, name: None, relay: false }
+    LinkRequest::new(origin.clone(), id, method, params)
 }
 
 #[cfg(test)]

@@ -1,11 +1,8 @@
 //! Whose an upstream session is. Log level, subscriptions, roots and whatever the server remembers live in
 //! it, so it is shared only by those who may share that.
 
-use std::sync::Arc;
-
 use sha2::{Digest, Sha256};
-
-use toolyard_model::{ClientKey, Origin};
+use toolyard_model::{ClientKey, Origin, Principal};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
@@ -13,7 +10,7 @@ pub(crate) enum Owner {
     Client(ClientKey),
     /// All requests of one principal with the same capabilities, where each request stands alone.
     Shared {
-        principal: Arc<str>,
+        principal: Principal,
         client: Option<ClientKey>,
         capabilities: [u8; 32],
     },
@@ -26,7 +23,7 @@ impl Owner {
             ClientKey::Gateway => Self::Gateway,
             key @ (ClientKey::Session(_) | ClientKey::Connection(_)) => Self::Client(key.clone()),
             key => Self::Shared {
-                principal: origin.principal.name().clone(),
+                principal: origin.principal.clone(),
                 client: matches!(key, ClientKey::Principal(_)).then(|| key.clone()),
                 capabilities: Sha256::digest(origin.capabilities.as_bytes()).into(),
             },

@@ -1,0 +1,157 @@
+//! Who is calling, as proven by what they presented.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+
+/// The identity that makes a call. Cheap to clone. Two principals are equal if their ids are.
+#[derive(Clone)]
+pub struct Principal(Arc<Identity>);
+
+struct Identity {
+    id: PrincipalId,
+    name: Arc<str>,
+    roles: Vec<Arc<str>>,
+    class: Arc<str>,
+}
+
+/// What a principal is known by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PrincipalId {
+    /// A client that did not have to present anything: it reached a loopback listener or the local socket.
+    Local,
+    /// The bearer of a token, which has a name in the config.
+    Token(Arc<str>),
+    /// A program that named itself in a token made from the shared secret.
+    App(Arc<str>),
+    /// A user that an OAuth issuer vouches for.
+    OAuth { issuer: Arc<str>, subject: Arc<str> },
+    /// A run that the gateway started on behalf of `parent`, such as an agent.
+    Delegate { parent: Principal, run: Arc<str> },
+    /// The gateway itself, towards its upstreams.
+    Gateway,
+}
+
+static LOCAL: LazyLock<Principal> = LazyLock::new(|| Principal::of(PrincipalId::Local));
+
+impl Principal {
+    pub fn local() -> Self {
+        LOCAL.clone()
+    }
+
+    pub fn gateway() -> Self {
+        Self::of(PrincipalId::Gateway)
+    }
+
+    pub fn token(name: &str) -> Self {
+        Self::of(PrincipalId::Token(name.into()))
+    }
+
+    pub fn app(id: &str) -> Self {
+        Self::of(PrincipalId::App(id.into()))
+    }
+
+    pub fn oauth(issuer: &str, subject: &str) -> Self {
+        Self::of(PrincipalId::OAuth { issuer: issuer.into(), subject: subject.into() })
+    }
+
+    /// A run on behalf of this principal, with its roles and class.
+    #[must_use]
+    pub fn delegate(&self, run: &str) -> Self {
+        let id = PrincipalId::Delegate { parent: self.clone(), run: run.into() };
+        let name = name_of(&id);
+        Self(Arc::new(Identity { id, name, roles: self.0.roles.clone(), class: self.0.class.clone() }))
+    }
+
+    fn of(id: PrincipalId) -> Self {
+        let name = name_of(&id);
+        Self(Arc::new(Identity { id, name, roles: Vec::new(), class: "".into() }))
+    }
+
+    /// The same principal with these roles.
+    #[must_use]
+    pub fn with_roles(&self, roles: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let Identity { id, name, class, .. } = &*self.0;
+        let roles = roles.into_iter().collect();
+        Self(Arc::new(Identity { id: id.clone(), name: name.clone(), roles, class: class.clone() }))
+    }
+
+    /// The same principal in this visibility class.
+    #[must_use]
+    pub fn with_class(&self, class: &str) -> Self {
+        let Identity { id, name, roles, .. } = &*self.0;
+        let class = class.into();
+        Self(Arc::new(Identity { id: id.clone(), name: name.clone(), roles: roles.clone(), class }))
+    }
+
+    pub fn id(&self) -> &PrincipalId {
+        &self.0.id
+    }
+
+    /// What logs and reports call it.
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    pub fn roles(&self) -> &[Arc<str>] {
+        &self.0.roles
+    }
+
+    /// Principals of one class see the same part of the catalog. Empty for the default class.
+    pub fn class(&self) -> &Arc<str> {
+        &self.0.class
+    }
+}
+
+fn name_of(id: &PrincipalId) -> Arc<str> {
+    match id {
+        PrincipalId::Local => "local".into(),
+        PrincipalId::Token(name) => name.clone(),
+        PrincipalId::App(id) => format!("client:{id}").into(),
+        PrincipalId::OAuth { issuer, subject } => format!("oauth:{issuer}:{subject}").into(),
+        PrincipalId::Delegate { parent, run } => format!("{}/{run}", parent.name()).into(),
+        PrincipalId::Gateway => "gateway".into(),
+    }
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.id == other.0.id
+    }
+}
+
+impl Eq for Principal {}
+
+impl Hash for Principal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Principal").field(&self.0.name).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_stable_and_ids_decide_equality() {
+        let check = |principal: &Principal, name: &str| assert_eq!(&**principal.name(), name);
+        check(&Principal::local(), "local");
+        check(&Principal::token("ann"), "ann");
+        check(&Principal::app("shim"), "client:shim");
+        check(&Principal::token("ann").delegate("run-1"), "ann/run-1");
+        check(&Principal::oauth("https://id.example", "7"), "oauth:https://id.example:7");
+        assert_eq!(Principal::token("ann"), Principal::token("ann").with_class("guest"));
+        assert_ne!(
+            Principal::token("client:shim"),
+            Principal::app("shim"),
+            "a name gives nobody an identity"
+        );
+        assert_ne!(Principal::token("local"), Principal::local());
+    }
+}
