@@ -214,6 +214,9 @@ fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) ->
         }
         gate = gate.with_signed(signed);
     }
+    if let Some(token) = &listen.operator_token {
+        gate = gate.with_operator_token(token);
+    }
     let usual = Options::default();
     Options {
         gate,

@@ -26,6 +26,8 @@ pub(crate) struct ListenConfig {
     pub(crate) tcp: Option<SocketAddr>,
     pub(crate) local: LocalDoor,
     pub(crate) token: Option<String>,
+    /// Makes its bearer an operator, who may change things through the control API.
+    pub(crate) operator_token: Option<String>,
     /// Host names accepted beside loopback.
     pub(crate) hosts: Vec<String>,
     /// Origins accepted beside those on loopback.
@@ -58,6 +60,7 @@ pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
     let http = http_field.as_ref().and_then(|field| read_address(reader, field));
     let token_field = section.take("token");
     let token = token_field.as_ref().and_then(|field| read_token(reader, field));
+    let operator_token = section.take("operator_token").and_then(|field| read_token(reader, &field));
     let hosts = section.take("hosts").map(|field| read_hosts(reader, &field)).unwrap_or_default();
     let origins = section.take("origins").map(|field| read_origins(reader, &field)).unwrap_or_default();
     let tcp_field = section.take("tcp");
@@ -73,7 +76,7 @@ pub(super) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
             field.error(reader, problem.message, problem.help);
         }
     }
-    ListenConfig { http, tcp, local, token, hosts, origins, keep_alive }
+    ListenConfig { http, tcp, local, token, operator_token, hosts, origins, keep_alive }
 }
 
 /// Off loopback anybody on the network could run the tools, so a token is asked for there.
