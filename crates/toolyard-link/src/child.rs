@@ -33,8 +33,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-#[cfg(unix)]
-pub use unix::adopt_orphans;
+pub use toolyard_guard::Guard;
 
 /// How long a child may take to end after its input was closed, and again after TERM.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -51,21 +50,6 @@ pub struct ChildSpec {
     pub env: Vec<(OsString, OsString)>,
     pub cwd: Option<PathBuf>,
     pub guard: Option<Guard>,
-}
-
-/// A program that runs the child for us. It is given the child's command after its own arguments and must
-///
-/// - leave stdin, stdout and stderr to the child, and hold none of them itself,
-/// - end everything below it when it gets TERM, when its parent is gone, and when the child has ended,
-/// - then end as the child did, by its exit code or by its signal.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Guard {
-    pub program: OsString,
-    /// What lists of processes call it.
-    pub title: OsString,
-    pub args: Vec<OsString>,
-    /// For the guard and everything below it.
-    pub env: Vec<(OsString, OsString)>,
 }
 
 impl ChildSpec {
@@ -95,12 +79,6 @@ impl fmt::Debug for ChildSpec {
             .field("cwd", cwd)
             .field("guard", guard)
             .finish()
-    }
-}
-
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("program", &self.program).finish_non_exhaustive()
     }
 }
 

@@ -14,8 +14,9 @@ pub mod peer;
 pub mod principal;
 pub mod scope;
 pub mod signed;
+
 #[cfg(unix)]
-mod unix;
+pub use toolyard_guard::processes;
 
 pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
 pub use control::{Control, ControlEvent, ControlRequest, ControlResponse};
@@ -25,8 +26,6 @@ pub use origin::{ClientKey, Origin, Owner, View};
 pub use peer::{Ask, AskError, Back, Peer};
 pub use principal::{Principal, PrincipalId};
 pub use scope::Scope;
-#[cfg(unix)]
-pub use unix::processes;
 
 /// A future on the heap, as the traits of this crate return them.
 pub type BoxFuture<T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'static>>;

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
+use toolyard_config::{AppsConfig, DEFAULT_APPS, LocalDoor, TcpDoor};
 use toolyard_core::{AppOptions, Apps, Gateway, Timeouts};
 use toolyard_model::Scope;
 use toolyard_serve::admit::Signed;
 
+use crate::address_file::OwnAddresses;
 use crate::bind::listen;
-use crate::config::{AppsConfig, DEFAULT_APPS, LocalDoor, TcpDoor};
 use crate::doors::{Local, open_local};
-use crate::whereabouts::Whereabouts;
 
 /// How often a door that somebody else has is tried.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -63,7 +63,7 @@ impl AppDoors {
     }
 
     /// Lets apps in, and tells what is asked after these doors.
-    pub(crate) fn serve(self, gateway: &Gateway, apps: &Apps, whereabouts: &Whereabouts, scope: &Scope) {
+    pub(crate) fn serve(self, gateway: &Gateway, apps: &Apps, own_addresses: &OwnAddresses, scope: &Scope) {
         let taken = Arc::new(Mutex::new(self.taken()));
         let told = taken.clone();
         gateway.report_on("doors", move || {
@@ -71,13 +71,13 @@ impl AppDoors {
             serde_json::json!({ "appsTaken": taken.map(|address| address.to_string()) })
         });
         if let Some(tcp) = self.tcp {
-            let (apps, whereabouts, inner) = (apps.clone(), whereabouts.clone(), scope.clone());
+            let (apps, own_addresses, inner) = (apps.clone(), own_addresses.clone(), scope.clone());
             scope.spawn(async move {
                 let listener = match tcp {
                     Tcp::Open(listener, _) => listener,
                     Tcp::Taken(address) => {
                         let listener = wait_for(address).await;
-                        whereabouts.change(|own| own.apps = Some(format!("tcp://{address}")));
+                        own_addresses.change(|own| own.apps = Some(format!("tcp://{address}")));
                         listener
                     }
                 };
@@ -85,10 +85,10 @@ impl AppDoors {
                 apps.serve_tcp(listener, inner).await;
             });
         }
-        let (apps, whereabouts, inner) = (apps.clone(), whereabouts.clone(), scope.clone());
+        let (apps, own_addresses, inner) = (apps.clone(), own_addresses.clone(), scope.clone());
         scope.spawn(async move {
             let Some(listener) = self.local.listener().await else { return };
-            whereabouts.change(|own| own.apps_socket = Some(listener.path().to_owned()));
+            own_addresses.change(|own| own.apps_socket = Some(listener.path().to_owned()));
             apps.serve_local(listener, inner).await;
         });
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::config::DEFAULT_ADDRESS;
+use toolyard_config::DEFAULT_ADDRESS;
 
 /// How many ports after the default one are tried.
 const MORE_PORTS: u16 = 100;

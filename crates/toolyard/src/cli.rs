@@ -4,13 +4,15 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use toolyard_config::LogConfig;
+use toolyard_config::{DEFAULT_ADDRESS, parse_address};
+use toolyard_config::{LogFormat, LogLevel};
 
 use crate::commands;
-use crate::config::LogConfig;
-use crate::config::{DEFAULT_ADDRESS, parse_address};
-use crate::logging::{Format, Level, Loudness, Wish};
+use crate::logging::{Loudness, Wish};
 use crate::settings;
 
 const EXIT_CODES: &str = "\
@@ -50,11 +52,11 @@ pub(crate) struct Common {
     #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) quiet: bool,
     /// Say this much on stderr; wins over `TOOLYARD_LOG`, -v and -q.
-    #[arg(long, value_name = "LEVEL", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_LEVEL", ignore_case = true)]
-    log_level: Option<Level>,
+    #[arg(long, value_name = "LEVEL", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_LEVEL", ignore_case = true, value_parser = level())]
+    log_level: Option<LogLevel>,
     /// Say it as text, or as one JSON object a line, with one for each call.
-    #[arg(long, value_name = "FORMAT", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_FORMAT", ignore_case = true)]
-    log_format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", global = true, help_heading = COMMON, env = "TOOLYARD_LOG_FORMAT", ignore_case = true, value_parser = format())]
+    log_format: Option<LogFormat>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -171,6 +173,33 @@ impl Common {
             (false, _) => Loudness::Everything,
         }
     }
+}
+
+/// The levels, also under the names that mcpproxy has for them.
+fn level() -> impl TypedValueParser<Value = LogLevel> {
+    let alias = |name| match name {
+        "off" => Some("none"),
+        "warn" => Some("warning"),
+        "info" => Some("information"),
+        _ => None,
+    };
+    one_of(LogLevel::ALL.map(|(name, level)| (name, alias(name), level)).to_vec())
+}
+
+fn format() -> impl TypedValueParser<Value = LogFormat> {
+    one_of(LogFormat::ALL.map(|(name, format)| (name, None, format)).to_vec())
+}
+
+/// Reads one of these names, or its alias.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
+    values: Vec<(&'static str, Option<&'static str>, T)>,
+) -> impl TypedValueParser<Value = T> {
+    let names = values.iter().map(|(name, alias, _)| PossibleValue::new(*name).aliases(*alias));
+    PossibleValuesParser::new(names.collect::<Vec<_>>()).try_map(move |text| {
+        let is_it = |own: &str| own.eq_ignore_ascii_case(&text);
+        let found = values.iter().find(|(name, alias, _)| is_it(name) || alias.is_some_and(is_it));
+        found.map(|(.., value)| *value).ok_or(text)
+    })
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

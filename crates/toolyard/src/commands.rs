@@ -14,9 +14,7 @@ mod doctor;
 mod explain;
 mod completions;
 mod token;
-mod clients;
 mod edit;
-mod save;
 mod live;
 
 use clap::Subcommand;

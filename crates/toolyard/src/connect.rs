@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use serde_json::json;
+use toolyard_config::{Program, Reach, Server, UpstreamConfig};
 use toolyard_core::discovery::Endpoint;
 use toolyard_core::{Connect, Connected};
 use toolyard_link::child::{ChildSpec, Guard};
@@ -14,19 +15,18 @@ use toolyard_model::{BoxFuture, Origin, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
 
-use crate::config::{Program, Reach, Server, UpstreamConfig};
 use crate::packs::Sets;
 
 /// What all upstreams are told of us, what children run under, the scope that the links live in, and the sets of packs.
 #[derive(Clone, Debug)]
-pub(crate) struct Approach {
+pub(crate) struct ConnectContext {
     offer: Arc<Offer>,
     guard: Option<Guard>,
     scope: Scope,
     packs: Sets,
 }
 
-impl Approach {
+impl ConnectContext {
     pub(crate) fn new(guard: Option<Guard>, scope: Scope) -> Self {
         // Every question that can be passed on to a client. One to a client that cannot answer it is
         // declined when it comes.
@@ -49,26 +49,26 @@ impl Approach {
 /// One upstream, ready to be connected to as often as needed.
 pub(crate) struct Upstream {
     target: Arc<UpstreamTarget>,
-    approach: Approach,
+    context: ConnectContext,
 }
 
 impl Upstream {
-    pub(crate) fn new(upstream: &UpstreamConfig, approach: &Approach) -> Self {
+    pub(crate) fn new(upstream: &UpstreamConfig, context: &ConnectContext) -> Self {
         let usual = Timeouts::default();
         let timeouts = Timeouts { connect: upstream.connect_timeout.unwrap_or(usual.connect), ..usual };
         let target = UpstreamTarget {
             name: upstream.id.as_str().into(),
-            target: target(&upstream.reach, approach),
+            target: target(&upstream.reach, context),
             era: upstream.era,
             timeouts,
         };
-        Self { target: Arc::new(target), approach: approach.clone() }
+        Self { target: Arc::new(target), context: context.clone() }
     }
 }
 
 impl Upstream {
     /// An MCP server at an endpoint that nobody has said more about.
-    pub(crate) fn at(id: &UpstreamId, endpoint: &Endpoint, approach: &Approach) -> Self {
+    pub(crate) fn at(id: &UpstreamId, endpoint: &Endpoint, context: &ConnectContext) -> Self {
         let target = match endpoint.socket() {
             Some(socket) => Target::Socket(socket),
             None => {
@@ -81,7 +81,7 @@ impl Upstream {
             era: EraPin::Auto,
             timeouts: Timeouts::default(),
         };
-        Self { target: Arc::new(target), approach: approach.clone() }
+        Self { target: Arc::new(target), context: context.clone() }
     }
 }
 
@@ -94,7 +94,7 @@ impl fmt::Debug for Upstream {
 
 impl Upstream {
     fn connect_as(&self, known: Option<Revision>, offer: Arc<Offer>) -> BoxFuture<Result<Connected, Reason>> {
-        let (target, scope) = (self.target.clone(), self.approach.scope.clone());
+        let (target, scope) = (self.target.clone(), self.context.scope.clone());
         Box::pin(async move {
             let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
             connecting.await.map_err(Reason::from)
@@ -104,27 +104,27 @@ impl Upstream {
 
 impl Connect for Upstream {
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
-        self.connect_as(known, self.approach.offer.clone())
+        self.connect_as(known, self.context.offer.clone())
     }
 
     fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, Reason>> {
         let client_info = client.client_info.clone();
         let offer = Offer {
             capabilities: client.capabilities.clone(),
-            client_info: client_info.unwrap_or_else(|| self.approach.offer.client_info.clone()),
+            client_info: client_info.unwrap_or_else(|| self.context.offer.client_info.clone()),
         };
         self.connect_as(known, Arc::new(offer))
     }
 }
 
-fn target(reach: &Reach, approach: &Approach) -> Target {
+fn target(reach: &Reach, context: &ConnectContext) -> Target {
     match reach {
         Reach::Program(Program { command, args, env, cwd }) => Target::Child(ChildSpec {
             program: command.into(),
             args: args.iter().map(Into::into).collect(),
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: Some(cwd.clone()),
-            guard: approach.guard.clone(),
+            guard: context.guard.clone(),
         }),
         Reach::Server(Server { url, headers, sse }) => {
             let spec = HttpSpec { url: url.clone(), headers: headers.clone() };

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
+use toolyard_config::socket;
+use toolyard_config::standby::Standby;
+use toolyard_config::state_dir::Addresses;
+use toolyard_config::{ListenConfig, LocalDoor};
 use toolyard_model::Scope;
 use toolyard_model::local::LocalListener;
 use toolyard_serve::{Endpoint, serve_http, serve_local, serve_tcp};
 
+use crate::address_file::{AGAIN, OwnAddresses};
 use crate::bind::{Bound, bind, listen};
-use crate::config::{ListenConfig, LocalDoor};
-use crate::heir::Heir;
-use crate::socket;
-use crate::state_dir::Addresses;
-use crate::whereabouts::{AGAIN, Whereabouts};
 
 pub(crate) struct Doors {
     http: Bound,
@@ -28,7 +28,7 @@ pub(crate) struct Doors {
 pub(crate) enum Local {
     Open(LocalListener),
     /// Another gateway of this config has it; this one is known to wait for it.
-    Taken(PathBuf, Option<Heir>),
+    Taken(PathBuf, Option<Standby>),
     Shut,
 }
 
@@ -43,9 +43,9 @@ impl Local {
 
     /// Its listener, as soon as the other gateway has left it.
     pub(crate) async fn listener(self) -> Option<LocalListener> {
-        let (path, _heir) = match self {
+        let (path, _standby) = match self {
             Self::Open(listener) => return Some(listener),
-            Self::Taken(path, heir) => (path, heir),
+            Self::Taken(path, standby) => (path, standby),
             Self::Shut => return None,
         };
         loop {
@@ -102,15 +102,15 @@ impl Doors {
     }
 
     /// Lets clients in.
-    pub(crate) fn serve(self, endpoint: &Arc<Endpoint>, whereabouts: &Whereabouts, scope: &Scope) {
+    pub(crate) fn serve(self, endpoint: &Arc<Endpoint>, own_addresses: &OwnAddresses, scope: &Scope) {
         scope.spawn(serve_http(self.http.listener, endpoint.clone(), scope.clone()));
         if let Some((listener, _)) = self.tcp {
             scope.spawn(serve_tcp(listener, endpoint.clone(), scope.clone()));
         }
-        let (endpoint, whereabouts, inner) = (endpoint.clone(), whereabouts.clone(), scope.clone());
+        let (endpoint, own_addresses, inner) = (endpoint.clone(), own_addresses.clone(), scope.clone());
         scope.spawn(async move {
             let Some(listener) = self.local.listener().await else { return };
-            whereabouts.change(|addresses| addresses.socket = Some(listener.path().to_owned()));
+            own_addresses.change(|addresses| addresses.socket = Some(listener.path().to_owned()));
             serve_local(listener, endpoint, inner).await;
         });
     }
@@ -145,9 +145,9 @@ pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result
 }
 
 fn taken(path: &Path) -> Local {
-    let heir = Heir::new(path);
-    if let Err(error) = &heir {
+    let standby = Standby::new(path);
+    if let Err(error) = &standby {
         tracing::debug!("nobody sees that this gateway waits for {}: {error}", path.display());
     }
-    Local::Taken(path.to_owned(), heir.ok())
+    Local::Taken(path.to_owned(), standby.ok())
 }

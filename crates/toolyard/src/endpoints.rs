@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use toolyard_config::EndpointConfig;
 use toolyard_core::apps::{Dial, Source};
 use toolyard_core::discovery::{Endpoint, Report, Sighting, Sightings, Way};
 use toolyard_core::report::at;
@@ -12,17 +13,16 @@ use toolyard_core::upstream::state::Phase;
 use toolyard_core::{Apps, Gateway};
 use toolyard_proto::name::UpstreamId;
 
-use crate::config::EndpointConfig;
-use crate::connect::{self, Approach};
+use crate::connect::{self, ConnectContext};
 
 /// How to reach somebody who listens at an endpoint.
-pub(crate) fn dial(id: &UpstreamId, endpoint: Endpoint, source: Source, approach: &Approach) -> Dial {
-    let mcp = Arc::new(connect::Upstream::at(id, &endpoint, approach));
+pub(crate) fn dial(id: &UpstreamId, endpoint: Endpoint, source: Source, context: &ConnectContext) -> Dial {
+    let mcp = Arc::new(connect::Upstream::at(id, &endpoint, context));
     Dial { endpoint, mcp, description: None, about: None, source }
 }
 
 /// What each way of looking has seen, as `toolyard doctor` reads it.
-pub(crate) fn told(sightings: &Sightings) -> Value {
+pub(crate) fn to_json(sightings: &Sightings) -> Value {
     let way = |(way, report): (Way, Report)| {
         let found = report
             .found
@@ -45,7 +45,7 @@ pub(crate) fn told(sightings: &Sightings) -> Value {
 pub(crate) struct Endpoints {
     gateway: Gateway,
     apps: Apps,
-    approach: Approach,
+    context: ConnectContext,
     wanted: Vec<EndpointConfig>,
     dialled: Vec<(EndpointConfig, Arc<Upstream>)>,
     /// Those whose id somebody else has.
@@ -55,10 +55,10 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach) -> Self {
-        let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
+    pub(crate) fn new(gateway: &Gateway, apps: &Apps, context: &ConnectContext) -> Self {
+        let (gateway, apps, context) = (gateway.clone(), apps.clone(), context.clone());
         let (wanted, dialled, refused) = (Vec::new(), Vec::new(), Vec::new());
-        Self { gateway, apps, approach, wanted, dialled, refused, is_used: false }
+        Self { gateway, apps, context, wanted, dialled, refused, is_used: false }
     }
 
     /// Dials just these from now on.
@@ -100,7 +100,7 @@ impl Endpoints {
         let EndpointConfig { id, endpoint, description } = config;
         let origin = format!("apps.endpoints.{id}");
         if self.dialled.iter().all(|(old, _)| old != config) {
-            let mut dial = dial(id, endpoint.clone(), Source::Config, &self.approach);
+            let mut dial = dial(id, endpoint.clone(), Source::Config, &self.context);
             dial.description.clone_from(description);
             match self.apps.expect(id, dial) {
                 Ok(upstream) => {

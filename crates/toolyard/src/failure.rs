@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::config::Problem;
+use toolyard_clients::ClientError;
+use toolyard_config::Problem;
+
 use crate::say;
 
 #[derive(Debug)]
@@ -17,6 +19,23 @@ pub(crate) enum Failure {
     Said(u8),
     /// Everything else.
     Other(anyhow::Error),
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Config(problems) => Self::Config(problems),
+            ClientError::Refused(problem) => Self::Refused(problem),
+            ClientError::Locked(error) => Self::Other(error.into()),
+            ClientError::Write(..) => Self::Other(error.into()),
+        }
+    }
 }
 
 impl From<anyhow::Error> for Failure {

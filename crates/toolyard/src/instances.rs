@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use toolyard_config::Variables;
+use toolyard_config::system;
 use toolyard_core::apps::Source;
 use toolyard_core::discovery::{Instance, Process, Report, Sighting, Way};
 use toolyard_core::dynamic_upstreams::Taken;
@@ -16,10 +18,8 @@ use toolyard_core::upstream::Upstream;
 use toolyard_core::upstream::state::Phase;
 use toolyard_core::{Apps, Gateway, UpstreamKind, UpstreamPlan};
 
-use crate::config::Variables;
-use crate::connect::Approach;
+use crate::connect::ConnectContext;
 use crate::endpoints::dial;
-use crate::system;
 use crate::watch::Watch;
 
 /// How often it is looked whether the processes behind files are still there.
@@ -32,7 +32,7 @@ const LARGEST: u64 = 64 * 1024;
 pub(crate) struct Instances {
     gateway: Gateway,
     apps: Apps,
-    approach: Approach,
+    context: ConnectContext,
     folders: Vec<PathBuf>,
     seen: HashMap<PathBuf, Seen>,
     looked: Instant,
@@ -63,10 +63,15 @@ pub(crate) fn folders(variables: &Variables<'_>) -> Vec<PathBuf> {
 }
 
 impl Instances {
-    pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach, folders: Vec<PathBuf>) -> Self {
-        let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
+    pub(crate) fn new(
+        gateway: &Gateway,
+        apps: &Apps,
+        context: &ConnectContext,
+        folders: Vec<PathBuf>,
+    ) -> Self {
+        let (gateway, apps, context) = (gateway.clone(), apps.clone(), context.clone());
         let watch = Watch::over(&folders);
-        Self { gateway, apps, approach, folders, seen: HashMap::new(), looked: Instant::now(), watch }
+        Self { gateway, apps, context, folders, seen: HashMap::new(), looked: Instant::now(), watch }
     }
 
     /// Looks after the folders until it is dropped.
@@ -189,7 +194,7 @@ impl Instances {
     fn plan(&self, instance: &Instance) -> UpstreamPlan {
         let (id, endpoint) = (instance.id.clone(), instance.dialled_at());
         let fingerprint = endpoint.to_string();
-        let mut dial = dial(&id, endpoint, Source::Hint, &self.approach);
+        let mut dial = dial(&id, endpoint, Source::Hint, &self.context);
         dial.about = Some(instance.about());
         let connect = self.apps.way_to(&id, dial);
         let mut plan = UpstreamPlan::new(id, UpstreamKind::Instance, connect);

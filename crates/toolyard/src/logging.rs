@@ -6,10 +6,9 @@ use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::LogConfig;
+use toolyard_config::{LogConfig, LogFormat, LogLevel};
 
 pub(crate) const VARIABLE: &str = "TOOLYARD_LOG";
 
@@ -30,60 +29,24 @@ pub(crate) enum Loudness {
     Everything,
 }
 
-/// For people, or one object a line for programs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    #[default]
-    Text,
-    Json,
-}
-
-impl Format {
-    pub(crate) const ALL: [(&'static str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
-    #[value(alias = "none")]
-    Off,
-    Error,
-    #[value(alias = "warning")]
-    Warn,
-    #[value(alias = "information")]
-    Info,
-    Debug,
-    Trace,
-}
-
-impl Level {
-    pub(crate) const ALL: [(&'static str, Self); 6] = [
-        ("off", Self::Off),
-        ("error", Self::Error),
-        ("warn", Self::Warn),
-        ("info", Self::Info),
-        ("debug", Self::Debug),
-        ("trace", Self::Trace),
-    ];
-
-    fn directives(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug,hyper=info,hyper_util=info,rustls=info",
-            Self::Trace => "trace",
-        }
+fn directives(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Off => "off",
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug,hyper=info,hyper_util=info,rustls=info",
+        LogLevel::Trace => "trace",
     }
 }
 
 impl Loudness {
-    fn level(self) -> Level {
+    fn level(self) -> LogLevel {
         match self {
-            Self::Quiet | Self::Brief => Level::Error,
-            Self::Normal => Level::Info,
-            Self::Verbose => Level::Debug,
-            Self::Everything => Level::Trace,
+            Self::Quiet | Self::Brief => LogLevel::Error,
+            Self::Normal => LogLevel::Info,
+            Self::Verbose => LogLevel::Debug,
+            Self::Everything => LogLevel::Trace,
         }
     }
 }
@@ -92,37 +55,37 @@ impl Loudness {
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     /// `--log-level`.
-    pub(crate) level: Option<Level>,
+    pub(crate) level: Option<LogLevel>,
     /// What `TOOLYARD_LOG` says.
     pub(crate) detail: Option<String>,
     /// `-v` and `-q`, or how much a command says of itself.
     pub(crate) loudness: Loudness,
     /// `--log-format`.
-    pub(crate) format: Option<Format>,
+    pub(crate) format: Option<LogFormat>,
     pub(crate) config: LogConfig,
 }
 
 impl Wish {
-    fn format(&self) -> Format {
+    fn format(&self) -> LogFormat {
         self.format.or(self.config.format).unwrap_or_default()
     }
 
     fn directives(&self) -> String {
         let detail = self.detail.as_deref().filter(|text| !text.is_empty());
         let rough = match self.loudness {
-            Loudness::Normal => self.config.level.unwrap_or(Level::Info),
+            Loudness::Normal => self.config.level.unwrap_or(LogLevel::Info),
             loudness => loudness.level(),
         };
         let asked = match (self.level, detail) {
-            (Some(level), _) => level.directives(),
+            (Some(level), _) => directives(level),
             (None, Some(detail)) => detail,
-            (None, None) => rough.directives(),
+            (None, None) => directives(rough),
         };
         match self.format() {
-            Format::Text => asked.to_owned(),
+            LogFormat::Text => asked.to_owned(),
             // What is asked for comes last, and so can say otherwise.
-            Format::Json if is_sparing(asked) => format!("said=info,{asked}"),
-            Format::Json => format!("{FOR_PROGRAMS},{asked}"),
+            LogFormat::Json if is_sparing(asked) => format!("said=info,{asked}"),
+            LogFormat::Json => format!("{FOR_PROGRAMS},{asked}"),
         }
     }
 }
@@ -140,11 +103,11 @@ pub(crate) fn start(wish: &Wish) -> Result<(), String> {
         .with_writer(std::io::stderr)
         .log_internal_errors(false);
     match wish.format() {
-        Format::Text => {
+        LogFormat::Text => {
             let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
             builder.with_ansi(std::io::stderr().is_terminal() && is_wanted).init();
         }
-        Format::Json => {
+        LogFormat::Json => {
             builder.json().flatten_event(true).with_current_span(false).with_span_list(false).init();
             JSON.store(true, Ordering::Relaxed);
             std::panic::set_hook(Box::new(tell_panic));
@@ -234,15 +197,15 @@ mod tests {
             assert_eq!(wish.directives(), expected, "{wish:?}");
             EnvFilter::try_new(wish.directives()).unwrap();
         };
-        let config = LogConfig { level: Some(Level::Warn), format: None };
+        let config = LogConfig { level: Some(LogLevel::Warn), format: None };
         let configured = Wish { config, ..wish() };
         let varied = Wish { detail: Some("upstream=trace".into()), ..configured.clone() };
         check(&wish(), "info");
         check(&configured, "warn");
         check(&Wish { loudness: Loudness::Quiet, ..configured.clone() }, "error");
         check(&varied, "upstream=trace");
-        check(&Wish { level: Some(Level::Error), ..varied.clone() }, "error");
-        let json = |wish: Wish| Wish { format: Some(Format::Json), ..wish };
+        check(&Wish { level: Some(LogLevel::Error), ..varied.clone() }, "error");
+        let json = |wish: Wish| Wish { format: Some(LogFormat::Json), ..wish };
         check(&json(wish()), "calls=debug,clients=debug,said=info,info");
         check(&json(configured), "said=info,warn");
         check(&json(varied), "calls=debug,clients=debug,said=info,upstream=trace");

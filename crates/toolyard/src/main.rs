@@ -6,15 +6,9 @@ mod stdio;
 mod validate;
 mod commands;
 mod settings;
-mod config;
-mod definition;
-mod secret;
 mod plan;
 mod packs;
 mod connect;
-mod guard;
-mod heir;
-mod fingerprint;
 mod doors;
 mod apps;
 mod endpoints;
@@ -22,11 +16,9 @@ mod scan;
 mod instances;
 mod watch;
 mod bind;
-mod socket;
 mod stop;
 mod system;
-mod state_dir;
-mod whereabouts;
+mod address_file;
 mod logging;
 mod failure;
 mod say;
@@ -39,12 +31,12 @@ use cli::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
-    if let Some(code) = guard::run(std::env::args_os()) {
+    if let Some(code) = toolyard_guard::run(std::env::args_os()) {
         return code;
     }
     let parsed = Cli::try_parse();
     let mut cli = parsed.unwrap_or_else(|error| cli::explained(error, std::env::args_os()).exit());
-    cli.common.config = cli.common.config.take().or_else(config::of_the_proxy);
+    cli.common.config = cli.common.config.take().or_else(toolyard_config::of_the_proxy);
     let command = cli.command().unwrap_or_else(|error| error.exit());
     match run(&cli, command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! The packs that come with the program, and which of them are on.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -9,21 +10,22 @@ use toolyard_core::{Connect, Connected};
 use toolyard_model::{BoxFuture, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
-use toolyard_tool::{Pack, ToolSet};
+use toolyard_tool::{Pack, ToolSet, Wrong};
 
-use crate::config::Config;
+use toolyard_config::{Config, KnownPacks, PackProblem, PackSchema};
 
 /// All of them. A new pack is one line here.
 static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
     vec![
+        #[cfg(feature = "dev")]
         toolyard_pack_dev::pack(),
-        #[cfg(unix)]
+        #[cfg(all(unix, feature = "music"))]
         toolyard_pack_music::pack(),
     ]
 });
 
-/// Packs that only other systems have.
-const ELSEWHERE: &[&str] = if cfg!(unix) { &[] } else { &["music"] };
+/// The packs of a program built with all features, and whether this system can have them.
+const EXISTING: [(&str, bool); 2] = [("dev", true), ("music", cfg!(unix))];
 
 pub(crate) fn all() -> &'static [Pack] {
     &ALL
@@ -33,14 +35,61 @@ pub(crate) fn find(name: &str) -> Option<&'static Pack> {
     all().iter().find(|pack| pack.name() == name)
 }
 
-/// What to say of a pack that only other systems have.
+/// What the config may say of packs.
+pub(crate) fn known() -> KnownPacks {
+    let packs = all().iter().map(|pack| -> Box<dyn PackSchema> { Box::new(Schema(pack)) }).collect();
+    let missing = EXISTING.iter().filter(|(name, _)| find(name).is_none());
+    KnownPacks {
+        packs,
+        missing: missing.map(|&(name, is_possible)| (name, missing_reason(name, is_possible))).collect(),
+    }
+}
+
+/// Why this program does not have a pack of this name, if there is such a pack.
 pub(crate) fn not_here(name: &str) -> Option<String> {
-    let system = std::env::consts::OS;
-    ELSEWHERE.contains(&name).then(|| format!("the pack `{name}` does not run on {system}"))
+    let (_, is_possible) = EXISTING.iter().find(|(existing, _)| *existing == name && find(name).is_none())?;
+    Some(missing_reason(name, *is_possible))
+}
+
+fn missing_reason(name: &str, is_possible: bool) -> String {
+    if is_possible {
+        format!("this program was built without the pack `{name}`")
+    } else {
+        format!("the pack `{name}` does not run on {}", std::env::consts::OS)
+    }
+}
+
+/// What the section of a pack may hold, as the config reads it.
+struct Schema(&'static Pack);
+
+impl PackSchema for Schema {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn summary(&self) -> &str {
+        self.0.summary()
+    }
+
+    fn keys(&self) -> Vec<(&'static str, &'static str)> {
+        self.0.keys().iter().map(|key| (key.name(), key.about())).collect()
+    }
+
+    fn within(&self, key: &str, folder: &Path, value: Value) -> Value {
+        match self.0.keys().iter().find(|known| known.name() == key) {
+            Some(key) => key.within(folder, value),
+            None => value,
+        }
+    }
+
+    fn check(&self, config: &Value) -> Vec<PackProblem> {
+        let problem = |Wrong { key, what }: Wrong| PackProblem { key, what };
+        self.0.check(config).into_iter().map(problem).collect()
+    }
 }
 
 /// A pack under a config.
-pub(crate) struct Standing {
+pub(crate) struct PackState {
     pub(crate) pack: &'static Pack,
     /// Its config, or why it is off.
     pub(crate) config: Result<Value, String>,
@@ -48,15 +97,14 @@ pub(crate) struct Standing {
 
 /// Where every pack stands under this config: on, unless it lacks something, its id is taken or somebody
 /// switched it off.
-pub(crate) fn standings(config: &Config) -> Vec<Standing> {
-    all().iter().map(|pack| Standing { pack, config: stand(pack, config) }).collect()
+pub(crate) fn states(config: &Config) -> Vec<PackState> {
+    all().iter().map(|pack| PackState { pack, config: config_of(pack, config) }).collect()
 }
 
 /// Which packs that somebody may miss are off, each with the reason. Nobody misses one that was never set up.
 pub(crate) fn off(config: &Config) -> Option<String> {
     let is_set_up = |name: &str| config.packs.iter().any(|written| written.name == name);
-    let off =
-        standings(config).into_iter().filter_map(|Standing { pack, config }| Some((pack, config.err()?)));
+    let off = states(config).into_iter().filter_map(|PackState { pack, config }| Some((pack, config.err()?)));
     let off = off.filter(|(pack, _)| !pack.needs_config() || is_set_up(pack.name()));
     let off: Vec<String> = off.map(|(pack, reason)| format!("{} ({reason})", pack.name())).collect();
     (!off.is_empty()).then(|| format!("packs off: {}", off.join(", ")))
@@ -64,10 +112,10 @@ pub(crate) fn off(config: &Config) -> Option<String> {
 
 /// Why a pack of this name is off, if there is one and it is.
 pub(crate) fn why_off(config: &Config, name: &str) -> Option<String> {
-    stand(find(name)?, config).err()
+    config_of(find(name)?, config).err()
 }
 
-fn stand(pack: &Pack, config: &Config) -> Result<Value, String> {
+fn config_of(pack: &Pack, config: &Config) -> Result<Value, String> {
     let written = config.packs.iter().find(|written| written.name == pack.name());
     if let Some(upstream) = config.upstreams.ids().find(|id| id.as_str().eq_ignore_ascii_case(pack.name())) {
         return Err(format!("the upstream `{upstream}` has its id"));
@@ -173,7 +221,7 @@ mod tests {
     use toolyard_tool::tool;
 
     use super::*;
-    use crate::connect::Approach;
+    use crate::connect::ConnectContext;
     use crate::plan::pack_plan;
 
     #[test]
@@ -263,8 +311,8 @@ mod tests {
             ToolSet::new("counter", "1").state_with(state).with::<count>().state(())
         })));
         let scope = Scope::new();
-        let approach = Approach::new(None, scope.child());
-        let upstreams = pack_plan(Standing { pack, config: Ok(json!({})) }, &approach).into_iter().collect();
+        let context = ConnectContext::new(None, scope.child());
+        let upstreams = pack_plan(PackState { pack, config: Ok(json!({})) }, &context).into_iter().collect();
         let gateway = Gateway::start(Plan { upstreams, ..Plan::default() }, &scope);
         for (view, name) in [("", "counter__count"), ("counter", "count")] {
             let listed = ask(&gateway, view, "tools/list", json!({})).await.to_string();

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use toolyard_config::{Config, UpstreamConfig};
+use toolyard_config::{fingerprint, fingerprint_of_pack};
 use toolyard_core::plan::Pace;
 use toolyard_core::{Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
 
-use crate::config::{Config, UpstreamConfig};
-use crate::connect::{Approach, Upstream};
-use crate::fingerprint::{fingerprint, fingerprint_of_pack};
-use crate::packs::{PackUpstream, Standing, standings};
+use crate::connect::{ConnectContext, Upstream};
+use crate::packs::{PackState, PackUpstream, states};
 
-pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, approach: &Approach) -> Plan {
-    let upstreams = config.upstreams.on.iter().map(|upstream| upstream_plan(upstream, approach));
-    let packs = standings(config).into_iter().filter_map(|standing| pack_plan(standing, approach));
+pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, context: &ConnectContext) -> Plan {
+    let upstreams = config.upstreams.on.iter().map(|upstream| upstream_plan(upstream, context));
+    let packs = states(config).into_iter().filter_map(|state| pack_plan(state, context));
     Plan {
         upstreams: upstreams.chain(packs).collect(),
         profiles: config.profiles.clone(),
@@ -32,9 +32,9 @@ fn pace(config: &Config) -> Pace {
     Pace { debounce: config.debounce.unwrap_or(usual.debounce), pings: config.pings, ..usual }
 }
 
-fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan {
+fn upstream_plan(upstream: &UpstreamConfig, context: &ConnectContext) -> UpstreamPlan {
     let default = Timeouts::MCP_SERVER;
-    let connect = Arc::new(Upstream::new(upstream, approach));
+    let connect = Arc::new(Upstream::new(upstream, context));
     let mut plan = UpstreamPlan::new(upstream.id.clone(), UpstreamKind::Server, connect);
     plan.policy.timeouts = Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default };
     plan.policy.roots.clone_from(&upstream.roots);
@@ -45,10 +45,13 @@ fn upstream_plan(upstream: &UpstreamConfig, approach: &Approach) -> UpstreamPlan
 }
 
 /// Nothing for a pack that is off.
-pub(crate) fn pack_plan(Standing { pack, config }: Standing, approach: &Approach) -> Option<UpstreamPlan> {
+pub(crate) fn pack_plan(
+    PackState { pack, config }: PackState,
+    context: &ConnectContext,
+) -> Option<UpstreamPlan> {
     let config = config.ok()?;
     let fingerprint = fingerprint_of_pack(pack.name(), &config);
-    let upstream = PackUpstream::new(pack, config, approach.packs());
+    let upstream = PackUpstream::new(pack, config, context.packs());
     let mut plan = UpstreamPlan::new(upstream.id()?, UpstreamKind::BuiltIn, Arc::new(upstream));
     plan.fingerprint = fingerprint;
     Some(plan)

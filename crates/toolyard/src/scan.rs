@@ -5,28 +5,28 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use toolyard_config::state_dir::Addresses;
+use toolyard_config::system;
+use toolyard_config::{AppsConfig, Config, EndpointConfig, Reach};
 use toolyard_core::apps::Source;
 use toolyard_core::discovery::{Endpoint, Hint, Look, Processes, Report, Sighting, VARIABLES, Way};
 use toolyard_core::upstream::Upstream;
 use toolyard_core::upstream::state::Phase;
 use toolyard_core::{Apps, Gateway};
 
-use crate::config::{AppsConfig, Config, EndpointConfig, Reach};
-use crate::connect::Approach;
+use crate::address_file::OwnAddresses;
+use crate::connect::ConnectContext;
 use crate::endpoints::dial;
-use crate::state_dir::Addresses;
-use crate::system;
-use crate::whereabouts::Whereabouts;
 
 /// Listeners that no hint is needed for: our own, and those that the config names. With why. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct NotOurs {
-    own: Whereabouts,
+    own: OwnAddresses,
     listeners: Arc<Mutex<HashMap<String, String>>>,
 }
 
 impl NotOurs {
-    pub(crate) fn new(config: &Config, apps: &AppsConfig, own: &Whereabouts) -> Self {
+    pub(crate) fn new(config: &Config, apps: &AppsConfig, own: &OwnAddresses) -> Self {
         let not_ours = Self { own: own.clone(), listeners: Arc::default() };
         not_ours.renew(config, apps);
         not_ours
@@ -76,16 +76,16 @@ fn named(config: &Config, apps: &AppsConfig) -> HashMap<String, String> {
 pub(crate) struct Scan {
     gateway: Gateway,
     apps: Apps,
-    approach: Approach,
+    context: ConnectContext,
     not_ours: NotOurs,
     /// By listener.
     dialled: HashMap<String, (Hint, Arc<Upstream>)>,
 }
 
 impl Scan {
-    pub(crate) fn new(gateway: &Gateway, apps: &Apps, approach: &Approach, not_ours: &NotOurs) -> Self {
-        let (gateway, apps, approach) = (gateway.clone(), apps.clone(), approach.clone());
-        Self { gateway, apps, approach, not_ours: not_ours.clone(), dialled: HashMap::new() }
+    pub(crate) fn new(gateway: &Gateway, apps: &Apps, context: &ConnectContext, not_ours: &NotOurs) -> Self {
+        let (gateway, apps, context) = (gateway.clone(), apps.clone(), context.clone());
+        Self { gateway, apps, context, not_ours: not_ours.clone(), dialled: HashMap::new() }
     }
 
     /// Looks every so often, until it is dropped.
@@ -149,7 +149,7 @@ impl Scan {
             *old = hint;
             return report.found.push(sighting);
         }
-        let dial = dial(&hint.id, hint.endpoint.clone(), Source::Hint, &self.approach);
+        let dial = dial(&hint.id, hint.endpoint.clone(), Source::Hint, &self.context);
         match self.apps.expect(&hint.id, dial) {
             Ok(upstream) => {
                 tracing::info!(target: "apps", id = %hint.id, endpoint = %hint.endpoint, pid = hint.pid, "found");

@@ -8,28 +8,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use toolyard_config::socket;
+use toolyard_config::state_dir::{self, Addresses};
+use toolyard_config::{AppsConfig, Config, Found, LocalDoor, Scan, needs_token};
 use toolyard_core::{Apps, Gateway};
+use toolyard_guard::Guards;
 use toolyard_model::{Principal, Scope};
 use toolyard_serve::admit::{Gate, Signed};
 use toolyard_serve::{Endpoint, Options};
 
+use crate::address_file::{Note, OwnAddresses};
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
-use crate::config::{AppsConfig, Config, Found, LocalDoor, Scan, needs_token};
-use crate::connect::Approach;
+use crate::connect::ConnectContext;
 use crate::doors::Doors;
 use crate::endpoints::{self, Endpoints};
 use crate::failure::Failure;
-use crate::guard::Guards;
 use crate::instances::{self, Instances};
 use crate::logging::{self, Wish};
 use crate::plan::plan;
 use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
-use crate::state_dir::{self, Addresses};
 use crate::stop::Stop;
-use crate::whereabouts::{Note, Whereabouts};
-use crate::{packs, say, socket, system};
+use crate::{packs, say, system};
 use reload::Reload;
 
 /// How long calls in flight may take to finish once the gateway is told to stop.
@@ -72,7 +73,9 @@ fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf
     let files = settings.found.set();
     match state_dir::open(common.state_dir.as_deref(), &files, &settings::variable) {
         Ok(folder) => Ok(Some(folder)),
-        Err(error) if common.state_dir.is_some() => Err(error.context("open the state directory")),
+        Err(error) if common.state_dir.is_some() => {
+            Err(anyhow::Error::from(error).context("open the state directory"))
+        }
         Err(error) => {
             tracing::warn!("nothing is kept between runs: {error:#}");
             Ok(None)
@@ -120,22 +123,22 @@ async fn run(
         Entrance::open(common, args, &found, &config)?;
     let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
-    let (scope, noting, whereabouts) = (Scope::new(), Scope::new(), Whereabouts::new(addresses.clone()));
-    noting.spawn(Note::begin(common, state_dir.as_deref(), &whereabouts)?.keep());
-    let approach = Approach::new(guards.guard(), scope.child());
-    let packs = approach.packs().clone();
-    let gateway = Gateway::start(plan(&config, state_dir.clone(), &approach), &scope);
+    let (scope, noting, own_addresses) = (Scope::new(), Scope::new(), OwnAddresses::new(addresses.clone()));
+    noting.spawn(Note::begin(common, state_dir.as_deref(), &own_addresses)?.keep());
+    let context = ConnectContext::new(guards.guard(), scope.child());
+    let packs = context.packs().clone();
+    let gateway = Gateway::start(plan(&config, state_dir.clone(), &context), &scope);
     let signed = config.auth.clone().map(Signed::new);
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
-    let endpoints = Lookout { gateway: &gateway, apps: &apps, approach: &approach, scope: &scope };
-    let not_ours = NotOurs::new(&config, &apps_config, &whereabouts);
+    let endpoints = Lookout { gateway: &gateway, apps: &apps, context: &context, scope: &scope };
+    let not_ours = NotOurs::new(&config, &apps_config, &own_addresses);
     let endpoints = endpoints.begin(args, &not_ours, &apps_config);
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
-    app_doors.serve(&gateway, &apps, &whereabouts, &scope);
+    app_doors.serve(&gateway, &apps, &own_addresses, &scope);
     let options = options(&config, signed, state_dir.as_deref());
     let handler = Arc::new(gateway.clone());
     let endpoint = Arc::new(Endpoint::new(handler.clone(), options, &scope).with_control(handler));
-    doors.serve(&endpoint, &whereabouts, &scope);
+    doors.serve(&endpoint, &own_addresses, &scope);
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
         taken,
@@ -147,7 +150,7 @@ async fn run(
     let reload = Reload {
         common: common.clone(),
         gateway: gateway.clone(),
-        approach,
+        context,
         state_dir,
         listen: config.listen,
         apps: apps_config,
@@ -158,7 +161,7 @@ async fn run(
         auth: config.auth,
     };
     let why = tokio::select! {
-        signal = stop.told() => signal,
+        signal = stop.signal() => signal,
         () = reload.watch(found) => "the config cannot be watched any more",
         () = deserted(&endpoint), if args.while_needed => "no client is left",
     };
@@ -174,22 +177,22 @@ async fn run(
 struct Lookout<'a> {
     gateway: &'a Gateway,
     apps: &'a Apps,
-    approach: &'a Approach,
+    context: &'a ConnectContext,
     scope: &'a Scope,
 }
 
 impl Lookout<'_> {
     /// Looks for files and processes, and dials whom the config names.
     fn begin(&self, args: &ServeArgs, not_ours: &NotOurs, config: &AppsConfig) -> Endpoints {
-        let Self { gateway, apps, approach, scope } = self;
+        let Self { gateway, apps, context, scope } = self;
         let sightings = gateway.sightings().clone();
-        gateway.report_on("discovery", move || endpoints::told(&sightings));
+        gateway.report_on("discovery", move || endpoints::to_json(&sightings));
         let folders = if args.no_instances { Vec::new() } else { instances::folders(&settings::variable) };
-        scope.spawn(Instances::new(gateway, apps, approach, folders).watch());
-        let mut endpoints = Endpoints::new(gateway, apps, approach);
+        scope.spawn(Instances::new(gateway, apps, context, folders).watch());
+        let mut endpoints = Endpoints::new(gateway, apps, context);
         endpoints.set(&config.endpoints);
         if let Scan::Every(pause) = config.scan {
-            scope.spawn(scan::Scan::new(gateway, apps, approach, not_ours).watch(pause));
+            scope.spawn(scan::Scan::new(gateway, apps, context, not_ours).watch(pause));
         }
         endpoints
     }
@@ -233,7 +236,7 @@ async fn end(endpoint: &Endpoint, gateway: &Gateway, packs: &packs::Sets, stop: 
     let sets = packs.in_use();
     tokio::select! {
         () = endpoint.end(LAST_CALLS) => {}
-        signal = stop.told() => tracing::info!("{signal} again: stopping now"),
+        signal = stop.signal() => tracing::info!("{signal} again: stopping now"),
     }
     gateway.end().await;
     packs::end(sets).await;

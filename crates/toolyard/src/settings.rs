@@ -1,8 +1,10 @@
 //! Flags, environment and config file brought together: what every command starts from.
 
+use toolyard_config::{self as config, Config, Found, Loaded, Problem};
+
 use crate::cli::Common;
-use crate::config::{self, Config, Found, Loaded, Problem};
 use crate::failure::Failure;
+use crate::packs;
 
 pub(crate) struct Settings {
     pub(crate) found: Found,
@@ -11,15 +13,13 @@ pub(crate) struct Settings {
     pub(crate) remarks: Vec<Problem>,
 }
 
-pub(crate) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
+pub(crate) use toolyard_config::environment as variable;
 
 /// Which files are in force, and what they say.
 pub(crate) fn look(common: &Common) -> (Found, Loaded) {
     let folder = std::env::current_dir().unwrap_or_default();
     let found = config::find(common.config.as_deref(), &folder, &variable);
-    let mut loaded = config::load(&found.sources, &variable);
+    let mut loaded = config::load(&found.sources, &variable, &packs::known());
     loaded.problems.extend(found.unused.as_ref().map(|(file, standing)| config::unused_hint(file, standing)));
     (found, loaded)
 }

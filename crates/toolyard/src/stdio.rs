@@ -3,48 +3,41 @@
 //!
 //! Nothing but messages is ever written to stdout.
 
-mod relay;
-mod meet;
-mod opening;
-mod tokens;
-mod memory;
-mod lines;
-
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Context;
+use toolyard_config::{Found, Level, LocalDoor, Role};
+use toolyard_config::{socket, state_dir};
+use toolyard_shim::{GatewayLocator, Shim, Start};
 
 use crate::cli::{Common, StdioArgs};
-use crate::config::{Found, Level, LocalDoor, Role};
 use crate::failure::Failure;
 use crate::settings::{self, Settings};
-use crate::{socket, state_dir};
-use meet::{Meeting, Start};
-use opening::Opening;
-use relay::Relay;
 
 pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
-    let (meeting, rules, trouble) = match settings::look(common) {
+    let (locator, rules, trouble) = match settings::look(common) {
         (found, loaded) if loaded.config.is_none() => {
             let trouble = loaded.problems.iter().find(|problem| problem.level == Level::Error);
             let trouble = trouble.map(|problem| format!("the config is not good: {}", problem.message));
-            (meeting_despite(common, &found, loaded.problems)?, loaded.auth, trouble)
+            (locator_despite(common, &found, loaded.problems)?, loaded.auth, trouble)
         }
         _ => {
             let Settings { found, config, .. } = settings::read(common)?;
-            (meeting(common, &found, &config.listen.local)?, config.auth, None)
+            (locator(common, &found, &config.listen.local)?, config.auth, None)
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
-    let opening = Opening::new(common, args, rules, trouble);
-    let done = runtime.block_on(Relay::new(meeting, opening, args.hub).run());
+    let current = common.clone();
+    let current_rules = Box::new(move || settings::look(&current).1.auth);
+    let shim = Shim { locator, view: view(args), is_hub: args.hub, rules, current_rules, trouble };
+    let done = runtime.block_on(shim.run());
     // A thread may still wait for stdin, and nobody waits for it.
     runtime.shutdown_background();
     Ok(done?)
 }
 
-fn meeting(common: &Common, found: &Found, door: &LocalDoor) -> Result<Meeting, Failure> {
+fn locator(common: &Common, found: &Found, door: &LocalDoor) -> Result<GatewayLocator, Failure> {
     let files = found.set();
     let asked = common.state_dir.as_deref();
     let state_dir = state_dir::open(asked, &files, &settings::variable);
@@ -54,18 +47,18 @@ fn meeting(common: &Common, found: &Found, door: &LocalDoor) -> Result<Meeting, 
         return Err(Failure::Usage(message.to_owned()));
     };
     let state_dir = state_dir.ok();
-    Ok(Meeting::new(socket, state_dir, start(found, asked)))
+    Ok(GatewayLocator::new(socket, state_dir, start(found, asked)))
 }
 
 /// A gateway that runs goes on with the config it has, so a file that is being edited need not keep a new
 /// client out. Nothing can be started from such a file, though.
-fn meeting_despite(
+fn locator_despite(
     common: &Common,
     found: &Found,
-    problems: Vec<crate::config::Problem>,
-) -> Result<Meeting, Failure> {
-    let meeting = meeting(common, found, &LocalDoor::Usual)?;
-    if meeting.is_answered() { Ok(meeting) } else { Err(Failure::Config(problems)) }
+    problems: Vec<toolyard_config::Problem>,
+) -> Result<GatewayLocator, Failure> {
+    let locator = locator(common, found, &LocalDoor::Usual)?;
+    if locator.is_answered() { Ok(locator) } else { Err(Failure::Config(problems)) }
 }
 
 /// How to start a gateway of the same set. A project file is found from its folder, any other is named.
@@ -81,4 +74,13 @@ fn start(found: &Found, state_dir: Option<&Path>) -> Start {
     }
     let folder = project.and_then(|source| absolute(&source.path).parent().map(Path::to_owned));
     Start { arguments, folder: folder.unwrap_or_else(|| "/".into()) }
+}
+
+fn view(args: &StdioArgs) -> Option<String> {
+    match (args.hub, &args.profile, &args.upstream) {
+        (true, ..) => Some("hub".to_owned()),
+        (false, Some(profile), _) => Some(format!("p/{profile}")),
+        (false, None, Some(upstream)) => Some(upstream.clone()),
+        (false, None, None) => None,
+    }
 }

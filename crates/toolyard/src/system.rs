@@ -1,5 +1,4 @@
-//! What systems do not have in common, as far as this program needs it: the folders of a user, files that are
-//! nobody else's, and how a program is set loose.
+//! What the gateway asks of the system for itself: a session of its own, and many open files.
 
 #[cfg(unix)]
 mod unix;
@@ -7,21 +6,6 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-use unix as here;
+pub(crate) use unix::{allow_many_files, leave_session};
 #[cfg(windows)]
-use windows as here;
-
-pub(crate) use here::{
-    allow_many_files, config_folder, create_folder, detach, hand_over, has_other_names, home, instances_base,
-    is_only_ours, is_socket, keep_mode, keep_owner, leave_session, open_file, open_plain, private,
-    socket_folder, state_folder, user,
-};
-
-use std::path::PathBuf;
-
-use crate::config::Variables;
-
-/// A variable that says where something is, which must be absolute to count.
-fn absolute(variables: &Variables<'_>, name: &str) -> Option<PathBuf> {
-    variables(name).map(PathBuf::from).filter(|path| path.is_absolute())
-}
+pub(crate) use windows::{allow_many_files, leave_session};

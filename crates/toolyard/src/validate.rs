@@ -1,11 +1,11 @@
 //! `toolyard validate`: checks the config and says what is wrong with it.
 
 use serde::Serialize;
+use toolyard_config::{Config, Found, Loaded, Problem, Reach};
 
 use crate::cli::{Common, ValidateArgs};
-use crate::config::{Config, Found, Loaded, Problem, Reach};
 use crate::failure::Failure;
-use crate::packs::{self, Standing, standings};
+use crate::packs::{self, PackState, states};
 use crate::{say, settings};
 
 pub(crate) fn validate(common: &Common, args: &ValidateArgs) -> Result<(), Failure> {
@@ -46,8 +46,8 @@ fn summary(found: &Found, config: &Config) -> String {
 /// Packs that the config sets up.
 fn packs_on(config: &Config) -> impl Iterator<Item = &'static str> {
     let is_set_up = |name: &str| config.packs.iter().any(|written| written.name == name);
-    let on = standings(config).into_iter().filter(|standing| standing.config.is_ok());
-    on.map(|standing| standing.pack.name()).filter(move |name| is_set_up(name))
+    let on = states(config).into_iter().filter(|state| state.config.is_ok());
+    on.map(|state| state.pack.name()).filter(move |name| is_set_up(name))
 }
 
 /// What `--json` prints.
@@ -81,8 +81,8 @@ struct PackReport {
     reason: Option<String>,
 }
 
-impl From<Standing> for PackReport {
-    fn from(Standing { pack, config }: Standing) -> Self {
+impl From<PackState> for PackReport {
+    fn from(PackState { pack, config }: PackState) -> Self {
         Self { name: pack.name(), enabled: config.is_ok(), reason: config.err() }
     }
 }
@@ -105,7 +105,7 @@ fn print_json(found: &Found, loaded: Loaded) -> Result<(), Failure> {
         ok,
         files: found.files().iter().map(|file| file.display().to_string()).collect(),
         upstreams: on.chain(off).collect(),
-        packs: standings(&config).into_iter().map(PackReport::from).collect(),
+        packs: states(&config).into_iter().map(PackReport::from).collect(),
         profiles: config.profiles.iter().map(|profile| profile.name.as_str()).collect(),
         problems: &loaded.problems,
     };

@@ -19,7 +19,7 @@ const RULES: &[Rule] = &[
     Rule { package: "toolyard-proto", ours: &[], never_named: &[], never_linked: RUNTIMES },
     Rule {
         package: "toolyard-model",
-        ours: &["toolyard-proto"],
+        ours: &["toolyard-guard", "toolyard-proto"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "hyper", "rustls"],
     },
@@ -31,7 +31,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "toolyard-link",
-        ours: &["toolyard-proto", "toolyard-model"],
+        ours: &["toolyard-guard", "toolyard-proto", "toolyard-model"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats"],
     },
@@ -58,6 +58,25 @@ const RULES: &[Rule] = &[
         ours: &["toolyard-proto", "toolyard-model", "toolyard-serve", "toolyard-tool-macros"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "rustls"],
+    },
+    Rule { package: "toolyard-guard", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
+    Rule {
+        package: "toolyard-config",
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-link", "toolyard-core"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
+    Rule {
+        package: "toolyard-clients",
+        ours: &["toolyard-proto", "toolyard-config"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
+    Rule {
+        package: "toolyard-shim",
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-serve", "toolyard-config"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
     },
     Rule { package: "toolyard-limits", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: &["hyper"] },
     Rule { package: "toolyard-rank", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },

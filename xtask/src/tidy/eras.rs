@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/toolyard-link/src/http", "calls upstreams of both eras"),
     ("crates/toolyard-link/src/probe", "finds out which era an upstream speaks, and connects in that era"),
     ("crates/toolyard-serve", "serves clients of both eras"),
-    ("crates/toolyard/src/config/upstream", "the key `era` of an upstream"),
+    ("crates/toolyard-config/src/upstream", "the key `era` of an upstream"),
     ("xtask", "tests and measures both eras"),
 ];
 
@@ -185,7 +185,7 @@ mod tests {
         assert!(found[0].starts_with("crates/toolyard-core/src/dispatch.rs:2: `is_modern` names an era"));
         let revision = "const OLD: &str = \"2025-06-18\";";
         assert_eq!(errors("crates/toolyard-link/src/own.rs", revision).len(), 1);
-        assert_eq!(errors("crates/toolyard/src/config/reach.rs", revision).len(), 1);
+        assert_eq!(errors("crates/toolyard-config/src/reach.rs", revision).len(), 1);
         assert_eq!(errors("sdk/toolyard-tool/src/set.rs", revision).len(), 1);
         for allowed in
             ["crates/toolyard-core/src/bridge/convert.rs", "crates/toolyard-core/tests/gateway/pool.rs"]

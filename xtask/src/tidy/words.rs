@@ -15,7 +15,13 @@ use super::Findings;
 use super::source::Source;
 use crate::workspace;
 
-const PROGRAM: &str = "crates/toolyard/src/";
+const PROGRAM: [&str; 5] = [
+    "crates/toolyard/src/",
+    "crates/toolyard-clients/src/",
+    "crates/toolyard-config/src/",
+    "crates/toolyard-guard/src/",
+    "crates/toolyard-shim/src/",
+];
 const EXPECTED: [&str; 2] = ["crates/toolyard/tests/golden/", "crates/toolyard/tests/commands/"];
 
 /// What cannot be brought about in a test, or is no word to a person, by how it begins; and why.
@@ -44,7 +50,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "needs a client that writes in that moment; tests/cli/installing.rs shows it",
     ),
     ("it belongs to another user or group", "needs a file of somebody else, and tests have one user"),
-    ("give {} its owner", "root may do that, and nobody else tries"),
+    ("set the owner of", "root may do that, and nobody else tries"),
     ("number out of range", "what the JSON library says, which is put in other words"),
     ("recursion limit", "the same"),
     ("start the runtime", "needs a system without file handles"),
@@ -66,6 +72,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("that is this gateway", "the same"),
     ("this system does not show", "needs another system"),
     ("the pack `{name}` does not run on", "the same; every pack runs on Linux"),
+    ("this program was built without the pack", "tests run with all features"),
     ("uri {uri}", "a key"),
     ("the gateway ended again and again", "a client hears it that asks in that moment"),
 ];
@@ -73,7 +80,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Findings) {
     let expected = expected(files);
     let mut unused: Vec<&str> = EXCEPTIONS.iter().map(|(words, _)| *words).collect();
-    for source in sources.iter().filter(|source| source.path.starts_with(PROGRAM) && !source.is_test()) {
+    for source in sources.iter().filter(|source| is_of_program(&source.path) && !source.is_test()) {
         for (line, text) in sentences(source) {
             let missing = parts(&text).into_iter().find(|part| !expected.contains(part));
             let Some(missing) = missing else { continue };
@@ -93,6 +100,10 @@ pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Finding
     for words in unused {
         findings.error("xtask/src/tidy/words.rs", &format!("the exception `{words}` is not needed any more"));
     }
+}
+
+fn is_of_program(path: &str) -> bool {
+    PROGRAM.iter().any(|folder| path.starts_with(folder))
 }
 
 /// All expected outputs, as one line.

@@ -14,8 +14,6 @@ use tokio::time::timeout;
 use super::{ChildSpec, PATIENCE};
 use ours::Ours;
 
-pub use ours::adopt_orphans;
-
 /// What to do about a program that may not be run.
 pub(super) const MAY_NOT_RUN: &str = "make it executable (chmod +x)";
 

@@ -2,12 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use toolyard_config::definition::{Definition, Shown};
+use toolyard_config::{Level, Problem};
 use toolyard_proto::name::UpstreamId;
 
 use super::edit::{Draft, Where};
 use crate::cli::Common;
-use crate::config::{Level, Problem};
-use crate::definition::{Definition, Shown};
 use crate::failure::{Failure, refused};
 use crate::say;
 

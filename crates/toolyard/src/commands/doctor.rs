@@ -7,9 +7,9 @@ mod servers;
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
+use toolyard_config::{Config, Found, Level, Loaded, Problem, unused_hint};
 
 use crate::cli::Common;
-use crate::config::{Config, Found, Level, Loaded, Problem, unused_hint};
 use crate::failure::Failure;
 use crate::say::{self, Colour};
 use crate::{packs, settings};
@@ -111,8 +111,8 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
         }
         (None, _) => {}
     }
-    if let Some((file, standing)) = &found.unused {
-        let hint = unused_hint(file, standing);
+    if let Some((file, state)) = &found.unused {
+        let hint = unused_hint(file, state);
         loaded.problems.retain(|problem| *problem != hint);
         findings.push(Finding::new(State::Wrong, "project", hint.message, hint.help));
     }
@@ -124,7 +124,7 @@ fn config(found: &Found, loaded: &mut Loaded) -> Vec<Finding> {
 fn summary(config: &Config) -> String {
     let (on, off) = (config.upstreams.on.len(), config.upstreams.off.len());
     let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
-    let packs = packs::standings(config).iter().filter(|standing| standing.config.is_ok()).count();
+    let packs = packs::states(config).iter().filter(|state| state.config.is_ok()).count();
     let packs = if packs == 0 { String::new() } else { format!(", {}", count(packs, "pack")) };
     let packs_off = packs::off(config).map(|off| format!("; {off}")).unwrap_or_default();
     format!("{}{off}{packs}{packs_off}", count(on, "server"))

@@ -3,16 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Context;
 use clap::Args;
 use toml_edit::{DocumentMut, Item, Table};
+use toolyard_config::definition::{Definition, Written, apps_in_file, in_file};
+use toolyard_config::save::{self, Change, Lock, Readers};
+use toolyard_config::{self as config, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
 
-use super::save::{self, Change, Lock, Readers};
 use crate::cli::Common;
-use crate::config::{self, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
-use crate::definition::{Definition, Written, apps_in_file, in_file};
 use crate::failure::{Failure, refused};
-use crate::settings;
+use crate::{packs, settings};
 
 /// Which file is changed.
 #[derive(Debug, Args)]
@@ -70,10 +70,10 @@ impl Draft {
         } else {
             (Source { path: path.clone(), role: Role::Own }, Vec::new())
         };
-        let problems = config::check(&source, before.clone(), &below, &settings::variable);
+        let problems = config::check(&source, before.clone(), &below, &settings::variable, &packs::known());
         // What the reader cannot parse, the editor cannot either.
         let document = before.parse().map_err(|_| Failure::Config(problems.clone()))?;
-        let is_trusted = Trusted::read(&settings::variable).standing(&path) == config::Standing::Trusted;
+        let is_trusted = Trusted::read(&settings::variable).state(&path) == config::TrustState::Trusted;
         Ok(Self {
             path,
             source,
@@ -153,7 +153,8 @@ impl Draft {
         let is_known = |problem: &Problem| {
             self.problems.iter().any(|known| known.key == problem.key && known.message == problem.message)
         };
-        let mut problems = config::check(&self.source, self.text(), &self.below, &settings::variable);
+        let mut problems =
+            config::check(&self.source, self.text(), &self.below, &settings::variable, &packs::known());
         problems.retain(|problem| !is_known(problem));
         problems
     }
@@ -170,7 +171,7 @@ impl Draft {
     }
 
     /// Keeps the file as it was beside it; where.
-    pub(super) fn back_up(&self) -> Result<Option<PathBuf>> {
+    pub(super) fn back_up(&self) -> std::io::Result<Option<PathBuf>> {
         let keep = || save::back_up(&self.path, &self.path, &self.before).map(|backup| Some(backup.path));
         if self.before.is_empty() { Ok(None) } else { keep() }
     }

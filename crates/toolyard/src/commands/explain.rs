@@ -2,14 +2,14 @@
 
 use clap::Args;
 use serde::Serialize;
+use toolyard_config::Config;
+use toolyard_config::definition::{Written, written};
 use toolyard_core::settings::Pattern;
 use toolyard_core::{ProfilePlan, UpstreamKind};
 use toolyard_proto::fit;
 
 use super::tools::{Tool, Tools, with_client};
 use crate::cli::Common;
-use crate::config::Config;
-use crate::definition::{Written, written};
 use crate::failure::Failure;
 use crate::{packs, say};
 

@@ -1,14 +1,15 @@
 //! `toolyard get`: one server of the config, and how it is.
 
 use clap::Args;
+use toolyard_config::definition::written;
+use toolyard_config::secret;
 
 use super::list::{Asked, Entry, Other, ask, others, print_reason};
 use super::live::State;
 use super::remove::known;
 use crate::cli::Common;
-use crate::definition::written;
 use crate::failure::{Failure, refused};
-use crate::{say, secret, settings};
+use crate::{say, settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {

@@ -4,20 +4,20 @@
 //! Secrets stay where they are: a value that looks like one is not copied but replaced by a variable, and a
 //! server whose variables are not all set is taken over switched off.
 
-mod adapt;
-mod plan;
 mod report;
 
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::TypedValueParser;
+use toolyard_clients::{
+    self as clients, Client, ImportAction as Action, ImportStep as Step, Origin, plan_import,
+};
+use toolyard_config::Problem;
+use toolyard_config::definition::Written;
 
-use self::plan::{Action, Step};
-use super::clients::{self, Client, Origin};
 use super::edit::{Draft, Where};
-use crate::cli::Common;
-use crate::config::Problem;
-use crate::definition::Written;
+use crate::cli::{Common, one_of};
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 
@@ -29,7 +29,7 @@ copied: the config gets ${NAME} instead, and the server stays switched off until
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ImportArgs {
     /// Whose servers to take over.
-    #[arg(value_enum)]
+    #[arg(value_parser = client())]
     clients: Vec<Client>,
     /// Take them from this file, whatever client it belongs to.
     #[arg(long, value_name = "FILE", conflicts_with = "clients")]
@@ -55,7 +55,7 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
     let origins = origins(args)?;
     let mut remarks = Vec::new();
     let there: Vec<Written> = draft.upstreams().into_iter().chain(draft.apps()).collect();
-    let mut steps = plan::plan(&origins, &there, args.copy_secrets, &mut remarks);
+    let mut steps = plan_import(&origins, &there, args.copy_secrets, &mut remarks);
     if args.from.is_some() && remarks.iter().any(Problem::is_error) {
         return Err(Failure::Config(remarks));
     }
@@ -128,8 +128,6 @@ fn write(draft: &Draft) -> Result<Option<PathBuf>, Failure> {
     Ok(backup)
 }
 
-impl Step {
-    fn is_new(&self) -> bool {
-        matches!(self.action, Action::Add { .. })
-    }
+fn client() -> impl TypedValueParser<Value = Client> {
+    one_of(Client::ALL.map(|client| (client.id(), client.alias(), client)).to_vec())
 }

@@ -1,27 +1,21 @@
 //! `toolyard install`: puts Toolyard into the config of a client, so that nobody edits JSON by hand. It shows what
 //! it would do, keeps the file as it was beside the new one, and does nothing the second time.
 
-mod file;
 mod entry;
-mod json;
-mod toml;
 mod report;
 mod list;
 mod notes;
 
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
 use serde_json::Value;
+use toolyard_clients::{Client, ClientError, ClientFile, Entry, Foreign, Scope};
+use toolyard_config::{self as config, Problem, Role, nearest};
 
-use self::entry::Entry;
-use super::clients::Client;
-use super::clients::read::Foreign;
-use crate::cli::{Common, StdioArgs};
-use crate::config::{self, Problem, Role, nearest};
+use crate::cli::{Common, StdioArgs, one_of};
 use crate::failure::{Failure, refused};
-use crate::{say, settings};
+use crate::{packs, say, settings};
 
-pub(super) use file::{ClientFile, Scope};
 pub(super) use notes::in_folder;
 pub(super) use report::{Action, Outcome, Step};
 
@@ -72,7 +66,7 @@ pub(super) struct Place {
     #[arg(long, default_value = NAME, value_parser = name)]
     pub(super) name: String,
     /// Your own config, or that of the project in this folder.
-    #[arg(long, value_enum, default_value = "user", requires = "client")]
+    #[arg(long, value_parser = scope(), default_value = "user", requires = "client")]
     pub(super) scope: Scope,
 }
 
@@ -96,7 +90,7 @@ pub(super) fn install(common: &Common, args: &InstallArgs) -> Result<(), Failure
         return list::list(args.consent.json);
     }
     check_files(common, args)?;
-    let entry = Entry::new(args, common)?;
+    let entry = entry::entry(args, common)?;
     let Some(client) = args.client.filter(|_| !args.print) else {
         print(args, &entry);
         return Ok(());
@@ -157,7 +151,7 @@ impl Consent {
         &self,
         step: &Step<'_>,
         entry: Option<&Value>,
-        after: impl FnOnce() -> Result<String, Failure>,
+        after: impl FnOnce() -> Result<String, ClientError>,
     ) -> Result<(), Failure> {
         let after = if step.action == Action::Nothing { None } else { Some(after()?) };
         if !self.json {
@@ -179,12 +173,7 @@ impl Consent {
 /// What belongs into the config, whoever puts it there.
 fn print(args: &InstallArgs, entry: &Entry) {
     let client = args.client.unwrap_or(Client::ClaudeDesktop);
-    let (section, name) = (client.section(), args.place.name.as_str());
-    let text = match client {
-        Client::Codex => Some(toml::with("", section, name, entry)),
-        _ => json::Document::read("{}\n").and_then(|file| file.with(section, name, entry)),
-    };
-    say::raw(text.unwrap_or_default().as_bytes());
+    say::raw(entry.file(client, &args.place.name).as_bytes());
 }
 
 /// What the entry leads to must be there.
@@ -198,7 +187,9 @@ fn check_files(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
     let mut sources = config::find(common.config.as_deref(), &folder, &settings::variable).sources;
     // Your own client starts elsewhere, where the file of this project does not count.
     sources.retain(|source| args.place.scope == Scope::Project || source.role == Role::Own);
-    let Some(config) = config::load(&sources, &settings::variable).config else { return Ok(()) };
+    let Some(config) = config::load(&sources, &settings::variable, &packs::known()).config else {
+        return Ok(());
+    };
     let names: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();
     if names.contains(&name.as_str()) {
         return Ok(());
@@ -212,8 +203,11 @@ fn check_files(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn client() -> impl TypedValueParser<Value = Client> {
-    let names = CLIENTS.iter().filter_map(ValueEnum::to_possible_value);
-    PossibleValuesParser::new(names).try_map(|name| Client::from_str(&name, false))
+    one_of(CLIENTS.map(|client| (client.id(), client.alias(), client)).to_vec())
+}
+
+fn scope() -> impl TypedValueParser<Value = Scope> {
+    one_of(vec![("user", None, Scope::User), ("project", None, Scope::Project)])
 }
 
 /// What every client takes for a name.

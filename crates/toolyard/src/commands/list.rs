@@ -4,13 +4,13 @@
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
+use toolyard_config::definition::{Shown, Written, written};
+use toolyard_config::{Config, Found, Loaded};
 
 use super::live::{self, Client, State};
 use crate::cli::Common;
-use crate::config::{Config, Found, Loaded};
-use crate::definition::{Shown, Written, written};
 use crate::failure::Failure;
-use crate::packs::{Standing, standings};
+use crate::packs::{PackState, states};
 use crate::say::{self, Colour};
 use crate::settings;
 
@@ -123,8 +123,8 @@ pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other
     if let Asked::Told(states) = asked {
         return states.iter().filter_map(other).collect();
     }
-    let on = config.map(standings).unwrap_or_default().into_iter().filter(|standing| standing.config.is_ok());
-    let pack = |Standing { pack, .. }| Other { id: pack.name(), kind: "pack", enabled: true, live: None };
+    let on = config.map(states).unwrap_or_default().into_iter().filter(|state| state.config.is_ok());
+    let pack = |PackState { pack, .. }| Other { id: pack.name(), kind: "pack", enabled: true, live: None };
     on.map(pack).collect()
 }
 

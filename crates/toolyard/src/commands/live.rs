@@ -15,7 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
+use toolyard_config::state_dir::{self, Running};
+use toolyard_config::{Config, Found, UpstreamConfig};
 use toolyard_core::Gateway;
+use toolyard_guard::Guards;
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect};
 use toolyard_model::{
@@ -26,14 +29,11 @@ use toolyard_proto::token::{Rules, Secret};
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 
 use crate::cli::Common;
-use crate::config::{Config, Found, UpstreamConfig};
-use crate::connect::Approach;
-use crate::guard::Guards;
+use crate::connect::ConnectContext;
 use crate::packs::{self, Sets};
 use crate::plan::plan;
 use crate::say;
 use crate::settings::{self, Settings};
-use crate::state_dir::{self, Running};
 
 /// For a gateway on this machine to accept a connection.
 const A_MOMENT: Duration = Duration::from_secs(1);
@@ -160,9 +160,9 @@ impl Client {
         let scope = Scope::new();
         // Without a record: whatever else uses this folder is none of our business.
         let guards = Guards::begin(None);
-        let approach = Approach::new(guards.guard(), scope.child());
-        let gateway = Gateway::start(plan(&settings.config, state_dir, &approach), &scope);
-        Self { _guards: Some(guards), ..Self::new(Way::Own(gateway, approach.packs().clone()), scope) }
+        let context = ConnectContext::new(guards.guard(), scope.child());
+        let gateway = Gateway::start(plan(&settings.config, state_dir, &context), &scope);
+        Self { _guards: Some(guards), ..Self::new(Way::Own(gateway, context.packs().clone()), scope) }
     }
 
     fn new(way: Way, scope: Scope) -> Self {

@@ -5,10 +5,10 @@ use anyhow::Context as _;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde_json::{Map, Value};
+use toolyard_config::nearest;
 use toolyard_tool::{Door, Key, Pack};
 
 use crate::cli::Common;
-use crate::config::nearest;
 use crate::failure::Failure;
 use crate::{packs, settings};
 

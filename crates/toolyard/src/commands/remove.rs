@@ -2,11 +2,11 @@
 
 use clap::Args;
 use serde_json::json;
+use toolyard_config::definition::written;
+use toolyard_config::{self as config, Problem, nearest};
 
 use super::edit::{Draft, Where};
 use crate::cli::Common;
-use crate::config::{self, Problem, nearest};
-use crate::definition::written;
 use crate::failure::{Failure, refused};
 use crate::{say, settings};
 

@@ -63,7 +63,7 @@ pub(super) fn with_client<T>(
         };
         let outcome = tokio::select! {
             outcome = work(&client, &settings) => outcome,
-            _ = stop.told() => Err(Failure::Said(INTERRUPTED)),
+            _ = stop.signal() => Err(Failure::Said(INTERRUPTED)),
         };
         client.end().await;
         outcome

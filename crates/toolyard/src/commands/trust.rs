@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use toolyard_config::definition::{in_file, packs_in_file};
+use toolyard_config::{PROJECT_FILE, Problem, TrustState, Trusted, check, project, read_file};
 
 use crate::cli::Common;
-use crate::config::{PROJECT_FILE, Problem, Standing, Trusted, check, project, read_file};
-use crate::definition::{in_file, packs_in_file};
 use crate::failure::{Failure, refused};
-use crate::{say, settings};
+use crate::{packs, say, settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
@@ -44,7 +44,8 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
         return Err(refused(message, format!("use it with --config {}", path.display())));
     }
     let (source, below) = project(path, &settings::variable);
-    let problems: Vec<Problem> = check(&source, file.text.clone(), &below, &settings::variable);
+    let problems: Vec<Problem> =
+        check(&source, file.text.clone(), &below, &settings::variable, &packs::known());
     if problems.iter().any(|problem| problem.is_error() && !problem.message.ends_with("is not set")) {
         return Err(Failure::Config(problems));
     }
@@ -82,11 +83,11 @@ fn revoke(mut trusted: Trusted, file: &Path, json: bool) -> Result<(), Failure> 
 }
 
 fn print_list(trusted: &Trusted, json: bool) -> Result<(), Failure> {
-    let state = |file: &Path| match trusted.standing(file) {
+    let state = |file: &Path| match trusted.state(file) {
         _ if !file.is_file() => "gone",
-        Standing::Trusted => "trusted",
-        Standing::Changed(_) => "changed since",
-        Standing::Unknown => "unknown",
+        TrustState::Trusted => "trusted",
+        TrustState::Changed(_) => "changed since",
+        TrustState::Unknown => "unknown",
     };
     if json {
         let files = trusted.files().iter();

@@ -1,11 +1,10 @@
 //! `toolyard uninstall`: takes Toolyard out of the config of a client, and nothing else.
 
 use clap::Args;
+use toolyard_clients::{Client, ClientFile, Foreign};
+use toolyard_config::Problem;
 
-use super::clients::Client;
-use super::clients::read::Foreign;
-use super::install::{Action, ClientFile, Consent, NAME, Place, Step, client, in_folder};
-use crate::config::Problem;
+use super::install::{Action, Consent, NAME, Place, Step, client, in_folder};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]

@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use crate::config::{Config, Found};
-use crate::packs::{Standing, standings};
+use toolyard_config::state_dir::Addresses;
+use toolyard_config::{Config, Found};
+
+use crate::packs::{PackState, states};
 use crate::say;
-use crate::state_dir::Addresses;
 
 pub(super) struct Greeting<'a> {
     pub(super) addresses: &'a Addresses,
@@ -74,7 +75,7 @@ fn upstreams(greeting: &Greeting<'_>) -> String {
 
 /// One that is off says why, so that nobody has to wonder.
 fn packs(config: &Config) -> String {
-    let said = standings(config).into_iter().map(|Standing { pack, config }| match config {
+    let said = states(config).into_iter().map(|PackState { pack, config }| match config {
         Ok(_) => pack.name().to_owned(),
         Err(reason) => format!("{} (off: {reason})", pack.name()),
     });

@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
+use toolyard_config::{AppsConfig, Config, Found, ListenConfig, Trusted, unused_hint};
 use toolyard_core::plan::Pings;
 use toolyard_core::{Gateway, Reloaded};
 use toolyard_proto::token::Rules;
 
 use crate::cli::Common;
-use crate::config::{AppsConfig, Config, Found, ListenConfig, Trusted, unused_hint};
-use crate::connect::Approach;
+use crate::connect::ConnectContext;
 use crate::endpoints::Endpoints;
 use crate::plan::plan;
 use crate::scan::NotOurs;
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Reload {
     pub(super) common: Common,
     pub(super) gateway: Gateway,
-    pub(super) approach: Approach,
+    pub(super) context: ConnectContext,
     pub(super) state_dir: Option<PathBuf>,
     pub(super) listen: ListenConfig,
     pub(super) apps: AppsConfig,
@@ -92,7 +92,7 @@ impl Reload {
         if config.auth != self.auth {
             tracing::warn!("a change of [auth] takes effect when the gateway is started again");
         }
-        let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.approach));
+        let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.context));
         let Reloaded { added, changed, removed } = &done;
         tracing::info!(?added, ?changed, ?removed, "the changed config is applied");
         // Only now names are free that a server had.

@@ -20,7 +20,7 @@ impl Stop {
     }
 
     /// The next time somebody says so; its name.
-    pub(crate) async fn told(&mut self) -> &'static str {
+    pub(crate) async fn signal(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",

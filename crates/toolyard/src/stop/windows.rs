@@ -21,7 +21,7 @@ impl Stop {
     }
 
     /// The next time somebody says so; its name.
-    pub(crate) async fn told(&mut self) -> &'static str {
+    pub(crate) async fn signal(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "Ctrl+C",
             _ = self.pause.recv() => "Ctrl+Break",

@@ -1,6 +1,6 @@
 //! Which processes this one started itself, and what becomes of those it inherits.
 //!
-//! A process that was made a reaper ([`adopt_orphans`]) becomes the parent of whatever a killed guard leaves
+//! A process that was made a reaper (`toolyard_guard::Guards`) becomes the parent of whatever a killed guard leaves
 //! behind. Among its children, those are the ones it did not start; they are ended and their status fetched.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
-use toolyard_model::processes::{self, Process};
+use toolyard_guard::processes::{self, Process};
 
 const GRACE: Duration = Duration::from_millis(500);
 const BOUND: Duration = Duration::from_secs(3);
@@ -20,15 +20,6 @@ const BOUND: Duration = Duration::from_secs(3);
 /// The children of this process, so it belongs to the process too. Held while one is started, so that
 /// nobody takes a child for an orphan that is merely new.
 static OURS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
-
-/// Whatever is left behind below this process comes to it, and is ended with the guard that left it. The
-/// process must start children through links only from here on. Without effect where the system cannot.
-pub fn adopt_orphans() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
-        tracing::warn!(%error, "what a killed guard leaves behind cannot be ended");
-    }
-}
 
 /// A child of ours, from its start until its status was fetched.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Peer, Scope};
+
 use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Revision};
 
 use super::inbox;

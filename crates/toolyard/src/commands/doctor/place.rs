@@ -4,27 +4,28 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
+use toolyard_config::state_dir::{self, GATEWAY_FILE, Running};
+use toolyard_config::{Config, DEFAULT_ADDRESS, Found};
+use toolyard_config::{socket, system};
 use toolyard_model::local;
 
 use super::{Finding, State};
 use crate::cli::Common;
 use crate::commands::live;
-use crate::config::{Config, DEFAULT_ADDRESS, Found};
-use crate::state_dir::{self, GATEWAY_FILE, Running};
-use crate::{settings, socket, system};
+use crate::settings;
 
 /// Whether things can be kept.
 pub(super) fn state_dir(common: &Common, found: &Found) -> Option<Finding> {
     let opened = state_dir::open(common.state_dir.as_deref(), &found.set(), &settings::variable);
     let tried = opened.and_then(|folder| {
         let path = folder.join(format!("doctor.{}", std::process::id()));
-        let written = std::fs::write(&path, "").map_err(anyhow::Error::from);
+        let written = std::fs::write(&path, "");
         let _ = std::fs::remove_file(&path);
-        written.map_err(|error| error.context(format!("write to {}", folder.display())))
+        written.map_err(|error| io::Error::other(format!("write to {}: {error}", folder.display())))
     });
     let error = tried.err()?;
     let help = "make the folder writable, or choose another with --state-dir";
-    Some(Finding::new(State::Wrong, "state", format!("nothing can be kept between runs: {error:#}"), help))
+    Some(Finding::new(State::Wrong, "state", format!("nothing can be kept between runs: {error}"), help))
 }
 
 /// The gateway that runs with these files, or what is left of one.

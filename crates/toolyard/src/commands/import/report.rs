@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use toolyard_clients::Origin;
+use toolyard_clients::{ImportAction as Action, ImportStep as Step};
+use toolyard_config::Problem;
 
-use super::plan::{Action, Step};
-use crate::commands::clients::Origin;
-use crate::config::Problem;
 use crate::say;
 
 pub(super) fn print(origins: &[Origin], steps: &[Step]) {

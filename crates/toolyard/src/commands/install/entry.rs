@@ -1,109 +1,44 @@
-//! What stands in the config of a client for Toolyard: which program it runs, with which arguments, and under
-//! which names the client wants to read that.
+//! Makes the entry for Toolyard in the config of a client: which program the client runs, with which arguments.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use toolyard_clients::{Entry, Scope};
+use toolyard_config::{self as config, Variables, state_dir};
 
 use super::InstallArgs;
-use super::file::Scope;
 use crate::cli::Common;
-use crate::commands::clients::Client;
-use crate::commands::clients::read::Foreign;
-use crate::config::{self, Variables};
-use crate::definition::Definition;
 use crate::failure::{Failure, refused};
-use crate::{settings, state_dir};
+use crate::settings;
 
-/// The entry of one client.
-pub(super) struct Entry {
-    /// Nothing for a client that is not known here.
-    client: Option<Client>,
-    pub(super) command: String,
-    pub(super) args: Vec<String>,
-    /// Whether it says where the state is.
-    is_state_said: bool,
+pub(super) fn entry(from: &InstallArgs, common: &Common) -> Result<Entry, Failure> {
+    let view = &from.view;
+    let command =
+        from.command.as_deref().map_or_else(|| text(&program()?), |command| Ok(command.to_owned()))?;
+    let mut args = vec!["stdio".to_owned()];
+    let elsewhere = || config_elsewhere().filter(|_| from.place.scope == Scope::User);
+    let config = common.config.clone().or_else(elsewhere);
+    let files = [("--config", &config), ("--state-dir", &common.state_dir)];
+    for (flag, path) in files {
+        if let Some(path) = path {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            args.extend([flag.to_owned(), text(&path)?]);
+        }
+    }
+    for (flag, name) in [("--profile", &view.profile), ("--upstream", &view.upstream)] {
+        if let Some(name) = name {
+            args.extend([flag.to_owned(), name.clone()]);
+        }
+    }
+    args.extend(view.hub.then(|| "--hub".to_owned()));
+    Ok(Entry { client: from.client, command, args, is_state_said: common.state_dir.is_some() })
 }
 
-impl Entry {
-    pub(super) fn new(from: &InstallArgs, common: &Common) -> Result<Self, Failure> {
-        let view = &from.view;
-        let command =
-            from.command.as_deref().map_or_else(|| text(&program()?), |command| Ok(command.to_owned()))?;
-        let mut args = vec!["stdio".to_owned()];
-        let elsewhere = || config_elsewhere().filter(|_| from.place.scope == Scope::User);
-        let config = common.config.clone().or_else(elsewhere);
-        let files = [("--config", &config), ("--state-dir", &common.state_dir)];
-        for (flag, path) in files {
-            if let Some(path) = path {
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-                args.extend([flag.to_owned(), text(&path)?]);
-            }
-        }
-        for (flag, name) in [("--profile", &view.profile), ("--upstream", &view.upstream)] {
-            if let Some(name) = name {
-                args.extend([flag.to_owned(), name.clone()]);
-            }
-        }
-        args.extend(view.hub.then(|| "--hub".to_owned()));
-        let is_state_said = common.state_dir.is_some();
-        Ok(Self { client: from.client, command, args, is_state_said })
-    }
-
-    /// Its keys, as they are written.
-    pub(super) fn fields(&self) -> Vec<(&'static str, Value)> {
-        let kind = match self.client {
-            Some(Client::ClaudeCode | Client::Cursor | Client::Vscode) => Some(("type", json!("stdio"))),
-            _ => None,
-        };
-        let rest = [("command", json!(self.command)), ("args", json!(self.args))];
-        kind.into_iter().chain(rest).collect()
-    }
-
-    pub(super) fn value(&self) -> Value {
-        Value::Object(self.fields().into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
-    }
-
-    /// Whether what is there does the same. Whatever else somebody wrote into it is theirs.
-    pub(super) fn is(&self, there: &Foreign) -> bool {
-        let Definition { command, args, url, .. } = &there.definition;
-        there.doubt.is_none()
-            && url.is_none()
-            && command.as_ref() == Some(&self.command)
-            && *args == self.args
-    }
-
-    /// Whether a client that has both sees the same tools by both.
-    pub(super) fn shows_the_same(&self, there: &Foreign) -> bool {
-        let view = |args: &[String]| {
-            let flags = args.iter().zip(args.iter().skip(1));
-            flags
-                .filter(|(flag, _)| ["--profile", "--upstream"].contains(&flag.as_str()))
-                .map(|(_, name)| name.clone())
-                .collect::<Vec<_>>()
-        };
-        view(&self.args) == view(&there.definition.args)
-    }
-
-    /// Whether the gateway that runs here keeps its state where a client would not look.
-    pub(super) fn depends_on_state_home(&self) -> bool {
-        let usual = state_dir::base(&without_xdg);
-        !self.is_state_said && state_dir::base(&settings::variable) != usual
-    }
-
-    /// Whether what is there runs Toolyard with the same arguments, by another name.
-    pub(super) fn is_in_other_words(&self, there: &Foreign) -> bool {
-        there.doubt.is_none()
-            && there.is_toolyard()
-            && there.definition.url.is_none()
-            && there.definition.args == self.args
-    }
-
-    pub(super) fn definition(&self) -> Definition {
-        Definition { command: Some(self.command.clone()), args: self.args.clone(), ..Definition::default() }
-    }
+/// Whether the gateway that runs here keeps its state where a client would not look.
+pub(super) fn depends_on_state_home(entry: &Entry) -> bool {
+    let usual = state_dir::base(&without_xdg);
+    !entry.is_state_said && state_dir::base(&settings::variable) != usual
 }
 
 /// The user's config, where only a variable says where it is, which clients do not pass on.
@@ -143,18 +78,6 @@ fn text(path: &Path) -> Result<String, Failure> {
             "give it another name",
         )
     })
-}
-
-#[cfg(test)]
-impl Entry {
-    pub(super) fn example() -> Self {
-        Self {
-            client: Some(Client::Cursor),
-            command: "/bin/toolyard".into(),
-            args: vec!["stdio".into()],
-            is_state_said: true,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! `toolyard install` without a client: which clients are here, and whether they have Toolyard.
 
 use serde_json::json;
+use toolyard_clients::{Client, ClientError, ClientFile, Foreign, InFolder, Scope, System};
+use toolyard_config::{Level, Problem};
 
-use super::file::{ClientFile, Scope};
 use super::{CLIENTS, report};
-use crate::commands::clients::read::{Foreign, InFolder};
-use crate::commands::clients::{Client, System};
-use crate::config::{Level, Problem};
 use crate::failure::Failure;
 use crate::{say, settings};
 
@@ -31,10 +29,10 @@ pub(super) fn list(json: bool) -> Result<(), Failure> {
         say::table(&std::iter::once(head).chain(rows.iter().map(Row::cells)).collect::<Vec<_>>());
     }
     rows.iter().flat_map(|row| &row.problems).for_each(say::line);
-    let absent: Vec<String> = CLIENTS
+    let absent: Vec<&str> = CLIENTS
         .into_iter()
         .filter(|client| rows.iter().all(|row| row.client != *client))
-        .map(report::id)
+        .map(Client::id)
         .collect();
     if !absent.is_empty() {
         say::result(format_args!("not found here: {}", absent.join(", ")));
@@ -62,8 +60,8 @@ impl Row {
     fn new(client: Client, scope: Scope) -> Self {
         let (file, mut problems) = match ClientFile::open(client, scope) {
             Ok(file) => (Some(file), Vec::new()),
-            Err(Failure::Config(problems)) => (None, problems),
-            Err(Failure::Refused(problem)) => (None, vec![problem]),
+            Err(ClientError::Config(problems)) => (None, problems),
+            Err(ClientError::Refused(problem)) => (None, vec![problem]),
             Err(_) => (None, Vec::new()),
         };
         for problem in &mut problems {
@@ -74,8 +72,8 @@ impl Row {
 
     fn cells(&self) -> [String; 3] {
         let client = match self.scope {
-            Scope::User => report::id(self.client),
-            Scope::Project => format!("{} --scope project", report::id(self.client)),
+            Scope::User => self.client.id().to_owned(),
+            Scope::Project => format!("{} --scope project", self.client.id()),
         };
         let Some(file) = &self.file else { return [client, "cannot be told".to_owned(), String::new()] };
         [client, state(file), file.path.display().to_string()]
@@ -85,7 +83,7 @@ impl Row {
         let names =
             |file: &ClientFile| file.toolyards().map(|server| server.name.clone()).collect::<Vec<_>>();
         json!({
-            "client": report::id(self.client), "scope": report::scope(self.scope),
+            "client": self.client.id(), "scope": report::scope(self.scope),
             "file": self.file.as_ref().map(|file| report::shown(&file.path)), "installed": self.file.as_ref().map(names),
             "problems": self.problems,
         })

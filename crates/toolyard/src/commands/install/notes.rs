@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use super::entry::Entry;
-use super::file::{ClientFile, Scope};
+use toolyard_clients::{ClientFile, Entry, Foreign, InFolder, Scope};
+use toolyard_config::system;
+
+use super::entry::depends_on_state_home;
 use super::report::Action;
-use crate::commands::clients::read::{Foreign, InFolder};
-use crate::{settings, system};
+use crate::settings;
 
 pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry) -> Vec<String> {
     let own = file.toolyards().find(|server| server.name == name);
@@ -21,7 +22,7 @@ pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry
         Action::Add => notes.extend(of_a_new_one(file, entry)),
         Action::Remove => {}
     }
-    if file.scope == Scope::User && action != Action::Nothing && entry.depends_on_state_home() {
+    if file.scope == Scope::User && action != Action::Nothing && depends_on_state_home(entry) {
         notes.push(
             "XDG_STATE_HOME is set here, and a client may not have it: then it has a gateway of its own"
                 .to_owned(),

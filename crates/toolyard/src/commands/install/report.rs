@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use toolyard_clients::{Client, ClientFile, Scope};
 
-use super::file::{ClientFile, Scope};
-use crate::commands::clients::Client;
 use crate::say;
 
 /// What is done to the config of a client.
@@ -73,7 +72,7 @@ impl Step<'_> {
             Action::Nothing => "none",
         };
         json!({
-            "client": id(self.file.client), "scope": scope(self.file.scope), "file": shown(&self.file.path),
+            "client": self.file.client.id(), "scope": scope(self.file.scope), "file": shown(&self.file.path),
             "name": self.name, "action": action, "entry": entry, "notes": self.notes,
             "written": outcome.is_written, "backup": outcome.backup.map(shown),
         })
@@ -83,11 +82,6 @@ impl Step<'_> {
 /// Not every path is text, and what is none cannot be JSON.
 pub(super) fn shown(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// As it is typed.
-pub(super) fn id(client: Client) -> String {
-    clap::ValueEnum::to_possible_value(&client).map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 pub(super) fn scope(scope: Scope) -> &'static str {

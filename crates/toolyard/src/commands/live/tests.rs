@@ -8,7 +8,7 @@ use toolyard_core::Plan;
 use toolyard_tool::{Pack, ToolSet, tool};
 
 use super::*;
-use crate::packs::Standing;
+use crate::packs::PackState;
 use crate::plan::pack_plan;
 
 /// What the tool of the pack below has got to.
@@ -27,10 +27,10 @@ fn client() -> Client {
     let pack: &'static Pack =
         Box::leak(Box::new(Pack::new("writer", "Writes.", || ToolSet::new("writer", "1").with::<write>())));
     let scope = Scope::new();
-    let approach = Approach::new(None, scope.child());
-    let upstreams = pack_plan(Standing { pack, config: Ok(json!({})) }, &approach).into_iter().collect();
+    let context = ConnectContext::new(None, scope.child());
+    let upstreams = pack_plan(PackState { pack, config: Ok(json!({})) }, &context).into_iter().collect();
     let gateway = Gateway::start(Plan { upstreams, ..Plan::default() }, &scope);
-    Client::new(Way::Own(gateway, approach.packs().clone()), scope)
+    Client::new(Way::Own(gateway, context.packs().clone()), scope)
 }
 
 #[tokio::test]

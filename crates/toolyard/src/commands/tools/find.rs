@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
+use toolyard_config::nearest;
 use toolyard_proto::Raw;
 use toolyard_proto::name::{NameStyle, UpstreamId};
 
 use crate::commands::live::{Client, State};
-use crate::config::nearest;
 use crate::failure::{Failure, refused};
 use crate::settings::Settings;
 

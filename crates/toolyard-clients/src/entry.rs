@@ -1,0 +1,91 @@
+//! What stands in the config of a client for Toolyard: which program it runs, with which arguments, and under
+//! which names the client wants to read that.
+
+use serde_json::{Value, json};
+use toolyard_config::definition::Definition;
+
+use crate::Client;
+use crate::json::Document;
+use crate::read::Foreign;
+use crate::toml;
+
+/// The entry of one client.
+#[derive(Debug)]
+pub struct Entry {
+    /// Nothing for a client that is not known here.
+    pub client: Option<Client>,
+    pub command: String,
+    pub args: Vec<String>,
+    /// Whether it says where the state is.
+    pub is_state_said: bool,
+}
+
+impl Entry {
+    /// A whole file with this entry alone, as its client would have it.
+    pub fn file(&self, client: Client, name: &str) -> String {
+        let section = client.section();
+        match client {
+            Client::Codex => toml::with("", section, name, self),
+            _ => Document::read("{}\n").and_then(|file| file.with(section, name, self)).unwrap_or_default(),
+        }
+    }
+
+    /// Its keys, as they are written.
+    pub fn fields(&self) -> Vec<(&'static str, Value)> {
+        let kind = match self.client {
+            Some(Client::ClaudeCode | Client::Cursor | Client::Vscode) => Some(("type", json!("stdio"))),
+            _ => None,
+        };
+        let rest = [("command", json!(self.command)), ("args", json!(self.args))];
+        kind.into_iter().chain(rest).collect()
+    }
+
+    pub fn value(&self) -> Value {
+        Value::Object(self.fields().into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
+    /// Whether what is there does the same. Whatever else somebody wrote into it is theirs.
+    pub fn is(&self, there: &Foreign) -> bool {
+        let Definition { command, args, url, .. } = &there.definition;
+        there.doubt.is_none()
+            && url.is_none()
+            && command.as_ref() == Some(&self.command)
+            && *args == self.args
+    }
+
+    /// Whether a client that has both sees the same tools by both.
+    pub fn shows_the_same(&self, there: &Foreign) -> bool {
+        let view = |args: &[String]| {
+            let flags = args.iter().zip(args.iter().skip(1));
+            flags
+                .filter(|(flag, _)| ["--profile", "--upstream"].contains(&flag.as_str()))
+                .map(|(_, name)| name.clone())
+                .collect::<Vec<_>>()
+        };
+        view(&self.args) == view(&there.definition.args)
+    }
+
+    /// Whether what is there runs Toolyard with the same arguments, by another name.
+    pub fn is_in_other_words(&self, there: &Foreign) -> bool {
+        there.doubt.is_none()
+            && there.is_toolyard()
+            && there.definition.url.is_none()
+            && there.definition.args == self.args
+    }
+
+    pub fn definition(&self) -> Definition {
+        Definition { command: Some(self.command.clone()), args: self.args.clone(), ..Definition::default() }
+    }
+}
+
+#[cfg(test)]
+impl Entry {
+    pub fn example() -> Self {
+        Self {
+            client: Some(Client::Cursor),
+            command: "/bin/toolyard".into(),
+            args: vec!["stdio".into()],
+            is_state_said: true,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `[auth]`: the secret that apps and agents make their tokens from.
+
+use std::time::Duration;
+
+use toolyard_proto::token::{Rules, SHORTEST_SECRET, Secret};
+
+use super::reader::{Field, Reader, Section};
+
+/// Longer is no safer than a bearer that never ends.
+pub(crate) const LONGEST: Duration = Duration::from_hours(24);
+
+/// A project file may not say who comes in.
+pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<Rules> {
+    if let Some(field) = root.take("auth") {
+        let help = "move it to your own config, or use this file with --config";
+        field.warn(reader, "is not used: a project file does not say who may come in", help);
+    }
+    None
+}
+
+pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> Option<Rules> {
+    let (place, mut section) = (field.clone(), field.section(reader)?);
+    let secret = section.take("secret");
+    let secrets = [secret.clone(), section.take("previous_secret")];
+    let secrets = secrets.into_iter().flatten().filter_map(|field| read_secret(reader, &field)).collect();
+    let mut seconds = |key, usual| {
+        let time = section.take(key).and_then(|field| field.duration(reader, LONGEST));
+        time.map_or(usual, |time| time.as_secs())
+    };
+    let (window, skew) = (seconds("window", Rules::WINDOW), seconds("skew", Rules::SKEW));
+    section.finish(reader);
+    if secret.is_none() {
+        let help = "make one with `toolyard token --new-secret` and pass it by a variable: secret = \"${TOOLYARD_SECRET}\"";
+        place.error(reader, "`secret` is missing", help);
+    }
+    Some(Rules { secrets, window, skew })
+}
+
+pub(crate) fn read_secret(reader: &mut Reader<'_>, field: &Field) -> Option<Secret> {
+    let text = field.expanded(reader)?;
+    let secret = Secret::parse(&text);
+    if secret.is_none() {
+        let message = format!("expected base64 of at least {SHORTEST_SECRET} bytes");
+        let help =
+            "make one with `toolyard token --new-secret` and pass it by a variable: \"${TOOLYARD_SECRET}\"";
+        field.error(reader, message, help);
+    }
+    secret
+}

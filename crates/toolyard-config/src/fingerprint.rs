@@ -1,0 +1,128 @@
+//! Identifies the definition of an upstream, so that what is kept of it is not shown for another.
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+
+use crate::{Program, Reach, Server, UpstreamConfig};
+
+/// SHA-256 over everything that makes an upstream the one it is, in hex. Secrets go in as hashes of their own.
+pub fn fingerprint(upstream: &UpstreamConfig) -> String {
+    let UpstreamConfig { reach, era, connect_timeout, .. } = upstream;
+    let mut parts = Parts(Sha256::new());
+    parts.add(format!("{era:?}").as_bytes());
+    // Whoever was too slow until now gets another chance at once.
+    if let Some(limit) = connect_timeout {
+        parts.add(format!("{limit:?}").as_bytes());
+    }
+    match reach {
+        Reach::Program(Program { command, args, env, cwd }) => {
+            parts.add(b"program");
+            parts.add(command.as_bytes());
+            parts.count(args.len());
+            for argument in args {
+                parts.add(argument.as_bytes());
+            }
+            for (name, value) in env {
+                parts.add(name.as_bytes());
+                parts.secret(value.as_bytes());
+            }
+            parts.add(cwd.as_os_str().as_encoded_bytes());
+        }
+        Reach::Socket(socket) => {
+            parts.add(b"socket");
+            parts.add(socket.to_string().as_bytes());
+        }
+        Reach::Server(Server { url, headers, sse }) => {
+            parts.add(if *sse { b"sse" } else { b"server" });
+            parts.add(url.to_string().as_bytes());
+            let mut headers: Vec<_> = headers.iter().collect();
+            headers.sort_by_key(|(name, _)| name.as_str());
+            for (name, value) in headers {
+                parts.add(name.as_str().as_bytes());
+                parts.secret(value.as_bytes());
+            }
+        }
+    }
+    HEXLOWER.encode(&parts.0.finalize())
+}
+
+/// The same for a pack: its tools come with the program, so the program's version counts, too.
+pub fn fingerprint_of_pack(name: &str, config: &serde_json::Value) -> String {
+    let mut parts = Parts(Sha256::new());
+    for part in ["pack", name, env!("CARGO_PKG_VERSION")] {
+        parts.add(part.as_bytes());
+    }
+    parts.secret(config.to_string().as_bytes());
+    HEXLOWER.encode(&parts.0.finalize())
+}
+
+/// Each part goes in with its length, so that no two definitions make the same bytes.
+struct Parts(Sha256);
+
+impl Parts {
+    fn add(&mut self, part: &[u8]) {
+        self.count(part.len());
+        self.0.update(part);
+    }
+
+    fn count(&mut self, count: usize) {
+        self.0.update(u64::try_from(count).unwrap_or(u64::MAX).to_le_bytes());
+    }
+
+    fn secret(&mut self, part: &[u8]) {
+        self.add(&Sha256::digest(part));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use toolyard_core::Sharing;
+    use toolyard_link::EraPin;
+    use toolyard_proto::name::UpstreamId;
+
+    use super::*;
+
+    fn program(args: &[&str], env: &[(&str, &str)]) -> String {
+        fingerprint(&upstream(args, env))
+    }
+
+    fn upstream(args: &[&str], env: &[(&str, &str)]) -> UpstreamConfig {
+        UpstreamConfig {
+            id: UpstreamId::parse("a").unwrap(),
+            renamed_from: None,
+            reach: Reach::Program(Program {
+                command: "a".into(),
+                args: args.iter().map(|&text| text.to_owned()).collect(),
+                env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
+                cwd: "/".into(),
+            }),
+            era: EraPin::Auto,
+            timeout: None,
+            connect_timeout: None,
+            roots: Vec::new(),
+            sharing: Sharing::Shared,
+            ping: false,
+        }
+    }
+
+    #[test]
+    fn every_part_counts() {
+        let same = program(&["b", "c"], &[("K", "v")]);
+        assert_eq!(same, program(&["b", "c"], &[("K", "v")]));
+        assert_eq!(same.len(), 64);
+        for other in [
+            program(&["bc"], &[("K", "v")]),
+            program(&["b", "c"], &[("K", "w")]),
+            program(&["b", "c"], &[("L", "v")]),
+            program(&["b", "c"], &[]),
+            fingerprint(&UpstreamConfig {
+                connect_timeout: Some(Duration::from_secs(40)),
+                ..upstream(&["b", "c"], &[("K", "v")])
+            }),
+        ] {
+            assert_ne!(same, other);
+        }
+    }
+}

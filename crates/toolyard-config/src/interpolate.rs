@@ -1,0 +1,122 @@
+//! `${VAR}` and `${VAR:-default}` in a text. `$VAR` stays as it is, and `$${` is a literal `${`.
+
+/// Looks a variable of the environment up.
+pub type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// A variable of this process.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Why a text could not be expanded, and what to do. Never holds the text itself: it may be a secret.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub message: String,
+    pub help: String,
+    /// Well written, but the variable is not there.
+    pub is_unset: bool,
+}
+
+pub(crate) fn expand(text: &str, variables: &Variables<'_>) -> Result<String, Trouble> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        if let Some(before) = rest[..at].strip_suffix('$') {
+            out.push_str(before);
+            out.push_str("${");
+            rest = &rest[at + 2..];
+            continue;
+        }
+        out.push_str(&rest[..at]);
+        let inside = &rest[at + 2..];
+        let end = inside.find('}').ok_or_else(unclosed)?;
+        out.push_str(&resolve(&inside[..end], variables)?);
+        rest = &inside[end + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+fn resolve(inside: &str, variables: &Variables<'_>) -> Result<String, Trouble> {
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inside, None),
+    };
+    if !is_name(name) {
+        return Err(not_a_name(name));
+    }
+    // As in a shell, `:-` also stands in for a variable that is set but empty.
+    let value = variables(name).filter(|value| default.is_none() || !value.is_empty());
+    value.or_else(|| default.map(ToOwned::to_owned)).ok_or_else(|| unset(name))
+}
+
+fn is_name(name: &str) -> bool {
+    let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts_well && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn unset(name: &str) -> Trouble {
+    Trouble {
+        message: format!("the environment variable `{name}` is not set"),
+        help: format!("set it where the gateway is started, or give a default: ${{{name}:-…}}"),
+        is_unset: true,
+    }
+}
+
+fn unclosed() -> Trouble {
+    Trouble {
+        message: "`${` without a closing `}`".into(),
+        help: "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`".into(),
+        is_unset: false,
+    }
+}
+
+fn not_a_name(name: &str) -> Trouble {
+    let help = match name.strip_prefix("env:").filter(|rest| is_name(rest)) {
+        Some(rest) => format!("write ${{{rest}}}"),
+        None => "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`".into(),
+    };
+    Trouble { message: format!("`${{{name}}}` does not name an environment variable"), help, is_unset: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<&str, &str>) {
+        let variables = |name: &str| match name {
+            "USER" => Some("ann".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
+        let got = expand(text, &variables);
+        assert_eq!(got.as_deref().map_err(|trouble| trouble.message.as_str()), expected, "{text}");
+    }
+
+    #[test]
+    fn variables_are_expanded() {
+        check("plain", Ok("plain"));
+        check("a ${USER} b", Ok("a ann b"));
+        check("${USER}${USER}", Ok("annann"));
+        check("${EMPTY}", Ok(""));
+        check("${EMPTY:-x}", Ok("x"));
+        check("${NOBODY:-x y}", Ok("x y"));
+        check("${NOBODY:-}", Ok(""));
+        check("${NOBODY:-a:-b}", Ok("a:-b"));
+    }
+
+    #[test]
+    fn only_braces_mean_a_variable() {
+        check("$USER costs $5 {USER} }", Ok("$USER costs $5 {USER} }"));
+        check("$${USER}", Ok("${USER}"));
+        check("a$$b", Ok("a$$b"));
+    }
+
+    #[test]
+    fn what_cannot_be_resolved_is_named() {
+        check("${NOBODY}", Err("the environment variable `NOBODY` is not set"));
+        check("${USER", Err("`${` without a closing `}`"));
+        check("${}", Err("`${}` does not name an environment variable"));
+        check("${env:USER}", Err("`${env:USER}` does not name an environment variable"));
+    }
+}

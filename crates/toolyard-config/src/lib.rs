@@ -1,0 +1,256 @@
+//! The configuration as written: found, read and checked, with every problem reported at its place.
+//! What the gateway is built from is made of it in the program.
+
+pub mod definition;
+pub mod secret;
+pub mod own;
+pub mod state_dir;
+pub mod save;
+pub mod jsonc;
+pub mod socket;
+pub mod standby;
+pub mod system;
+mod fingerprint;
+mod find;
+mod trust;
+mod problem;
+mod tree;
+mod reader;
+mod interpolate;
+mod suggest;
+mod duration;
+mod reach;
+mod upstream;
+mod mcp_servers;
+mod mcpproxy;
+mod packs;
+mod profile;
+mod listen;
+mod apps;
+mod auth;
+mod log;
+mod tools;
+mod health;
+
+use std::path::Path;
+use std::time::Duration;
+
+use toolyard_core::plan::Pings;
+use toolyard_core::{ProfilePlan, ToolRule};
+use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
+use toolyard_proto::token::Rules;
+
+pub use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, EndpointConfig, Scan, TcpDoor};
+pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
+pub use fingerprint::{fingerprint, fingerprint_of_pack};
+pub use interpolate::{Variables, environment};
+pub use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
+pub use log::{LogConfig, LogFormat, LogLevel};
+pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
+pub use problem::{Level, Place, Problem};
+pub use reach::{Program, Reach, Server};
+pub use trust::{Agreed, TrustState, Trusted};
+pub use upstream::{UpstreamConfig, Upstreams};
+
+pub use suggest::nearest;
+pub use tree::{Entry, File, Format, Node, Value};
+
+use mcpproxy::McpProxy;
+use reader::{Reader, Section};
+
+/// Models accept no longer names than this.
+const LONGEST_BUDGET: usize = 64;
+
+#[derive(Debug, Default)]
+pub struct Config {
+    pub upstreams: Upstreams,
+    /// What is written of packs; which of them are on is decided by the program.
+    pub packs: Vec<PackConfig>,
+    pub profiles: Vec<ProfilePlan>,
+    pub listen: ListenConfig,
+    pub apps: AppsConfig,
+    /// How upstreams are asked whether they are there.
+    pub pings: Pings,
+    /// What tokens of apps and agents are checked by, where they are asked for.
+    pub auth: Option<Rules>,
+    pub log: LogConfig,
+    /// What is said of single tools.
+    pub tools: Vec<ToolRule>,
+    /// Show the only upstream as if clients spoke to it directly.
+    pub transparent: bool,
+    pub names: NameStyle,
+    /// How long changes are gathered before lists change, if not as usual.
+    pub debounce: Option<Duration>,
+}
+
+/// A config, if there is nothing wrong with it, and what there is to say about it.
+#[derive(Debug)]
+pub struct Loaded {
+    pub config: Option<Config>,
+    /// What tokens are made from, even where something else is wrong.
+    pub auth: Option<Rules>,
+    pub problems: Vec<Problem>,
+}
+
+/// Reads the files in force and checks all of them. A later one wins, upstream by upstream.
+pub fn load(sources: &[Source], variables: &Variables<'_>, packs: &KnownPacks) -> Loaded {
+    let (mut config, mut problems) = (Config::default(), Vec::new());
+    for source in sources {
+        let read = read_file(&source.path).map(|file| read(&file, source.role, &config, variables, packs));
+        let (layer, more) = read.unwrap_or_else(|problem| (None, vec![problem]));
+        let is_good = layer.is_some() && !more.iter().any(Problem::is_error);
+        problems.extend(more);
+        config.lay_over(layer.unwrap_or_default());
+        if !is_good {
+            // What a later file says of an earlier one that is broken would be guesswork.
+            return Loaded { config: None, auth: config.auth, problems };
+        }
+    }
+    Loaded { auth: config.auth.clone(), config: Some(config), problems }
+}
+
+/// What would be wrong with a file if this stood in it. `below` are the files that come before it.
+pub fn check(
+    source: &Source,
+    text: String,
+    below: &[Source],
+    variables: &Variables<'_>,
+    packs: &KnownPacks,
+) -> Vec<Problem> {
+    let below = load(below, variables, packs).config.unwrap_or_default();
+    read(&File { path: source.path.clone(), text }, source.role, &below, variables, packs).1
+}
+
+pub fn read_file(path: &Path) -> Result<File, Problem> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let message = format!("cannot read {}: {error}", path.display());
+        Problem::error("", message, "check the path and its permissions; the file must be UTF-8 text")
+    })?;
+    Ok(File { path: path.to_owned(), text })
+}
+
+/// What one file says; what it leaves open is left to the files below it.
+#[derive(Default)]
+struct Layer {
+    upstreams: Upstreams,
+    packs: Vec<PackConfig>,
+    profiles: Vec<ProfilePlan>,
+    listen: Option<ListenConfig>,
+    apps: Option<AppsConfig>,
+    pings: Option<Pings>,
+    auth: Option<Rules>,
+    log: Option<LogConfig>,
+    tools: Vec<ToolRule>,
+    transparent: Option<bool>,
+    names: Option<NameStyle>,
+    debounce: Option<Duration>,
+}
+
+impl Config {
+    fn lay_over(&mut self, layer: Layer) {
+        self.upstreams.lay_over(layer.upstreams);
+        self.packs.retain(|old| layer.packs.iter().all(|new| new.name != old.name));
+        self.packs.extend(layer.packs);
+        self.profiles.retain(|old| layer.profiles.iter().all(|new| new.name != old.name));
+        self.profiles.extend(layer.profiles);
+        self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
+        self.apps = layer.apps.unwrap_or(std::mem::take(&mut self.apps));
+        self.pings = layer.pings.unwrap_or(self.pings);
+        self.auth = layer.auth.or(self.auth.take());
+        self.log = layer.log.unwrap_or(self.log);
+        self.tools.retain(|old| layer.tools.iter().all(|new| new.pattern != old.pattern));
+        self.tools.extend(layer.tools);
+        self.transparent = layer.transparent.unwrap_or(self.transparent);
+        self.names = layer.names.unwrap_or(self.names);
+        self.debounce = layer.debounce.or(self.debounce);
+    }
+}
+
+/// What can be read of a file, and what is wrong with it. `below` is what the files before this one said.
+fn read(
+    file: &File,
+    role: Role,
+    below: &Config,
+    variables: &Variables<'_>,
+    packs: &KnownPacks,
+) -> (Option<Layer>, Vec<Problem>) {
+    let entries = match file.entries() {
+        Ok(entries) => entries,
+        Err(problems) => return (None, problems),
+    };
+    let mut reader = Reader::new(file, variables, packs);
+    let root = Section::root(entries);
+    let layer = match file.format() {
+        Format::Toml => read_toml(root, role, below, &mut reader),
+        Format::Json if mcpproxy::SECTIONS.iter().any(|section| root.has(section)) => {
+            let McpProxy { apps, auth, log, debounce } = mcpproxy::read(root, &mut reader);
+            Layer { apps: Some(apps), auth, log, debounce, ..Layer::default() }
+        }
+        Format::Json => Layer { upstreams: mcp_servers::read(root, &mut reader), ..Layer::default() },
+    };
+    (Some(layer), reader.finish())
+}
+
+fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<'_>) -> Layer {
+    let upstreams = upstream::read(&mut root, reader);
+    let mut ids: Vec<String> = upstreams.ids().map(|id| id.as_str().to_owned()).collect();
+    let is_inherited = |id: &&UpstreamId| upstreams.ids().all(|own| own.fold() != id.fold());
+    let on = upstreams.on.len() + below.upstreams.on.iter().filter(|below| is_inherited(&&below.id)).count();
+    ids.extend(below.upstreams.ids().filter(is_inherited).map(|id| id.as_str().to_owned()));
+    let packs = packs::read(&mut root, reader);
+    let profiles = profile::read(&mut root, reader, &ids);
+    let listen = match role {
+        Role::Own => root.take("listen").map(|field| listen::read(field, reader)),
+        Role::Project => listen::refuse(&mut root, reader),
+    };
+    let transparent = read_transparent(&mut root, reader, on);
+    let names = read_names(&mut root, reader);
+    let apps = match role {
+        Role::Own => root.take("apps").map(|field| {
+            let at = field.at;
+            let apps = apps::read(field, reader);
+            apps::check_ids(reader, at, &apps.endpoints, &ids);
+            apps
+        }),
+        Role::Project => apps::refuse(&mut root, reader),
+    };
+    let auth = match role {
+        Role::Own => root.take("auth").and_then(|field| auth::read(field, reader)),
+        Role::Project => auth::refuse(&mut root, reader),
+    };
+    let log = match role {
+        Role::Own => root.take("log").map(|field| log::read(field, reader)),
+        Role::Project => log::refuse(&mut root, reader),
+    };
+    let tools = tools::read(&mut root, reader);
+    let pings = root.take("health").map(|field| health::read(field, reader));
+    root.finish(reader);
+    let debounce = None;
+    Layer { upstreams, packs, profiles, listen, apps, pings, auth, log, tools, transparent, names, debounce }
+}
+
+fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {
+    let field = root.take("transparent")?;
+    let transparent = field.flag(reader)?;
+    if transparent {
+        profile::warn_unless_alone(reader, &field, upstreams);
+    }
+    Some(transparent)
+}
+
+fn read_names(root: &mut Section, reader: &mut Reader<'_>) -> Option<NameStyle> {
+    let budget = root.take("name_budget").and_then(|field| {
+        let number = field.integer(reader)?;
+        let budget = usize::try_from(number).ok().filter(|n| (MIN_BUDGET..=LONGEST_BUDGET).contains(n));
+        if budget.is_none() {
+            let message = format!("expected a number from {MIN_BUDGET} to {LONGEST_BUDGET}, found {number}");
+            field.error(reader, message, format!("{DEFAULT_BUDGET} leaves room for the prefix of a client"));
+        }
+        budget
+    });
+    let shown = NameStyle::Shown { budget: budget.unwrap_or(DEFAULT_BUDGET) };
+    let field = root.take("names");
+    let chosen =
+        field.and_then(|field| field.choice(reader, &[("shown", shown), ("colon", NameStyle::Colon)]));
+    chosen.or(budget.map(|_| shown))
+}

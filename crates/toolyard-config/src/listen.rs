@@ -1,0 +1,183 @@
+//! `[listen]`: where clients are accepted, and who may come in.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toolyard_model::local::LONGEST_PATH;
+
+use super::problem::Problem;
+use super::reach::absolute;
+use super::reader::{Field, Reader, Section};
+use super::tree::Value;
+
+/// Where the gateway listens when nothing else is said.
+pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777);
+
+const LONGEST_KEEP_ALIVE: Duration = Duration::from_hours(1);
+
+const ADDRESS_HELP: &str = "write an address and a port, such as \"127.0.0.1:7777\" or \"[::1]:7777\"";
+
+#[derive(Default, PartialEq)]
+pub struct ListenConfig {
+    pub http: Option<SocketAddr>,
+    /// For newline JSON-RPC.
+    pub tcp: Option<SocketAddr>,
+    pub local: LocalDoor,
+    pub token: Option<String>,
+    /// Makes its bearer an operator, who may change things through the control API.
+    pub operator_token: Option<String>,
+    /// Host names accepted beside loopback.
+    pub hosts: Vec<String>,
+    /// Origins accepted beside those on loopback.
+    pub origins: Vec<String>,
+    /// After how much silence a client over HTTP gets a sign of life.
+    pub keep_alive: Option<Duration>,
+}
+
+/// The token is a secret.
+impl fmt::Debug for ListenConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenConfig")
+            .field("http", &self.http)
+            .field("tcp", &self.tcp)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the local socket is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LocalDoor {
+    #[default]
+    Usual,
+    Off,
+    At(PathBuf),
+}
+
+/// A project file may not open doors.
+pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<ListenConfig> {
+    if let Some(field) = root.take("listen") {
+        let help = "move it to your own config, or use this file with --config";
+        field.warn(reader, "is not used: a project file does not say where to listen", help);
+    }
+    None
+}
+
+pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
+    let Some(mut section) = field.section(reader) else { return ListenConfig::default() };
+    let http_field = section.take("http");
+    let http = http_field.as_ref().and_then(|field| read_address(reader, field));
+    let token_field = section.take("token");
+    let token = token_field.as_ref().and_then(|field| read_token(reader, field));
+    let operator_token = section.take("operator_token").and_then(|field| read_token(reader, &field));
+    let hosts = section.take("hosts").map(|field| read_hosts(reader, &field)).unwrap_or_default();
+    let origins = section.take("origins").map(|field| read_origins(reader, &field)).unwrap_or_default();
+    let tcp_field = section.take("tcp");
+    let tcp = tcp_field.as_ref().and_then(|field| read_address(reader, field));
+    let local = section.take("unix").and_then(|field| read_local(reader, &field)).unwrap_or_default();
+    let keep_alive = section.take("keep_alive").and_then(|field| field.duration(reader, LONGEST_KEEP_ALIVE));
+    section.finish(reader);
+    for (field, address) in [(&http_field, http), (&tcp_field, tcp)] {
+        // A token that is there but wrong has been reported already.
+        if let (Some(field), Some(address), None) = (field, address, &token_field)
+            && let Some(problem) = needs_token("", address, false)
+        {
+            field.error(reader, problem.message, problem.help);
+        }
+    }
+    ListenConfig { http, tcp, local, token, operator_token, hosts, origins, keep_alive }
+}
+
+/// Off loopback anybody on the network could run the tools, so a token is asked for there.
+pub fn needs_token(key: &str, address: SocketAddr, has_token: bool) -> Option<Problem> {
+    if address.ip().is_loopback() || has_token {
+        return None;
+    }
+    Some(Problem::error(
+        key,
+        format!("{address} can be reached from other machines, and no token is set"),
+        "set `token = \"${TOOLYARD_TOKEN}\"` in [listen], or listen on 127.0.0.1",
+    ))
+}
+
+/// `localhost` is the one name that needs no resolver.
+pub fn parse_address(text: &str) -> Option<SocketAddr> {
+    match text.rsplit_once(':') {
+        Some(("localhost", port)) => Some(SocketAddr::new(DEFAULT.ip(), port.parse().ok()?)),
+        _ => text.parse().ok(),
+    }
+}
+
+/// An address with a port.
+pub(crate) fn read_address(reader: &mut Reader<'_>, field: &Field) -> Option<SocketAddr> {
+    let text = field.text(reader)?;
+    let address = parse_address(&text);
+    if address.is_none() {
+        field.error(reader, format!("expected ADDRESS:PORT, found \"{text}\""), ADDRESS_HELP);
+    }
+    address
+}
+
+fn read_token(reader: &mut Reader<'_>, field: &Field) -> Option<String> {
+    let token = field.expanded(reader)?;
+    let is_sendable = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_sendable {
+        let help = "make one with `openssl rand -hex 32` and pass it by a variable: \"${TOOLYARD_TOKEN}\"";
+        field.error(reader, "expected a token of visible ASCII characters without spaces", help);
+        return None;
+    }
+    Some(token)
+}
+
+fn read_hosts(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
+    let (items, mut hosts) = (field.items(reader), Vec::new());
+    for item in items {
+        let Some(host) = item.text(reader) else { continue };
+        let is_bare = host.parse::<http::uri::Authority>().is_ok_and(|authority| authority.host() == host);
+        if is_bare {
+            hosts.push(host);
+        } else {
+            let help = "write it as clients send it, without scheme, port and path";
+            item.error(reader, format!("expected a host name, found \"{host}\""), help);
+        }
+    }
+    hosts
+}
+
+fn read_origins(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
+    let (items, mut origins) = (field.items(reader), Vec::new());
+    for item in items {
+        let Some(origin) = item.text(reader) else { continue };
+        let is_origin = origin.split_once("://").is_some_and(|(scheme, rest)| {
+            !scheme.is_empty() && rest.parse::<http::uri::Authority>().is_ok_and(|a| a.as_str() == rest)
+        });
+        if is_origin {
+            origins.push(origin);
+        } else {
+            let help = "write scheme and host without a path, such as \"https://app.example\"";
+            item.error(reader, format!("expected an origin, found \"{origin}\""), help);
+        }
+    }
+    origins
+}
+
+/// A path, or `false` for none.
+pub(crate) fn read_local(reader: &mut Reader<'_>, field: &Field) -> Option<LocalDoor> {
+    if let Value::Flag(flag) = field.value() {
+        return Some(if *flag { LocalDoor::Usual } else { LocalDoor::Off });
+    }
+    let text = field.expanded(reader)?;
+    if text.is_empty() {
+        let help = "name the socket file, or write `unix = false` to have none";
+        field.error(reader, "expected a path, found an empty string", help);
+        return None;
+    }
+    let path = absolute(&reader.file.folder().join(text));
+    if path.as_os_str().len() > LONGEST_PATH {
+        let message = format!("the path is longer than the {LONGEST_PATH} bytes that a socket can have");
+        field.error(reader, message, "choose a shorter one, or remove the key");
+        return None;
+    }
+    Some(LocalDoor::At(path))
+}

@@ -1,0 +1,103 @@
+//! An `mcpServers` file, as many clients keep it, taken as it is. What other programs keep in such a file
+//! does not concern us, so unknown keys are no mistake here; what they meant for a server is said aloud.
+
+use std::collections::HashSet;
+
+use toolyard_core::Sharing;
+use toolyard_link::EraPin;
+use toolyard_proto::name::sanitize_upstream_id;
+
+use super::reach::Reach;
+use super::reader::{Field, Reader, Section};
+use super::suggest::nearest;
+use super::upstream::{UpstreamConfig, Upstreams};
+
+pub(crate) const EXAMPLE: &str =
+    "write { \"mcpServers\": { \"files\": { \"command\": \"npx\", \"args\": [\"…\"] } } }";
+
+/// How clients spell the way to reach a server.
+const TYPES: [(&str, Kind); 7] = [
+    ("stdio", Kind::Program),
+    ("http", Kind::Http),
+    ("streamable-http", Kind::Http),
+    ("streamable_http", Kind::Http),
+    ("streamableHttp", Kind::Http),
+    ("streamablehttp", Kind::Http),
+    ("sse", Kind::Sse),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Program,
+    Http,
+    Sse,
+}
+
+pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
+    let Some(servers) = root.take("mcpServers") else {
+        let keys: Vec<Field> = root.take_all();
+        let near = keys.iter().find(|field| nearest(&field.key, ["mcpServers", "servers"]).is_some());
+        let help = match near {
+            Some(field) => format!("rename `{}` to `mcpServers`", field.key),
+            None => EXAMPLE.into(),
+        };
+        reader.error(0, "mcpServers", "the key is missing", help);
+        return Upstreams::default();
+    };
+    let fields = servers.section(reader).map(Section::take_all).unwrap_or_default();
+    let mut taken = HashSet::new();
+    let mut upstreams = Upstreams::default();
+    for field in fields {
+        let id = sanitize_upstream_id(&field.key, |id| taken.contains(id));
+        taken.insert(id.fold());
+        let renamed_from = (id.as_str() != field.key).then(|| field.key.clone());
+        if renamed_from.is_some() {
+            reader.note(field.at, &field.path, format!("is called `{id}` here"));
+        }
+        let Some(mut section) = field.clone().section(reader) else { continue };
+        let is_on = read_switches(reader, &mut section);
+        reader.tolerate_unset(!is_on);
+        let reach = read_one(reader, section);
+        reader.tolerate_unset(false);
+        if !is_on {
+            upstreams.off.push(id);
+        } else if let Some(reach) = reach {
+            upstreams.on.push(UpstreamConfig {
+                id,
+                renamed_from,
+                reach,
+                era: EraPin::Auto,
+                timeout: None,
+                connect_timeout: None,
+                roots: Vec::new(),
+                sharing: Sharing::default(),
+                ping: false,
+            });
+        }
+    }
+    upstreams
+}
+
+/// Some clients write `enabled`, some `disabled`.
+fn read_switches(reader: &mut Reader<'_>, section: &mut Section) -> bool {
+    let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);
+    let disabled = section.take("disabled").and_then(|field| field.flag(reader)).unwrap_or(false);
+    enabled && !disabled
+}
+
+fn read_one(reader: &mut Reader<'_>, mut section: Section) -> Option<Reach> {
+    let kinds = ["type", "transport"].map(|key| section.take(key));
+    let is_sse = |field: &Field, reader: &mut Reader<'_>| field.choice(reader, &TYPES) == Some(Kind::Sse);
+    let sse: Vec<Field> = kinds.into_iter().flatten().filter(|field| is_sse(field, reader)).collect();
+    let mut reach = Reach::take(&mut section, reader);
+    if let Some(field) = sse.first() {
+        reach = reach.map(|reach| reach.only_sse(reader, field));
+    }
+    let (path, at) = (section.path.clone(), section.at);
+    let left: Vec<String> = section.take_all().iter().map(|field| format!("`{}`", field.key)).collect();
+    if !left.is_empty() {
+        let message = format!("{} of this server: not used here", left.join(", "));
+        reader.warn(at, &path, message, "limits and choices of tools are made in a TOML config instead");
+    }
+    reach
+}

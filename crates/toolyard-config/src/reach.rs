@@ -1,0 +1,244 @@
+//! How an upstream is reached: a program to start, or a URL (HTTP, or a socket). The same keys in every format.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+use toolyard_link::SocketSpec;
+
+use super::reader::{Field, Reader, Section};
+use super::tree::Value;
+
+#[derive(Debug)]
+pub enum Reach {
+    Program(Program),
+    Server(Server),
+    Socket(SocketSpec),
+}
+
+/// A program to start, without a shell.
+pub struct Program {
+    pub command: String,
+    pub args: Vec<String>,
+    /// Added to our own environment; sorted by name.
+    pub env: Vec<(String, String)>,
+    pub cwd: PathBuf,
+}
+
+/// A server to send HTTP requests to.
+pub struct Server {
+    pub url: Uri,
+    pub headers: HeaderMap,
+    /// Whether only the oldest transport will do.
+    pub sse: bool,
+}
+
+/// Arguments and environment may hold secrets.
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program")
+            .field("command", &self.command)
+            .field("cwd", &self.cwd)
+            .finish_non_exhaustive()
+    }
+}
+
+/// URL and headers may hold secrets.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("host", &self.url.host()).finish_non_exhaustive()
+    }
+}
+
+/// The gateway sets these itself, for every request anew.
+const OWN_HEADERS: [&str; 8] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "last-event-id",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+];
+
+impl Reach {
+    /// Takes `command`, `args`, `env`, `cwd` or `url`, `headers` out of a section.
+    pub(crate) fn take(section: &mut Section, reader: &mut Reader<'_>) -> Option<Self> {
+        let (command, url) = (section.take("command"), section.take("url"));
+        let program = [section.take("args"), section.take("env"), section.take("cwd")];
+        let headers = section.take("headers");
+        match (command, url) {
+            (Some(command), None) => {
+                refuse(reader, headers, "url", "a program gets its secrets by `env`");
+                let [args, env, cwd] = program;
+                Program::read(reader, &command, args, env, cwd).map(Self::Program)
+            }
+            (None, Some(url)) => {
+                for field in program {
+                    refuse(
+                        reader,
+                        field,
+                        "command",
+                        "a server that is reached by `url` takes only `headers`",
+                    );
+                }
+                match read_socket(reader, &url) {
+                    Some(socket) => {
+                        refuse(reader, headers, "an http URL", "lines on a socket have no headers");
+                        socket.map(Self::Socket)
+                    }
+                    None => Server::read(reader, &url, headers).map(Self::Server),
+                }
+            }
+            (Some(_), Some(url)) => {
+                let help = "keep `command` for a program to start, or `url` for a server to reach";
+                url.error(reader, "`command` and `url` exclude each other", help);
+                None
+            }
+            // An unknown key will be reported, with what it should be called.
+            (None, None) if section.has_slip_of("command") || section.has_slip_of("url") => None,
+            (None, None) => {
+                let help = "add `command = \"…\"` for a program to start, or `url = \"https://…/mcp\"`";
+                reader.error(section.at, &section.path, "neither `command` nor `url` is given", help);
+                None
+            }
+        }
+    }
+}
+
+impl Reach {
+    /// Only the oldest HTTP transport, as `field` asks for.
+    pub(crate) fn only_sse(mut self, reader: &mut Reader<'_>, field: &Field) -> Self {
+        match &mut self {
+            Self::Server(server) => server.sse = true,
+            Self::Program(_) | Self::Socket(_) => {
+                field.error(reader, "goes only with an http URL", "remove it: nothing else has a choice");
+            }
+        }
+        self
+    }
+}
+
+fn refuse(reader: &mut Reader<'_>, field: Option<Field>, goes_with: &str, help: &str) {
+    if let Some(field) = field {
+        field.error(reader, format!("goes only with `{goes_with}`"), format!("remove it: {help}"));
+    }
+}
+
+impl Program {
+    fn read(
+        reader: &mut Reader<'_>,
+        command: &Field,
+        args: Option<Field>,
+        env: Option<Field>,
+        cwd: Option<Field>,
+    ) -> Option<Self> {
+        let has_args = args.is_some();
+        let args = args.map(|field| field.expanded_list(reader)).unwrap_or_default();
+        let env = env.map(|field| environment(reader, &field)).unwrap_or_default();
+        let cwd = cwd.and_then(|field| field.expanded(reader)).unwrap_or_default();
+        let cwd = absolute(&reader.file.folder().join(cwd));
+        let text = command.expanded(reader)?;
+        if text.trim().is_empty() {
+            let help = "name one, such as `npx`, or give its full path";
+            command.error(reader, "expected a program, found an empty string", help);
+            return None;
+        }
+        if text.contains(char::is_whitespace) && !text.contains('/') && !has_args {
+            let help = "no shell splits it: keep the program in `command`, put each argument into `args`";
+            command.warn(reader, "is taken as the name of one program, spaces included", help);
+        }
+        Some(Self { command: text, args, env, cwd })
+    }
+}
+
+fn environment(reader: &mut Reader<'_>, field: &Field) -> Vec<(String, String)> {
+    let mut variables = Vec::new();
+    for (name, (field, value)) in field.expanded_table(reader) {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            let message = "no program can be given such an environment variable";
+            field.error(reader, message, "use a name without `=`, and no NUL characters");
+        } else {
+            variables.push((name, value));
+        }
+    }
+    variables
+}
+
+impl Server {
+    fn read(reader: &mut Reader<'_>, url: &Field, headers: Option<Field>) -> Option<Self> {
+        let headers = headers.map(|field| header_map(reader, &field)).unwrap_or_default();
+        let text = url.expanded(reader)?;
+        let uri = text.trim().parse::<Uri>().ok().filter(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
+        });
+        let Some(uri) = uri else {
+            let help = "write it in full, such as \"https://wiki.example/mcp\"";
+            let message = "expected a URL that starts with http://, https://, tcp:// or unix://";
+            url.error(reader, message, help);
+            return None;
+        };
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            let help = "send them as a header: headers = { Authorization = \"Bearer ${TOKEN}\" }";
+            url.error(reader, "must not hold a user name or password", help);
+            return None;
+        }
+        Some(Self { url: uri, headers, sse: false })
+    }
+}
+
+/// The two sockets that newline JSON-RPC is spoken over. The outer `None`: it is something else.
+#[expect(clippy::option_option, reason = "not a socket, and a socket that is wrong, are two things")]
+fn read_socket(reader: &mut Reader<'_>, url: &Field) -> Option<Option<SocketSpec>> {
+    let Value::Text(written) = url.value() else { return None };
+    if written.starts_with("unix://") {
+        let path = url.expanded(reader).map(|text| text.trim_start_matches("unix://").to_owned());
+        let path = path.map(|path| absolute(&reader.file.folder().join(path)));
+        return Some(path.map(SocketSpec::Local));
+    }
+    if !written.starts_with("tcp://") {
+        return None;
+    }
+    let text = url.expanded(reader)?;
+    let address = text.trim_start_matches("tcp://").trim_end_matches('/');
+    let is_good = address.parse::<Authority>().is_ok_and(|authority| {
+        !authority.host().is_empty() && authority.port_u16().is_some() && !address.contains('@')
+    });
+    if !is_good {
+        let help = "write host and port, such as \"tcp://127.0.0.1:4000\"";
+        url.error(reader, "expected tcp://HOST:PORT", help);
+    }
+    Some(is_good.then(|| SocketSpec::Tcp(address.to_owned())))
+}
+
+fn header_map(reader: &mut Reader<'_>, field: &Field) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, (field, value)) in field.expanded_table(reader) {
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            let help = "use letters, digits and `-`, as in `X-Api-Key`";
+            field.error(reader, "is not the name of an HTTP header", help);
+            continue;
+        };
+        let Ok(mut value) = HeaderValue::from_str(&value) else {
+            let help = "look for a line break or another control character in it or in its variables";
+            field.error(reader, "holds characters that no HTTP header can carry", help);
+            continue;
+        };
+        if OWN_HEADERS.contains(&name.as_str()) {
+            field.warn(reader, "is left out: the gateway sets this header itself", "remove it");
+            continue;
+        }
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    headers
+}
+
+/// Without asking the file system, so that a missing folder is reported by whoever needs it.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

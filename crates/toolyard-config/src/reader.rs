@@ -1,0 +1,287 @@
+//! Takes keys out of a section, checks what they hold, and collects what is wrong, so that one run shows
+//! everything. Whatever nobody took is an unknown key.
+
+use std::collections::BTreeMap;
+
+use super::interpolate::{Variables, expand};
+use super::packs::KnownPacks;
+use super::problem::{Level, Place, Problem};
+use super::suggest::nearest;
+use super::tree::{Entry, File, Format, Node, Value};
+
+/// One file being read.
+pub(crate) struct Reader<'a> {
+    pub(crate) file: &'a File,
+    variables: &'a Variables<'a>,
+    pub(crate) packs: &'a KnownPacks,
+    problems: Vec<Problem>,
+    /// Whether a variable that is not set is no problem at the moment.
+    unset_is_fine: bool,
+}
+
+/// A table with its place in the file. Take the known keys, then call [`Section::finish`].
+pub(crate) struct Section {
+    /// The keys that lead here, with dots.
+    pub(crate) path: String,
+    /// Where the key of this section stands.
+    pub(crate) at: usize,
+    entries: Vec<Entry>,
+    known: Vec<&'static str>,
+}
+
+/// A key with its value, not yet checked.
+#[derive(Clone)]
+pub(crate) struct Field {
+    pub(crate) path: String,
+    /// The last part of the path.
+    pub(crate) key: String,
+    /// Where the key stands.
+    pub(crate) at: usize,
+    node: Node,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(file: &'a File, variables: &'a Variables<'a>, packs: &'a KnownPacks) -> Self {
+        Self { file, variables, packs, problems: Vec::new(), unset_is_fine: false }
+    }
+
+    /// For parts that are switched off.
+    pub(crate) fn tolerate_unset(&mut self, tolerate: bool) {
+        self.unset_is_fine = tolerate;
+    }
+
+    pub(crate) fn error(
+        &mut self,
+        at: usize,
+        key: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.add(Level::Error, at, key, message.into(), help.into());
+    }
+
+    pub(crate) fn warn(&mut self, at: usize, key: &str, message: impl Into<String>, help: impl Into<String>) {
+        self.add(Level::Warning, at, key, message.into(), help.into());
+    }
+
+    pub(crate) fn note(&mut self, at: usize, key: &str, message: impl Into<String>) {
+        self.add(Level::Note, at, key, message.into(), String::new());
+    }
+
+    fn add(&mut self, level: Level, at: usize, key: &str, message: String, help: String) {
+        let place = Some(self.place(at));
+        self.problems.push(Problem { level, place, key: key.to_owned(), message, help });
+    }
+
+    /// How a key with a value is written in this file.
+    fn example(&self, key: &str, value: &str) -> String {
+        match self.file.format() {
+            Format::Toml => format!("{key} = {value}"),
+            Format::Json => format!("\"{key}\": {value}"),
+        }
+    }
+
+    pub(crate) fn place(&self, at: usize) -> Place {
+        Place::find(&self.file.path, &self.file.text, at)
+    }
+
+    /// What was found, in the order of the file.
+    pub(crate) fn finish(mut self) -> Vec<Problem> {
+        self.problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
+        self.problems
+    }
+}
+
+impl Section {
+    pub(crate) fn root(entries: Vec<Entry>) -> Self {
+        Self { path: String::new(), at: 0, entries, known: Vec::new() }
+    }
+
+    /// Takes a key, if it is there.
+    pub(crate) fn take(&mut self, key: &'static str) -> Option<Field> {
+        self.known.push(key);
+        let index = self.entries.iter().position(|entry| entry.key == key)?;
+        let entry = self.entries.remove(index);
+        Some(self.field(entry))
+    }
+
+    /// All that is left, where any key will do.
+    pub(crate) fn take_all(mut self) -> Vec<Field> {
+        let entries = std::mem::take(&mut self.entries);
+        entries.into_iter().map(|entry| self.field(entry)).collect()
+    }
+
+    /// Whether a key is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+
+    /// Whether a key is left that somebody may have meant as `key`.
+    pub(crate) fn has_slip_of(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| nearest(&entry.key, [key]).is_some())
+    }
+
+    /// A subsection such as `[listen]`.
+    pub(crate) fn section(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<Self> {
+        self.take(key)?.section(reader)
+    }
+
+    /// The subsections of a section that holds nothing else, such as `[upstreams.*]`.
+    pub(crate) fn named_sections(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+    ) -> Vec<(Field, Self)> {
+        let fields = self.section(reader, key).map(Self::take_all).unwrap_or_default();
+        let named = |field: Field| Some((field.clone(), field.section(reader)?));
+        fields.into_iter().filter_map(named).collect()
+    }
+
+    /// Everything that was not taken is a mistake.
+    pub(crate) fn finish(self, reader: &mut Reader<'_>) {
+        let known = self.known.clone();
+        for field in self.take_all() {
+            let help = match nearest(&field.key, known.iter().copied()) {
+                Some(key) => format!("did you mean `{key}`?"),
+                None => "remove it, or look it up in docs/guide/configuration.md".into(),
+            };
+            let mut expected: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
+            expected.sort();
+            let message = format!("unknown key; expected one of {}", expected.join(", "));
+            reader.error(field.at, &field.path, message, help);
+        }
+    }
+
+    fn field(&self, entry: Entry) -> Field {
+        let path = join(&self.path, &entry.key);
+        Field { path, key: entry.key, at: entry.at, node: entry.node }
+    }
+}
+
+impl Field {
+    pub(crate) fn error(&self, reader: &mut Reader<'_>, message: impl Into<String>, help: impl Into<String>) {
+        reader.error(self.at, &self.path, message, help);
+    }
+
+    pub(crate) fn warn(&self, reader: &mut Reader<'_>, message: impl Into<String>, help: impl Into<String>) {
+        reader.warn(self.at, &self.path, message, help);
+    }
+
+    /// How this key, or this item of a list, is written with another value.
+    pub(crate) fn example(&self, reader: &Reader<'_>, value: &str) -> String {
+        if self.path.ends_with(']') { value.to_owned() } else { reader.example(&self.key, value) }
+    }
+
+    fn wrong_kind(&self, reader: &mut Reader<'_>, expected: &str, help: impl Into<String>) {
+        let message = format!("expected {expected}, found {}", self.node.value.kind());
+        reader.error(self.node.at, &self.path, message, help);
+    }
+
+    pub(crate) fn value(&self) -> &Value {
+        &self.node.value
+    }
+
+    pub(crate) fn text(&self, reader: &mut Reader<'_>) -> Option<String> {
+        let Value::Text(text) = &self.node.value else {
+            let help = format!("put one value in quotes: {}", self.example(reader, "\"…\""));
+            self.wrong_kind(reader, "a string", help);
+            return None;
+        };
+        Some(text.clone())
+    }
+
+    /// A text in which `${VAR}` stands for a variable of the environment.
+    pub(crate) fn expanded(&self, reader: &mut Reader<'_>) -> Option<String> {
+        let text = self.text(reader)?;
+        match expand(&text, reader.variables) {
+            Ok(text) => Some(text),
+            Err(trouble) if trouble.is_unset && reader.unset_is_fine => None,
+            Err(trouble) => {
+                reader.error(self.node.at, &self.path, trouble.message, trouble.help);
+                None
+            }
+        }
+    }
+
+    /// One of a few words.
+    pub(crate) fn choice<T: Copy>(&self, reader: &mut Reader<'_>, choices: &[(&str, T)]) -> Option<T> {
+        let text = self.text(reader)?;
+        let chosen = choices.iter().find(|(word, _)| *word == text);
+        if chosen.is_none() {
+            let words: Vec<String> = choices.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+            let help = match nearest(&text, choices.iter().map(|(word, _)| *word)) {
+                Some(word) => format!("did you mean \"{word}\"?"),
+                None => "choose one of these, or remove the key".to_owned(),
+            };
+            let message = format!("expected one of {}, found \"{text}\"", words.join(", "));
+            reader.error(self.node.at, &self.path, message, help);
+        }
+        chosen.map(|(_, value)| *value)
+    }
+
+    pub(crate) fn flag(&self, reader: &mut Reader<'_>) -> Option<bool> {
+        let Value::Flag(flag) = self.node.value else {
+            let help = format!("write {}, without quotes", self.example(reader, "true"));
+            self.wrong_kind(reader, "true or false", help);
+            return None;
+        };
+        Some(flag)
+    }
+
+    pub(crate) fn integer(&self, reader: &mut Reader<'_>) -> Option<i64> {
+        let Value::Integer(integer) = self.node.value else {
+            let help = format!("write {}, without quotes", self.example(reader, "48"));
+            self.wrong_kind(reader, "a whole number", help);
+            return None;
+        };
+        Some(integer)
+    }
+
+    /// The items of a list, each with the path `key[0]`.
+    pub(crate) fn items(&self, reader: &mut Reader<'_>) -> Vec<Self> {
+        let Value::List(items) = &self.node.value else {
+            let help = format!("put the values in brackets: {}", self.example(reader, "[\"…\"]"));
+            self.wrong_kind(reader, "a list of strings", help);
+            return Vec::new();
+        };
+        let item = |(index, node): (usize, &Node)| {
+            let path = format!("{}[{index}]", self.path);
+            Self { path, key: self.key.clone(), at: node.at, node: node.clone() }
+        };
+        items.iter().enumerate().map(item).collect()
+    }
+
+    pub(crate) fn expanded_list(&self, reader: &mut Reader<'_>) -> Vec<String> {
+        self.items(reader).iter().filter_map(|item| item.expanded(reader)).collect()
+    }
+
+    /// A table of texts, each expanded.
+    pub(crate) fn expanded_table(&self, reader: &mut Reader<'_>) -> BTreeMap<String, (Self, String)> {
+        let fields = self.clone().section(reader).map(Section::take_all).unwrap_or_default();
+        let pair = |field: Self| {
+            let text = field.expanded(reader)?;
+            Some((field.key.clone(), (field, text)))
+        };
+        fields.into_iter().filter_map(pair).collect()
+    }
+
+    pub(crate) fn section(self, reader: &mut Reader<'_>) -> Option<Section> {
+        if !matches!(self.node.value, Value::Table(_)) {
+            let (expected, help) = match reader.file.format() {
+                Format::Toml => ("a table", format!("write it as a section: [{}]", self.path)),
+                Format::Json => ("an object", format!("write {}", self.example(reader, "{ … }"))),
+            };
+            self.wrong_kind(reader, expected, help);
+            return None;
+        }
+        let Value::Table(entries) = self.node.value else { return None };
+        Some(Section { path: self.path, at: self.at, entries, known: Vec::new() })
+    }
+}
+
+/// `upstreams.files`, with quotes where TOML wants them.
+fn join(path: &str, key: &str) -> String {
+    let is_bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    let key = if is_bare { key.to_owned() } else { format!("{key:?}") };
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}

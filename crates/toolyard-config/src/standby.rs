@@ -1,0 +1,54 @@
+//! A gateway that waits for the socket of its config set is known to wait, so that nobody starts another one in the
+//! moment between the end of the gateway that has it and the next look of the one that waits.
+//!
+//! It is known by a lock on a file beside the socket: however it ends, the system takes that back.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Of this gateway, for as long as it waits.
+#[derive(Debug)]
+pub struct Standby {
+    _lock: File,
+}
+
+impl Standby {
+    /// Several may wait for one socket.
+    pub fn new(socket: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).read(true).append(true).open(place(socket))?;
+        // Whoever looks has it for no longer than a look.
+        file.lock_shared()?;
+        Ok(Self { _lock: file })
+    }
+
+    /// Whether a gateway waits for this socket.
+    pub fn is_there(socket: &Path) -> bool {
+        let file = File::options().read(true).append(true).open(place(socket));
+        file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    }
+}
+
+fn place(socket: &Path) -> PathBuf {
+    socket.with_extension("standby")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_heir_is_known_while_it_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (socket, other) = (folder.path().join("mcp.sock"), folder.path().join("apps.sock"));
+        assert!(!Standby::is_there(&socket));
+        let standbys = [(); 2].map(|()| Standby::new(&socket).unwrap());
+        for standby in standbys {
+            assert!(Standby::is_there(&socket) && !Standby::is_there(&other));
+            drop(standby);
+        }
+        assert!(!Standby::is_there(&socket));
+        let _heir = Standby::new(&socket).unwrap();
+        assert!(Standby::is_there(&socket));
+    }
+}

@@ -1,0 +1,211 @@
+//! Where things are kept between runs: one folder per set of config files, readable by its owner only.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use data_encoding::HEXLOWER;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::Variables;
+use crate::system;
+
+pub const GATEWAY_FILE: &str = "gateway.json";
+
+/// The folder for these config files: `asked` as it is, or one of their own under `$XDG_STATE_HOME`.
+pub fn open(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> io::Result<PathBuf> {
+    let folder = locate(asked, files, variables)?;
+    create(&folder)?;
+    Ok(folder)
+}
+
+/// The same folder, which may not be there.
+pub fn locate(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> io::Result<PathBuf> {
+    asked.map_or_else(|| usual(files, variables), |asked| Ok(asked.to_owned()))
+}
+
+/// An existing folder keeps its permissions: it may be somebody else's.
+pub fn create(folder: &Path) -> io::Result<()> {
+    system::create_folder(folder).map_err(|error| attempted(&error, "create", folder))
+}
+
+/// An error that names what was attempted, and on which file.
+pub(crate) fn attempted(error: &io::Error, verb: &str, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{verb} {}: {error}", path.display()))
+}
+
+fn usual(files: &[PathBuf], variables: &Variables<'_>) -> io::Result<PathBuf> {
+    let nowhere = || io::Error::other("neither XDG_STATE_HOME nor HOME is set: use --state-dir");
+    let base = base(variables).ok_or_else(nowhere)?;
+    Ok(base.join(set_hash(files, &base)))
+}
+
+/// The name of a config set: its files, and where its state is.
+pub fn set(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> String {
+    let asked = asked.map(|asked| fs::canonicalize(asked).unwrap_or_else(|_| asked.to_owned()));
+    set_hash(files, &asked.or_else(|| base(variables)).unwrap_or_default())
+}
+
+/// Where the folders of all config sets are.
+pub fn base(variables: &Variables<'_>) -> Option<PathBuf> {
+    Some(system::state_folder(variables)?.join("toolyard"))
+}
+
+/// 16 hex digits over the paths of the files, not over what they say: a set stays itself when it is edited.
+fn set_hash(files: &[PathBuf], base: &Path) -> String {
+    let mut hash = Sha256::new();
+    for path in files.iter().map(|file| canonical(file)).chain([base.to_owned()]) {
+        hash.update(path.as_os_str().as_encoded_bytes());
+        hash.update([0]);
+    }
+    HEXLOWER.encode(&hash.finalize()[..8])
+}
+
+/// A file may not be there yet; then the folders that are there decide.
+fn canonical(file: &Path) -> PathBuf {
+    let there = fs::canonicalize(file).ok();
+    there.unwrap_or_else(|| match (file.parent(), file.file_name()) {
+        (Some(folder), Some(name)) if !folder.as_os_str().is_empty() => canonical(folder).join(name),
+        _ => file.to_owned(),
+    })
+}
+
+/// Tells other programs that the gateway runs and where; taken back when dropped.
+#[derive(Debug)]
+pub struct Announcement {
+    path: PathBuf,
+    /// Seconds since 1970.
+    started: u64,
+}
+
+/// Where a gateway listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    pub http: String,
+    pub tcp: Option<String>,
+    pub socket: Option<PathBuf>,
+    /// Where apps register.
+    pub apps: Option<String>,
+    pub apps_socket: Option<PathBuf>,
+}
+
+/// The content of `gateway.json`.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Running {
+    pub http: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tcp: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apps: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apps_socket: Option<PathBuf>,
+    pub pid: u32,
+    /// Seconds since 1970.
+    started: u64,
+}
+
+impl Running {
+    /// Whether it says just these addresses.
+    pub fn is_at(&self, addresses: &Addresses) -> bool {
+        let Self { http, tcp, socket, apps, apps_socket, .. } = self;
+        let Addresses { http: own, .. } = addresses;
+        let rest = (&addresses.tcp, &addresses.socket, &addresses.apps, &addresses.apps_socket);
+        http == own && (tcp, socket, apps, apps_socket) == rest
+    }
+}
+
+/// The gateway that says it runs with this folder. It may have been killed since.
+pub fn announced(folder: &Path) -> Option<Running> {
+    read(&folder.join(GATEWAY_FILE))
+}
+
+impl Announcement {
+    pub fn write(folder: &Path, addresses: &Addresses) -> io::Result<Self> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let own = Self { path: folder.join(GATEWAY_FILE), started };
+        own.renew(addresses)?;
+        Ok(own)
+    }
+
+    /// Says it again, whoever has said what since.
+    pub fn renew(&self, addresses: &Addresses) -> io::Result<()> {
+        let Addresses { http, tcp, socket, apps, apps_socket } = addresses.clone();
+        let pid = std::process::id();
+        let running = Running { http, tcp, socket, apps, apps_socket, pid, started: self.started };
+        replace(&self.path, &serde_json::to_vec(&running)?)
+            .map_err(|error| attempted(&error, "write", &self.path))
+    }
+
+    /// Another gateway may have come since.
+    fn is_ours(&self) -> bool {
+        read(&self.path).is_some_and(|running| running.pid == std::process::id())
+    }
+}
+
+fn read(path: &Path) -> Option<Running> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// The socket of the gateway whose state is in this folder, as it said itself.
+pub fn announced_socket(folder: &Path) -> Option<PathBuf> {
+    announced(folder)?.socket
+}
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// In one step, so that nobody reads half of it.
+pub fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let draft = path.with_extension(format!("json.{}", std::process::id()));
+    let mut options = fs::OpenOptions::new();
+    let mut file = system::private(options.write(true).create(true).truncate(true)).open(&draft)?;
+    file.write_all(content)?;
+    // Not every system moves a file that is open.
+    drop(file);
+    fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_set_of_files_has_a_folder_of_its_own() {
+        let home = tempfile::tempdir().unwrap();
+        let variables = |name: &str| (name == "XDG_STATE_HOME").then(|| home.path().display().to_string());
+        let none = open(None, &[], &variables).unwrap();
+        let one = open(None, &[PathBuf::from("/a")], &variables).unwrap();
+        assert_ne!(none, one);
+        assert_eq!(one, open(None, &[PathBuf::from("/a")], &variables).unwrap());
+        assert!(one.starts_with(home.path().join("toolyard")));
+        assert_eq!(one.file_name().unwrap().len(), 16);
+        assert_eq!(fs::metadata(&one).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn an_announcement_takes_only_itself_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(GATEWAY_FILE);
+        let addresses = Addresses { http: "http://a".into(), ..Addresses::default() };
+        let own = Announcement::write(folder.path(), &addresses).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().contains("http://a"));
+        drop(own);
+        assert!(!path.exists());
+        let own = Announcement::write(folder.path(), &addresses).unwrap();
+        fs::write(&path, r#"{"http":"http://b","pid":1,"started":0}"#).unwrap();
+        drop(own);
+        assert!(path.exists());
+    }
+}

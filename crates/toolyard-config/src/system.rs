@@ -1,0 +1,26 @@
+//! What systems do not have in common, as far as this program needs it: the folders of a user, files that are
+//! nobody else's, and how a program is set loose.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use unix as here;
+#[cfg(windows)]
+use windows as here;
+
+pub use here::{
+    config_folder, create_folder, hand_over, has_other_names, home, instances_base, is_only_ours, is_socket,
+    keep_mode, keep_owner, open_file, open_plain, private, socket_folder, state_folder, user,
+};
+
+use std::path::PathBuf;
+
+use crate::Variables;
+
+/// A variable that says where something is, which must be absolute to count.
+fn absolute(variables: &Variables<'_>, name: &str) -> Option<PathBuf> {
+    variables(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}

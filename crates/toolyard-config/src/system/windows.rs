@@ -1,0 +1,93 @@
+//! Windows: folders in the user's profile, which the system keeps others out of. So files and folders need no
+//! permissions of their own there.
+
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::absolute;
+use crate::Variables;
+
+/// Users have no numbers here, and nothing is told apart by them.
+pub fn user() -> u32 {
+    0
+}
+
+pub fn home(variables: &Variables<'_>) -> Option<PathBuf> {
+    absolute(variables, "USERPROFILE").or_else(|| absolute(variables, "HOME"))
+}
+
+/// Where programs have their configs.
+pub fn config_folder(variables: &Variables<'_>) -> Option<PathBuf> {
+    absolute(variables, "XDG_CONFIG_HOME").or_else(|| absolute(variables, "APPDATA"))
+}
+
+/// Where programs keep things between runs.
+pub fn state_folder(variables: &Variables<'_>) -> Option<PathBuf> {
+    absolute(variables, "XDG_STATE_HOME").or_else(|| absolute(variables, "LOCALAPPDATA"))
+}
+
+/// Where instances write their files, below a folder of their program.
+pub fn instances_base(variables: &Variables<'_>) -> PathBuf {
+    let base = absolute(variables, "XDG_RUNTIME_DIR").or_else(|| absolute(variables, "LOCALAPPDATA"));
+    base.unwrap_or_else(std::env::temp_dir)
+}
+
+/// The folder after which a pipe is named, and where the lock beside it is. Its length does not matter.
+pub fn socket_folder(_: usize, variables: &Variables<'_>) -> PathBuf {
+    instances_base(variables).join("toolyard").join("run")
+}
+
+/// With all above it.
+pub fn create_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)
+}
+
+/// A file that is made by this belongs to whom its folder does.
+pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// The same.
+pub fn keep_mode<'a>(options: &'a mut OpenOptions, _: &Path) -> &'a mut OpenOptions {
+    options
+}
+
+/// Who may change it stands in lists that only unsafe code can read. It is where a profile is, or where the
+/// user said.
+pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
+    fs::symlink_metadata(folder).map(|_| true)
+}
+
+/// For reading, where no link is.
+pub fn open_plain(path: &Path) -> io::Result<File> {
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    File::open(path)
+}
+
+/// For reading, through links, where a file is.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    if fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("it is no file")) }
+}
+
+/// A file in a profile belongs to whom the profile does.
+pub fn keep_owner(_: &File, _: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// The same.
+pub fn hand_over(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Only unsafe code can tell.
+pub fn has_other_names(_: &Path) -> bool {
+    false
+}
+
+/// Pipes are no files.
+pub fn is_socket(_: FileType) -> bool {
+    false
+}

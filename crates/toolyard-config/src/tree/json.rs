@@ -1,0 +1,73 @@
+//! JSON into a tree. `serde_json` says whether the text is valid; the spans come from walking it again.
+
+use toolyard_proto::splice::{elements, members};
+
+use super::{Entry, File, Node, Value};
+use crate::problem::{Level, Place, Problem};
+
+pub(crate) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
+    // A byte order mark is the one thing that Windows editors put in front.
+    let text = file.text.trim_start_matches('\u{feff}');
+    let offset = file.text.len() - text.len();
+    // As a whole value, because only that bounds the nesting that is walked below.
+    if let Err(error) = serde_json::from_str::<serde_json::Value>(text) {
+        return Err(vec![invalid(file, &error)]);
+    }
+    let start = text.len() - text.trim_start().len();
+    match node(text.as_bytes(), start, offset).value {
+        Value::Table(entries) => Ok(entries),
+        other => Err(vec![not_an_object(file, offset + start, &other)]),
+    }
+}
+
+fn invalid(file: &File, error: &serde_json::Error) -> Problem {
+    let place =
+        Place { file: file.path.display().to_string(), line: error.line(), column: error.column().max(1) };
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    problem(place, format!("not valid JSON: {what}"), "comments and trailing commas are not allowed in JSON")
+}
+
+fn not_an_object(file: &File, at: usize, found: &Value) -> Problem {
+    let place = Place::find(&file.path, &file.text, at);
+    problem(place, format!("expected an object, found {}", found.kind()), crate::mcp_servers::EXAMPLE)
+}
+
+fn problem(place: Place, message: String, help: &str) -> Problem {
+    Problem { level: Level::Error, place: Some(place), key: String::new(), message, help: help.into() }
+}
+
+/// The value at `start` of a text that is known to be valid; `offset` is what stood before the text.
+fn node(text: &[u8], start: usize, offset: usize) -> Node {
+    let (rest, at) = (&text[start..], offset + start);
+    let value = match rest.first() {
+        Some(b'{') => Value::Table(table(rest, at)),
+        Some(b'[') => Value::List(elements(rest).map(|range| node(rest, range.start, at)).collect()),
+        Some(b't') => Value::Flag(true),
+        Some(b'f') => Value::Flag(false),
+        Some(b'n') => Value::Other("null"),
+        Some(b'"') => Value::Text(first(rest).unwrap_or_default()),
+        _ => number(rest),
+    };
+    Node { at, value }
+}
+
+fn number(text: &[u8]) -> Value {
+    let fraction = || first(text).map_or(Value::Other("a number that is too large"), Value::Fraction);
+    first(text).map_or_else(fraction, Value::Integer)
+}
+
+fn table(object: &[u8], at: usize) -> Vec<Entry> {
+    members(object)
+        .map(|member| Entry {
+            key: first(&object[member.key.at.start..]).unwrap_or_default(),
+            at: at + member.key.at.start,
+            node: node(object, member.value.start, at),
+        })
+        .collect()
+}
+
+/// The value that a text starts with; what follows belongs to somebody else.
+fn first<T: serde::de::DeserializeOwned>(text: &[u8]) -> Option<T> {
+    serde_json::Deserializer::from_slice(text).into_iter().next()?.ok()
+}

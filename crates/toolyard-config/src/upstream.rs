@@ -1,0 +1,169 @@
+//! `[upstreams.NAME]`: one server behind the gateway.
+
+use std::path::Path;
+use std::time::Duration;
+
+use data_encoding::HEXUPPER;
+use toolyard_core::Sharing;
+use toolyard_link::EraPin;
+use toolyard_proto::name::UpstreamId;
+
+use super::reach::{Reach, absolute};
+use super::reader::{Field, Reader, Section};
+
+/// No call may take longer than this, so waiting longer without progress makes no sense.
+const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
+/// A program that does not speak is started twice, and the whole attempt has its own bound of 90 s.
+const LONGEST_CONNECT: Duration = Duration::from_secs(40);
+
+#[derive(Debug)]
+pub struct UpstreamConfig {
+    pub id: UpstreamId,
+    /// Its name in the file, where that could not be the id.
+    pub renamed_from: Option<String>,
+    pub reach: Reach,
+    pub era: EraPin,
+    pub timeout: Option<Duration>,
+    pub connect_timeout: Option<Duration>,
+    pub roots: Vec<String>,
+    pub sharing: Sharing,
+    /// Whether it is asked regularly whether it is there.
+    pub ping: bool,
+}
+
+/// Those that are on, and those that are only known to be off.
+#[derive(Debug, Default)]
+pub struct Upstreams {
+    pub on: Vec<UpstreamConfig>,
+    pub off: Vec<UpstreamId>,
+}
+
+impl Upstreams {
+    pub fn ids(&self) -> impl Iterator<Item = &UpstreamId> {
+        self.on.iter().map(|upstream| &upstream.id).chain(&self.off)
+    }
+
+    /// Those of another file win over these, id by id.
+    pub(crate) fn lay_over(&mut self, other: Self) {
+        let is_new = |id: &UpstreamId| other.ids().all(|new| new.fold() != id.fold());
+        self.on.retain(|old| is_new(&old.id));
+        self.off.retain(|old| is_new(old));
+        self.on.extend(other.on);
+        self.off.extend(other.off);
+    }
+}
+
+/// Reads all of them. Ids are unique without regard to case.
+pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>) -> Upstreams {
+    let mut upstreams = Upstreams::default();
+    let mut seen: Vec<(UpstreamId, usize)> = Vec::new();
+    for (field, mut section) in root.named_sections(reader, "upstreams") {
+        let id = read_id(reader, &field, &seen);
+        let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);
+        // Somebody who switches a server off need not have its secrets at hand.
+        reader.tolerate_unset(!enabled);
+        let upstream = read_one(reader, section, id.clone());
+        reader.tolerate_unset(false);
+        seen.extend(id.clone().map(|id| (id, field.at)));
+        if enabled {
+            upstreams.on.extend(upstream);
+        } else {
+            upstreams.off.extend(id);
+        }
+    }
+    upstreams
+}
+
+fn read_id(reader: &mut Reader<'_>, field: &Field, seen: &[(UpstreamId, usize)]) -> Option<UpstreamId> {
+    let id = match UpstreamId::parse(&field.key) {
+        Ok(id) => id,
+        Err(error) => {
+            field.error(reader, error.to_string(), error.hint());
+            return None;
+        }
+    };
+    if let Some((other, at)) = seen.iter().find(|(other, _)| other.fold() == id.fold()) {
+        let place = reader.place(*at);
+        let message = format!("the id is taken by `{other}` in line {} (case does not count)", place.line);
+        field.error(reader, message, format!("choose another, for instance `{id}-2`"));
+        return None;
+    }
+    Some(id)
+}
+
+/// Checks everything, also where the id is already known to be wrong.
+fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId>) -> Option<UpstreamConfig> {
+    let reach = Reach::take(&mut section, reader);
+    let reach = read_transport(reader, &mut section, reach);
+    let era = section.take("era").and_then(|field| read_era(reader, &field)).unwrap_or_default();
+    let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
+    let connect_timeout = section.take("connect_timeout");
+    let connect_timeout = connect_timeout.and_then(|field| field.duration(reader, LONGEST_CONNECT));
+    let sharing = section.take("sharing").and_then(|field| read_sharing(reader, &field)).unwrap_or_default();
+    let roots = section.take("roots").map(|field| read_roots(reader, &field)).unwrap_or_default();
+    let ping = section.take("ping").and_then(|field| field.flag(reader)).unwrap_or_default();
+    section.finish(reader);
+    Some(UpstreamConfig {
+        id: id?,
+        renamed_from: None,
+        reach: reach?,
+        era,
+        timeout,
+        connect_timeout,
+        roots,
+        sharing,
+        ping,
+    })
+}
+
+/// Which HTTP transport is spoken is found out, unless it is given.
+fn read_transport(reader: &mut Reader<'_>, section: &mut Section, reach: Option<Reach>) -> Option<Reach> {
+    let Some(field) = section.take("transport") else { return reach };
+    match field.choice(reader, &[("auto", false), ("sse", true)]) {
+        Some(true) => reach.map(|reach| reach.only_sse(reader, &field)),
+        _ => reach,
+    }
+}
+
+fn read_era(reader: &mut Reader<'_>, field: &Field) -> Option<EraPin> {
+    field.choice(reader, &[("auto", EraPin::Auto), ("legacy", EraPin::Legacy), ("modern", EraPin::Modern)])
+}
+
+fn read_sharing(reader: &mut Reader<'_>, field: &Field) -> Option<Sharing> {
+    field.choice(reader, &[("shared", Sharing::Shared), ("client", Sharing::Client)])
+}
+
+fn read_roots(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
+    let items = field.items(reader);
+    items.iter().filter_map(|item| Some(root_uri(reader.file.folder(), &item.expanded(reader)?))).collect()
+}
+
+/// Roots are `file://` URIs on the wire; a plain path is what people have at hand.
+fn root_uri(folder: &Path, text: &str) -> String {
+    if text.contains("://") {
+        return text.to_owned();
+    }
+    let mut uri = String::from("file://");
+    for byte in absolute(&folder.join(text)).as_os_str().as_encoded_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            uri.push('%');
+            uri.push_str(&HEXUPPER.encode(&[*byte]));
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_becomes_a_file_uri() {
+        let check = |text: &str, expected: &str| assert_eq!(root_uri(Path::new("/etc"), text), expected);
+        check("/srv/a b", "file:///srv/a%20b");
+        check("sub", "file:///etc/sub");
+        check("file:///x", "file:///x");
+    }
+}

@@ -1,0 +1,125 @@
+//! `toolyard guard GATEWAY PROGRAM ARGS…`: runs one child of the gateway and ends everything the child ever
+//! started, however the gateway or the child dies. Not for people: the gateway writes this command line.
+//!
+//! A guard is decided on before anything else of the program is set up, because there is one per child: no
+//! runtime, no logging, no parsing of arguments. Why it is built this way is in docs/design/child-guards.md.
+
+#[cfg(target_os = "linux")]
+mod start;
+#[cfg(target_os = "linux")]
+mod watch;
+mod record;
+pub mod processes;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::Guard;
+use record::Record;
+
+const COMMAND: &str = "guard";
+/// The program that runs right now, even if the file it came from has been replaced since.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// What a guard is told to do.
+struct Order {
+    /// The process to end with.
+    gateway: i32,
+    program: OsString,
+    args: Vec<OsString>,
+}
+
+/// Guards, if that is what the program was started for.
+pub fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.skip(1);
+    arguments.next().filter(|word| word == COMMAND)?;
+    Some(match parse(arguments) {
+        #[cfg(target_os = "linux")]
+        Some(order) => start::start(&order),
+        _ => {
+            report("error: `toolyard guard` is what the gateway runs its children under, on Linux");
+            ExitCode::from(2)
+        }
+    })
+}
+
+fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Order> {
+    let gateway = arguments.next()?.to_str()?.parse().ok()?;
+    Some(Order { gateway, program: arguments.next()?, args: arguments.collect() })
+}
+
+/// The gateway's side: how its children are guarded while it runs.
+#[derive(Debug)]
+pub struct Guards {
+    record: Option<Record>,
+}
+
+impl Guards {
+    /// Ends what an earlier gateway of this state directory left behind, and takes over.
+    pub fn begin(state_dir: Option<&Path>) -> Self {
+        if !can_guard() {
+            tracing::debug!("no guards here: a child's process group is ended, and no more");
+            return Self { record: None };
+        }
+        adopt_orphans();
+        Self { record: Record::begin(state_dir) }
+    }
+
+    /// What to run children under, where the system allows it.
+    pub fn guard(&self) -> Option<Guard> {
+        can_guard().then(|| Guard {
+            program: OWN_PROGRAM.into(),
+            title: "toolyard".into(),
+            args: vec![COMMAND.into(), std::process::id().to_string().into()],
+            env: self.record.iter().map(|record| (record.mark().into(), "1".into())).collect(),
+        })
+    }
+}
+
+/// Whatever is left behind below this process comes to it, and is ended with the guard that left it. The
+/// process must start children through links only from here on. Without effect where the system cannot.
+fn adopt_orphans() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
+        tracing::warn!(%error, "what a killed guard leaves behind cannot be ended");
+    }
+}
+
+/// A line on stderr, which no more can be done about if it cannot be written.
+fn report(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn can_guard() -> bool {
+    cfg!(target_os = "linux") && Path::new(OWN_PROGRAM).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &[&str], expected: Option<(i32, &str, usize)>) {
+        let order = parse(arguments.iter().map(OsString::from));
+        let got =
+            order.as_ref().and_then(|order| Some((order.gateway, order.program.to_str()?, order.args.len())));
+        assert_eq!(got, expected, "{arguments:?}");
+    }
+
+    #[test]
+    fn an_order_names_the_gateway_and_the_command() {
+        check(&["7", "sh", "-c", "true"], Some((7, "sh", 2)));
+        check(&["7", "--version"], Some((7, "--version", 0)));
+        check(&["7"], None);
+        check(&["sh", "-c"], None);
+        check(&[], None);
+    }
+
+    #[test]
+    fn only_the_command_guard_makes_a_guard() {
+        assert!(run(["toolyard", "serve"].into_iter().map(OsString::from)).is_none());
+        assert!(run(["toolyard"].into_iter().map(OsString::from)).is_none());
+    }
+}

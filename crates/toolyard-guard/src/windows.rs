@@ -1,0 +1,29 @@
+//! No guards on Windows: a child is in a job of its own, which the system ends with the gateway, however that
+//! ends. So nothing is ever left to the next start, either.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::Guard;
+
+/// Guards, if that is what the program was started for. Nobody starts it for that here.
+pub fn run(_: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    None
+}
+
+/// The gateway's side: how its children are guarded while it runs.
+#[derive(Debug)]
+pub struct Guards;
+
+impl Guards {
+    pub fn begin(_: Option<&Path>) -> Self {
+        Self
+    }
+
+    /// What to run children under, where the system needs it.
+    #[expect(clippy::unused_self, reason = "elsewhere there is something to say")]
+    pub fn guard(&self) -> Option<Guard> {
+        None
+    }
+}

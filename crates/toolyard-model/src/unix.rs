@@ -1,3 +1,0 @@
-//! What only Unix systems have.
-
-pub mod processes;

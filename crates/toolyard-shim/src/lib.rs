@@ -1,0 +1,52 @@
+//! The body of `toolyard stdio`: MCP on stdin and stdout, through the gateway of the same config set. It joins the
+//! gateway that runs, or starts one; when that dies it finds another, and its client keeps working.
+//!
+//! Nothing but messages is ever written to stdout.
+
+mod relay;
+mod locate_gateway;
+mod opening;
+mod tokens;
+mod memory;
+mod lines;
+mod system;
+
+use std::io;
+
+use toolyard_proto::token::Rules;
+
+pub use locate_gateway::{GatewayLocator, Start};
+pub use opening::CurrentRules;
+
+use opening::Opening;
+use relay::Relay;
+
+/// What a client of this shim gets to see, and how the shim proves who it is.
+pub struct Shim {
+    pub locator: GatewayLocator,
+    /// The path of the view below `/mcp`; everything where none is given.
+    pub view: Option<String>,
+    pub is_hub: bool,
+    /// What tokens are made from.
+    pub rules: Option<Rules>,
+    pub current_rules: CurrentRules,
+    /// What is wrong with the config, where it could not be read.
+    pub trouble: Option<String>,
+}
+
+impl Shim {
+    /// Runs until the client closes its end, or no gateway can be had.
+    pub async fn run(self) -> io::Result<()> {
+        let Self { locator, view, is_hub, rules, current_rules, trouble } = self;
+        Relay::new(locator, Opening::new(view, rules, current_rules, trouble), is_hub).run().await
+    }
+}
+
+impl std::fmt::Debug for Shim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shim")
+            .field("locator", &self.locator)
+            .field("view", &self.view)
+            .finish_non_exhaustive()
+    }
+}

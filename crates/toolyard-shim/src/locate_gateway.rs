@@ -1,0 +1,295 @@
+//! Finds the gateway of a config set, or starts one: several programs that look for it at the same time start
+//! only one.
+//!
+//! A gateway is met once it has answered. One that was killed a moment ago still takes connections, and what
+//! is said to it is lost; so nothing of the client is said before.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+use toolyard_config::standby::Standby;
+use toolyard_config::{socket, state_dir};
+use toolyard_model::local::{self, LocalStream};
+use toolyard_proto::codec::line::LineDecoder;
+use toolyard_proto::{Message, Response};
+use toolyard_serve::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
+
+use super::lines::{next_line, write_lines};
+use super::opening::{Opening, TOKEN};
+use crate::system;
+
+/// How long finding or starting a gateway may take.
+const LIMIT: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long a gateway that waits may take to find that its turn has come. It looks every second.
+const STANDBY: Duration = Duration::from_secs(5);
+/// How long a gateway may take to answer the first word.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+/// Answered by every gateway, before any handshake and in every view.
+const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-knock","method":"ping"}"#;
+/// The words of gateways that say no more than those.
+const OF_OLDER: [(&str, About); 3] = [
+    ("the token is not accepted here", About::Token),
+    ("a token is required", About::Token),
+    ("there is no view", About::View),
+];
+/// A log beyond this is begun anew.
+const LONGEST_LOG: u64 = 1024 * 1024;
+/// How much of the end of a log is shown.
+const LAST_WORDS: usize = 2_000;
+
+#[derive(Debug)]
+pub struct GatewayLocator {
+    socket: PathBuf,
+    state_dir: Option<PathBuf>,
+    start: Start,
+}
+
+/// A gateway that has answered.
+pub(crate) enum Met {
+    /// It listens.
+    Welcome(LocalStream),
+    /// It does not want us, and says why.
+    Refused(Refusal),
+}
+
+/// What a gateway says to somebody it does not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) why: String,
+    pub(crate) about: About,
+}
+
+/// What it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// The token: another may help.
+    Token,
+    /// There is no such view.
+    View,
+    Other,
+}
+
+/// How a gateway is started: with which arguments, and where.
+#[derive(Debug)]
+pub struct Start {
+    pub arguments: Vec<OsString>,
+    pub folder: PathBuf,
+}
+
+impl GatewayLocator {
+    pub fn new(socket: PathBuf, state_dir: Option<PathBuf>, start: Start) -> Self {
+        Self { socket, state_dir, start }
+    }
+
+    /// Whether a gateway runs now.
+    pub fn is_answered(&self) -> bool {
+        self.sockets().any(|path| local::is_answered(&path))
+    }
+
+    /// A connection to the gateway, which is started if there is none. `opening` comes before everything else.
+    pub(crate) async fn join(&self, opening: &Opening) -> io::Result<Met> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            if let Some(met) = self.knock(opening).await {
+                return Ok(met);
+            }
+            if let Some(_lock) = self.lock()? {
+                // Whoever held it before may have started one.
+                return match self.knock(opening).await {
+                    Some(met) => Ok(met),
+                    None => match self.standby(opening).await {
+                        Some(met) => Ok(met),
+                        None => self.start(opening, deadline).await,
+                    },
+                };
+            }
+            if Instant::now() > deadline {
+                let message =
+                    format!("no gateway was started within {LIMIT:?}, although another program was about to");
+                return Err(io::Error::other(message));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Where a gateway may be: where it said it is, and where it usually is.
+    fn sockets(&self) -> impl Iterator<Item = PathBuf> {
+        let part = |path: &Path| path.file_name().map(OsStr::to_owned);
+        let set = |path: &Path| (path.parent().and_then(part), part(path));
+        let announced = self.state_dir.as_deref().and_then(state_dir::announced_socket);
+        // The folder may be that of several config sets.
+        let announced = announced.filter(|path| set(path) == set(&self.socket));
+        announced.into_iter().chain([self.socket.clone()])
+    }
+
+    async fn knock(&self, opening: &Opening) -> Option<Met> {
+        for path in self.sockets() {
+            if let Ok(stream) = local::connect(&path).await
+                && local::refuse_strangers(&stream).is_ok()
+                && let Ok(Some(met)) = timeout(FIRST_WORD, hear(stream, opening)).await
+            {
+                return Some(met);
+            }
+        }
+        None
+    }
+
+    /// The right to start a gateway, unless somebody else has it now.
+    fn lock(&self) -> io::Result<Option<File>> {
+        let path = self.socket.with_file_name("start.lock");
+        let what =
+            |error: io::Error| io::Error::new(error.kind(), format!("lock {}: {error}", path.display()));
+        socket::make_folder(&self.socket).map_err(what)?;
+        let file = File::options().create(true).append(true).open(&path).map_err(what)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(what(error)),
+        }
+    }
+
+    /// A gateway that runs already and is about to take the place of one that has just ended.
+    async fn standby(&self, opening: &Opening) -> Option<Met> {
+        let deadline = Instant::now() + STANDBY;
+        while Standby::is_there(&self.socket) && Instant::now() < deadline {
+            sleep(PAUSE).await;
+            if let Some(met) = self.knock(opening).await {
+                return Some(met);
+            }
+        }
+        None
+    }
+
+    async fn start(&self, opening: &Opening, deadline: Instant) -> io::Result<Met> {
+        let mut log = Log::open(self.state_dir.as_deref());
+        let mut gateway = self.spawn(&log)?;
+        loop {
+            if let Some(met) = self.knock(opening).await {
+                return Ok(met);
+            }
+            if let Some(status) = gateway.try_wait()? {
+                let message = format!("the gateway could not be started ({status}){}", log.last_words());
+                return Err(io::Error::other(message));
+            }
+            if Instant::now() > deadline {
+                let message = format!("the gateway takes longer than {LIMIT:?} to start{}", log.last_words());
+                return Err(io::Error::other(message));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// It is nobody's child in the end: it leaves our session itself, and whoever joined keeps it running.
+    fn spawn(&self, log: &Log) -> io::Result<Child> {
+        let what = |verb: &'static str| {
+            move |error: io::Error| io::Error::new(error.kind(), format!("{verb}: {error}"))
+        };
+        let program = std::env::current_exe().map_err(what("find this program"))?;
+        let mut command = Command::new(program);
+        command.args(&self.start.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.writer());
+        // Who our client is concerns neither the gateway nor what it starts.
+        command.env_remove(TOKEN);
+        system::detach(&mut command);
+        command.current_dir(&self.start.folder).spawn().map_err(what("start the gateway"))
+    }
+}
+
+/// The first word of whoever took the connection; `None` if it goes without one.
+async fn hear(mut stream: LocalStream, opening: &Opening) -> Option<Met> {
+    let first = opening.line().into_iter().chain([Bytes::from_static(KNOCK.as_bytes())]);
+    write_lines(&mut stream, first).await.ok()?;
+    // It is asked nothing else before this is answered, so there is nothing behind the line.
+    let line = next_line(&mut LineDecoder::new(usize::MAX), &mut stream).await.ok()??;
+    Some(refusal_in(&line).map_or(Met::Welcome(stream), Met::Refused))
+}
+
+/// A gateway that lets us in answers the knock; an error is what it says to somebody it does not let in.
+fn refusal_in(line: &Bytes) -> Option<Refusal> {
+    let Ok(Message::Response(Response { outcome: Err(error), .. })) = Message::parse(line) else {
+        return None;
+    };
+    let why = error.member("message")?.as_string()?;
+    let said = error.at(&["data", REFUSED]).and_then(|said| said.as_string());
+    let about = match said.as_deref() {
+        Some(REFUSED_TOKEN) => About::Token,
+        Some(REFUSED_VIEW) => About::View,
+        Some(_) => About::Other,
+        None => {
+            let older = OF_OLDER.iter().find(|(words, _)| why.starts_with(words));
+            older.map_or(About::Other, |(_, about)| *about)
+        }
+    };
+    Some(Refusal { why, about })
+}
+
+/// What the gateway says. It has no terminal, so it goes to a file in the state directory.
+struct Log {
+    file: Option<(PathBuf, File)>,
+    /// Where it ended before.
+    start: u64,
+}
+
+impl Log {
+    fn open(folder: Option<&Path>) -> Self {
+        let path = folder.map(|folder| folder.join("gateway.log"));
+        let length = path.as_deref().and_then(|path| path.metadata().ok()).map_or(0, |log| log.len());
+        let anew = length > LONGEST_LOG;
+        let open = |path: PathBuf| {
+            if anew {
+                let _ = std::fs::remove_file(&path);
+            }
+            let file = File::options().create(true).append(true).read(true).open(&path).ok()?;
+            Some((path, file))
+        };
+        Self { file: path.and_then(open), start: if anew { 0 } else { length } }
+    }
+
+    fn writer(&self) -> Stdio {
+        let copy = self.file.as_ref().and_then(|(_, file)| file.try_clone().ok());
+        copy.map_or_else(Stdio::null, Stdio::from)
+    }
+
+    /// What was said since it was opened, as the end of a message.
+    fn last_words(&mut self) -> String {
+        let Some((path, file)) = &mut self.file else { return String::new() };
+        let mut text = String::new();
+        let read = file.seek(SeekFrom::Start(self.start)).and_then(|_| file.read_to_string(&mut text));
+        let words: Vec<&str> = text.lines().rev().take(5).collect();
+        let words: Vec<&str> = words.into_iter().rev().collect();
+        let words: String = words.join("\n").chars().take(LAST_WORDS).collect();
+        if read.is_err() || words.is_empty() {
+            return format!("; its log is {}", path.display());
+        }
+        format!("; it said (all of it in {}):\n{words}", path.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_for_what_the_gateway_says_or_an_older_one_would() {
+        let check = |error: &str, expected: About| {
+            let line = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32600,{error}}}}}"#);
+            let refusal = refusal_in(&Bytes::from(line));
+            assert_eq!(refusal.map(|refusal| refusal.about), Some(expected), "{error}");
+        };
+        check(r#""message":"no","data":{"dev.toolyard/refused":"token"}"#, About::Token);
+        check(r#""message":"a token is required","data":{"dev.toolyard/refused":"view"}"#, About::View);
+        check(r#""message":"a token is required","data":{"dev.toolyard/refused":"room"}"#, About::Other);
+        check(r#""message":"the token is not accepted here""#, About::Token);
+        check(r#""message":"a token is required: send {\"toolyard\":1} as the first line""#, About::Token);
+        check(r#""message":"there is no view \"token-store\"""#, About::View);
+        check(r#""message":"too many connections are open""#, About::Other);
+        assert_eq!(refusal_in(&Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{}}"#)), None);
+    }
+}

@@ -1,0 +1,365 @@
+//! What has to be known to carry a client from one gateway to the next: which of its calls are under way, and
+//! what it said that a new gateway has to hear again. Nothing here reads, writes or waits.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bytes::Bytes;
+use serde_json::json;
+use toolyard_proto::error::Fault;
+use toolyard_proto::modern::{Claim, claim, stamp_result};
+use toolyard_proto::{CallError, Id, Incoming, Message, Method, Notification, Raw, RequestMessage, Response};
+
+/// What may change unheard between two gateways, by the capability that announces it.
+const CHANGES: [(&str, Method); 3] = [
+    ("tools", Method::TOOLS_CHANGED),
+    ("prompts", Method::PROMPTS_CHANGED),
+    ("resources", Method::RESOURCES_CHANGED),
+];
+
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// How many gateways there were before this one.
+    generation: u64,
+    calls: HashMap<Id, Call>,
+    /// How many were answered.
+    answers: u64,
+    handshake: Option<Handshake>,
+    /// What else a session consists of, by what it is about: each a request to be made again.
+    settings: BTreeMap<String, RequestMessage>,
+    /// Requests that were made again, and whose answers the client has had already.
+    repeated: HashSet<Id>,
+    /// How many there were.
+    repeats: u64,
+    /// Whether this is a session of the hub.
+    is_hub: bool,
+    /// Requests that turn such a session to an instance, or away from it (none), until they are answered.
+    turning: HashMap<Id, Option<RequestMessage>>,
+    /// The request that turns it to its instance again, until it is answered.
+    returning: Option<Id>,
+    /// Questions that are open with the client: their ids as it knows them, and as the gateway does.
+    asked: HashMap<Id, Id>,
+}
+
+/// A request of the client.
+#[derive(Debug)]
+struct Call {
+    /// As people know it.
+    what: String,
+    method: Method,
+    /// Whether its answer carries the stamps of a result.
+    stamped: bool,
+}
+
+#[derive(Debug)]
+struct Handshake {
+    request: RequestMessage,
+    is_answered: bool,
+    is_confirmed: bool,
+}
+
+/// What a session of the hub is connected to, among its settings.
+const INSTANCE: &str = "instance";
+
+impl Memory {
+    pub(crate) fn of_hub(is_hub: bool) -> Self {
+        Self { is_hub, ..Self::default() }
+    }
+
+    /// A line from the client; what to pass on of it.
+    pub(crate) fn client_says(&mut self, line: Bytes) -> Option<Bytes> {
+        match Incoming::parse(&line) {
+            Ok(Incoming::One(message)) => self.note(message, line),
+            Ok(Incoming::Batch(parts)) => {
+                for part in parts.into_iter().flatten() {
+                    self.note(part, Bytes::new());
+                }
+                Some(line)
+            }
+            // The gateway says what is wrong with it.
+            Err(_) => Some(line),
+        }
+    }
+
+    fn note(&mut self, message: Message, line: Bytes) -> Option<Bytes> {
+        match message {
+            Message::Request(request) => self.note_request(request),
+            Message::Notification(notification) => self.note_notification(&notification),
+            Message::Response(response) => return self.note_answer(response, line),
+        }
+        Some(line)
+    }
+
+    fn note_request(&mut self, request: RequestMessage) {
+        self.calls.insert(request.id.clone(), Call::new(&request));
+        let uri = request.params.as_ref().and_then(|params| params.member("uri")?.as_string());
+        match (request.method.as_str(), uri) {
+            ("initialize", _) => {
+                self.handshake = Some(Handshake { request, is_answered: false, is_confirmed: false });
+            }
+            ("logging/setLevel", _) => drop(self.settings.insert("level".into(), request)),
+            ("resources/subscribe", Some(uri)) => drop(self.settings.insert(format!("uri {uri}"), request)),
+            ("resources/unsubscribe", Some(uri)) => drop(self.settings.remove(&format!("uri {uri}"))),
+            ("tools/call", _) if self.is_hub => self.note_turn(request),
+            _ => {}
+        }
+    }
+
+    fn note_turn(&mut self, request: RequestMessage) {
+        let name = request.params.as_ref().and_then(|params| params.member("name")?.as_string());
+        match name.as_deref() {
+            Some("instances_connect" | "instances/connect") => {
+                self.turning.insert(request.id.clone(), Some(request));
+            }
+            Some("instances_disconnect" | "instances/disconnect") => {
+                self.turning.insert(request.id.clone(), None);
+            }
+            _ => {}
+        }
+    }
+
+    /// It has turned: what it watched where it was before is watched no longer.
+    fn turned(&mut self, to: Option<RequestMessage>) {
+        let instance = |request: &RequestMessage| request.params.as_ref()?.at(&["arguments", "instance_id"]);
+        let before = self.settings.remove(INSTANCE);
+        if before.as_ref().and_then(instance) != to.as_ref().and_then(instance) {
+            self.settings.retain(|about, _| !about.starts_with("uri "));
+        }
+        self.settings.extend(to.map(|request| (INSTANCE.to_owned(), request)));
+    }
+
+    fn note_notification(&mut self, notification: &Notification) {
+        if notification.method == Method::INITIALIZED
+            && let Some(handshake) = &mut self.handshake
+        {
+            handshake.is_confirmed = true;
+        }
+        if notification.method == Method::CANCELLED {
+            // Nobody waits for its answer any more.
+            let id = notification.params.as_ref().and_then(|params| params.member("requestId"));
+            id.and_then(Id::from_raw).map(|id| self.calls.remove(&id));
+        }
+    }
+
+    /// An answer goes to the gateway that asked, under the id that it knows.
+    fn note_answer(&mut self, response: Response, line: Bytes) -> Option<Bytes> {
+        let own = response.id.as_ref().and_then(|id| self.asked.remove(id));
+        match own {
+            Some(own) if Some(&own) == response.id.as_ref() => Some(line),
+            Some(own) => Some(Message::Response(Response { id: Some(own), ..response }).render()),
+            None if self.generation == 0 => Some(line),
+            // Whoever asked is gone.
+            None => None,
+        }
+    }
+
+    /// A line from the gateway; what the client hears of it.
+    pub(crate) fn gateway_says(&mut self, line: Bytes) -> Vec<Bytes> {
+        match Incoming::parse(&line) {
+            Ok(Incoming::One(Message::Response(response))) => self.answered(&response, line),
+            Ok(Incoming::One(Message::Request(request))) => vec![self.asks(request, line)],
+            Ok(Incoming::One(Message::Notification(notification)))
+                if self.generation > 0 && notification.method == Method::CANCELLED =>
+            {
+                vec![self.takes_back(notification, line)]
+            }
+            Ok(Incoming::Batch(parts)) => {
+                for part in parts.into_iter().flatten() {
+                    if let Message::Response(Response { id: Some(id), .. }) = part {
+                        self.answers += u64::from(self.calls.remove(&id).is_some());
+                    }
+                }
+                vec![line]
+            }
+            _ => vec![line],
+        }
+    }
+
+    fn answered(&mut self, response: &Response, line: Bytes) -> Vec<Bytes> {
+        let Some(id) = &response.id else { return vec![line] };
+        if self.returning.as_ref() == Some(id) {
+            self.returning = None;
+        }
+        if let Some(to) = self.turning.remove(id)
+            && response
+                .outcome
+                .as_ref()
+                .is_ok_and(|result| result.member("isError").is_none_or(|failed| failed.as_str() != "true"))
+        {
+            self.turned(to);
+        }
+        if self.repeated.remove(id) {
+            return response.outcome.as_ref().map(changes).unwrap_or_default();
+        }
+        self.answers += u64::from(self.calls.remove(id).is_some());
+        if let Some(handshake) = &mut self.handshake
+            && handshake.request.id == *id
+        {
+            handshake.is_answered = response.outcome.is_ok();
+        }
+        vec![line]
+    }
+
+    /// Every gateway counts its questions from one, and the client may still know one of an earlier gateway.
+    fn asks(&mut self, request: RequestMessage, line: Bytes) -> Bytes {
+        if self.generation == 0 {
+            self.asked.insert(request.id.clone(), request.id);
+            return line;
+        }
+        let shown = self.shown(&request.id);
+        self.asked.insert(shown.clone(), request.id.clone());
+        Message::Request(RequestMessage { id: shown, ..request }).render()
+    }
+
+    fn shown(&self, id: &Id) -> Id {
+        Id::string(&format!("yard-{}-{}", self.generation, id.as_raw().as_str()))
+    }
+
+    /// The gateway needs no answer to a question of its own any more.
+    fn takes_back(&mut self, notification: Notification, line: Bytes) -> Bytes {
+        let Notification { method, params } = notification;
+        let id = params.as_ref().and_then(|params| params.member("requestId")).and_then(Id::from_raw);
+        let shown = id.map(|id| self.shown(&id)).filter(|shown| self.asked.contains_key(shown));
+        let Some(shown) = shown else { return line };
+        self.asked.remove(&shown);
+        let params = params.map(|params| params.with("requestId", shown.as_raw()));
+        Message::Notification(Notification { method, params }).render()
+    }
+
+    /// The gateway is gone: what the client has to hear of that. `why` completes "… while it was under way".
+    pub(crate) fn lost(&mut self, why: &str) -> Vec<Bytes> {
+        self.generation += 1;
+        self.repeated.clear();
+        self.turning.clear();
+        self.returning = None;
+        let first = self.handshake.as_ref().filter(|handshake| !handshake.is_answered);
+        let kept = first.map(|handshake| handshake.request.id.clone());
+        let failed = self.calls.extract_if(|id, _| Some(id) != kept.as_ref());
+        let mut lines: Vec<Bytes> = failed.map(|(id, call)| call.failed(id, why)).collect();
+        lines.extend(self.asked.drain().map(|(shown, _)| {
+            let params = Raw::from(json!({ "reason": why })).with("requestId", shown.as_raw());
+            Message::Notification(Notification::new(Method::CANCELLED, params)).render()
+        }));
+        lines
+    }
+
+    /// There will be no other gateway: nothing is kept for it.
+    pub(crate) fn given_up(&mut self, why: &str) -> Vec<Bytes> {
+        self.handshake = None;
+        self.lost(why)
+    }
+
+    /// The same for what was said since to nobody.
+    pub(crate) fn not_passed_on(&mut self, why: &str) -> Vec<Bytes> {
+        self.handshake = None;
+        self.calls.drain().map(|(id, call)| call.not_passed_on(id, why)).collect()
+    }
+
+    /// The client leaves: the answers that it will not get otherwise. Subscriptions end without a word.
+    pub(crate) fn unanswered(&mut self, why: &str) -> Vec<Bytes> {
+        let calls = self.calls.drain().filter(|(_, call)| call.method != Method::LISTEN);
+        calls.map(|(id, call)| call.failed(id, why)).collect()
+    }
+
+    /// How many calls of the client have been answered by now.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers
+    }
+
+    /// What a gateway hears before anything else. A session of the hub returns to its instance with it.
+    pub(crate) fn introduction(&mut self) -> Vec<Bytes> {
+        let Some(handshake) = &self.handshake else { return Vec::new() };
+        let (request, is_confirmed) = (handshake.request.clone(), handshake.is_confirmed);
+        if !handshake.is_answered {
+            return vec![Message::Request(request).render()];
+        }
+        let mut lines = vec![self.again(request).1];
+        if is_confirmed {
+            lines.push(Message::Notification(Notification::new(Method::INITIALIZED, None)).render());
+        }
+        if let Some(request) = self.settings.get(INSTANCE).cloned() {
+            let (id, line) = self.again(request);
+            self.returning = Some(id);
+            lines.push(line);
+        }
+        lines
+    }
+
+    /// Whether the session is back at its instance, or never will be.
+    pub(crate) fn has_returned(&self) -> bool {
+        self.returning.is_none()
+    }
+
+    /// What it hears after that.
+    pub(crate) fn settings(&mut self) -> Vec<Bytes> {
+        if self.handshake.as_ref().is_none_or(|handshake| !handshake.is_answered) {
+            return Vec::new();
+        }
+        let settings = self.settings.iter().filter(|(about, _)| *about != INSTANCE);
+        let settings: Vec<RequestMessage> = settings.map(|(_, request)| request.clone()).collect();
+        settings.into_iter().map(|request| self.again(request).1).collect()
+    }
+
+    /// The same request as one of our own.
+    fn again(&mut self, request: RequestMessage) -> (Id, Bytes) {
+        self.repeats += 1;
+        let id = Id::string(&format!("yard-again-{}-{}", self.generation, self.repeats));
+        self.repeated.insert(id.clone());
+        (id.clone(), Message::Request(RequestMessage { id, ..request }).render())
+    }
+
+    /// Whether the client waits for nothing that has an end of its own; a subscription has none.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.calls.values().all(|call| call.method == Method::LISTEN)
+    }
+}
+
+impl Call {
+    fn new(request: &RequestMessage) -> Self {
+        let method = request.method.clone();
+        let name = request.params.as_ref().and_then(|params| params.member("name")?.as_string());
+        let what = match name {
+            Some(name) => format!("`{name}`"),
+            None => method.as_str().to_owned(),
+        };
+        Self { what, stamped: claim(request.params.as_deref()) != Claim::None, method }
+    }
+
+    fn failed(&self, id: Id, why: &str) -> Bytes {
+        let message = format!(
+            "{why} while {} was under way; whether it was carried out is not known. Call it again if that is safe",
+            self.what
+        );
+        self.answer(id, &CallError::lost(message).with_origin(Fault::Gateway))
+    }
+
+    fn not_passed_on(&self, id: Id, why: &str) -> Bytes {
+        let message = format!("{why}; {} was not passed on to anybody", self.what);
+        self.answer(id, &CallError::unavailable(message).with_origin(Fault::Gateway))
+    }
+
+    /// A tool that could not do its work answers as a tool does; the rest fails as the protocol says.
+    fn answer(&self, id: Id, error: &CallError) -> Bytes {
+        let is_tool = self.method == Method::TOOLS_CALL;
+        let outcome = match (is_tool, self.stamped) {
+            (true, true) => Ok(stamp_result(&error.to_tool_result(), None)),
+            (true, false) => Ok(error.to_tool_result()),
+            (false, _) => Err(error.to_raw()),
+        };
+        Message::Response(Response { id: Some(id), outcome }).render()
+    }
+}
+
+/// What the client has to look at anew after a handshake that it did not see.
+fn changes(greeting: &Raw) -> Vec<Bytes> {
+    let announces = |capability: &&str| {
+        let flag = greeting.at(&["capabilities", capability, "listChanged"]);
+        flag.is_some_and(|flag| flag.as_bytes() == b"true")
+    };
+    let changed = CHANGES.iter().filter(|(capability, _)| announces(capability));
+    changed
+        .map(|(_, method)| Message::Notification(Notification::new(method.clone(), None)).render())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! The line that a connection to the gateway opens with: which view is wanted, and who asks. Where the gateway
+//! asks for tokens, each connection brings a fresh one, made from the secret of the config.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde_json::json;
+use toolyard_config::environment;
+use toolyard_proto::token::Rules;
+
+use super::locate_gateway::{About, Refusal};
+use super::tokens::{Presented, Tokens};
+
+/// Where clients of what Toolyard replaces put their token.
+pub(crate) const TOKEN: &str = "MCP_AUTH_TOKEN";
+
+/// Reads again what tokens are made from, since a shim may outlive a secret.
+pub type CurrentRules = Box<dyn Fn() -> Option<Rules> + Send + Sync>;
+
+pub(crate) struct Opening {
+    view: Option<String>,
+    current_rules: CurrentRules,
+    tokens: Mutex<Tokens>,
+    /// What is wrong with the config, where it could not be read.
+    trouble: Option<String>,
+}
+
+impl Opening {
+    pub(crate) fn new(
+        view: Option<String>,
+        rules: Option<Rules>,
+        current_rules: CurrentRules,
+        trouble: Option<String>,
+    ) -> Self {
+        let given = environment(TOKEN).filter(|token| !token.is_empty());
+        let own = format!("toolyard-stdio-{}", std::process::id());
+        let tokens = Tokens::new(own, given, rules, now());
+        Self { view, current_rules, tokens: Mutex::new(tokens), trouble }
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, Tokens> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The line for the next connection. Without one it is everything, for the owner of the socket.
+    pub(crate) fn line(&self) -> Option<Bytes> {
+        let mut tokens = self.tokens();
+        if tokens.presented().is_some() {
+            // A shim may outlive a secret. A file that is just being edited, or away for a moment, says nothing.
+            let rules = (self.current_rules)().filter(|rules| !rules.secrets.is_empty());
+            if rules.is_some() {
+                tokens.renew(rules, now());
+            }
+        }
+        let token = tokens.next(now(), random());
+        if self.view.is_none() && token.is_none() {
+            return None;
+        }
+        Some(json!({ "toolyard": 1, "view": self.view, "token": token }).to_string().into())
+    }
+
+    /// The gateway has let us in.
+    pub(crate) fn welcomed(&self) {
+        self.tokens().taken();
+    }
+
+    /// Whether there is another token to try with a gateway that gives this reason.
+    pub(crate) fn has_another(&self, refusal: &Refusal) -> bool {
+        refusal.about == About::Token && self.tokens().refused()
+    }
+
+    /// Why we are not wanted, and what can be done about it where it is our token.
+    pub(crate) fn explained(&self, refusal: Refusal) -> String {
+        match refusal.about {
+            About::Token => {}
+            About::View if self.view.as_ref().is_some_and(|view| view.starts_with("p/")) => {
+                return format!(
+                    "{} (the profiles are the sections [profiles.NAME] of the config)",
+                    refusal.why
+                );
+            }
+            About::View => return format!("{} (`toolyard list` shows what there is)", refusal.why),
+            About::Other => return refusal.why,
+        }
+        let tokens = self.tokens();
+        // Without a token is the last that is tried, after all that we can make.
+        let was_refused = tokens.presented() == Some(Presented::Nothing) && tokens.has_secret();
+        let why = if was_refused { "the token is not accepted here" } else { &refusal.why };
+        let advice = match (tokens.presented(), &self.trouble) {
+            (Some(Presented::Given), _) => {
+                "the one in MCP_AUTH_TOKEN is wrong, has expired or was used before"
+            }
+            (_, Some(trouble)) => trouble,
+            _ if tokens.has_secret() => "the gateway was started with another secret: start it again",
+            _ => "there is no `secret` in [auth] to make one from",
+        };
+        format!("{why} ({advice})")
+    }
+}
+
+/// Where the system has no randomness, the process stands for it.
+fn random() -> u64 {
+    getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()))
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

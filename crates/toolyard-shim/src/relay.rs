@@ -1,0 +1,289 @@
+//! Carries lines between the client and whichever gateway there is.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{ReadHalf, Stdout, WriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+use toolyard_model::Scope;
+use toolyard_model::local::LocalStream;
+use toolyard_proto::RpcError;
+use toolyard_proto::codec::line::LineDecoder;
+use toolyard_proto::codec::{MAX_MESSAGE, TooLarge};
+use toolyard_proto::error::code;
+use toolyard_proto::message::render_error;
+
+use super::lines::{next_line, write_lines};
+use super::locate_gateway::{GatewayLocator, Met};
+use super::memory::Memory;
+use super::opening::Opening;
+
+/// How many lines of the client may wait.
+const ROOM: usize = 64;
+/// How long a client that has closed its end may still get answers. The first list takes up to 5 s.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// How long a gateway that takes nothing more may still say something.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a session of the hub may take to be back at its instance, which the new gateway has to find first.
+const RETURN: Duration = Duration::from_secs(15);
+/// How long a client is listened to before it is told that nothing can be done for it.
+const LAST_QUESTIONS: Duration = Duration::from_millis(200);
+/// A connection that ends sooner was short.
+const SHORT: Duration = Duration::from_secs(5);
+/// How many of those there may be, one after the other, before one without an answer is the last.
+const MOST_SHORT: u32 = 8;
+/// The longest pause between two connections.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a call was not answered.
+const LOST: &str = "the gateway was lost";
+const TOO_LATE: &str = "stdin was closed and 10 seconds went by";
+
+pub(crate) struct Relay {
+    locator: GatewayLocator,
+    opening: Opening,
+    memory: Mutex<Memory>,
+    /// Whether the client is being told something.
+    is_telling: AtomicBool,
+}
+
+/// How a connection ended.
+enum Ended {
+    /// The client has closed its end: all is done, or there is a reason why it never will be.
+    Client(Option<&'static str>),
+    /// The gateway is gone, and with it the calls under way.
+    Gateway,
+}
+
+impl Relay {
+    pub(crate) fn new(locator: GatewayLocator, opening: Opening, is_hub: bool) -> Self {
+        Self {
+            locator,
+            opening,
+            memory: Mutex::new(Memory::of_hub(is_hub)),
+            is_telling: AtomicBool::new(false),
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs until the client closes its end, or no gateway can be had.
+    pub(crate) async fn run(self) -> io::Result<()> {
+        let (scope, mut stdout, mut short) = (Scope::new(), tokio::io::stdout(), 0);
+        let mut client = Client::listen(&scope);
+        loop {
+            let joined = tokio::select! {
+                joined = self.locator.join(&self.opening) => joined,
+                () = client.ended() => return self.farewell(&client, &mut stdout, Some(LOST)).await,
+            };
+            let stream = match joined {
+                Ok(Met::Welcome(stream)) => {
+                    self.opening.welcomed();
+                    stream
+                }
+                Ok(Met::Refused(refusal)) if self.opening.has_another(&refusal) => continue,
+                Ok(Met::Refused(refusal)) => {
+                    let why = self.opening.explained(refusal);
+                    self.give_up(&mut client, &mut stdout, &why).await;
+                    return Err(io::Error::other(format!("the gateway refuses the connection: {why}")));
+                }
+                Err(error) => {
+                    self.give_up(&mut client, &mut stdout, "no gateway could be reached").await;
+                    return Err(error);
+                }
+            };
+            let (since, answers) = (Instant::now(), self.memory().answers());
+            if let Ended::Client(why) = self.connection(stream, &mut client, &mut stdout).await? {
+                return self.farewell(&client, &mut stdout, why).await;
+            }
+            short = if since.elapsed() < SHORT { short + 1 } else { 0 };
+            // Whoever answers is of use, however often it ends.
+            if short > MOST_SHORT && self.memory().answers() == answers {
+                self.give_up(&mut client, &mut stdout, "the gateway ended again and again").await;
+                let message =
+                    format!("the gateway ended {short} times in a row within {SHORT:?}; its log says why");
+                return Err(io::Error::other(message));
+            }
+            let failures = self.memory().lost(LOST);
+            tokio::select! {
+                biased;
+                written = write_lines(&mut stdout, failures) => written?,
+                // Whoever reads nothing and has closed its end is gone.
+                () = client.left_alone() => return self.farewell(&client, &mut stdout, None).await,
+            }
+            tracing::warn!("the gateway is gone: looking for another");
+            sleep(LONGEST_PAUSE.min(Duration::from_millis(50) * short.saturating_sub(1))).await;
+        }
+    }
+
+    /// Everything the client waits for fails, also what it has only just asked.
+    async fn give_up(&self, client: &mut Client, stdout: &mut Stdout, why: &str) {
+        let mut failures = self.memory().given_up(why);
+        while let Ok(Some(line)) = timeout(LAST_QUESTIONS, client.lines.recv()).await {
+            self.memory().client_says(line);
+        }
+        failures.extend(self.memory().not_passed_on(why));
+        // The client may be gone as well, or read nothing.
+        let _ = timeout(LAST_WORDS, write_lines(stdout, failures)).await;
+    }
+
+    /// The client has closed its end, and waits for what it has asked. One that said too much at once hears
+    /// of that.
+    async fn farewell(&self, client: &Client, stdout: &mut Stdout, why: Option<&str>) -> io::Result<()> {
+        let failures = why.map(|why| self.memory().unanswered(why)).unwrap_or_default();
+        // A client that reads nothing is not waited for.
+        timeout(LAST_WORDS, write_lines(stdout, failures)).await.unwrap_or(Ok(()))?;
+        let Some(trouble) = client.trouble.get() else { return Ok(()) };
+        let error = RpcError::new(code::INVALID_REQUEST, trouble.to_string());
+        let last = write_lines(stdout, [render_error(None, &error.to_raw())]);
+        timeout(LAST_WORDS, last).await.unwrap_or(Ok(()))?;
+        Err(io::Error::other("the client sent a line that is too long"))
+    }
+
+    /// One gateway, from the first line to the last.
+    async fn connection(
+        &self,
+        stream: LocalStream,
+        client: &mut Client,
+        stdout: &mut Stdout,
+    ) -> io::Result<Ended> {
+        let (read, write) = tokio::io::split(stream);
+        let mut down = std::pin::pin!(self.down(read, stdout));
+        let write = tokio::select! {
+            ended = &mut down => return ended,
+            write = self.up(write, client) => write,
+        };
+        // Either the client has closed its end, or the gateway takes nothing more; in both cases it may still
+        // have something to say.
+        let is_client = client.has_ended();
+        let last = timeout(if is_client { LAST_ANSWERS } else { LAST_WORDS }, async {
+            tokio::select! {
+                ended = &mut down => ended,
+                () = self.idle(), if is_client => Ok(Ended::Client(None)),
+            }
+        });
+        let last = last.await;
+        drop(write);
+        match last {
+            Ok(Ok(Ended::Gateway)) if is_client => Ok(Ended::Client(Some(LOST))),
+            Ok(ended) => ended,
+            Err(_) if is_client => Ok(Ended::Client(Some(TOO_LATE))),
+            Err(_) => Ok(Ended::Gateway),
+        }
+    }
+
+    /// Waits until the client waits for nothing, and all it was told has left.
+    async fn idle(&self) {
+        while self.is_telling.load(Ordering::Relaxed) || !self.memory().is_idle() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Waits until a session of the hub is back at its instance.
+    async fn returned(&self) {
+        while !self.memory().has_returned() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// From the client to the gateway, until either ends. The writing end is given back, since closing it
+    /// tells the gateway that we are gone.
+    async fn up(&self, mut write: WriteHalf<LocalStream>, client: &mut Client) -> WriteHalf<LocalStream> {
+        let introduction = self.memory().introduction();
+        if write_lines(&mut write, introduction).await.is_err() {
+            return write;
+        }
+        // What the client says next may be for its instance.
+        let _ = timeout(RETURN, self.returned()).await;
+        let settings = self.memory().settings();
+        if write_lines(&mut write, settings).await.is_err() {
+            return write;
+        }
+        while let Some(line) = client.lines.recv().await {
+            let line = self.memory().client_says(line);
+            if write_lines(&mut write, line).await.is_err() {
+                return write;
+            }
+        }
+        write
+    }
+
+    /// From the gateway to the client, until the gateway ends. An error: the client is gone.
+    async fn down(&self, mut read: ReadHalf<LocalStream>, stdout: &mut Stdout) -> io::Result<Ended> {
+        let mut decoder = LineDecoder::new(usize::MAX);
+        while let Ok(Some(line)) = next_line(&mut decoder, &mut read).await {
+            self.is_telling.store(true, Ordering::Relaxed);
+            let lines = self.memory().gateway_says(line);
+            write_lines(stdout, lines).await?;
+            self.is_telling.store(false, Ordering::Relaxed);
+        }
+        Ok(Ended::Gateway)
+    }
+}
+
+/// What the client says on stdin.
+struct Client {
+    lines: mpsc::Receiver<Bytes>,
+    /// Ended with stdin.
+    gone: Scope,
+    /// Why it was not read to its end.
+    trouble: Arc<OnceLock<TooLarge>>,
+}
+
+impl Client {
+    fn listen(scope: &Scope) -> Self {
+        let (sender, lines) = mpsc::channel(ROOM);
+        let (gone, trouble) = (Scope::new(), Arc::new(OnceLock::new()));
+        scope.spawn(read_client(sender, gone.clone(), trouble.clone()));
+        Self { lines, gone, trouble }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.gone.is_ended() && self.lines.is_empty()
+    }
+
+    /// Waits until the client has closed its end, and then as long as it may take to read the rest.
+    async fn left_alone(&self) {
+        self.gone.ended().await;
+        sleep(LAST_ANSWERS).await;
+    }
+
+    /// Waits until the client has closed its end and nothing of what it said is left.
+    async fn ended(&self) {
+        self.gone.ended().await;
+        if !self.lines.is_empty() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn read_client(sender: mpsc::Sender<Bytes>, gone: Scope, trouble: Arc<OnceLock<TooLarge>>) {
+    let (mut stdin, mut decoder) = (tokio::io::stdin(), LineDecoder::new(MAX_MESSAGE));
+    loop {
+        match next_line(&mut decoder, &mut stdin).await {
+            Ok(Some(line)) => {
+                if sender.send(line).await.is_err() {
+                    break;
+                }
+            }
+            Ok(None) => {
+                if let Some(last) = decoder.last_line() {
+                    let _ = sender.send(last).await;
+                }
+                break;
+            }
+            Err(error) => {
+                // Nobody else sets it.
+                let _ = trouble.set(error);
+                break;
+            }
+        }
+    }
+    gone.cancel();
+}

@@ -1,0 +1,11 @@
+//! Windows: a program that is to outlive this one has no window and no keys of ours.
+
+use tokio::process::Command;
+
+/// No window, but a console for what it starts itself; and the keys of ours are not meant for it.
+const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+const CREATE_NEW_PROCESS_GROUP: u32 = 0x0000_0200;
+
+pub(crate) fn detach(command: &mut Command) {
+    command.creation_flags(CREATE_NO_WINDOW | CREATE_NEW_PROCESS_GROUP);
+}

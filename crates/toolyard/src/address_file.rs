@@ -1,0 +1,117 @@
+//! Where the gateway is, and the note in the state directory that tells it to other programs.
+//!
+//! Of several gateways with one config, one is told of: the first, which has the sockets. When it is gone, one that
+//! is left takes its place, so that `toolyard list` and `toolyard stdio` find it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::sync::watch;
+use toolyard_config::state_dir::{self, Addresses, Announcement, Running};
+
+use crate::cli::Common;
+use crate::commands::answers;
+
+/// How often it is looked whether another gateway has left its place.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+
+/// The addresses of this gateway, which become more when another leaves a door to it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnAddresses {
+    addresses: Arc<watch::Sender<Addresses>>,
+}
+
+impl OwnAddresses {
+    pub(crate) fn new(addresses: Addresses) -> Self {
+        Self { addresses: Arc::new(watch::Sender::new(addresses)) }
+    }
+
+    pub(crate) fn now(&self) -> Addresses {
+        self.addresses.borrow().clone()
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Addresses)) {
+        self.addresses.send_modify(change);
+    }
+}
+
+/// The note of this gateway, as long as there is one. Taken back when dropped.
+pub(crate) struct Note {
+    folder: Option<PathBuf>,
+    own_addresses: OwnAddresses,
+    own: Option<Announcement>,
+}
+
+impl Note {
+    /// Other programs find the gateway by this only if they know the folder, so one that was asked for must do.
+    pub(crate) fn begin(
+        common: &Common,
+        folder: Option<&Path>,
+        own_addresses: &OwnAddresses,
+    ) -> Result<Self> {
+        let addresses = own_addresses.now();
+        let mut note =
+            Self { folder: folder.map(Path::to_owned), own_addresses: own_addresses.clone(), own: None };
+        if let Some(first) = folder.and_then(|folder| still_first(folder, &addresses)) {
+            tracing::warn!(
+                "another gateway runs with this config at {}; `toolyard list` and the like ask that one",
+                first.http
+            );
+            return Ok(note);
+        }
+        match folder.map(|folder| Announcement::write(folder, &addresses)).transpose() {
+            Err(error) if common.state_dir.is_none() => {
+                tracing::warn!("other programs cannot find this gateway: {error:#}");
+            }
+            announced => note.own = announced?,
+        }
+        Ok(note)
+    }
+
+    /// Keeps it as it should be, until it is dropped.
+    pub(crate) async fn keep(mut self) {
+        let Some(folder) = self.folder.clone() else { return };
+        let mut changes = self.own_addresses.addresses.subscribe();
+        loop {
+            let _ = tokio::time::timeout(AGAIN, changes.changed()).await;
+            let (looked_in, addresses) = (folder.clone(), self.own_addresses.now());
+            let asked = addresses.clone();
+            let is_due = tokio::task::spawn_blocking(move || is_due(&looked_in, &asked)).await;
+            if is_due.unwrap_or(false) {
+                self.write(&folder, &addresses);
+            }
+        }
+    }
+
+    fn write(&mut self, folder: &Path, addresses: &Addresses) {
+        let written = match &self.own {
+            Some(own) => own.renew(addresses),
+            None => Announcement::write(folder, addresses).map(|own| self.own = Some(own)),
+        };
+        match written {
+            Ok(()) => tracing::info!("`toolyard list` and the like ask this gateway now"),
+            Err(error) => tracing::debug!("other programs cannot find this gateway: {error:#}"),
+        }
+    }
+}
+
+/// The gateway that came before this one, has the socket of this config, and is still there.
+fn still_first(folder: &Path, own: &Addresses) -> Option<Running> {
+    let first = state_dir::announced(folder)?;
+    let has_socket = own.socket.is_none() && first.socket.is_some();
+    (has_socket && first.http != own.http && answers(&first.http)).then_some(first)
+}
+
+/// Whether the note is missing, does not say all, or is that of a gateway that has left its socket or is gone.
+fn is_due(folder: &Path, own: &Addresses) -> bool {
+    match state_dir::announced(folder) {
+        None => true,
+        Some(said) if said.pid == std::process::id() => !said.is_at(own),
+        Some(other) => {
+            let is_left = other.socket.is_none() || other.socket == own.socket;
+            (own.socket.is_some() && is_left) || !answers(&other.http)
+        }
+    }
+}
