@@ -1,0 +1,48 @@
+//! The languages whose grammars are built in.
+
+use std::path::Path;
+
+use ast_grep_core::Language as _;
+use ast_grep_language::SupportLang;
+
+/// Fourteen grammars, of which TypeScript has two dialects; all of ast-grep's with the feature `all-grammars`.
+#[cfg(not(feature = "all-grammars"))]
+const BUILT_IN: &[SupportLang] = &[
+    SupportLang::Bash,
+    SupportLang::C,
+    SupportLang::Css,
+    SupportLang::Go,
+    SupportLang::Html,
+    SupportLang::Java,
+    SupportLang::JavaScript,
+    SupportLang::Json,
+    SupportLang::Php,
+    SupportLang::Python,
+    SupportLang::Ruby,
+    SupportLang::Rust,
+    SupportLang::Tsx,
+    SupportLang::TypeScript,
+    SupportLang::Yaml,
+];
+#[cfg(feature = "all-grammars")]
+const BUILT_IN: &[SupportLang] = SupportLang::all_langs();
+
+/// All languages that can be parsed.
+pub fn built_in() -> &'static [SupportLang] {
+    BUILT_IN
+}
+
+/// The language of a file, by its name.
+pub fn of_file(path: &Path) -> Option<SupportLang> {
+    SupportLang::from_path(path).filter(|language| BUILT_IN.contains(language))
+}
+
+/// The language of a name such as `rust` or `py`.
+pub fn named(name: &str) -> Option<SupportLang> {
+    name.parse().ok().filter(|language| BUILT_IN.contains(language))
+}
+
+/// A language's name, in lower case.
+pub fn name(language: SupportLang) -> String {
+    language.to_string().to_lowercase()
+}

@@ -1,0 +1,172 @@
+//! Projects: which folders may be touched, and how a path of an argument leads into one of them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use toolyard_jail::{Inside, Jail, JailError, Symlinks};
+use toolyard_tool::ToolError;
+
+/// Files above this size are not read: they are data, not code.
+pub const MAX_FILE: u64 = 2 * 1024 * 1024;
+
+/// The folders that the configuration names.
+#[derive(Debug)]
+pub struct Projects {
+    folders: Vec<PathBuf>,
+    write: bool,
+}
+
+/// One project: a folder, with all access through a jail.
+#[derive(Clone, Debug)]
+pub struct Project {
+    root: PathBuf,
+    jail: Jail,
+    is_writable: bool,
+}
+
+/// A folder or file of a project, as an argument named it.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub project: Project,
+    /// Relative to the project's root; empty for the root itself.
+    pub below: PathBuf,
+}
+
+impl Projects {
+    pub fn new(folders: Vec<PathBuf>, write: bool) -> Self {
+        let folders = folders.into_iter().map(|folder| folder.canonicalize().unwrap_or(folder)).collect();
+        Self { folders, write }
+    }
+
+    /// Finds the project of a path. A relative path is taken from `caller`, the caller's own folder, or else from the
+    /// only configured project.
+    pub fn locate(&self, path: &str, caller: Option<&Path>) -> Result<Place, ToolError> {
+        let base = match caller {
+            Some(folder) => folder.to_owned(),
+            None => self.only_folder(path)?,
+        };
+        let wanted = base.join(path);
+        let real = wanted
+            .canonicalize()
+            .map_err(|error| ToolError::not_found(format!("cannot open `{}`: {error}", wanted.display())))?;
+        let folder = self.folders.iter().find(|folder| real.starts_with(folder)).ok_or_else(|| {
+            ToolError::new(format!("`{}` is outside of the configured projects", real.display()))
+                .hint("add its folder to `projects` in [packs.code]")
+        })?;
+        let root = project_root(&real, folder);
+        let jail = Jail::new(&root, Symlinks::Forbid).map_err(jail_error)?;
+        let below = real.strip_prefix(&root).unwrap_or(Path::new("")).to_owned();
+        Ok(Place { project: Project { root, jail, is_writable: self.write }, below })
+    }
+
+    fn only_folder(&self, path: &str) -> Result<PathBuf, ToolError> {
+        match self.folders.as_slice() {
+            _ if Path::new(path).is_absolute() => Ok(PathBuf::from("/")),
+            [only] => Ok(only.clone()),
+            [] => {
+                Err(ToolError::new("no project is configured").hint("name one in `projects` of [packs.code]"))
+            }
+            _ => Err(ToolError::new(format!("`{path}` could be in any of {} projects", self.folders.len()))
+                .hint("give an absolute path")),
+        }
+    }
+}
+
+/// The nearest folder with a `.git` at or above `path`, within `folder`; `folder` itself if there is none.
+fn project_root(path: &Path, folder: &Path) -> PathBuf {
+    let within = path.ancestors().take_while(|ancestor| ancestor.starts_with(folder));
+    let mut repositories = within.filter(|ancestor| ancestor.join(".git").exists());
+    repositories.next().unwrap_or(folder).to_owned()
+}
+
+impl Project {
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn jail(&self) -> &Jail {
+        &self.jail
+    }
+
+    /// The right to change files.
+    pub fn writable(&self) -> Result<(), ToolError> {
+        if self.is_writable {
+            return Ok(());
+        }
+        Err(ToolError::new(format!("project `{}` is read-only", self.root.display()))
+            .hint("set `write = true` in [packs.code] to allow changes"))
+    }
+
+    pub fn inside(&self, path: &Path) -> Result<Inside, ToolError> {
+        let text =
+            path.to_str().ok_or_else(|| ToolError::new(format!("`{}` is not UTF-8", path.display())))?;
+        self.jail.path(text).map_err(jail_error)
+    }
+
+    /// The text of a file below the root. `None` where it is no text, too large, or gone.
+    pub fn text(&self, path: &Path) -> Option<String> {
+        let mut file = self.open(path)?;
+        let size = file.metadata().ok()?.len();
+        if size > MAX_FILE {
+            return None;
+        }
+        let mut text = String::with_capacity(usize::try_from(size).ok()?);
+        file.read_to_string(&mut text).ok()?;
+        (!text.contains('\0')).then_some(text)
+    }
+
+    pub fn open(&self, path: &Path) -> Option<File> {
+        self.jail.open(&self.inside(path).ok()?).ok()
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
+pub(crate) fn jail_error(error: JailError) -> ToolError {
+    ToolError::new(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(result: Result<Place, ToolError>) -> String {
+        result.map(|place| format!("{place:?}")).unwrap_err().message().to_owned()
+    }
+
+    #[test]
+    fn a_path_leads_to_the_repository_around_it_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("one/.git")).unwrap();
+        std::fs::create_dir_all(root.join("one/src")).unwrap();
+        std::fs::create_dir_all(root.join("two")).unwrap();
+        let projects = Projects::new(vec![root.clone()], false);
+
+        let place = projects.locate("one/src", None).unwrap();
+        assert_eq!(
+            (place.project.root(), place.below.as_path()),
+            (root.join("one").as_path(), Path::new("src"))
+        );
+        let place = projects.locate("src", Some(&root.join("one"))).unwrap();
+        assert_eq!(place.project.root(), root.join("one"));
+        assert_eq!(projects.locate("two", None).unwrap().project.root(), root);
+
+        assert!(message(projects.locate("/etc", None)).contains("outside of the configured projects"));
+        assert!(message(projects.locate("three", None)).starts_with("cannot open"));
+        assert!(message(Projects::new(vec![], false).locate(".", None)).contains("no project"));
+    }
+
+    #[test]
+    fn only_text_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("text"), "héllo").unwrap();
+        std::fs::write(folder.path().join("binary"), b"a\0b").unwrap();
+        std::fs::write(folder.path().join("latin"), b"\xe9").unwrap();
+        let project = Projects::new(vec![folder.path().to_owned()], false).locate(".", None).unwrap().project;
+        assert_eq!(project.text(Path::new("text")).as_deref(), Some("héllo"));
+        for path in ["binary", "latin", "missing", "../text"] {
+            assert_eq!(project.text(Path::new(path)), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! `grep_search`: lines that match a regular expression, as ripgrep finds them.
+
+use std::path::Path;
+
+use grep_matcher::Matcher as _;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use toolyard_tool::ToolError;
+
+use super::{Match, Matches, column};
+use crate::project::Place;
+use crate::walk::Walk;
+
+/// What to look for.
+#[derive(Debug)]
+pub struct Query<'a> {
+    pub pattern: &'a str,
+    pub file_pattern: Option<&'a str>,
+    pub ignore_case: bool,
+    pub limit: usize,
+}
+
+/// Searches all files at or below a place. `go_on` is asked before each file.
+pub fn grep(place: &Place, query: &Query<'_>, go_on: &dyn Fn() -> bool) -> Result<Matches, ToolError> {
+    let matcher = matcher(query)?;
+    let walk = match query.file_pattern {
+        Some(glob) => Walk::matching(place.project.root(), glob)?,
+        None => Walk::default(),
+    };
+    let mut searcher =
+        SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build();
+    let mut found = Matches { project: place.project.root().display().to_string(), ..Matches::default() };
+    for path in walk.files(place) {
+        if !go_on() {
+            return Err(ToolError::new("the search was cancelled"));
+        }
+        let Some(file) = place.project.open(&path) else { continue };
+        found.files += 1;
+        let mut sink = Lines { matcher: &matcher, path: &path, limit: query.limit, found: &mut found };
+        // A file that cannot be read to its end has what was found up to there.
+        let _ = searcher.search_file(&matcher, &file, &mut sink);
+    }
+    Ok(found)
+}
+
+fn matcher(query: &Query<'_>) -> Result<RegexMatcher, ToolError> {
+    let built = RegexMatcherBuilder::new()
+        .case_insensitive(query.ignore_case)
+        .line_terminator(Some(b'\n'))
+        .build(query.pattern);
+    built.map_err(|error| {
+        ToolError::new(format!("`{}` is not a valid regular expression: {error}", query.pattern))
+            .hint("escape special characters with a backslash")
+    })
+}
+
+struct Lines<'a> {
+    matcher: &'a RegexMatcher,
+    path: &'a Path,
+    limit: usize,
+    found: &'a mut Matches,
+}
+
+impl Sink for Lines<'_> {
+    type Error = std::io::Error;
+
+    fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> Result<bool, Self::Error> {
+        self.found.total += 1;
+        if self.found.matches.len() < self.limit {
+            let line = String::from_utf8_lossy(matched.bytes());
+            let line = line.trim_end_matches(['\n', '\r']);
+            let at = first_match(self.matcher, line);
+            let number = usize::try_from(matched.line_number().unwrap_or(1)).unwrap_or(usize::MAX);
+            self.found.matches.push(Match {
+                file: self.path.display().to_string(),
+                line: number,
+                column: column(line, at),
+                end_line: number,
+                text: super::shorten(line, 1000),
+            });
+        }
+        Ok(true)
+    }
+}
+
+fn first_match(matcher: &RegexMatcher, line: &str) -> usize {
+    matcher.find(line.as_bytes()).ok().flatten().map_or(0, |found| found.start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::project::Projects;
+
+    fn check(pattern: &str, file_pattern: Option<&str>, expected: &[(&str, usize, usize)]) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join(".git")).unwrap();
+        std::fs::create_dir_all(folder.path().join("src")).unwrap();
+        for (path, text) in [
+            ("src/a.rs", "fn one() {}\n// é two one\n"),
+            ("src/b.py", "def one(): pass\n"),
+            ("ignored.rs", "one\n"),
+            (".hidden", "one\n"),
+            (".gitignore", "ignored.rs\n"),
+            ("binary", "one\0"),
+        ] {
+            std::fs::write(folder.path().join(path), text).unwrap();
+        }
+        let place = Projects::new(vec![folder.path().to_owned()], false).locate(".", None).unwrap();
+        let query = Query { pattern, file_pattern, ignore_case: false, limit: 100 };
+        let found = grep(&place, &query, &|| true).unwrap();
+        let found: Vec<(&str, usize, usize)> =
+            found.matches.iter().map(|found| (found.file.as_str(), found.line, found.column)).collect();
+        assert_eq!(found, expected, "{pattern}");
+    }
+
+    #[test]
+    fn ignored_hidden_and_binary_files_are_skipped_and_columns_count_characters() {
+        check("one", None, &[("src/a.rs", 1, 4), ("src/a.rs", 2, 10), ("src/b.py", 1, 5)]);
+        check(r"\bone\b.*pass", None, &[("src/b.py", 1, 5)]);
+        check("one", Some("*.py"), &[("src/b.py", 1, 5)]);
+        check("One", None, &[]);
+    }
+
+    #[test]
+    fn an_invalid_expression_is_an_error_that_names_it() {
+        let query = Query { pattern: "(", file_pattern: None, ignore_case: false, limit: 1 };
+        assert!(matcher(&query).unwrap_err().message().contains("`(` is not a valid regular expression"));
+    }
+}
