@@ -2,6 +2,7 @@
 
 pub mod change;
 pub mod config;
+pub mod index;
 pub mod language;
 pub mod model;
 pub mod project;

@@ -1,0 +1,395 @@
+//! The index of a project: its chunks, their words, and their vectors, kept current with the files.
+
+pub mod chunk;
+pub mod rank;
+pub mod store;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use toolyard_rank::{DocumentId, Index as Words};
+use toolyard_tool::ToolError;
+
+use crate::language;
+use crate::model::Model;
+use crate::project::{Place, Project};
+use crate::search::shorten;
+use crate::walk::Walk;
+use chunk::{Chunk, chunks};
+use rank::{Form, cosine, document, quantized, text_for_model, weight_of_path};
+use store::{Stamp, Store, StoredChunk, StoredFile};
+
+/// An index is compared with the files at most this often.
+const FRESH: Duration = Duration::from_secs(2);
+/// Files that are written in one transaction.
+const BATCH: usize = 200;
+/// Endings of files without a grammar that are indexed as text.
+const TEXTS: [&str; 14] =
+    ["cpp", "cs", "h", "hpp", "kt", "md", "proto", "scala", "sql", "svelte", "swift", "toml", "txt", "vue"];
+/// A file that names further files to leave out, beside `.gitignore` and `.ignore`.
+const IGNORE_FILE: &str = ".stravignore";
+
+/// One project's index. All callers share it.
+#[derive(Debug)]
+pub struct Index {
+    project: Project,
+    folder: PathBuf,
+    model: Arc<Model>,
+    loaded: Mutex<Loaded>,
+    /// Held by the one caller that brings the index up to date.
+    refreshing: Mutex<()>,
+    cancelled: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    store: Store,
+    version: i64,
+    checked: Option<Instant>,
+    words: Words,
+    /// By [`DocumentId::index`].
+    entries: Vec<Option<Indexed>>,
+    files: HashMap<PathBuf, IndexedFile>,
+}
+
+#[derive(Debug)]
+struct Indexed {
+    path: Arc<Path>,
+    chunk: Chunk,
+    vector: Option<Box<[i8]>>,
+}
+
+#[derive(Debug)]
+struct IndexedFile {
+    stamp: Stamp,
+    documents: Vec<DocumentId>,
+}
+
+/// What must hold for a chunk to be an answer.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub language: Option<String>,
+    pub node_type: Option<String>,
+    pub decorator: Option<String>,
+    pub is_async: Option<bool>,
+    pub base_class: Option<String>,
+}
+
+/// A chunk that answers a question.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Answer {
+    /// Relative to the project's root.
+    pub file: String,
+    /// The first line, counted from 1.
+    pub line: usize,
+    /// Its first column in characters, counted from 1.
+    pub column: usize,
+    /// The last line.
+    pub end_line: usize,
+    /// What it is: `function`, `method`, `class`, `interface`, `type` or `text`.
+    pub kind: String,
+    /// Its name with the names around it, as `Type/method`.
+    pub name: String,
+    /// How well it answers, comparable within one search.
+    pub score: f32,
+    /// Its beginning.
+    pub snippet: String,
+}
+
+/// What an update of the index did.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema, PartialEq, Eq)]
+pub struct Update {
+    /// Files that were new or had changed.
+    pub indexed_files: usize,
+    /// Files that were removed from the index.
+    pub removed_files: usize,
+    /// Files that had not changed.
+    pub reused_files: usize,
+    /// Chunks in the index afterwards.
+    pub chunks: usize,
+    /// Whether it was cancelled before its end.
+    pub cancelled: bool,
+}
+
+/// What is indexed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    pub files: usize,
+    pub chunks: usize,
+    /// How many chunks have a vector.
+    pub vectors: usize,
+}
+
+impl Index {
+    /// Opens the index of a project below `cache`, with what was stored before.
+    pub fn open(
+        project: Project,
+        cache: &Path,
+        model: Arc<Model>,
+        model_name: &str,
+    ) -> Result<Self, ToolError> {
+        let folder = store::folder(cache, project.root());
+        let store = Store::open(&folder, model_name).map_err(|error| store_error(&folder, &error))?;
+        let mut loaded = Loaded {
+            store,
+            version: 0,
+            checked: None,
+            words: Words::default(),
+            entries: Vec::new(),
+            files: HashMap::new(),
+        };
+        loaded.reload().map_err(|error| store_error(&folder, &error))?;
+        let (loaded, refreshing) = (Mutex::new(loaded), Mutex::new(()));
+        Ok(Self { project, folder, model, loaded, refreshing, cancelled: AtomicBool::new(false) })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn size(&self) -> Size {
+        let loaded = self.lock();
+        let vectors = loaded.entries.iter().flatten().filter(|entry| entry.vector.is_some()).count();
+        Size { files: loaded.files.len(), chunks: loaded.words.len(), vectors }
+    }
+
+    /// Asks an update that is under way to stop after the files it is working on.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    /// Brings the index up to date unless that was done a moment ago.
+    pub fn refresh_if_stale(&self) -> Result<(), ToolError> {
+        let is_fresh = || self.lock().checked.is_some_and(|checked| checked.elapsed() < FRESH);
+        if !is_fresh() {
+            self.refresh(&|| true, &|_, _| {})?;
+        }
+        Ok(())
+    }
+
+    /// Brings the index up to date with the files. `go_on` is asked and `report` is told between batches.
+    pub fn refresh(
+        &self,
+        go_on: &dyn Fn() -> bool,
+        report: &dyn Fn(usize, usize),
+    ) -> Result<Update, ToolError> {
+        let _alone = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.cancelled.store(false, Ordering::Release);
+        self.lock().reload_if_changed().map_err(|error| store_error(&self.folder, &error))?;
+        let (changed, removed, reused) = self.differences();
+        let mut update = Update { removed_files: removed.len(), reused_files: reused, ..Update::default() };
+        let total = changed.len();
+        self.write(Vec::new(), &removed)?;
+        for batch in changed.chunks(BATCH) {
+            if self.cancelled.load(Ordering::Acquire) || !go_on() {
+                update.cancelled = true;
+                break;
+            }
+            update.indexed_files += batch.len();
+            self.write(self.read_files(batch), &[])?;
+            report(update.indexed_files, total);
+        }
+        let mut loaded = self.lock();
+        loaded.checked = (!update.cancelled).then(Instant::now);
+        update.chunks = loaded.words.len();
+        Ok(update)
+    }
+
+    /// Files that are new or changed, files that are gone, and how many are as they were.
+    fn differences(&self) -> (Vec<(PathBuf, Stamp)>, Vec<PathBuf>, usize) {
+        let place = Place { project: self.project.clone(), below: PathBuf::new() };
+        let files = Walk::default().with_ignore_file(IGNORE_FILE).files(&place);
+        let wanted = files.into_iter().filter(|path| is_indexed(path));
+        let found: HashMap<PathBuf, Stamp> = wanted
+            .filter_map(|path| Stamp::of(&self.project.root().join(&path)).map(|stamp| (path, stamp)))
+            .collect();
+        let loaded = self.lock();
+        let removed = loaded.files.keys().filter(|path| !found.contains_key(*path)).cloned().collect();
+        let is_same =
+            |path: &PathBuf, stamp: &Stamp| loaded.files.get(path).is_some_and(|file| file.stamp == *stamp);
+        let all = found.len();
+        let mut changed: Vec<(PathBuf, Stamp)> =
+            found.into_iter().filter(|(path, stamp)| !is_same(path, stamp)).collect();
+        changed.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let reused = all - changed.len();
+        (changed, removed, reused)
+    }
+
+    /// Reads, cuts and encodes files, on all cores.
+    fn read_files(&self, files: &[(PathBuf, Stamp)]) -> Vec<StoredFile> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+        let share = files.len().div_ceil(cores).max(1);
+        std::thread::scope(|scope| {
+            let shares = files.chunks(share);
+            let workers: Vec<_> = shares
+                .map(|share| {
+                    scope.spawn(|| {
+                        share.iter().map(|(path, stamp)| self.read_file(path, *stamp)).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+        })
+    }
+
+    /// A file that cannot be read is kept without chunks, so that it is not read again until it changes.
+    fn read_file(&self, path: &Path, stamp: Stamp) -> StoredFile {
+        let text = self.project.text(path).unwrap_or_default();
+        let chunks = chunks(path, &text).into_iter().map(|chunk| {
+            let vector = self.model.document(chunk.own_name(), &text_for_model(path, &chunk));
+            StoredChunk { vector: Some(quantized(&vector)), chunk }
+        });
+        StoredFile { path: path.to_owned(), stamp, chunks: chunks.collect() }
+    }
+
+    fn write(&self, changed: Vec<StoredFile>, removed: &[PathBuf]) -> Result<(), ToolError> {
+        if changed.is_empty() && removed.is_empty() {
+            return Ok(());
+        }
+        let mut loaded = self.lock();
+        loaded.store.write(&changed, removed).map_err(|error| store_error(&self.folder, &error))?;
+        for path in removed.iter().chain(changed.iter().map(|file| &file.path)) {
+            loaded.forget(path);
+        }
+        for file in changed {
+            loaded.take_in(file);
+        }
+        Ok(())
+    }
+
+    /// The chunks that answer a question best.
+    pub fn search(&self, query: &str, filter: &Filter, limit: usize) -> Vec<Answer> {
+        let form = Form::of(query);
+        let vector = self.model.query(query);
+        let loaded = self.lock();
+        let by_words = loaded.words.scores(query);
+        let mut scored: Vec<(f32, &Indexed)> = loaded
+            .entries
+            .iter()
+            .zip(by_words)
+            .filter_map(|(entry, words)| {
+                let entry = entry.as_ref().filter(|entry| filter.accepts(entry))?;
+                let meaning = entry.vector.as_ref().map_or(0.0, |stored| cosine(&vector, stored));
+                let score =
+                    (words + form.weight_of_meaning() * meaning.max(0.0)) * weight_of_path(&entry.path);
+                (score > 0.0).then_some((score, entry))
+            })
+            .collect();
+        scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.order().cmp(&b.1.order())));
+        scored.truncate(limit);
+        scored.into_iter().map(|(score, entry)| entry.to_answer(score)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loaded {
+    fn reload_if_changed(&mut self) -> rusqlite::Result<()> {
+        if self.store.version()? == self.version { Ok(()) } else { self.reload() }
+    }
+
+    fn reload(&mut self) -> rusqlite::Result<()> {
+        self.version = self.store.version()?;
+        self.words = Words::default();
+        self.entries = Vec::new();
+        self.files = HashMap::new();
+        for file in self.store.load()? {
+            self.take_in(file);
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, file: StoredFile) {
+        let path: Arc<Path> = file.path.as_path().into();
+        let mut documents = Vec::with_capacity(file.chunks.len());
+        for StoredChunk { chunk, vector } in file.chunks {
+            documents.push(self.words.add(&document(&path, &chunk)));
+            self.entries.push(Some(Indexed { path: path.clone(), chunk, vector }));
+        }
+        self.files.insert(file.path, IndexedFile { stamp: file.stamp, documents });
+    }
+
+    fn forget(&mut self, path: &Path) {
+        let Some(file) = self.files.remove(path) else { return };
+        for document in file.documents {
+            self.words.remove(document);
+            self.entries[document.index()] = None;
+        }
+    }
+}
+
+impl Filter {
+    fn accepts(&self, entry: &Indexed) -> bool {
+        let chunk = &entry.chunk;
+        let contains = |names: &[String], wanted: &str| names.iter().any(|name| name.contains(wanted));
+        self.language.as_deref().is_none_or(|wanted| is_language(&entry.path, wanted))
+            && self.node_type.as_deref().is_none_or(|wanted| is_kind(chunk, wanted))
+            && self
+                .decorator
+                .as_deref()
+                .is_none_or(|wanted| contains(&chunk.decorators, wanted.trim_start_matches('@')))
+            && self.is_async.is_none_or(|wanted| chunk.is_async == wanted)
+            && self.base_class.as_deref().is_none_or(|wanted| contains(&chunk.bases, wanted))
+    }
+}
+
+/// By the language's name or by the ending of the file.
+fn is_language(path: &Path, wanted: &str) -> bool {
+    let wanted = wanted.trim_start_matches('.').to_lowercase();
+    let by_name = language::of_file(path).is_some_and(|own| language::named(&wanted) == Some(own));
+    by_name || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted.as_str()))
+}
+
+/// Methods are functions, too; `func` and `struct` are what other tools call a function and a class.
+fn is_kind(chunk: &Chunk, wanted: &str) -> bool {
+    let own = chunk.kind.name();
+    match wanted {
+        "func" | "function" => matches!(own, "function" | "method"),
+        "struct" | "class" => own == "class",
+        other => own == other,
+    }
+}
+
+impl Indexed {
+    fn order(&self) -> (&Path, usize) {
+        (&self.path, self.chunk.line)
+    }
+
+    fn to_answer(&self, score: f32) -> Answer {
+        let first = self.chunk.text.lines().next().unwrap_or_default();
+        Answer {
+            file: self.path.display().to_string(),
+            line: self.chunk.line,
+            column: first.chars().take_while(|c| c.is_whitespace()).count() + 1,
+            end_line: self.chunk.end_line,
+            kind: self.chunk.kind.name().to_owned(),
+            name: self.chunk.name.clone(),
+            score: (score * 1000.0).round() / 1000.0,
+            snippet: shorten(&self.chunk.text, 500),
+        }
+    }
+}
+
+/// Whether a file is code or prose, judged by its name. Lock files and minified code are neither.
+fn is_indexed(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let extension =
+        path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let is_noise = extension == "lock" || name.contains("-lock.") || name.contains(".min.");
+    !is_noise && (language::of_file(path).is_some() || TEXTS.binary_search(&extension.as_str()).is_ok())
+}
+
+fn store_error(folder: &Path, error: &rusqlite::Error) -> ToolError {
+    ToolError::new(format!("cannot use the index in `{}`: {error}", folder.display()))
+        .hint("`delete_index` removes it, and the next search makes a new one")
+}
+
+#[cfg(test)]
+mod tests;

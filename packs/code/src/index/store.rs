@@ -1,0 +1,228 @@
+//! The index on disk: one SQLite database per project, shared by all gateways of the user. A file and its chunks are
+//! written in one transaction, so an interrupted run loses only what it had not written yet.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+use sha2::{Digest as _, Sha256};
+
+use super::chunk::{CHUNKER, Chunk};
+
+/// Changed whenever the tables are.
+const SCHEMA: u32 = 1;
+/// How long another process may hold the database.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// Tells whether a file has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub size: i64,
+    pub modified: i64,
+}
+
+impl Stamp {
+    pub fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::symlink_metadata(path).ok()?;
+        let modified =
+            metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH).duration_since(UNIX_EPOCH).ok()?;
+        Some(Self {
+            size: i64::try_from(metadata.len()).ok()?,
+            modified: i64::try_from(modified.as_nanos()).ok()?,
+        })
+    }
+}
+
+/// A file with its chunks and their vectors, as stored.
+#[derive(Clone, Debug)]
+pub struct StoredFile {
+    pub path: PathBuf,
+    pub stamp: Stamp,
+    pub chunks: Vec<StoredChunk>,
+}
+
+#[derive(Clone, Debug)]
+pub struct StoredChunk {
+    pub chunk: Chunk,
+    /// Missing until it is computed.
+    pub vector: Option<Box<[i8]>>,
+}
+
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+}
+
+/// The folder of a project's index below the cache folder. Projects of the same name differ in the rest.
+pub fn folder(cache: &Path, root: &Path) -> PathBuf {
+    let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
+    let name = root.file_name().map_or("root".into(), |name| name.to_string_lossy());
+    cache.join(format!("{name}-{}", &data_encoding::HEXLOWER.encode(&digest)[..16]))
+}
+
+impl Store {
+    /// Opens the index in `folder`. An index of another model, chunker or table layout is emptied.
+    pub fn open(folder: &Path, model: &str) -> rusqlite::Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            rusqlite::Error::ToSqlConversionFailure(
+                format!("cannot make `{}`: {error}", folder.display()).into(),
+            )
+        })?;
+        let mut connection = Connection::open(folder.join("index.sqlite"))?;
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "synchronous", "normal")?;
+        let identity = format!("schema {SCHEMA}, chunker {CHUNKER}, model {model}");
+        let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        if identity_of(&transaction)?.as_deref() != Some(identity.as_str()) {
+            reset(&transaction, &identity)?;
+        }
+        transaction.commit()?;
+        Ok(Self { connection })
+    }
+
+    /// Everything that is stored.
+    pub fn load(&self) -> rusqlite::Result<Vec<StoredFile>> {
+        let mut files =
+            self.connection.prepare("SELECT id, path, size, modified FROM files ORDER BY path")?;
+        let mut chunks =
+            self.connection.prepare("SELECT body, vector FROM chunks WHERE file = ? ORDER BY id")?;
+        let rows = files.query_map([], |row| {
+            let stamp = Stamp { size: row.get(2)?, modified: row.get(3)? };
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, stamp))
+        })?;
+        let mut out = Vec::new();
+        for row in rows {
+            let (id, path, stamp) = row?;
+            let chunks = chunks
+                .query_map([id], |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)))?;
+            let chunks = chunks.collect::<rusqlite::Result<Vec<_>>>()?;
+            let chunks = chunks.into_iter().filter_map(|(body, vector)| {
+                let vector = vector.map(|bytes| bytes.into_iter().map(u8::cast_signed).collect());
+                Some(StoredChunk { chunk: serde_json::from_str(&body).ok()?, vector })
+            });
+            out.push(StoredFile { path: path.into(), stamp, chunks: chunks.collect() });
+        }
+        Ok(out)
+    }
+
+    /// Replaces or removes files, all in one transaction.
+    pub fn write(&mut self, changed: &[StoredFile], removed: &[PathBuf]) -> rusqlite::Result<()> {
+        let transaction =
+            self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        for path in removed.iter().chain(changed.iter().map(|file| &file.path)) {
+            remove(&transaction, path)?;
+        }
+        for file in changed {
+            insert(&transaction, file)?;
+        }
+        transaction.commit()
+    }
+
+    /// Changes whenever another connection has written.
+    pub fn version(&self) -> rusqlite::Result<i64> {
+        self.connection.pragma_query_value(None, "data_version", |row| row.get(0))
+    }
+}
+
+fn identity_of(transaction: &Transaction<'_>) -> rusqlite::Result<Option<String>> {
+    let has_meta = "SELECT 1 FROM sqlite_master WHERE name = 'meta'";
+    if transaction.query_row(has_meta, [], |_| Ok(())).optional()?.is_none() {
+        return Ok(None);
+    }
+    transaction.query_row("SELECT identity FROM meta", [], |row| row.get(0)).optional()
+}
+
+fn reset(transaction: &Transaction<'_>, identity: &str) -> rusqlite::Result<()> {
+    transaction.execute_batch(
+        "DROP TABLE IF EXISTS meta; DROP TABLE IF EXISTS chunks; DROP TABLE IF EXISTS files;
+         CREATE TABLE meta (identity TEXT NOT NULL);
+         CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL,
+                             modified INTEGER NOT NULL);
+         CREATE TABLE chunks (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, body TEXT NOT NULL, vector BLOB);
+         CREATE INDEX chunks_by_file ON chunks (file);",
+    )?;
+    transaction.execute("INSERT INTO meta VALUES (?)", [identity])?;
+    Ok(())
+}
+
+fn remove(transaction: &Transaction<'_>, path: &Path) -> rusqlite::Result<()> {
+    let path = path.to_string_lossy();
+    transaction
+        .prepare_cached("DELETE FROM chunks WHERE file IN (SELECT id FROM files WHERE path = ?)")?
+        .execute([&path])?;
+    transaction.prepare_cached("DELETE FROM files WHERE path = ?")?.execute([&path])?;
+    Ok(())
+}
+
+fn insert(transaction: &Transaction<'_>, file: &StoredFile) -> rusqlite::Result<()> {
+    let path = file.path.to_string_lossy();
+    transaction
+        .prepare_cached("INSERT INTO files (path, size, modified) VALUES (?, ?, ?)")?
+        .execute(params![path, file.stamp.size, file.stamp.modified])?;
+    let id = transaction.last_insert_rowid();
+    let mut statement =
+        transaction.prepare_cached("INSERT INTO chunks (file, body, vector) VALUES (?, ?, ?)")?;
+    for stored in &file.chunks {
+        let body = serde_json::to_string(&stored.chunk)
+            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+        let vector: Option<Vec<u8>> =
+            stored.vector.as_ref().map(|vector| vector.iter().map(|number| number.cast_unsigned()).collect());
+        statement.execute(params![id, body, vector])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, name: &str) -> StoredFile {
+        let chunk =
+            super::super::chunk::chunks(Path::new("a.py"), &format!("def {name}():\n    pass\n")).remove(0);
+        let chunks = vec![StoredChunk { chunk, vector: Some(Box::new([1, -2, 127])) }];
+        StoredFile { path: path.into(), stamp: Stamp { size: 1, modified: 2 }, chunks }
+    }
+
+    fn names(store: &Store) -> Vec<String> {
+        let files = store.load().unwrap();
+        files.iter().flat_map(|file| file.chunks.iter().map(|stored| stored.chunk.name.clone())).collect()
+    }
+
+    #[test]
+    fn what_is_written_is_there_after_reopening() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open(folder.path(), "m").unwrap();
+        store.write(&[file("a.py", "one"), file("b.py", "two")], &[]).unwrap();
+        store.write(&[file("a.py", "three")], &["b.py".into()]).unwrap();
+        drop(store);
+        let store = Store::open(folder.path(), "m").unwrap();
+        assert_eq!(names(&store), ["three"]);
+        assert_eq!(store.load().unwrap()[0].chunks[0].vector.as_deref(), Some([1, -2, 127].as_slice()));
+    }
+
+    #[test]
+    fn vectors_of_another_model_are_never_mixed_in() {
+        let folder = tempfile::tempdir().unwrap();
+        Store::open(folder.path(), "m").unwrap().write(&[file("a.py", "one")], &[]).unwrap();
+        assert_eq!(names(&Store::open(folder.path(), "other").unwrap()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_second_gateway_sees_what_the_first_has_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = Store::open(folder.path(), "m").unwrap();
+        let second = Store::open(folder.path(), "m").unwrap();
+        let before = second.version().unwrap();
+        first.write(&[file("a.py", "one")], &[]).unwrap();
+        assert_ne!(second.version().unwrap(), before);
+        assert_eq!(names(&second), ["one"]);
+    }
+
+    #[test]
+    fn projects_of_the_same_name_have_different_folders() {
+        let cache = Path::new("/cache");
+        assert_ne!(folder(cache, Path::new("/a/app")), folder(cache, Path::new("/b/app")));
+        assert!(folder(cache, Path::new("/a/app")).to_string_lossy().starts_with("/cache/app-"));
+    }
+}

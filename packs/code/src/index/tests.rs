@@ -1,0 +1,140 @@
+//! The index over real files.
+
+use super::*;
+use crate::project::Projects;
+
+struct Scene {
+    folder: tempfile::TempDir,
+    model: Arc<Model>,
+}
+
+impl Scene {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let scene = Self { folder, model: Arc::new(Model::fast().unwrap()) };
+        std::fs::create_dir(scene.root()).unwrap();
+        for (path, text) in files {
+            scene.write(path, text);
+        }
+        scene
+    }
+
+    fn root(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.root().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn open(&self) -> Index {
+        let project = Projects::new(vec![self.root()], false).locate(".", None).unwrap().project;
+        Index::open(project, &self.folder.path().join("cache"), self.model.clone(), "fast").unwrap()
+    }
+}
+
+fn update(index: &Index) -> (usize, usize, usize) {
+    let update = index.refresh(&|| true, &|_, _| {}).unwrap();
+    (update.indexed_files, update.removed_files, update.reused_files)
+}
+
+fn names(index: &Index, query: &str, filter: &Filter) -> Vec<String> {
+    index.search(query, filter, 10).into_iter().map(|answer| answer.name).collect()
+}
+
+const FILES: [(&str, &str); 3] = [
+    (
+        "src/process.py",
+        "@app.task\nasync def kill_children(pid):\n    os.killpg(pid, SIGKILL)\n\nclass Child(Process):\n    pass\n",
+    ),
+    (
+        "src/files.rs",
+        "/// Reads a whole file.\nfn slurp(path: &Path) -> String {\n    read_to_string(path)\n}\n",
+    ),
+    ("README.md", "# A project\nIt does things.\n"),
+];
+
+#[test]
+fn a_question_finds_the_code_that_answers_it() {
+    let scene = Scene::new(&FILES);
+    let index = scene.open();
+    assert_eq!(update(&index), (3, 0, 0));
+    assert_eq!(
+        names(&index, "kill a child process and its grandchildren", &Filter::default())[0],
+        "kill_children"
+    );
+    assert_eq!(names(&index, "read the contents of a file", &Filter::default())[0], "slurp");
+    let size = index.size();
+    assert_eq!((size.files, size.chunks, size.vectors), (3, 4, 4));
+}
+
+#[test]
+fn only_what_changed_is_read_again() {
+    let scene = Scene::new(&FILES);
+    let index = scene.open();
+    update(&index);
+    assert_eq!(update(&index), (0, 0, 3));
+    scene.write("src/files.rs", "fn gone() {}\n\nfn written() {}\n");
+    std::fs::remove_file(scene.root().join("README.md")).unwrap();
+    assert_eq!(update(&index), (1, 1, 1));
+    assert!(!names(&index, "slurp", &Filter::default()).contains(&"slurp".to_owned()));
+    assert_eq!(names(&index, "written", &Filter::default())[0], "written");
+}
+
+#[test]
+fn a_new_process_and_a_second_gateway_reuse_the_stored_index() {
+    let scene = Scene::new(&FILES);
+    let first = scene.open();
+    update(&first);
+    let second = scene.open();
+    assert_eq!(second.size(), first.size());
+    assert_eq!(update(&second), (0, 0, 3));
+    scene.write("src/new.rs", "fn brand_new() {}\n");
+    assert_eq!(update(&first), (1, 0, 3));
+    assert_eq!(update(&second), (0, 0, 4), "the second gateway reads what the first has written");
+    assert_eq!(names(&second, "brand_new", &Filter::default())[0], "brand_new");
+}
+
+#[test]
+fn filters_choose_by_language_kind_decorator_async_and_base() {
+    let scene = Scene::new(&FILES);
+    let index = scene.open();
+    update(&index);
+    let check = |filter: Filter, expected: &[&str]| {
+        let mut found = names(&index, "process file child read kill project", &filter);
+        found.sort_unstable();
+        assert_eq!(found, expected, "{filter:?}");
+    };
+    check(Filter { language: Some("python".into()), ..Filter::default() }, &["Child", "kill_children"]);
+    check(Filter { language: Some("rs".into()), ..Filter::default() }, &["slurp"]);
+    check(Filter { node_type: Some("class".into()), ..Filter::default() }, &["Child"]);
+    check(Filter { decorator: Some("@app.task".into()), ..Filter::default() }, &["kill_children"]);
+    check(Filter { is_async: Some(true), ..Filter::default() }, &["kill_children"]);
+    check(Filter { base_class: Some("Process".into()), ..Filter::default() }, &["Child"]);
+}
+
+#[test]
+fn ignored_files_and_lock_files_are_not_indexed() {
+    let scene = Scene::new(&FILES);
+    scene.write(".stravignore", "src/process.py\n");
+    scene.write("package-lock.json", "{\n}\n");
+    scene.write("picture.png", "x");
+    let index = scene.open();
+    assert_eq!(update(&index), (2, 0, 0));
+}
+
+#[test]
+fn a_cancelled_update_goes_on_where_it_stopped() {
+    let many: Vec<(String, String)> =
+        (0..450).map(|n| (format!("f{n}.py"), format!("def f{n}():\n    pass\n"))).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let scene = Scene::new(&many);
+    let index = scene.open();
+    let asked = std::cell::Cell::new(0);
+    let go_on = || asked.replace(asked.get() + 1) < 2;
+    let first = index.refresh(&go_on, &|_, _| {}).unwrap();
+    assert_eq!((first.indexed_files, first.cancelled), (400, true));
+    assert_eq!(update(&scene.open()), (50, 0, 400));
+}
