@@ -21,12 +21,12 @@ const CONTEXT: usize = 3;
 
 /// One file of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileChange {
+pub(crate) struct FileChange {
     /// Relative to the project's root.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The checksum of the text that is replaced.
-    pub before: String,
-    pub after: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,12 +37,12 @@ struct Journal {
 
 /// Where journals are kept.
 #[derive(Clone, Debug)]
-pub struct Journals {
+pub(crate) struct Journals {
     folder: PathBuf,
 }
 
 impl FileChange {
-    pub fn of(rewritten: &Rewritten) -> Self {
+    pub(crate) fn of(rewritten: &Rewritten) -> Self {
         Self {
             path: rewritten.path.clone(),
             before: checksum(&rewritten.before),
@@ -52,7 +52,7 @@ impl FileChange {
 }
 
 /// Identifies a change: the same files, from the same text to the same text.
-pub fn preview_id(files: &[FileChange]) -> String {
+pub(crate) fn preview_id(files: &[FileChange]) -> String {
     let mut hash = Sha256::new();
     for file in files {
         for part in [file.path.to_string_lossy().as_bytes(), file.before.as_bytes(), file.after.as_bytes()] {
@@ -64,7 +64,7 @@ pub fn preview_id(files: &[FileChange]) -> String {
 }
 
 /// The unified diff of a change, as `git apply` takes it.
-pub fn diff(files: &[Rewritten]) -> String {
+pub(crate) fn diff(files: &[Rewritten]) -> String {
     let mut out = String::new();
     for file in files {
         let path = file.path.display();
@@ -80,12 +80,12 @@ pub fn diff(files: &[Rewritten]) -> String {
 }
 
 impl Journals {
-    pub fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
     /// Carries out a change, unless a file differs from what the change was made for.
-    pub fn apply(&self, project: &Project, files: &[FileChange]) -> Result<(), ToolError> {
+    pub(crate) fn apply(&self, project: &Project, files: &[FileChange]) -> Result<(), ToolError> {
         project.writable()?;
         for file in files {
             if current(project, &file.path).as_deref() != Some(file.before.as_str()) {
@@ -102,7 +102,7 @@ impl Journals {
     }
 
     /// Finishes the changes of processes that were killed. Projects that may no longer be changed are left alone.
-    pub fn recover(&self, projects: &Projects) {
+    pub(crate) fn recover(&self, projects: &Projects) {
         let Ok(entries) = std::fs::read_dir(&self.folder) else { return };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             if path.extension().is_some_and(|extension| extension == "journal")
@@ -166,7 +166,7 @@ fn current(project: &Project, path: &Path) -> Option<String> {
     project.text(path).map(|text| checksum(&text))
 }
 
-pub fn checksum(text: &str) -> String {
+pub(crate) fn checksum(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 

@@ -1,10 +1,10 @@
 //! The index of a project: its chunks, their words, and their vectors, kept current with the files.
 
-pub mod chunk;
-pub mod rank;
-pub mod store;
+pub(crate) mod chunk;
+pub(crate) mod rank;
+pub(crate) mod store;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ const IGNORE_FILE: &str = ".stravignore";
 
 /// One project's index. All callers share it.
 #[derive(Debug)]
-pub struct Index {
+pub(crate) struct Index {
     project: Project,
     folder: PathBuf,
     model: Arc<Model>,
@@ -72,62 +72,74 @@ struct IndexedFile {
 
 /// What must hold for a chunk to be an answer.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    pub language: Option<String>,
-    pub node_type: Option<String>,
-    pub decorator: Option<String>,
-    pub is_async: Option<bool>,
-    pub base_class: Option<String>,
+pub(crate) struct Filter {
+    pub(crate) language: Option<String>,
+    pub(crate) node_type: Option<String>,
+    pub(crate) decorator: Option<String>,
+    pub(crate) is_async: Option<bool>,
+    pub(crate) base_class: Option<String>,
 }
 
 /// A chunk that answers a question.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// Relative to the project's root.
-    pub file: String,
+    pub(crate) file: String,
     /// The first line, counted from 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// Its first column in characters, counted from 1.
-    pub column: usize,
+    pub(crate) column: usize,
     /// The last line.
-    pub end_line: usize,
+    pub(crate) end_line: usize,
     /// What it is: `function`, `method`, `class`, `interface`, `type` or `text`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// Its name with the names around it, as `Type/method`.
-    pub name: String,
+    pub(crate) name: String,
     /// How well it answers, comparable within one search.
-    pub score: f32,
+    pub(crate) score: f32,
     /// Its beginning.
-    pub snippet: String,
+    pub(crate) snippet: String,
+}
+
+/// A definition in an outline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outlined {
+    /// Relative to the project's root.
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    /// Its first line without the body.
+    pub(crate) signature: String,
+    /// In how many other chunks its name occurs.
+    pub(crate) uses: usize,
 }
 
 /// What an update of the index did.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema, PartialEq, Eq)]
-pub struct Update {
+pub(crate) struct Update {
     /// Files that were new or had changed.
-    pub indexed_files: usize,
+    pub(crate) indexed_files: usize,
     /// Files that were removed from the index.
-    pub removed_files: usize,
+    pub(crate) removed_files: usize,
     /// Files that had not changed.
-    pub reused_files: usize,
+    pub(crate) reused_files: usize,
     /// Chunks in the index afterwards.
-    pub chunks: usize,
+    pub(crate) chunks: usize,
     /// Whether it was cancelled before its end.
-    pub cancelled: bool,
+    pub(crate) cancelled: bool,
 }
 
 /// What is indexed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Size {
-    pub files: usize,
-    pub chunks: usize,
+pub(crate) struct Size {
+    pub(crate) files: usize,
+    pub(crate) chunks: usize,
     /// How many chunks have a vector.
-    pub vectors: usize,
+    pub(crate) vectors: usize,
 }
 
 impl Index {
     /// Opens the index of a project below `cache`, with what was stored before.
-    pub fn open(
+    pub(crate) fn open(
         project: Project,
         cache: &Path,
         model: Arc<Model>,
@@ -148,23 +160,27 @@ impl Index {
         Ok(Self { project, folder, model, loaded, refreshing, cancelled: AtomicBool::new(false) })
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn dimensions(&self) -> usize {
+        self.model.dimensions()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    pub fn size(&self) -> Size {
+    pub(crate) fn size(&self) -> Size {
         let loaded = self.lock();
         let vectors = loaded.entries.iter().flatten().filter(|entry| entry.vector.is_some()).count();
         Size { files: loaded.files.len(), chunks: loaded.words.len(), vectors }
     }
 
     /// Asks an update that is under way to stop after the files it is working on.
-    pub fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
     }
 
     /// Brings the index up to date unless that was done a moment ago.
-    pub fn refresh_if_stale(&self) -> Result<(), ToolError> {
+    pub(crate) fn refresh_if_stale(&self) -> Result<(), ToolError> {
         let is_fresh = || self.lock().checked.is_some_and(|checked| checked.elapsed() < FRESH);
         if !is_fresh() {
             self.refresh(&|| true, &|_, _| {})?;
@@ -173,7 +189,7 @@ impl Index {
     }
 
     /// Brings the index up to date with the files. `go_on` is asked and `report` is told between batches.
-    pub fn refresh(
+    pub(crate) fn refresh(
         &self,
         go_on: &dyn Fn() -> bool,
         report: &dyn Fn(usize, usize),
@@ -263,7 +279,7 @@ impl Index {
     }
 
     /// The chunks that answer a question best.
-    pub fn search(&self, query: &str, filter: &Filter, limit: usize) -> Vec<Answer> {
+    pub(crate) fn search(&self, query: &str, filter: &Filter, limit: usize) -> Vec<Answer> {
         let form = Form::of(query);
         let vector = self.model.query(query);
         let loaded = self.lock();
@@ -283,6 +299,34 @@ impl Index {
         scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.order().cmp(&b.1.order())));
         scored.truncate(limit);
         scored.into_iter().map(|(score, entry)| entry.to_answer(score)).collect()
+    }
+
+    /// All definitions outside of tests and vendored code, with how often their names are used.
+    pub(crate) fn outline(&self) -> Vec<Outlined> {
+        let loaded = self.lock();
+        let uses = loaded.uses();
+        let is_shown = |entry: &&Indexed| !entry.chunk.name.is_empty() && weight_of_path(&entry.path) >= 1.0;
+        let shown = loaded.entries.iter().flatten().filter(is_shown);
+        shown
+            .map(|entry| Outlined {
+                file: entry.path.display().to_string(),
+                line: entry.chunk.line,
+                signature: signature(&entry.chunk),
+                uses: uses.get(entry.chunk.own_name()).copied().unwrap_or(0),
+            })
+            .collect()
+    }
+
+    /// Where a name is used outside of its own definition, as `file:line name`.
+    pub(crate) fn users_of(&self, name: &str, file: &str, line: usize, limit: usize) -> Vec<String> {
+        let loaded = self.lock();
+        let uses = loaded.entries.iter().flatten().filter(|entry| {
+            let is_itself = entry.path.as_os_str() == file && entry.chunk.line == line;
+            !is_itself && !entry.chunk.name.is_empty() && words_of(&entry.chunk.text).any(|word| word == name)
+        });
+        uses.take(limit)
+            .map(|entry| format!("{}:{} {}", entry.path.display(), entry.chunk.line, entry.chunk.name))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Loaded> {
@@ -316,6 +360,24 @@ impl Loaded {
         self.files.insert(file.path, IndexedFile { stamp: file.stamp, documents });
     }
 
+    /// In how many chunks each defined name occurs.
+    fn uses(&self) -> HashMap<&str, usize> {
+        let names = self.entries.iter().flatten().map(|entry| entry.chunk.own_name());
+        let mut uses: HashMap<&str, usize> =
+            names.filter(|name| !name.is_empty()).map(|name| (name, 0)).collect();
+        for entry in self.entries.iter().flatten() {
+            let words: HashSet<&str> = words_of(&entry.chunk.text).collect();
+            for word in words {
+                if let Some(count) = uses.get_mut(word)
+                    && word != entry.chunk.own_name()
+                {
+                    *count += 1;
+                }
+            }
+        }
+        uses
+    }
+
     fn forget(&mut self, path: &Path) {
         let Some(file) = self.files.remove(path) else { return };
         for document in file.documents {
@@ -338,6 +400,16 @@ impl Filter {
             && self.is_async.is_none_or(|wanted| chunk.is_async == wanted)
             && self.base_class.as_deref().is_none_or(|wanted| contains(&chunk.bases, wanted))
     }
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// The first line of a definition without what opens its body.
+fn signature(chunk: &Chunk) -> String {
+    let first = chunk.text.lines().next().unwrap_or_default().trim();
+    shorten(first.trim_end_matches(['{', ':']).trim_end(), 120)
 }
 
 /// By the language's name or by the ending of the file.

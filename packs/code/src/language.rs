@@ -28,21 +28,21 @@ const BUILT_IN: &[SupportLang] = &[
 const BUILT_IN: &[SupportLang] = SupportLang::all_langs();
 
 /// All languages that can be parsed.
-pub fn built_in() -> &'static [SupportLang] {
+pub(crate) fn built_in() -> &'static [SupportLang] {
     BUILT_IN
 }
 
 /// The language of a file, by its name.
-pub fn of_file(path: &Path) -> Option<SupportLang> {
+pub(crate) fn of_file(path: &Path) -> Option<SupportLang> {
     SupportLang::from_path(path).filter(|language| BUILT_IN.contains(language))
 }
 
 /// The language of a name such as `rust` or `py`.
-pub fn named(name: &str) -> Option<SupportLang> {
+pub(crate) fn named(name: &str) -> Option<SupportLang> {
     name.parse().ok().filter(|language| BUILT_IN.contains(language))
 }
 
 /// A language's name, in lower case.
-pub fn name(language: SupportLang) -> String {
+pub(crate) fn name(language: SupportLang) -> String {
     language.to_string().to_lowercase()
 }

@@ -9,7 +9,7 @@ mod file;
 mod transformer;
 
 use features::{Feature, Features};
-pub use file::ModelError;
+pub(crate) use file::ModelError;
 use file::{Reader, Weights};
 use transformer::Transformer;
 
@@ -22,23 +22,23 @@ enum Side {
 
 /// A model that is read and ready.
 #[derive(Debug)]
-pub struct Model {
+pub(crate) struct Model {
     weights: Weights,
     transformer: Option<Transformer>,
 }
 
 impl Model {
     /// The fast model: about 100,000 functions a second.
-    pub fn fast() -> Result<Self, ModelError> {
+    pub(crate) fn fast() -> Result<Self, ModelError> {
         Self::read(include_bytes!("../model/static128.tyce"))
     }
 
     /// The precise model: about 1,500 functions a second, better where the query reads like a doc comment.
-    pub fn precise() -> Result<Self, ModelError> {
+    pub(crate) fn precise() -> Result<Self, ModelError> {
         Self::read(include_bytes!("../model/tiny1x128.tyce"))
     }
 
-    pub fn read(bytes: &[u8]) -> Result<Self, ModelError> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, ModelError> {
         let mut reader = Reader::new(bytes)?;
         let weights = Weights::read(&mut reader)?;
         let transformer = match weights.shape.layers {
@@ -50,12 +50,12 @@ impl Model {
     }
 
     /// How many numbers a vector has.
-    pub fn dimensions(&self) -> usize {
+    pub(crate) fn dimensions(&self) -> usize {
         self.weights.shape.dimensions
     }
 
     /// The vector of a piece of code. Its name and its first line count as fields of their own.
-    pub fn document(&self, name: &str, code: &str) -> Vec<f32> {
+    pub(crate) fn document(&self, name: &str, code: &str) -> Vec<f32> {
         let (first_line, rest) = code.split_at(code.find('\n').unwrap_or(code.len()));
         let mut features = Features::new(&self.weights.vocabulary);
         features.add(name, 0);
@@ -65,7 +65,7 @@ impl Model {
     }
 
     /// The vector of a question.
-    pub fn query(&self, text: &str) -> Vec<f32> {
+    pub(crate) fn query(&self, text: &str) -> Vec<f32> {
         let mut features = Features::new(&self.weights.vocabulary);
         features.add(text, 2);
         self.encode(&features.into_list(), Side::Query)

@@ -8,18 +8,18 @@ use toolyard_jail::{Inside, Jail, JailError, Symlinks};
 use toolyard_tool::ToolError;
 
 /// Files above this size are not read: they are data, not code.
-pub const MAX_FILE: u64 = 2 * 1024 * 1024;
+pub(crate) const MAX_FILE: u64 = 2 * 1024 * 1024;
 
 /// The folders that the configuration names.
 #[derive(Debug)]
-pub struct Projects {
+pub(crate) struct Projects {
     folders: Vec<PathBuf>,
     write: bool,
 }
 
 /// One project: a folder, with all access through a jail.
 #[derive(Clone, Debug)]
-pub struct Project {
+pub(crate) struct Project {
     root: PathBuf,
     jail: Jail,
     is_writable: bool,
@@ -27,21 +27,21 @@ pub struct Project {
 
 /// A folder or file of a project, as an argument named it.
 #[derive(Clone, Debug)]
-pub struct Place {
-    pub project: Project,
+pub(crate) struct Place {
+    pub(crate) project: Project,
     /// Relative to the project's root; empty for the root itself.
-    pub below: PathBuf,
+    pub(crate) below: PathBuf,
 }
 
 impl Projects {
-    pub fn new(folders: Vec<PathBuf>, write: bool) -> Self {
+    pub(crate) fn new(folders: Vec<PathBuf>, write: bool) -> Self {
         let folders = folders.into_iter().map(|folder| folder.canonicalize().unwrap_or(folder)).collect();
         Self { folders, write }
     }
 
     /// Finds the project of a path. A relative path is taken from `caller`, the caller's own folder, or else from the
     /// only configured project.
-    pub fn locate(&self, path: &str, caller: Option<&Path>) -> Result<Place, ToolError> {
+    pub(crate) fn locate(&self, path: &str, caller: Option<&Path>) -> Result<Place, ToolError> {
         let base = match caller {
             Some(folder) => folder.to_owned(),
             None => self.only_folder(path)?,
@@ -81,16 +81,16 @@ fn project_root(path: &Path, folder: &Path) -> PathBuf {
 }
 
 impl Project {
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    pub fn jail(&self) -> &Jail {
+    pub(crate) fn jail(&self) -> &Jail {
         &self.jail
     }
 
     /// The right to change files.
-    pub fn writable(&self) -> Result<(), ToolError> {
+    pub(crate) fn writable(&self) -> Result<(), ToolError> {
         if self.is_writable {
             return Ok(());
         }
@@ -98,14 +98,14 @@ impl Project {
             .hint("set `write = true` in [packs.code] to allow changes"))
     }
 
-    pub fn inside(&self, path: &Path) -> Result<Inside, ToolError> {
+    pub(crate) fn inside(&self, path: &Path) -> Result<Inside, ToolError> {
         let text =
             path.to_str().ok_or_else(|| ToolError::new(format!("`{}` is not UTF-8", path.display())))?;
         self.jail.path(text).map_err(jail_error)
     }
 
     /// The text of a file below the root. `None` where it is no text, too large, or gone.
-    pub fn text(&self, path: &Path) -> Option<String> {
+    pub(crate) fn text(&self, path: &Path) -> Option<String> {
         let mut file = self.open(path)?;
         let size = file.metadata().ok()?.len();
         if size > MAX_FILE {
@@ -116,7 +116,7 @@ impl Project {
         (!text.contains('\0')).then_some(text)
     }
 
-    pub fn open(&self, path: &Path) -> Option<File> {
+    pub(crate) fn open(&self, path: &Path) -> Option<File> {
         self.jail.open(&self.inside(path).ok()?).ok()
     }
 }

@@ -1,9 +1,9 @@
 //! Search without an index: by regular expression, by file name, by syntax.
 
-pub mod ast;
-pub mod glob;
-pub mod grep;
-pub mod route;
+pub(crate) mod ast;
+pub(crate) mod glob;
+pub(crate) mod grep;
+pub(crate) mod route;
 
 use std::fmt::Write as _;
 
@@ -12,39 +12,40 @@ use serde::Serialize;
 
 /// Something found in a file.
 #[derive(Clone, Debug, Serialize, JsonSchema, PartialEq, Eq)]
-pub struct Match {
+pub(crate) struct Match {
     /// Relative to the project's root.
-    pub file: String,
+    pub(crate) file: String,
     /// The line of the first character, counted from 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// Its column in characters, counted from 1.
-    pub column: usize,
+    pub(crate) column: usize,
     /// The last line.
-    pub end_line: usize,
+    pub(crate) end_line: usize,
     /// The text that was found, or the line it is in.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// What a search found.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct Matches {
+pub(crate) struct Matches {
     /// The project's root.
-    pub project: String,
-    pub matches: Vec<Match>,
+    pub(crate) project: String,
+    #[serde(rename = "matches")]
+    pub(crate) list: Vec<Match>,
     /// How many there are in all; more than are listed if the limit was reached.
-    pub total: usize,
+    pub(crate) total: usize,
     /// How many files were searched.
-    pub files: usize,
+    pub(crate) files: usize,
 }
 
 impl Matches {
     /// Readable text: `file:line:column: text` per match.
-    pub fn to_text(&self) -> String {
-        if self.matches.is_empty() {
+    pub(crate) fn to_text(&self) -> String {
+        if self.list.is_empty() {
             return format!("Nothing found in {} files.", self.files);
         }
         let mut out = String::new();
-        for found in &self.matches {
+        for found in &self.list {
             let first = found.text.lines().next().unwrap_or_default();
             let _ = writeln!(
                 out,
@@ -55,13 +56,9 @@ impl Matches {
                 shorten(first.trim_end(), 200)
             );
         }
-        if self.total > self.matches.len() {
-            let _ = writeln!(
-                out,
-                "… {} of {} matches; raise `limit` to see more",
-                self.matches.len(),
-                self.total
-            );
+        if self.total > self.list.len() {
+            let _ =
+                writeln!(out, "… {} of {} matches; raise `limit` to see more", self.list.len(), self.total);
         }
         out
     }

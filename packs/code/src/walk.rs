@@ -10,14 +10,14 @@ use crate::project::Place;
 
 /// Which files to visit.
 #[derive(Debug, Default)]
-pub struct Walk {
+pub(crate) struct Walk {
     overrides: Option<Override>,
     ignore_file: Option<&'static str>,
 }
 
 impl Walk {
     /// Only files that match a glob, as with `rg --glob`.
-    pub fn matching(root: &Path, glob: &str) -> Result<Self, ToolError> {
+    pub(crate) fn matching(root: &Path, glob: &str) -> Result<Self, ToolError> {
         let wrong = |error: ignore::Error| ToolError::new(format!("`{glob}` is not a valid glob: {error}"));
         let overrides = OverrideBuilder::new(root).add(glob).map_err(wrong)?.build().map_err(wrong)?;
         Ok(Self { overrides: Some(overrides), ..Self::default() })
@@ -25,12 +25,12 @@ impl Walk {
 
     /// A further kind of ignore file.
     #[must_use]
-    pub fn with_ignore_file(self, name: &'static str) -> Self {
+    pub(crate) fn with_ignore_file(self, name: &'static str) -> Self {
         Self { ignore_file: Some(name), ..self }
     }
 
     /// All files at or below a place, relative to the project's root, sorted.
-    pub fn files(&self, place: &Place) -> Vec<PathBuf> {
+    pub(crate) fn files(&self, place: &Place) -> Vec<PathBuf> {
         let root = place.project.root();
         let mut builder = WalkBuilder::new(root.join(&place.below));
         builder.follow_links(false);

@@ -15,12 +15,12 @@ const OVERLAP: usize = 10;
 /// What of a chunk is indexed.
 const MAX_TEXT: usize = 2000;
 /// Changed whenever the same file would be cut differently.
-pub const CHUNKER: u32 = 1;
+pub(crate) const CHUNKER: u32 = 1;
 
 /// What a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub(crate) enum Kind {
     Function,
     Method,
     Class,
@@ -31,7 +31,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Function => "function",
             Self::Method => "method",
@@ -46,25 +46,25 @@ impl Kind {
 
 /// One piece of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chunk {
-    pub kind: Kind,
+pub(crate) struct Chunk {
+    pub(crate) kind: Kind,
     /// With the names around it: `Type/method`; empty for windows of lines.
-    pub name: String,
+    pub(crate) name: String,
     /// From 1.
-    pub line: usize,
-    pub end_line: usize,
-    pub decorators: Vec<String>,
-    pub is_async: bool,
-    pub bases: Vec<String>,
+    pub(crate) line: usize,
+    pub(crate) end_line: usize,
+    pub(crate) decorators: Vec<String>,
+    pub(crate) is_async: bool,
+    pub(crate) bases: Vec<String>,
     /// The comment before it.
-    pub doc: String,
+    pub(crate) doc: String,
     /// Its source, from its first line on, shortened.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl Chunk {
     /// The last part of the name.
-    pub fn own_name(&self) -> &str {
+    pub(crate) fn own_name(&self) -> &str {
         self.name.rsplit('/').next().unwrap_or_default()
     }
 }
@@ -72,7 +72,7 @@ impl Chunk {
 type SourceNode<'a> = Node<'a, StrDoc<SupportLang>>;
 
 /// The chunks of a file.
-pub fn chunks(path: &Path, text: &str) -> Vec<Chunk> {
+pub(crate) fn chunks(path: &Path, text: &str) -> Vec<Chunk> {
     let Some(language) = language::of_file(path).filter(|language| has_definitions(*language)) else {
         return windows(text);
     };

@@ -23,14 +23,14 @@ const GENERIC: [&str; 20] = [
 
 /// How a question is put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     Symbol,
     Prose,
     DocComment,
 }
 
 impl Form {
-    pub fn of(query: &str) -> Self {
+    pub(crate) fn of(query: &str) -> Self {
         let query = query.trim();
         let words: Vec<&str> = query.split_whitespace().collect();
         let is_code = |word: &&str| word.contains(['_', ':', '(', '.', '/']) || has_inner_capital(word);
@@ -43,7 +43,7 @@ impl Form {
     }
 
     /// What the cosine is multiplied by before it is added to the score of the words.
-    pub fn weight_of_meaning(self) -> f32 {
+    pub(crate) fn weight_of_meaning(self) -> f32 {
         match self {
             Self::Symbol => 8.0,
             Self::Prose => 20.0,
@@ -57,7 +57,7 @@ fn has_inner_capital(word: &str) -> bool {
 }
 
 /// The words of a chunk for the index.
-pub fn document(path: &Path, chunk: &Chunk) -> Document {
+pub(crate) fn document(path: &Path, chunk: &Chunk) -> Document {
     Document::default()
         .with(chunk.own_name(), NAME_EXTRA)
         .with(&path_words(path), PATH_WEIGHT)
@@ -66,7 +66,7 @@ pub fn document(path: &Path, chunk: &Chunk) -> Document {
 }
 
 /// The text of a chunk for the model: its first line, the words of its path, its comment, and the rest.
-pub fn text_for_model(path: &Path, chunk: &Chunk) -> String {
+pub(crate) fn text_for_model(path: &Path, chunk: &Chunk) -> String {
     let (first, rest) = chunk.text.split_once('\n').unwrap_or((&chunk.text, ""));
     format!("{first} {}\n{}\n{rest}", path_words(path), chunk.doc)
 }
@@ -82,7 +82,7 @@ fn path_words(path: &Path) -> String {
 }
 
 /// What a score is multiplied by because of where the file is.
-pub fn weight_of_path(path: &Path) -> f32 {
+pub(crate) fn weight_of_path(path: &Path) -> f32 {
     if is_secondary(path) { SECONDARY } else { 1.0 }
 }
 
@@ -116,12 +116,12 @@ fn is_secondary(path: &Path) -> bool {
 
 /// A vector of length one with its numbers from −127 to 127.
 #[expect(clippy::cast_possible_truncation, reason = "the numbers of a vector of length one are from -1 to 1")]
-pub fn quantized(vector: &[f32]) -> Box<[i8]> {
+pub(crate) fn quantized(vector: &[f32]) -> Box<[i8]> {
     vector.iter().map(|x| (x.clamp(-1.0, 1.0) * 127.0).round() as i8).collect()
 }
 
 /// The cosine of a question's vector and a stored one.
-pub fn cosine(query: &[f32], stored: &[i8]) -> f32 {
+pub(crate) fn cosine(query: &[f32], stored: &[i8]) -> f32 {
     let ((query, query_rest), (stored, stored_rest)) = (query.as_chunks::<8>(), stored.as_chunks::<8>());
     let mut sums = [0.0_f32; 8];
     for (query, stored) in query.iter().zip(stored) {
@@ -134,7 +134,7 @@ pub fn cosine(query: &[f32], stored: &[i8]) -> f32 {
 }
 
 /// Whether a query has words to look for at all.
-pub fn has_words(query: &str) -> bool {
+pub(crate) fn has_words(query: &str) -> bool {
     !terms(query).is_empty()
 }
 

@@ -16,13 +16,13 @@ const BUSY: Duration = Duration::from_secs(10);
 
 /// Tells whether a file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    pub size: i64,
-    pub modified: i64,
+pub(crate) struct Stamp {
+    pub(crate) size: i64,
+    pub(crate) modified: i64,
 }
 
 impl Stamp {
-    pub fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::symlink_metadata(path).ok()?;
         let modified =
             metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH).duration_since(UNIX_EPOCH).ok()?;
@@ -35,26 +35,26 @@ impl Stamp {
 
 /// A file with its chunks and their vectors, as stored.
 #[derive(Clone, Debug)]
-pub struct StoredFile {
-    pub path: PathBuf,
-    pub stamp: Stamp,
-    pub chunks: Vec<StoredChunk>,
+pub(crate) struct StoredFile {
+    pub(crate) path: PathBuf,
+    pub(crate) stamp: Stamp,
+    pub(crate) chunks: Vec<StoredChunk>,
 }
 
 #[derive(Clone, Debug)]
-pub struct StoredChunk {
-    pub chunk: Chunk,
+pub(crate) struct StoredChunk {
+    pub(crate) chunk: Chunk,
     /// Missing until it is computed.
-    pub vector: Option<Box<[i8]>>,
+    pub(crate) vector: Option<Box<[i8]>>,
 }
 
 #[derive(Debug)]
-pub struct Store {
+pub(crate) struct Store {
     connection: Connection,
 }
 
 /// The folder of a project's index below the cache folder. Projects of the same name differ in the rest.
-pub fn folder(cache: &Path, root: &Path) -> PathBuf {
+pub(crate) fn folder(cache: &Path, root: &Path) -> PathBuf {
     let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
     let name = root.file_name().map_or("root".into(), |name| name.to_string_lossy());
     cache.join(format!("{name}-{}", &data_encoding::HEXLOWER.encode(&digest)[..16]))
@@ -62,7 +62,7 @@ pub fn folder(cache: &Path, root: &Path) -> PathBuf {
 
 impl Store {
     /// Opens the index in `folder`. An index of another model, chunker or table layout is emptied.
-    pub fn open(folder: &Path, model: &str) -> rusqlite::Result<Self> {
+    pub(crate) fn open(folder: &Path, model: &str) -> rusqlite::Result<Self> {
         std::fs::create_dir_all(folder).map_err(|error| {
             rusqlite::Error::ToSqlConversionFailure(
                 format!("cannot make `{}`: {error}", folder.display()).into(),
@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Everything that is stored.
-    pub fn load(&self) -> rusqlite::Result<Vec<StoredFile>> {
+    pub(crate) fn load(&self) -> rusqlite::Result<Vec<StoredFile>> {
         let mut files =
             self.connection.prepare("SELECT id, path, size, modified FROM files ORDER BY path")?;
         let mut chunks =
@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// Replaces or removes files, all in one transaction.
-    pub fn write(&mut self, changed: &[StoredFile], removed: &[PathBuf]) -> rusqlite::Result<()> {
+    pub(crate) fn write(&mut self, changed: &[StoredFile], removed: &[PathBuf]) -> rusqlite::Result<()> {
         let transaction =
             self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
         for path in removed.iter().chain(changed.iter().map(|file| &file.path)) {
@@ -120,7 +120,7 @@ impl Store {
     }
 
     /// Changes whenever another connection has written.
-    pub fn version(&self) -> rusqlite::Result<i64> {
+    pub(crate) fn version(&self) -> rusqlite::Result<i64> {
         self.connection.pragma_query_value(None, "data_version", |row| row.get(0))
     }
 }

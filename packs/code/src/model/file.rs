@@ -11,7 +11,7 @@ const MAX_SIZE: usize = 1 << 20;
 
 /// Why a file is not a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ModelError {
+pub(crate) enum ModelError {
     #[error("it does not begin like a model file")]
     Magic,
     #[error("it ends too early")]

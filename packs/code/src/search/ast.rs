@@ -17,13 +17,13 @@ use crate::walk::Walk;
 
 /// One file as a rewrite would leave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rewritten {
+pub(crate) struct Rewritten {
     /// Relative to the project's root.
-    pub path: PathBuf,
-    pub before: String,
-    pub after: String,
+    pub(crate) path: PathBuf,
+    pub(crate) before: String,
+    pub(crate) after: String,
     /// How many places change.
-    pub changes: usize,
+    pub(crate) changes: usize,
 }
 
 /// A pattern, compiled for each language when a file of that language is met.
@@ -77,7 +77,7 @@ fn candidate(place: &Place, path: &Path, pattern: &Pattern) -> Option<String> {
 }
 
 /// All matches at or below a place, nested ones included, as ast-grep's own program lists them.
-pub fn search(
+pub(crate) fn search(
     place: &Place,
     pattern: &str,
     language: Option<&str>,
@@ -96,8 +96,8 @@ pub fn search(
         let tree = language.ast_grep(&text);
         for matched in tree.root().find_all(pattern) {
             found.total += 1;
-            if found.matches.len() < limit {
-                found.matches.push(as_match(&path, &matched));
+            if found.list.len() < limit {
+                found.list.push(as_match(&path, &matched));
             }
         }
     }
@@ -116,7 +116,7 @@ fn as_match(path: &Path, matched: &NodeMatch<'_, StrDoc<SupportLang>>) -> Match 
 }
 
 /// The files that a rewrite changes, with their text before and after.
-pub fn rewrite(
+pub(crate) fn rewrite(
     place: &Place,
     pattern: &str,
     replacement: &str,
@@ -180,7 +180,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let found = search(&place(&folder), "$A.unwrap()", None, 10, &|| true).unwrap();
         let found: Vec<(&str, usize, usize, &str)> = found
-            .matches
+            .list
             .iter()
             .map(|found| (found.file.as_str(), found.line, found.column, found.text.as_str()))
             .collect();

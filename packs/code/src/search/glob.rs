@@ -8,7 +8,7 @@ use crate::walk::Walk;
 
 /// Files whose name matches a glob, or whose path below the place does if the glob has a `/`. A glob without capitals
 /// ignores case.
-pub fn glob(place: &Place, pattern: &str) -> Result<Vec<String>, ToolError> {
+pub(crate) fn glob(place: &Place, pattern: &str) -> Result<Vec<String>, ToolError> {
     let matcher = GlobBuilder::new(pattern)
         .literal_separator(true)
         .case_insensitive(!pattern.chars().any(char::is_uppercase))

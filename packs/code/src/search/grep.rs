@@ -13,15 +13,15 @@ use crate::walk::Walk;
 
 /// What to look for.
 #[derive(Debug)]
-pub struct Query<'a> {
-    pub pattern: &'a str,
-    pub file_pattern: Option<&'a str>,
-    pub ignore_case: bool,
-    pub limit: usize,
+pub(crate) struct Query<'a> {
+    pub(crate) pattern: &'a str,
+    pub(crate) file_pattern: Option<&'a str>,
+    pub(crate) ignore_case: bool,
+    pub(crate) limit: usize,
 }
 
 /// Searches all files at or below a place. `go_on` is asked before each file.
-pub fn grep(place: &Place, query: &Query<'_>, go_on: &dyn Fn() -> bool) -> Result<Matches, ToolError> {
+pub(crate) fn grep(place: &Place, query: &Query<'_>, go_on: &dyn Fn() -> bool) -> Result<Matches, ToolError> {
     let matcher = matcher(query)?;
     let walk = match query.file_pattern {
         Some(glob) => Walk::matching(place.project.root(), glob)?,
@@ -66,12 +66,12 @@ impl Sink for Lines<'_> {
 
     fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> Result<bool, Self::Error> {
         self.found.total += 1;
-        if self.found.matches.len() < self.limit {
+        if self.found.list.len() < self.limit {
             let line = String::from_utf8_lossy(matched.bytes());
             let line = line.trim_end_matches(['\n', '\r']);
             let at = first_match(self.matcher, line);
             let number = usize::try_from(matched.line_number().unwrap_or(1)).unwrap_or(usize::MAX);
-            self.found.matches.push(Match {
+            self.found.list.push(Match {
                 file: self.path.display().to_string(),
                 line: number,
                 column: column(line, at),
@@ -110,7 +110,7 @@ mod tests {
         let query = Query { pattern, file_pattern, ignore_case: false, limit: 100 };
         let found = grep(&place, &query, &|| true).unwrap();
         let found: Vec<(&str, usize, usize)> =
-            found.matches.iter().map(|found| (found.file.as_str(), found.line, found.column)).collect();
+            found.list.iter().map(|found| (found.file.as_str(), found.line, found.column)).collect();
         assert_eq!(found, expected, "{pattern}");
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A kind of search.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-pub enum SearchType {
+pub(crate) enum SearchType {
     /// Chosen by the form of the query.
     #[default]
     Auto,
@@ -59,7 +59,7 @@ const QUESTION_WORDS: [&str; 14] = [
 ];
 
 /// The kind of search that a query asks for by its form.
-pub fn route(query: &str) -> SearchType {
+pub(crate) fn route(query: &str) -> SearchType {
     let query = query.trim();
     let words: Vec<&str> = query.split_whitespace().collect();
     if query.len() >= 2 && query.starts_with('"') && query.ends_with('"') {

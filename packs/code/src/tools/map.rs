@@ -1,0 +1,175 @@
+//! `code_map` and `code_context`: an outline and a selection of a project within a budget of tokens.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+
+use super::{Code, here};
+use crate::index::{Filter, Outlined};
+
+/// A token is about this many characters of code.
+const CHARACTERS_PER_TOKEN: usize = 4;
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Map {
+    /// How long the outline may be, in tokens.
+    #[serde(default = "two_thousand")]
+    #[schemars(range(min = 100, max = 50_000), transform = clamp)]
+    budget: usize,
+    /// The project to outline.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+fn two_thousand() -> usize {
+    2000
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Outline {
+    project: String,
+    /// Definitions in the outline, and in the project.
+    shown: usize,
+    total: usize,
+    /// The outline, by file.
+    map: String,
+}
+
+/// Outlines a project: its most used definitions by file, as many as fit into the budget.
+#[tool(read_only, idempotent)]
+pub(crate) fn code_map(code: &Code, context: &Context, args: Map) -> Result<Told<Outline>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let index = code.index(&place)?;
+    index.refresh_if_stale()?;
+    let definitions = index.outline();
+    let total = definitions.len();
+    let (map, shown) = outline(definitions, args.budget * CHARACTERS_PER_TOKEN);
+    let project = place.project.root().display().to_string();
+    Ok(Told::new(Outline { project, shown, total, map: map.clone() }, map))
+}
+
+/// The best definitions that fit, grouped by file and in the order of their lines.
+fn outline(mut definitions: Vec<Outlined>, budget: usize) -> (String, usize) {
+    definitions.sort_by(|a, b| b.uses.cmp(&a.uses).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line))));
+    let mut files: HashMap<String, Vec<Outlined>> = HashMap::new();
+    let (mut used, mut shown) = (0, 0);
+    for definition in definitions {
+        let heading =
+            if files.contains_key(&definition.file) { 0 } else { definition.file.chars().count() + 2 };
+        let cost = heading + line_of(&definition).chars().count() + 1;
+        if used + cost > budget {
+            continue;
+        }
+        used += cost;
+        shown += 1;
+        files.entry(definition.file.clone()).or_default().push(definition);
+    }
+    let mut files: Vec<(String, Vec<Outlined>)> = files.into_iter().collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut out = String::new();
+    for (file, mut definitions) in files {
+        definitions.sort_by_key(|definition| definition.line);
+        let _ = writeln!(out, "{file}:");
+        for definition in definitions {
+            let _ = writeln!(out, "{}", line_of(&definition));
+        }
+    }
+    (out, shown)
+}
+
+fn line_of(definition: &Outlined) -> String {
+    format!("  {}: {}", definition.line, definition.signature)
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct ForTask {
+    /// What you are about to do, in words.
+    #[schemars(length(min = 1))]
+    task: String,
+    /// How long the answer may be, in tokens.
+    #[serde(default = "four_thousand")]
+    #[schemars(range(min = 200, max = 50_000), transform = clamp)]
+    budget: usize,
+    /// The project.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+fn four_thousand() -> usize {
+    4000
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Selection {
+    project: String,
+    /// The pieces that were chosen, best first.
+    files: Vec<String>,
+    /// Everything in one text.
+    context: String,
+}
+
+/// Collects what is needed for a task within a budget: the code that fits it best, who uses it, and an outline.
+#[tool(read_only, idempotent)]
+pub(crate) fn code_context(
+    code: &Code,
+    context: &Context,
+    args: ForTask,
+) -> Result<Told<Selection>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let index = code.index(&place)?;
+    index.refresh_if_stale()?;
+    let budget = args.budget * CHARACTERS_PER_TOKEN;
+    let mut out = String::new();
+    let mut files = Vec::new();
+    let answers = index.search(&args.task, &Filter::default(), 20);
+    for answer in &answers {
+        let part = format!(
+            "## {}:{}-{} {}\n{}\n\n",
+            answer.file, answer.line, answer.end_line, answer.name, answer.snippet
+        );
+        if out.chars().count() + part.chars().count() > budget * 6 / 10 {
+            continue;
+        }
+        out.push_str(&part);
+        files.push(format!("{}:{}", answer.file, answer.line));
+    }
+    for answer in answers.iter().take(3).filter(|answer| !answer.name.is_empty()) {
+        let name = answer.name.rsplit('/').next().unwrap_or_default();
+        let users = index.users_of(name, &answer.file, answer.line, 5);
+        if !users.is_empty() {
+            let part = format!("## Uses of {name}\n{}\n\n", users.join("\n"));
+            if out.chars().count() + part.chars().count() <= budget * 8 / 10 {
+                out.push_str(&part);
+            }
+        }
+    }
+    let left = budget.saturating_sub(out.chars().count() + 12);
+    let (map, _) = outline(index.outline(), left);
+    let _ = write!(out, "## Outline\n{map}");
+    let project = place.project.root().display().to_string();
+    Ok(Told::new(Selection { project, files, context: out.clone() }, out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outline_fits_its_budget_and_prefers_what_is_used() {
+        let definition = |file: &str, line: usize, uses: usize| Outlined {
+            file: file.into(),
+            line,
+            signature: format!("fn f{line}()"),
+            uses,
+        };
+        let all = vec![definition("b.rs", 1, 1), definition("a.rs", 9, 5), definition("a.rs", 2, 3)];
+        let (map, shown) = outline(all.clone(), 1000);
+        assert_eq!(map, "a.rs:\n  2: fn f2()\n  9: fn f9()\nb.rs:\n  1: fn f1()\n");
+        assert_eq!(shown, 3);
+        let (map, shown) = outline(all, 25);
+        assert_eq!((map.as_str(), shown), ("a.rs:\n  9: fn f9()\n", 1));
+    }
+}

@@ -1,0 +1,280 @@
+//! `grep_search`, `glob_files`, `ast_grep_search`, `ast_grep_replace` and `find_code`.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+
+use super::{Code, here, semantic};
+use crate::change::{self, FileChange};
+use crate::index::Filter;
+use crate::search::route::{SearchType, route};
+use crate::search::{Matches, ast, glob, grep};
+
+/// Diffs are cut to this many characters.
+const MAX_DIFF: usize = 60_000;
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Grep {
+    /// A regular expression.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// Where to search: a folder or a file.
+    #[serde(default = "here")]
+    directory: String,
+    /// Only files that match this glob, such as `*.rs` or `!*.md`.
+    file_pattern: Option<String>,
+    /// Whether capitals and small letters are the same.
+    #[serde(default)]
+    ignore_case: bool,
+    /// How many matches to list.
+    #[serde(default = "fifty")]
+    #[schemars(range(min = 1, max = 1000), transform = clamp)]
+    limit: usize,
+}
+
+fn fifty() -> usize {
+    50
+}
+
+/// Finds lines that match a regular expression, as ripgrep does: ignored, hidden and binary files are skipped.
+#[tool(read_only, idempotent)]
+pub(crate) fn grep_search(code: &Code, context: &Context, args: Grep) -> Result<Told<Matches>, ToolError> {
+    let place = code.place(context, &args.directory)?;
+    let query = grep::Query {
+        pattern: &args.pattern,
+        file_pattern: args.file_pattern.as_deref(),
+        ignore_case: args.ignore_case,
+        limit: args.limit,
+    };
+    let found = grep::grep(&place, &query, &|| !context.is_cancelled())?;
+    let text = found.to_text();
+    Ok(Told::new(found, text))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Glob {
+    /// A glob for file names, such as `*.rs`; with a `/` it is matched against paths.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// Where to look.
+    #[serde(default = "here")]
+    directory: String,
+    /// How many files to list.
+    #[serde(default = "hundred")]
+    #[schemars(range(min = 1, max = 10_000), transform = clamp)]
+    limit: usize,
+}
+
+fn hundred() -> usize {
+    100
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct FileList {
+    /// The project's root.
+    project: String,
+    /// Relative to the root, sorted.
+    files: Vec<String>,
+    /// How many match in all.
+    total: usize,
+}
+
+/// Finds files by name, as fd does: ignored and hidden files are skipped.
+#[tool(read_only, idempotent)]
+pub(crate) fn glob_files(code: &Code, context: &Context, args: Glob) -> Result<Told<FileList>, ToolError> {
+    let place = code.place(context, &args.directory)?;
+    let mut files = glob::glob(&place, &args.pattern)?;
+    let total = files.len();
+    files.truncate(args.limit);
+    let mut text = if files.is_empty() { "No file matches.".to_owned() } else { files.join("\n") };
+    if total > files.len() {
+        let _ = write!(text, "\n… {} of {total} files; raise `limit` to see more", files.len());
+    }
+    Ok(Told::new(FileList { project: place.project.root().display().to_string(), files, total }, text))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct AstSearch {
+    /// Code with metavariables: `$NAME` stands for one node, `$$$NAME` for several.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// Where to search.
+    #[serde(default = "here")]
+    directory: String,
+    /// The language of the pattern; without it every file is searched in its own language.
+    language: Option<String>,
+    /// How many matches to list.
+    #[serde(default = "fifty")]
+    #[schemars(range(min = 1, max = 1000), transform = clamp)]
+    limit: usize,
+}
+
+/// Finds code by its syntax, with ast-grep patterns such as `$A.unwrap()` or `console.log($$$ARGS)`.
+#[tool(read_only, idempotent)]
+pub(crate) fn ast_grep_search(
+    code: &Code,
+    context: &Context,
+    args: AstSearch,
+) -> Result<Told<Matches>, ToolError> {
+    let place = code.place(context, &args.directory)?;
+    let go_on = || !context.is_cancelled();
+    let found = ast::search(&place, &args.pattern, args.language.as_deref(), args.limit, &go_on)?;
+    let text = found.to_text();
+    Ok(Told::new(found, text))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct AstReplace {
+    /// Code with metavariables, as in `ast_grep_search`.
+    #[schemars(length(min = 1))]
+    pattern: String,
+    /// What replaces each match; metavariables of the pattern can be used.
+    replacement: String,
+    /// Where to replace.
+    #[serde(default = "here")]
+    directory: String,
+    /// The language of the pattern.
+    language: Option<String>,
+    /// Whether to show the change only.
+    #[serde(default = "yes")]
+    dry_run: bool,
+    /// The id of a preview: the change is refused if it is no longer the one that was previewed.
+    preview: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Replaced {
+    /// The project's root.
+    project: String,
+    /// The files that change, relative to the root.
+    files: Vec<String>,
+    /// How many places change.
+    changes: usize,
+    /// Identifies this change; pass it as `preview` to apply exactly this.
+    preview: String,
+    /// Whether the files were changed.
+    applied: bool,
+    /// The change as a unified diff.
+    diff: String,
+}
+
+/// Rewrites code by its syntax. A dry run shows the diff; applying changes all files or none.
+#[tool(destructive)]
+pub(crate) fn ast_grep_replace(
+    code: &Code,
+    context: &Context,
+    args: AstReplace,
+) -> Result<Told<Replaced>, ToolError> {
+    let place = code.place(context, &args.directory)?;
+    let go_on = || !context.is_cancelled();
+    let rewritten = ast::rewrite(&place, &args.pattern, &args.replacement, args.language.as_deref(), &go_on)?;
+    let changes: Vec<FileChange> = rewritten.iter().map(FileChange::of).collect();
+    let preview = change::preview_id(&changes);
+    if args.preview.as_ref().is_some_and(|expected| *expected != preview) {
+        return Err(ToolError::new("the files have changed since the preview; nothing was written")
+            .hint("call again with `dry_run: true` to see the new change"));
+    }
+    let applied = !args.dry_run && !changes.is_empty();
+    if applied {
+        code.journals.apply(&place.project, &changes)?;
+    }
+    let count = rewritten.iter().map(|file| file.changes).sum();
+    let diff = crate::search::shorten(&change::diff(&rewritten), MAX_DIFF);
+    let headline = match (changes.len(), applied) {
+        (0, _) => "Nothing matches.".to_owned(),
+        (files, true) => format!("Changed {count} places in {files} files.\n\n{diff}"),
+        (files, false) => {
+            format!("Would change {count} places in {files} files (preview {preview}).\n\n{diff}")
+        }
+    };
+    let files = rewritten.iter().map(|file| file.path.display().to_string()).collect();
+    let project = place.project.root().display().to_string();
+    Ok(Told::new(Replaced { project, files, changes: count, preview, applied, diff }, headline))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct FindCode {
+    /// A question in words, a pattern with metavariables, a name, or a regular expression.
+    #[schemars(length(min = 1))]
+    query: String,
+    /// How to search; chosen by the form of the query by default.
+    #[serde(default)]
+    search_type: SearchType,
+    /// The project to search.
+    #[serde(default = "here")]
+    project_path: String,
+    /// Only code in this language.
+    language: Option<String>,
+    /// How many results to list.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 100), transform = clamp)]
+    n_results: usize,
+}
+
+pub(crate) fn ten() -> usize {
+    10
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Found {
+    /// How the query was searched.
+    search_type: SearchType,
+    /// Results of a search by text or syntax.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    matches: Option<Matches>,
+    /// Results of a search by meaning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<semantic::Answers>,
+}
+
+/// Finds code by whatever fits the query: by meaning for a question, by syntax for a pattern, by text for the rest.
+#[tool(read_only, idempotent)]
+pub(crate) fn find_code(code: &Code, context: &Context, args: FindCode) -> Result<Told<Found>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let search_type = match args.search_type {
+        SearchType::Auto => route(&args.query),
+        chosen => chosen,
+    };
+    let go_on = || !context.is_cancelled();
+    let language = args.language.as_deref();
+    let by_text = |pattern: &str| {
+        let query = grep::Query { pattern, file_pattern: None, ignore_case: false, limit: args.n_results };
+        grep::grep(&place, &query, &go_on)
+    };
+    let (matches, answers) = match search_type {
+        SearchType::Ast => (Some(ast::search(&place, &args.query, language, args.n_results, &go_on)?), None),
+        SearchType::Exact => (Some(by_text(&literal(args.query.trim().trim_matches('"')))?), None),
+        SearchType::Semantic | SearchType::Hybrid => {
+            let filter = Filter { language: args.language.clone(), ..Filter::default() };
+            (None, Some(semantic::answers(code, &place, &args.query, &filter, args.n_results)?))
+        }
+        // A name or a piece of code that is no expression is looked for as it is.
+        SearchType::Grep | SearchType::Auto => {
+            (Some(by_text(&args.query).or_else(|_| by_text(&literal(&args.query)))?), None)
+        }
+    };
+    let text = match (&matches, &answers) {
+        (Some(matches), _) => matches.to_text(),
+        (None, Some(answers)) => answers.to_text(),
+        (None, None) => String::new(),
+    };
+    Ok(Told::new(Found { search_type, matches, answers }, text))
+}
+
+/// An expression that matches the text itself.
+fn literal(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if !c.is_alphanumeric() && !c.is_whitespace() && c != '_' && c.is_ascii() {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}

@@ -1,0 +1,464 @@
+//! The tools of the index: search by meaning, with filters, in several ways; update, inspect and delete the index.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+
+use super::search::ten;
+use super::{Code, here};
+use crate::index::{Answer, Filter, Update, rank};
+use crate::project::Place;
+use crate::search::ast;
+
+/// Results of a decomposed search per part.
+const PER_PART: usize = 5;
+
+/// What a search by meaning found.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Answers {
+    /// The project's root.
+    project: String,
+    results: Vec<Answer>,
+    /// The share of the project's chunks that the search could compare by meaning.
+    coverage: f32,
+    /// What the query was turned into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+impl Answers {
+    pub(crate) fn to_text(&self) -> String {
+        let mut out = String::new();
+        if self.results.is_empty() {
+            out.push_str("Nothing found.\n");
+        }
+        for (n, answer) in self.results.iter().enumerate() {
+            let name = if answer.name.is_empty() { &answer.kind } else { &answer.name };
+            let _ = writeln!(
+                out,
+                "{}. {}:{}-{} {name} (score {})\n{}\n",
+                n + 1,
+                answer.file,
+                answer.line,
+                answer.end_line,
+                answer.score,
+                answer.snippet.trim_end()
+            );
+        }
+        if self.coverage < 1.0 {
+            let _ =
+                writeln!(out, "Coverage: {:.0} % of the chunks have a vector so far.", self.coverage * 100.0);
+        }
+        if let Some(note) = &self.note {
+            let _ = writeln!(out, "{note}");
+        }
+        out
+    }
+}
+
+/// Searches one project, after bringing its index up to date.
+pub(crate) fn answers(
+    code: &Code,
+    place: &Place,
+    query: &str,
+    filter: &Filter,
+    limit: usize,
+) -> Result<Answers, ToolError> {
+    if !rank::has_words(query) {
+        return Err(
+            ToolError::new("the query has no words").hint("ask in words, or use `grep_search` for symbols")
+        );
+    }
+    let index = code.index(place)?;
+    index.refresh_if_stale()?;
+    let results = index.search(query, filter, limit);
+    let size = index.size();
+    #[expect(clippy::cast_precision_loss, reason = "a share needs no more than the precision of f32")]
+    let coverage = if size.chunks == 0 { 1.0 } else { size.vectors as f32 / size.chunks as f32 };
+    Ok(Answers { project: place.project.root().display().to_string(), results, coverage, note: None })
+}
+
+fn told(answers: Answers) -> Told<Answers> {
+    let text = answers.to_text();
+    Told::new(answers, text)
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Search {
+    /// What the code does, in words.
+    #[schemars(length(min = 1))]
+    query: String,
+    /// How many results to list.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 100), transform = clamp)]
+    n_results: usize,
+    /// Only code in this language, such as `python` or `rs`.
+    language: Option<String>,
+    /// Only this kind: `function`, `method`, `class`, `interface`, `type` or `text`.
+    node_type: Option<String>,
+    /// The project to search.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+impl Search {
+    fn filter(&self) -> Filter {
+        Filter { language: self.language.clone(), node_type: self.node_type.clone(), ..Filter::default() }
+    }
+}
+
+/// Finds code by what it does. The index is made on the first search and kept current.
+#[tool(read_only, idempotent)]
+pub(crate) fn semantic_search(
+    code: &Code,
+    context: &Context,
+    args: Search,
+) -> Result<Told<Answers>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    Ok(told(answers(code, &place, &args.query, &args.filter(), args.n_results)?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Hybrid {
+    /// What the code does, in words.
+    #[schemars(length(min = 1))]
+    query: String,
+    /// An ast-grep pattern: results that contain a match come first.
+    pattern: Option<String>,
+    /// How many results to list.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 100), transform = clamp)]
+    n_results: usize,
+    /// Only code in this language.
+    language: Option<String>,
+    /// Only this kind: `function`, `method`, `class`, `interface`, `type` or `text`.
+    node_type: Option<String>,
+    /// Only definitions with this decorator or attribute.
+    decorator: Option<String>,
+    /// Only functions that are, or are not, async.
+    is_async: Option<bool>,
+    /// Only classes that extend this one.
+    base_class: Option<String>,
+    /// The project to search.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+/// Finds code by what it does and by its syntax together, with filters for decorators, async and base classes.
+#[tool(read_only, idempotent)]
+pub(crate) fn hybrid_search(
+    code: &Code,
+    context: &Context,
+    args: Hybrid,
+) -> Result<Told<Answers>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let filter = Filter {
+        language: args.language.clone(),
+        node_type: args.node_type,
+        decorator: args.decorator,
+        is_async: args.is_async,
+        base_class: args.base_class,
+    };
+    let Some(pattern) = &args.pattern else {
+        return Ok(told(answers(code, &place, &args.query, &filter, args.n_results)?));
+    };
+    let go_on = || !context.is_cancelled();
+    let matches = ast::search(&place, pattern, args.language.as_deref(), 10_000, &go_on)?;
+    let mut found = answers(code, &place, &args.query, &filter, usize::MAX)?;
+    let is_match = |answer: &Answer| {
+        matches.list.iter().any(|found| {
+            found.file == answer.file && found.line >= answer.line && found.line <= answer.end_line
+        })
+    };
+    // Sorting is stable: within each half the order by meaning stays.
+    found.results.sort_by_key(|answer| !is_match(answer));
+    let with_pattern = found.results.iter().take_while(|answer| is_match(answer)).count();
+    found.results.truncate(args.n_results);
+    found.note = Some(format!("{with_pattern} results contain `{pattern}` and come first."));
+    Ok(told(found))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Several {
+    /// What the code does, in words.
+    #[schemars(length(min = 1))]
+    query: String,
+    /// How many results to list.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 100), transform = clamp)]
+    n_results: usize,
+    /// How many further wordings of the query to search for.
+    #[serde(default = "three")]
+    #[schemars(range(min = 1, max = 8), transform = clamp)]
+    num_expansions: usize,
+    /// Only code in this language.
+    language: Option<String>,
+    /// Only this kind of code.
+    node_type: Option<String>,
+    /// The project to search.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+fn three() -> usize {
+    3
+}
+
+/// Finds code by several wordings of a question at once. Wordings come from a configured model; without one the
+/// question is searched as it is, and the answer says so.
+#[tool(read_only, idempotent)]
+pub(crate) fn multi_query_search(
+    code: &Code,
+    context: &Context,
+    args: Several,
+) -> Result<Told<Answers>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let filter = Filter { language: args.language, node_type: args.node_type, ..Filter::default() };
+    let mut found = answers(code, &place, &args.query, &filter, args.n_results)?;
+    found.note = Some(format!("Not expanded into {} wordings: no model is configured.", args.num_expansions));
+    Ok(told(found))
+}
+
+/// Finds code for each part of a question that asks for several things.
+#[tool(read_only, idempotent)]
+pub(crate) fn decomposed_search(
+    code: &Code,
+    context: &Context,
+    args: Search,
+) -> Result<Told<Answers>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    Ok(told(decomposed(code, &place, &args.query, &args.filter(), args.n_results)?))
+}
+
+fn decomposed(
+    code: &Code,
+    place: &Place,
+    query: &str,
+    filter: &Filter,
+    limit: usize,
+) -> Result<Answers, ToolError> {
+    let parts = parts(query);
+    let whole = answers(code, place, query, filter, limit)?;
+    if parts.len() < 2 {
+        return Ok(Answers {
+            note: Some("Not decomposed: the query asks for one thing.".to_owned()),
+            ..whole
+        });
+    }
+    let mut best: HashMap<(String, usize), Answer> = HashMap::new();
+    for part in &parts {
+        for answer in answers(code, place, part, filter, PER_PART)?.results {
+            best.entry((answer.file.clone(), answer.line)).or_insert(answer);
+        }
+    }
+    let mut results: Vec<Answer> = best.into_values().collect();
+    results
+        .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line))));
+    results.truncate(limit.max(parts.len()));
+    let note = format!("Searched for each part: {}.", parts.join("; "));
+    Ok(Answers { results, note: Some(note), ..whole })
+}
+
+/// The parts of a query that `and`, a comma or a semicolon joins, if each has words of its own.
+fn parts(query: &str) -> Vec<String> {
+    let separated = query.replace(" and ", ";").replace(',', ";");
+    let parts: Vec<String> = separated
+        .split(';')
+        .map(|part| part.trim().to_owned())
+        .filter(|part| part.split_whitespace().count() >= 2)
+        .collect();
+    if parts.len() > 4 { vec![query.to_owned()] } else { parts }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// Chosen by the form of the query.
+    #[default]
+    Auto,
+    /// Several wordings.
+    Expand,
+    /// Part by part.
+    Decompose,
+    /// Both.
+    Both,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Enhanced {
+    /// What the code does, in words.
+    #[schemars(length(min = 1))]
+    query: String,
+    /// How many results to list.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = 100), transform = clamp)]
+    n_results: usize,
+    /// How the query is enhanced.
+    #[serde(default)]
+    mode: Mode,
+    /// Only code in this language.
+    language: Option<String>,
+    /// Only this kind of code.
+    node_type: Option<String>,
+    /// The project to search.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+/// Finds code by the wordings or the parts of a question, whichever fits it.
+#[tool(read_only, idempotent)]
+pub(crate) fn enhanced_search(
+    code: &Code,
+    context: &Context,
+    args: Enhanced,
+) -> Result<Told<Answers>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let filter = Filter { language: args.language, node_type: args.node_type, ..Filter::default() };
+    let is_long = args.query.contains(" and ") || args.query.split_whitespace().count() > 10;
+    let decompose = match args.mode {
+        Mode::Auto => is_long,
+        Mode::Decompose | Mode::Both => true,
+        Mode::Expand => false,
+    };
+    let mut found = if decompose {
+        decomposed(code, &place, &args.query, &filter, args.n_results)?
+    } else {
+        answers(code, &place, &args.query, &filter, args.n_results)?
+    };
+    if matches!(args.mode, Mode::Expand | Mode::Both) || !decompose {
+        let note = found.note.take().map(|note| format!("{note} ")).unwrap_or_default();
+        found.note = Some(format!("{note}Not expanded: no model is configured."));
+    }
+    Ok(told(found))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct IndexArgs {
+    /// Whether to read all files again.
+    #[serde(default)]
+    force: bool,
+    /// The project to index.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+/// Brings the index of a project up to date. Searching does this by itself; call it to prepare a large project.
+#[tool(task, idempotent)]
+pub(crate) fn semantic_index(
+    code: &Code,
+    context: &Context,
+    args: IndexArgs,
+) -> Result<Told<Update>, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    if args.force {
+        code.delete_index(&place)?;
+    }
+    let index = code.index(&place)?;
+    let report = |done: usize, total: usize| {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        context.progress(number(done), number(total));
+    };
+    let update = index.refresh(&|| !context.is_cancelled(), &report)?;
+    let text = format!(
+        "Indexed {} files, removed {}, {} unchanged; {} chunks in all{}.",
+        update.indexed_files,
+        update.removed_files,
+        update.reused_files,
+        update.chunks,
+        if update.cancelled { "; cancelled before the end" } else { "" }
+    );
+    Ok(Told::new(update, text))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct ProjectArgs {
+    /// The project.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Stats {
+    project: String,
+    /// Where the index is stored.
+    folder: String,
+    model: String,
+    dimensions: usize,
+    files: usize,
+    chunks: usize,
+    /// Chunks that can be compared by meaning.
+    vectors: usize,
+}
+
+/// Shows what is indexed of a project.
+#[tool(read_only, idempotent)]
+pub(crate) fn semantic_stats(code: &Code, context: &Context, args: ProjectArgs) -> Result<Stats, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let index = code.index(&place)?;
+    let size = index.size();
+    Ok(Stats {
+        project: place.project.root().display().to_string(),
+        folder: index.folder().display().to_string(),
+        model: code.model_name().to_owned(),
+        dimensions: index.dimensions(),
+        files: size.files,
+        chunks: size.chunks,
+        vectors: size.vectors,
+    })
+}
+
+/// Stops an update of the index that is under way. What is indexed so far stays.
+#[tool(idempotent)]
+pub(crate) fn cancel_indexing(
+    code: &Code,
+    context: &Context,
+    args: ProjectArgs,
+) -> Result<String, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    code.index(&place)?.cancel();
+    Ok(format!("Asked the update of `{}` to stop.", place.project.root().display()))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Delete {
+    /// The project whose index is deleted.
+    #[serde(default = "here")]
+    project_path: String,
+    /// Whether to delete the indexes of all projects.
+    #[serde(default)]
+    delete_all: bool,
+}
+
+/// Deletes the index of a project. The files of the project stay, and the next search makes a new index.
+#[tool(destructive, idempotent)]
+pub(crate) fn delete_index(code: &Code, context: &Context, args: Delete) -> Result<String, ToolError> {
+    if args.delete_all {
+        let had_any = code.delete_all()?;
+        return Ok(if had_any { "Deleted all indexes." } else { "There was no index." }.to_owned());
+    }
+    let place = code.place(context, &args.project_path)?;
+    let root = place.project.root().display().to_string();
+    Ok(if code.delete_index(&place)? {
+        format!("Deleted the index of `{root}`.")
+    } else {
+        format!("`{root}` has no index.")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn a_question_with_several_parts_is_taken_apart() {
+        assert_eq!(
+            parts("open a file and close the socket, then retry twice"),
+            ["open a file", "close the socket", "then retry twice"]
+        );
+        assert_eq!(parts("read and write"), Vec::<String>::new());
+        assert_eq!(parts("how tokens are refreshed"), ["how tokens are refreshed"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! `start_file_watcher`, `stop_file_watcher` and `list_file_watchers`: update an index as soon as files change.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolyard_tool::{Context, ToolError, tool};
+
+use super::{Code, here};
+use crate::index::Index;
+
+/// The projects that are watched. Dropping a watcher ends its thread.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers(Mutex<HashMap<PathBuf, Watching>>);
+
+#[derive(Debug)]
+struct Watching {
+    debounce: Duration,
+    /// Dropping it closes the channel, which ends the thread.
+    _watcher: RecommendedWatcher,
+}
+
+impl Watchers {
+    fn start(&self, root: &Path, index: Arc<Index>, debounce: Duration) -> Result<bool, ToolError> {
+        let mut watchers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if watchers.contains_key(root) {
+            return Ok(false);
+        }
+        let cannot = |error: notify::Error| {
+            ToolError::new(format!("cannot watch `{}`: {error}", root.display()))
+                .hint("raise the system's limit of file watches, or let searches update the index")
+        };
+        let (sender, changes) = mpsc::sync_channel(1);
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // One waiting message is enough: the update looks at all files.
+            if event.is_ok_and(|event| !event.kind.is_access()) {
+                let _ = sender.try_send(());
+            }
+        })
+        .map_err(cannot)?;
+        watcher.watch(root, RecursiveMode::Recursive).map_err(cannot)?;
+        std::thread::Builder::new()
+            .name("code-watcher".to_owned())
+            .spawn(move || follow(&changes, &index, debounce))
+            .map_err(|error| ToolError::new(format!("cannot start a thread: {error}")))?;
+        watchers.insert(root.to_owned(), Watching { debounce, _watcher: watcher });
+        Ok(true)
+    }
+
+    fn stop(&self, root: &Path) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(root).is_some()
+    }
+}
+
+/// Updates the index when no further change has come for the debounce time. Ends when the watcher is dropped.
+fn follow(changes: &mpsc::Receiver<()>, index: &Index, debounce: Duration) {
+    while changes.recv().is_ok() {
+        loop {
+            match changes.recv_timeout(debounce) {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+        if let Err(error) = index.refresh(&|| true, &|_, _| {}) {
+            tracing::warn!(target: "code", error = %error.message(), "could not update an index");
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Start {
+    /// How many seconds must pass without a further change before the index is updated.
+    #[serde(default = "two")]
+    #[schemars(range(min = 0.1, max = 60.0))]
+    debounce_seconds: f64,
+    /// The project to watch.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+fn two() -> f64 {
+    2.0
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Watched {
+    project_path: String,
+    debounce_seconds: f64,
+    /// `started`, or `running` if it was watched already.
+    status: String,
+}
+
+/// Updates the index of a project whenever files change. Without it, each search looks for changes itself.
+#[tool(idempotent)]
+pub(crate) fn start_file_watcher(code: &Code, context: &Context, args: Start) -> Result<Watched, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let index = code.index(&place)?;
+    index.refresh(&|| !context.is_cancelled(), &|_, _| {})?;
+    let debounce = Duration::from_secs_f64(args.debounce_seconds);
+    let is_new = code.watchers.start(place.project.root(), index, debounce)?;
+    Ok(Watched {
+        project_path: place.project.root().display().to_string(),
+        debounce_seconds: args.debounce_seconds,
+        status: if is_new { "started" } else { "running" }.to_owned(),
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Stop {
+    /// The project that is watched.
+    #[serde(default = "here")]
+    project_path: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Stopped {
+    /// Whether it was watched.
+    stopped: bool,
+    project_path: String,
+}
+
+/// Stops watching a project.
+#[tool(idempotent)]
+pub(crate) fn stop_file_watcher(code: &Code, context: &Context, args: Stop) -> Result<Stopped, ToolError> {
+    let place = code.place(context, &args.project_path)?;
+    let root = place.project.root();
+    Ok(Stopped { stopped: code.watchers.stop(root), project_path: root.display().to_string() })
+}
+
+/// Lists the projects that are watched.
+#[tool(read_only, idempotent)]
+pub(crate) fn list_file_watchers(code: &Code) -> Vec<Watched> {
+    let watchers = code.watchers.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut out: Vec<Watched> = watchers
+        .iter()
+        .map(|(root, watching)| Watched {
+            project_path: root.display().to_string(),
+            debounce_seconds: watching.debounce.as_secs_f64(),
+            status: "running".to_owned(),
+        })
+        .collect();
+    out.sort_by(|a, b| a.project_path.cmp(&b.project_path));
+    out
+}
