@@ -52,8 +52,8 @@ impl Scene {
         let params = json!({ "name": tool, "arguments": arguments });
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
         let server = Server::start(self.set(write), []).await.unwrap();
-        let (client, served) = tokio::io::duplex(1 << 20);
-        let (read, write) = tokio::io::split(served);
+        let (client, far_end) = tokio::io::duplex(1 << 20);
+        let (read, write) = tokio::io::split(far_end);
         let (answers, mut requests) = tokio::io::split(client);
         let serving = server.serve_stream(read, write);
         let asking = async {

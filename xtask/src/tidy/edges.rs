@@ -109,7 +109,7 @@ const RULES: &[Rule] = &[
 /// Tools we ship are written with nothing but the SDK.
 const PACK: Rule = Rule {
     package: "packs/*",
-    ours: &["toolyard-tool", "toolyard-jail"],
+    ours: &["toolyard-tool", "toolyard-jail", "toolyard-limits", "toolyard-rank"],
     never_named: FOR_THE_PROGRAM,
     never_linked: &[],
 };
