@@ -55,7 +55,6 @@ pub(crate) fn adapt(foreign: &Foreign, id: &str, context: &Context<'_>) -> Adapt
             note.unwrap_or_else(|| "the client takes it from the environment, too".to_owned()),
         );
     }
-    definition.is_off |= !missing.is_empty();
     Adapted { definition, missing }
 }
 

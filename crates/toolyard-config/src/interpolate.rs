@@ -13,8 +13,8 @@ pub fn environment(name: &str) -> Option<String> {
 pub(crate) struct Trouble {
     pub message: String,
     pub help: String,
-    /// Well written, but the variable is not there.
-    pub is_unset: bool,
+    /// The variable, where it is well written but not set.
+    pub unset: Option<String>,
 }
 
 pub(crate) fn expand(text: &str, variables: &Variables<'_>) -> Result<String, Trouble> {
@@ -59,7 +59,7 @@ fn unset(name: &str) -> Trouble {
     Trouble {
         message: format!("the environment variable `{name}` is not set"),
         help: format!("set it where the gateway is started, or give a default: ${{{name}:-…}}"),
-        is_unset: true,
+        unset: Some(name.to_owned()),
     }
 }
 
@@ -67,7 +67,7 @@ fn unclosed() -> Trouble {
     Trouble {
         message: "`${` without a closing `}`".into(),
         help: "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`".into(),
-        is_unset: false,
+        unset: None,
     }
 }
 
@@ -76,7 +76,7 @@ fn not_a_name(name: &str) -> Trouble {
         Some(rest) => format!("write ${{{rest}}}"),
         None => "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`".into(),
     };
-    Trouble { message: format!("`${{{name}}}` does not name an environment variable"), help, is_unset: false }
+    Trouble { message: format!("`${{{name}}}` does not name an environment variable"), help, unset: None }
 }
 
 #[cfg(test)]

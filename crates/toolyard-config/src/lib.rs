@@ -50,7 +50,7 @@ pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
 pub use problem::{Level, Place, Problem};
 pub use reach::{Program, Reach, Server};
 pub use trust::{Agreed, TrustState, Trusted};
-pub use upstream::{UpstreamConfig, Upstreams};
+pub use upstream::{OffUpstream, UpstreamConfig, Upstreams, unset_reason};
 
 pub use suggest::nearest;
 pub use tree::{Entry, File, Format, Node, Value};
@@ -92,11 +92,27 @@ pub struct Loaded {
     pub problems: Vec<Problem>,
 }
 
+/// What a config is read with.
+#[derive(Clone, Copy)]
+pub struct ReadContext<'a> {
+    pub variables: &'a Variables<'a>,
+    pub packs: &'a KnownPacks,
+    /// Whether it is read to talk to a gateway that runs already, and that has its own environment: then it does not
+    /// matter which variables are set here.
+    pub is_for_running: bool,
+}
+
+impl std::fmt::Debug for ReadContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadContext").field("packs", &self.packs).finish_non_exhaustive()
+    }
+}
+
 /// Reads the files in force and checks all of them. A later one wins, upstream by upstream.
-pub fn load(sources: &[Source], variables: &Variables<'_>, packs: &KnownPacks) -> Loaded {
+pub fn load(sources: &[Source], context: &ReadContext<'_>) -> Loaded {
     let (mut config, mut problems) = (Config::default(), Vec::new());
     for source in sources {
-        let read = read_file(&source.path).map(|file| read(&file, source.role, &config, variables, packs));
+        let read = read_file(&source.path).map(|file| read(&file, source.role, &config, context));
         let (layer, more) = read.unwrap_or_else(|problem| (None, vec![problem]));
         let is_good = layer.is_some() && !more.iter().any(Problem::is_error);
         problems.extend(more);
@@ -110,15 +126,9 @@ pub fn load(sources: &[Source], variables: &Variables<'_>, packs: &KnownPacks) -
 }
 
 /// What would be wrong with a file if this stood in it. `below` are the files that come before it.
-pub fn check(
-    source: &Source,
-    text: String,
-    below: &[Source],
-    variables: &Variables<'_>,
-    packs: &KnownPacks,
-) -> Vec<Problem> {
-    let below = load(below, variables, packs).config.unwrap_or_default();
-    read(&File { path: source.path.clone(), text }, source.role, &below, variables, packs).1
+pub fn check(source: &Source, text: String, below: &[Source], context: &ReadContext<'_>) -> Vec<Problem> {
+    let below = load(below, context).config.unwrap_or_default();
+    read(&File { path: source.path.clone(), text }, source.role, &below, context).1
 }
 
 pub fn read_file(path: &Path) -> Result<File, Problem> {
@@ -167,18 +177,12 @@ impl Config {
 }
 
 /// What can be read of a file, and what is wrong with it. `below` is what the files before this one said.
-fn read(
-    file: &File,
-    role: Role,
-    below: &Config,
-    variables: &Variables<'_>,
-    packs: &KnownPacks,
-) -> (Option<Layer>, Vec<Problem>) {
+fn read(file: &File, role: Role, below: &Config, context: &ReadContext<'_>) -> (Option<Layer>, Vec<Problem>) {
     let entries = match file.entries() {
         Ok(entries) => entries,
         Err(problems) => return (None, problems),
     };
-    let mut reader = Reader::new(file, variables, packs);
+    let mut reader = Reader::new(file, context);
     let root = Section::root(entries);
     let layer = match file.format() {
         Format::Toml => read_toml(root, role, below, &mut reader),

@@ -8,9 +8,9 @@ use toolyard_link::EraPin;
 use toolyard_proto::name::sanitize_upstream_id;
 
 use super::reach::Reach;
-use super::reader::{Field, Reader, Section};
+use super::reader::{Field, Reader, Section, Unset};
 use super::suggest::nearest;
-use super::upstream::{UpstreamConfig, Upstreams};
+use super::upstream::{OffUpstream, UpstreamConfig, Upstreams};
 
 pub(crate) const EXAMPLE: &str =
     "write { \"mcpServers\": { \"files\": { \"command\": \"npx\", \"args\": [\"…\"] } } }";
@@ -56,11 +56,10 @@ pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
         }
         let Some(mut section) = field.clone().section(reader) else { continue };
         let is_on = read_switches(reader, &mut section);
-        reader.tolerate_unset(!is_on);
-        let reach = read_one(reader, section);
-        reader.tolerate_unset(false);
-        if !is_on {
-            upstreams.off.push(id);
+        let unset = if is_on { Unset::Disables("server") } else { Unset::Ignore };
+        let (reach, missing) = reader.with_unset(unset, |reader| read_one(reader, section));
+        if !is_on || missing.is_some() {
+            upstreams.off.push(OffUpstream { id, missing });
         } else if let Some(reach) = reach {
             upstreams.on.push(UpstreamConfig {
                 id,

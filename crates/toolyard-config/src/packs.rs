@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value as Json};
 
 use super::reach::absolute;
-use super::reader::{Field, Reader, Section};
+use super::reader::{Field, Reader, Section, Unset};
 use super::suggest::nearest;
 use super::tree::Value;
 
@@ -67,6 +67,8 @@ impl fmt::Debug for PackConfig {
 pub struct PackConfig {
     pub name: &'static str,
     pub enabled: bool,
+    /// The environment variable that it needs and that is not set.
+    pub missing: Option<String>,
     /// Its own keys.
     pub keys: Map<String, Json>,
 }
@@ -92,11 +94,11 @@ fn read_keys(
     mut section: Section,
 ) -> PackConfig {
     let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);
-    // Somebody who switches a pack off need not have its secrets at hand.
-    reader.tolerate_unset(!enabled);
     let fields: Vec<Field> = pack.keys().iter().filter_map(|(key, _)| section.take(key)).collect();
-    let values: Vec<Option<Json>> = fields.iter().map(|field| json(reader, field)).collect();
-    reader.tolerate_unset(false);
+    // The secrets of a pack that is switched off need not be set.
+    let unset = if enabled { Unset::Disables("pack") } else { Unset::Ignore };
+    let read = |reader: &mut Reader<'_>| fields.iter().map(|field| json(reader, field)).collect();
+    let (values, missing): (Vec<Option<Json>>, _) = reader.with_unset(unset, read);
     section.finish(reader);
     let all_read = values.iter().all(Option::is_some);
     let folder = absolute(reader.file.folder());
@@ -108,7 +110,7 @@ fn read_keys(
     if enabled && all_read {
         check(reader, pack, field, &fields, &keys);
     }
-    PackConfig { name: pack.name(), enabled, keys }
+    PackConfig { name: pack.name(), enabled, missing, keys }
 }
 
 fn report_unknown(reader: &mut Reader<'_>, field: &Field) {
@@ -174,6 +176,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::ReadContext;
     use crate::tree::File;
 
     /// A pack with two keys for paths, a name and a number.
@@ -211,7 +214,8 @@ mod tests {
         let packs = KnownPacks { packs: vec![Box::new(Files)], missing: Vec::new() };
         let file = File { path: "/etc/yard/toolyard.toml".into(), text: text.into() };
         let variables = |name: &str| (name == "WHERE").then(|| "music".to_owned());
-        let mut reader = Reader::new(&file, &variables, &packs);
+        let mut reader =
+            Reader::new(&file, &ReadContext { variables: &variables, packs: &packs, is_for_running: false });
         let mut root = Section::root(file.entries().unwrap());
         let read = read(&mut root, &mut reader).remove(0);
         (read.keys, reader.finish().len())

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use super::interpolate::{Variables, expand};
+use super::interpolate::{Trouble, Variables, expand};
 use super::packs::KnownPacks;
 use super::problem::{Level, Place, Problem};
 use super::suggest::nearest;
 use super::tree::{Entry, File, Format, Node, Value};
+use crate::ReadContext;
 
 /// One file being read.
 pub(crate) struct Reader<'a> {
@@ -15,8 +16,20 @@ pub(crate) struct Reader<'a> {
     variables: &'a Variables<'a>,
     pub(crate) packs: &'a KnownPacks,
     problems: Vec<Problem>,
-    /// Whether a variable that is not set is no problem at the moment.
-    unset_is_fine: bool,
+    unset: Unset,
+    /// The first variable that was not set while this was being recorded.
+    missing: Option<String>,
+}
+
+/// What becomes of a part of the config in which a variable is not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unset {
+    /// It is an error: nothing may silently vanish here.
+    Error,
+    /// The part, of this kind, is disabled until the variable is set.
+    Disables(&'static str),
+    /// The part is off anyway.
+    Ignore,
 }
 
 /// A table with its place in the file. Take the known keys, then call [`Section::finish`].
@@ -41,13 +54,26 @@ pub(crate) struct Field {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(file: &'a File, variables: &'a Variables<'a>, packs: &'a KnownPacks) -> Self {
-        Self { file, variables, packs, problems: Vec::new(), unset_is_fine: false }
+    pub(crate) fn new(file: &'a File, context: &ReadContext<'a>) -> Self {
+        let ReadContext { variables, packs, is_for_running } = *context;
+        let unset = if is_for_running { Unset::Ignore } else { Unset::Error };
+        Self { file, variables, packs, problems: Vec::new(), unset, missing: None }
     }
 
-    /// For parts that are switched off.
-    pub(crate) fn tolerate_unset(&mut self, tolerate: bool) {
-        self.unset_is_fine = tolerate;
+    /// Reads one part of the file while variables that are not set are treated like this. Returns the first of them
+    /// that disables this part.
+    pub(crate) fn with_unset<T>(
+        &mut self,
+        unset: Unset,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> (T, Option<String>) {
+        let before = self.unset;
+        if before != Unset::Ignore {
+            self.unset = unset;
+        }
+        let read = read(self);
+        self.unset = before;
+        (read, self.missing.take())
     }
 
     pub(crate) fn error(
@@ -195,7 +221,14 @@ impl Field {
         let text = self.text(reader)?;
         match expand(&text, reader.variables) {
             Ok(text) => Some(text),
-            Err(trouble) if trouble.is_unset && reader.unset_is_fine => None,
+            Err(Trouble { unset: Some(name), message, help }) if reader.unset != Unset::Error => {
+                if let Unset::Disables(part) = reader.unset {
+                    let message = format!("{message}, so this {part} is off");
+                    reader.warn(self.node.at, &self.path, message, help);
+                    reader.missing.get_or_insert(name);
+                }
+                None
+            }
             Err(trouble) => {
                 reader.error(self.node.at, &self.path, trouble.message, trouble.help);
                 None

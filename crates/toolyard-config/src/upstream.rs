@@ -9,7 +9,7 @@ use toolyard_link::EraPin;
 use toolyard_proto::name::UpstreamId;
 
 use super::reach::{Reach, absolute};
-use super::reader::{Field, Reader, Section};
+use super::reader::{Field, Reader, Section, Unset};
 
 /// No call may take longer than this, so waiting longer without progress makes no sense.
 const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
@@ -31,23 +31,43 @@ pub struct UpstreamConfig {
     pub ping: bool,
 }
 
-/// Those that are on, and those that are only known to be off.
+/// The upstreams that are on, and those that are off.
 #[derive(Debug, Default)]
 pub struct Upstreams {
     pub on: Vec<UpstreamConfig>,
-    pub off: Vec<UpstreamId>,
+    pub off: Vec<OffUpstream>,
+}
+
+/// An upstream that is in the config and not started.
+#[derive(Debug)]
+pub struct OffUpstream {
+    pub id: UpstreamId,
+    /// The environment variable that it needs and that is not set; nothing where it is switched off.
+    pub missing: Option<String>,
+}
+
+impl OffUpstream {
+    /// Why it is off, where the config does not switch it off itself.
+    pub fn reason(&self) -> Option<String> {
+        self.missing.as_deref().map(unset_reason)
+    }
+}
+
+/// Why a part of the config that needs this variable is off.
+pub fn unset_reason(variable: &str) -> String {
+    format!("the environment variable `{variable}` is not set")
 }
 
 impl Upstreams {
     pub fn ids(&self) -> impl Iterator<Item = &UpstreamId> {
-        self.on.iter().map(|upstream| &upstream.id).chain(&self.off)
+        self.on.iter().map(|upstream| &upstream.id).chain(self.off.iter().map(|off| &off.id))
     }
 
     /// Those of another file win over these, id by id.
     pub(crate) fn lay_over(&mut self, other: Self) {
         let is_new = |id: &UpstreamId| other.ids().all(|new| new.fold() != id.fold());
         self.on.retain(|old| is_new(&old.id));
-        self.off.retain(|old| is_new(old));
+        self.off.retain(|old| is_new(&old.id));
         self.on.extend(other.on);
         self.off.extend(other.off);
     }
@@ -60,15 +80,14 @@ pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>) -> Upstreams {
     for (field, mut section) in root.named_sections(reader, "upstreams") {
         let id = read_id(reader, &field, &seen);
         let enabled = section.take("enabled").and_then(|field| field.flag(reader)).unwrap_or(true);
-        // Somebody who switches a server off need not have its secrets at hand.
-        reader.tolerate_unset(!enabled);
-        let upstream = read_one(reader, section, id.clone());
-        reader.tolerate_unset(false);
+        // The secrets of a server that is switched off need not be set.
+        let unset = if enabled { Unset::Disables("server") } else { Unset::Ignore };
+        let (upstream, missing) = reader.with_unset(unset, |reader| read_one(reader, section, id.clone()));
         seen.extend(id.clone().map(|id| (id, field.at)));
-        if enabled {
+        if enabled && missing.is_none() {
             upstreams.on.extend(upstream);
         } else {
-            upstreams.off.extend(id);
+            upstreams.off.extend(id.map(|id| OffUpstream { id, missing }));
         }
     }
     upstreams

@@ -57,7 +57,7 @@ impl Gateway {
         let origin = bridge::own_origin(NAME, env!("CARGO_PKG_VERSION"));
         let outlets = Outlets { changed, listeners: listeners.clone(), store, origin };
         let (yard_plan, yard_definitions, yard) = yard::plan();
-        let common = Arc::new(Common::default());
+        let common = Arc::new(Common { disabled: Mutex::new(plan.disabled), ..Common::default() });
         let steps = Arc::new(StepRules::new(plan.tools, Arc::new(Chains::new(plan.steps))));
         let make = |upstream, stored| Upstream::new(upstream, plan.pace, stored, scope.child());
         let mut upstreams = vec![make(yard_plan, Some(yard_definitions))];
@@ -92,6 +92,7 @@ impl Gateway {
     pub fn reload(&self, plan: Plan) -> Reloaded {
         let shared = &self.shared;
         let _one_at_a_time = self.changing();
+        *shared.common.disabled.lock().unwrap_or_else(PoisonError::into_inner) = plan.disabled;
         let old = shared.catalog.rules();
         let mut done = Reloaded::default();
         let mut upstreams: Vec<Arc<Upstream>> = old.upstreams.iter().take(1).cloned().collect();

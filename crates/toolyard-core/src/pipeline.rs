@@ -14,7 +14,7 @@ use toolyard_model::{Answer, AnswerBody, BoxFuture};
 
 pub use crate::call::{Call, Edits, Trace};
 use crate::ledger::Ledger;
-use crate::plan::{Timeouts, ToolRule};
+use crate::plan::{DisabledUpstream, Timeouts, ToolRule};
 use crate::report::Sections;
 use crate::settings::{AppliesTo, Pattern, Rules, Subject};
 use crate::upstream::Upstream;
@@ -68,6 +68,8 @@ pub(crate) struct Common {
     pub(crate) ledger: Arc<Ledger>,
     /// What else is reported of the gateway.
     pub(crate) sections: Sections,
+    /// Upstreams that the config has and that are not started.
+    pub(crate) disabled: Mutex<Vec<DisabledUpstream>>,
 }
 
 /// Everything that decides which steps are in a chain and how they are set.

@@ -19,6 +19,8 @@ use crate::upstream::policy::UpstreamPolicy;
 #[derive(Debug)]
 pub struct Plan {
     pub upstreams: Vec<UpstreamPlan>,
+    /// Upstreams that the config has and that cannot be started, which are reported with their reason.
+    pub disabled: Vec<DisabledUpstream>,
     pub profiles: Vec<ProfilePlan>,
     /// Show the only upstream as if clients spoke to it directly.
     pub transparent: bool,
@@ -92,6 +94,7 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             upstreams: Vec::new(),
+            disabled: Vec::new(),
             profiles: Vec::new(),
             tools: Vec::new(),
             steps: ExtraSteps::default(),
@@ -102,6 +105,14 @@ impl Default for Plan {
             wall: WallClock::default(),
         }
     }
+}
+
+/// An upstream that the config has and that is not started.
+#[derive(Clone, Debug)]
+pub struct DisabledUpstream {
+    pub id: UpstreamId,
+    pub kind: UpstreamKind,
+    pub reason: Reason,
 }
 
 /// One upstream to connect to.

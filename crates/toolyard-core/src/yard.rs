@@ -2,7 +2,7 @@
 //! that they pass the same steps as everything else.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
 use crate::hub::{self, Desk};
 use crate::listen::Listeners;
 use crate::pipeline::Common;
-use crate::plan::{Connect, Connected, UpstreamKind, UpstreamPlan};
+use crate::plan::{Connect, Connected, DisabledUpstream, UpstreamKind, UpstreamPlan};
 use crate::report;
 use crate::upstream::Upstream;
 
@@ -170,9 +170,7 @@ impl Yard {
         }
         let structured = match name.as_deref() {
             Some("status") => self.status(&catalog, &snapshot, &listeners),
-            Some("upstreams") => {
-                json!({ "upstreams": catalog.rules().upstreams.iter().map(|upstream| about(upstream)).collect::<Vec<_>>() })
-            }
+            Some("upstreams") => self.upstreams(&catalog),
             Some("search_tools") => match find(&snapshot, &request.origin, &arguments) {
                 Ok(found) => found,
                 Err(problem) => return Ok(AnswerBody::ours(failed(&problem))),
@@ -180,6 +178,17 @@ impl Yard {
             other => return Err(CallError::invalid_params(format!("unknown tool {other:?}"))),
         };
         Ok(AnswerBody::ours(succeeded(&structured)))
+    }
+
+    /// All upstreams, those that cannot be started last.
+    fn upstreams(&self, catalog: &Catalog) -> Value {
+        let mut upstreams: Vec<Value> =
+            catalog.rules().upstreams.iter().map(|upstream| about(upstream)).collect();
+        if let Some(common) = self.common.get().and_then(Weak::upgrade) {
+            let disabled = common.disabled.lock().unwrap_or_else(PoisonError::into_inner);
+            upstreams.extend(disabled.iter().map(about_disabled));
+        }
+        json!({ "upstreams": upstreams })
     }
 
     /// What `toolyard doctor` asks for.
@@ -215,6 +224,21 @@ impl Yard {
             "tasks": tokio::runtime::Handle::current().metrics().num_alive_tasks(),
         })
     }
+}
+
+fn about_disabled(upstream: &DisabledUpstream) -> Value {
+    json!({
+        "id": upstream.id.as_str(),
+        "kind": upstream.kind.as_str(),
+        "state": "disabled",
+        "reason": upstream.reason.summary(),
+        "hint": upstream.reason.hint(),
+        "listed": false,
+        "tools": 0,
+        "resources": 0,
+        "prompts": 0,
+        "faults": [],
+    })
 }
 
 fn about(upstream: &Upstream) -> Value {

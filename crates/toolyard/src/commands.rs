@@ -22,7 +22,7 @@ use clap::Subcommand;
 use crate::cli::Common;
 use crate::failure::Failure;
 
-pub(crate) use live::answers;
+pub(crate) use live::{answers, running};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolyard_config::{Config, UpstreamConfig};
-use toolyard_config::{fingerprint, fingerprint_of_pack};
+use toolyard_config::{fingerprint, fingerprint_of_pack, unset_reason};
 use toolyard_core::plan::Pace;
-use toolyard_core::{Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
+use toolyard_core::{DisabledUpstream, Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
+use toolyard_proto::Reason;
+use toolyard_proto::name::UpstreamId;
 
 use crate::connect::{ConnectContext, Upstream};
 use crate::packs::{PackState, PackUpstream, states};
@@ -16,6 +18,7 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, context: &Connec
     let packs = states(config).into_iter().filter_map(|state| pack_plan(state, context));
     Plan {
         upstreams: upstreams.chain(packs).collect(),
+        disabled: disabled(config),
         profiles: config.profiles.clone(),
         tools: config.tools.clone(),
         transparent: config.transparent,
@@ -25,6 +28,25 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, context: &Connec
         wall: WallClock::default(),
         ..Plan::default()
     }
+}
+
+/// The upstreams and packs that need a variable that is not set.
+fn disabled(config: &Config) -> Vec<DisabledUpstream> {
+    let hint = "set it where the gateway is started, then start the gateway again";
+    let disabled = |id: UpstreamId, kind, variable: &String| DisabledUpstream {
+        id,
+        kind,
+        reason: Reason::new(unset_reason(variable)).with_hint(hint),
+    };
+    let upstreams = config
+        .upstreams
+        .off
+        .iter()
+        .filter_map(|off| Some(disabled(off.id.clone(), UpstreamKind::Server, off.missing.as_ref()?)));
+    let packs = config.packs.iter().filter_map(|pack| {
+        Some(disabled(UpstreamId::parse(pack.name).ok()?, UpstreamKind::BuiltIn, pack.missing.as_ref()?))
+    });
+    upstreams.chain(packs).collect()
 }
 
 fn pace(config: &Config) -> Pace {

@@ -1,34 +1,70 @@
 //! Flags, environment and config file brought together: what every command starts from.
 
-use toolyard_config::{self as config, Config, Found, Loaded, Problem};
+use toolyard_config::state_dir::Running;
+use toolyard_config::{self as config, Config, Found, KnownPacks, Loaded, Problem, ReadContext};
 
 use crate::cli::Common;
+use crate::commands::running;
 use crate::failure::Failure;
 use crate::packs;
 
 pub(crate) struct Settings {
     pub(crate) found: Found,
     pub(crate) config: Config,
-    /// Worth saying, but nothing to stop for.
+    /// Worth reporting, but nothing to stop for.
     pub(crate) remarks: Vec<Problem>,
 }
 
 pub(crate) use toolyard_config::environment as variable;
 
-/// Which files are in force, and what they say.
+/// The files in force and what they hold, to start something from them.
 pub(crate) fn look(common: &Common) -> (Found, Loaded) {
-    let folder = std::env::current_dir().unwrap_or_default();
-    let found = config::find(common.config.as_deref(), &folder, &variable);
-    let mut loaded = config::load(&found.sources, &variable, &packs::known());
-    loaded.problems.extend(found.unused.as_ref().map(|(file, standing)| config::unused_hint(file, standing)));
+    let found = find(common);
+    let loaded = load(&found, &context(&packs::known()));
     (found, loaded)
 }
 
-/// The same, where nothing works without a good config.
+/// The same, and the gateway that runs with these files. Where one does, variables that are not set here are no
+/// problem: the gateway has its own environment.
+pub(crate) fn look_for_gateway(common: &Common) -> (Found, Loaded, Option<Running>) {
+    let found = find(common);
+    let running = running(common, &found);
+    let packs = packs::known();
+    let loaded = load(&found, &ReadContext { is_for_running: running.is_some(), ..context(&packs) });
+    (found, loaded, running)
+}
+
+/// The same as [`look`], where nothing works without a valid config.
 pub(crate) fn read(common: &Common) -> Result<Settings, Failure> {
     let (found, loaded) = look(common);
+    settings(found, loaded)
+}
+
+/// The same as [`look_for_gateway`], where nothing works without a valid config.
+pub(crate) fn read_for_gateway(common: &Common) -> Result<(Settings, Option<Running>), Failure> {
+    let (found, loaded, running) = look_for_gateway(common);
+    Ok((settings(found, loaded)?, running))
+}
+
+/// What a config is read with, to start something from it.
+pub(crate) fn context(packs: &KnownPacks) -> ReadContext<'_> {
+    ReadContext { variables: &variable, packs, is_for_running: false }
+}
+
+fn settings(found: Found, loaded: Loaded) -> Result<Settings, Failure> {
     match loaded.config {
         Some(config) => Ok(Settings { found, config, remarks: loaded.problems }),
         None => Err(Failure::Config(loaded.problems)),
     }
+}
+
+fn find(common: &Common) -> Found {
+    let folder = std::env::current_dir().unwrap_or_default();
+    config::find(common.config.as_deref(), &folder, &variable)
+}
+
+fn load(found: &Found, context: &ReadContext<'_>) -> Loaded {
+    let mut loaded = config::load(&found.sources, context);
+    loaded.problems.extend(found.unused.as_ref().map(|(file, state)| config::unused_hint(file, state)));
+    loaded
 }

@@ -24,7 +24,7 @@ fn summary(found: &Found, config: &Config) -> String {
         return "no config file: only the built-in tools are served".into();
     };
     let on: Vec<&str> = config.upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
-    let off: Vec<&str> = config.upstreams.off.iter().map(AsRef::as_ref).collect();
+    let off: Vec<&str> = config.upstreams.off.iter().map(|off| off.id.as_str()).collect();
     let profiles: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();
     let part = |what: &str, names: &[&str]| format!("{what}: {}", names.join(", "));
     let packs: Vec<&str> = packs_on(config).collect();
@@ -70,6 +70,9 @@ struct UpstreamReport<'a> {
     enabled: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reached_by: Option<&'static str>,
+    /// Why it is off, where the config does not switch it off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -94,13 +97,20 @@ fn print_json(found: &Found, loaded: Loaded) -> Result<(), Failure> {
         id: upstream.id.as_str(),
         name: upstream.renamed_from.as_deref(),
         enabled: true,
+        reason: None,
         reached_by: Some(match upstream.reach {
             Reach::Program(_) => "command",
             Reach::Server(_) | Reach::Socket(_) => "url",
         }),
     });
     let off = config.upstreams.off.iter();
-    let off = off.map(|id| UpstreamReport { id: id.as_str(), name: None, enabled: false, reached_by: None });
+    let off = off.map(|off| UpstreamReport {
+        id: off.id.as_str(),
+        name: None,
+        enabled: false,
+        reached_by: None,
+        reason: off.reason(),
+    });
     let report = Report {
         ok,
         files: found.files().iter().map(|file| file.display().to_string()).collect(),

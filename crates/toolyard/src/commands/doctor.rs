@@ -58,7 +58,7 @@ struct Outcome<'a> {
 }
 
 pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> {
-    let (found, mut loaded) = settings::look(common);
+    let (found, mut loaded, _) = settings::look_for_gateway(common);
     let mut findings = config(&found, &mut loaded);
     findings.extend(place::state_dir(common, &found));
     let running = place::gateway(common, &found, &mut findings);

@@ -70,7 +70,7 @@ impl Draft {
         } else {
             (Source { path: path.clone(), role: Role::Own }, Vec::new())
         };
-        let problems = config::check(&source, before.clone(), &below, &settings::variable, &packs::known());
+        let problems = config::check(&source, before.clone(), &below, &settings::context(&packs::known()));
         // What the reader cannot parse, the editor cannot either.
         let document = before.parse().map_err(|_| Failure::Config(problems.clone()))?;
         let is_trusted = Trusted::read(&settings::variable).state(&path) == config::TrustState::Trusted;
@@ -154,7 +154,7 @@ impl Draft {
             self.problems.iter().any(|known| known.key == problem.key && known.message == problem.message)
         };
         let mut problems =
-            config::check(&self.source, self.text(), &self.below, &settings::variable, &packs::known());
+            config::check(&self.source, self.text(), &self.below, &settings::context(&packs::known()));
         problems.retain(|problem| !is_known(problem));
         problems
     }

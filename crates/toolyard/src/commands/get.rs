@@ -4,7 +4,7 @@ use clap::Args;
 use toolyard_config::definition::written;
 use toolyard_config::secret;
 
-use super::list::{Asked, Entry, Other, ask, others, print_reason};
+use super::list::{Asked, Entry, Other, ask, is_disabled, others, print_reason};
 use super::live::State;
 use super::remove::known;
 use crate::cli::Common;
@@ -21,7 +21,7 @@ pub(crate) struct GetArgs {
 }
 
 pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
-    let (found, loaded) = settings::look(common);
+    let (found, loaded, running) = settings::look_for_gateway(common);
     let upstreams = written(&found.sources);
     if upstreams.is_empty() && loaded.config.is_none() {
         return Err(Failure::Config(loaded.problems));
@@ -30,7 +30,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
     let Some(upstream) =
         upstreams.iter().find(|own| is_it(&own.id) || own.name.as_deref().is_some_and(is_it))
     else {
-        let asked = ask(common, &found, &loaded);
+        let asked = ask(running.as_ref(), &loaded);
         let others = others(&asked, loaded.config.as_ref());
         if let Some(other) = others.iter().find(|other| is_it(other.id)) {
             return show_other(other, &asked, args.json);
@@ -42,7 +42,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
         let place = found.names().unwrap_or_else(|| "the config, which is not there yet".to_owned());
         return Err(refused(format!("there is no `{}` in {place}", args.name), known(&args.name, &ids)));
     };
-    let asked = ask(common, &found, &loaded);
+    let asked = ask(running.as_ref(), &loaded);
     let state = asked.states().iter().find(|state| state.id == upstream.id);
     if args.json {
         return Ok(say::json(&Entry::new(upstream, state))?);
@@ -62,6 +62,7 @@ pub(super) fn get(common: &Common, args: &GetArgs) -> Result<(), Failure> {
         "state".to_owned(),
         match state {
             _ if definition.is_off => "off (enabled = false)".to_owned(),
+            None if is_disabled(upstream, loaded.config.as_ref()) => "disabled".to_owned(),
             state => how_it_is(state, &asked),
         },
     ]);

@@ -2,7 +2,7 @@
 //! the file as it was beside the new one, and does nothing the second time.
 //!
 //! Secrets stay where they are: a value that looks like one is not copied but replaced by a variable, and a
-//! server whose variables are not all set is taken over switched off.
+//! server is off until all its variables are set.
 
 mod report;
 
@@ -24,7 +24,7 @@ use crate::{say, settings};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without a client, all of them are looked at. A value of `env` or `headers` that looks like a secret is not
-copied: the config gets ${NAME} instead, and the server stays switched off until that variable is set.
+copied: the config gets ${NAME} instead, and the server is off until that variable is set.
 --copy-secrets copies such values into the config, which only you can read.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ImportArgs {

@@ -187,7 +187,7 @@ fn check_files(common: &Common, args: &InstallArgs) -> Result<(), Failure> {
     let mut sources = config::find(common.config.as_deref(), &folder, &settings::variable).sources;
     // Your own client starts elsewhere, where the file of this project does not count.
     sources.retain(|source| args.place.scope == Scope::Project || source.role == Role::Own);
-    let Some(config) = config::load(&sources, &settings::variable, &packs::known()).config else {
+    let Some(config) = config::load(&sources, &settings::context(&packs::known())).config else {
         return Ok(());
     };
     let names: Vec<&str> = config.profiles.iter().map(|profile| profile.name.as_str()).collect();

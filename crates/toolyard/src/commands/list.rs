@@ -5,6 +5,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 use toolyard_config::definition::{Shown, Written, written};
+use toolyard_config::state_dir::Running;
 use toolyard_config::{Config, Found, Loaded};
 
 use super::live::{self, Client, State};
@@ -77,9 +78,9 @@ impl Asked {
 }
 
 pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
-    let (found, loaded) = settings::look(common);
+    let (found, loaded, running) = settings::look_for_gateway(common);
     let upstreams = written(&found.sources);
-    let asked = ask(common, &found, &loaded);
+    let asked = ask(running.as_ref(), &loaded);
     let state = |upstream: &Written| asked.states().iter().find(|state| state.id == upstream.id);
     let others = others(&asked, loaded.config.as_ref());
     if args.json {
@@ -94,7 +95,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     if !common.quiet {
         loaded.problems.iter().for_each(say::line);
     }
-    print(&upstreams, &others, &found, &state);
+    print(&upstreams, &others, &found, loaded.config.as_ref(), &state);
     asked.states().iter().for_each(print_reason);
     if !common.quiet {
         // Whoever has set up a pack knows what it has come for.
@@ -129,10 +130,10 @@ pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other
 }
 
 /// Asks the gateway that runs. Its config may have been better than the one that is there now.
-pub(super) fn ask(common: &Common, found: &Found, loaded: &Loaded) -> Asked {
-    let Some(running) = live::running(common, found) else { return Asked::NoGateway };
+pub(super) fn ask(running: Option<&Running>, loaded: &Loaded) -> Asked {
+    let Some(running) = running else { return Asked::NoGateway };
     let asked = live::block_on(async {
-        let client = Client::of_running(&running, loaded.config.as_ref(), loaded.auth.as_ref());
+        let client = Client::of_running(running, loaded.config.as_ref(), loaded.auth.as_ref());
         let states = client.states().await.inspect_err(|error| say::line(format_args!("warning: {error:#}")));
         client.end().await;
         states.ok()
@@ -144,6 +145,7 @@ fn print<'a>(
     upstreams: &'a [Written],
     others: &[Other<'_>],
     found: &Found,
+    config: Option<&Config>,
     state: &impl Fn(&'a Written) -> Option<&'a State>,
 ) {
     let mut rows = vec![["NAME", "STATE", "TOOLS", "HOW"].map(str::to_owned)];
@@ -154,6 +156,7 @@ fn print<'a>(
         };
         let [word, tools] = match state(upstream) {
             _ if upstream.definition.is_off => ["off", "-"].map(str::to_owned),
+            None if is_disabled(upstream, config) => ["disabled", "-"].map(str::to_owned),
             state => cells(state),
         };
         let from = match found.sources.len() {
@@ -167,6 +170,12 @@ fn print<'a>(
         rows.push([(*id).to_owned(), word, tools, (*kind).to_owned()]);
     }
     say::table(&rows);
+}
+
+/// Whether a variable that it needs is not set.
+pub(super) fn is_disabled(upstream: &Written, config: Option<&Config>) -> bool {
+    let off = config.into_iter().flat_map(|config| &config.upstreams.off);
+    off.into_iter().any(|off| off.missing.is_some() && off.id.as_str() == upstream.id)
 }
 
 /// How it is, and how many tools it offers.

@@ -120,7 +120,7 @@ pub(super) fn folder(common: &Common, found: &Found) -> Option<PathBuf> {
 }
 
 /// The gateway that runs with these files, if one does.
-pub(super) fn running(common: &Common, found: &Found) -> Option<Running> {
+pub(crate) fn running(common: &Common, found: &Found) -> Option<Running> {
     state_dir::announced(&folder(common, found)?).filter(|running| answers(&running.http))
 }
 

@@ -48,8 +48,7 @@ pub(super) fn with_client<T>(
     only: Option<&str>,
     work: impl AsyncFnOnce(&Client, &Settings) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let mut settings = settings::read(common)?;
-    let running = live::running(common, &settings.found);
+    let (mut settings, running) = settings::read_for_gateway(common)?;
     if let Some(only) = only {
         settings.config.upstreams.on.retain(|upstream| upstream.id.as_str() == only);
     }
@@ -72,7 +71,7 @@ pub(super) fn with_client<T>(
 
 /// The upstream that a name or a flag speaks of, if it is one of the config.
 pub(super) fn upstream_in(common: &Common, name: &str) -> Option<String> {
-    let settings = settings::read(common).ok()?;
+    let (settings, _) = settings::read_for_gateway(common).ok()?;
     let prefix = name.split_once(':').or_else(|| name.split_once("__")).map_or(name, |(prefix, _)| prefix);
     let ids = settings.config.upstreams.on.into_iter().map(|upstream| upstream.id.as_str().to_owned());
     ids.into_iter().find(|id| id.eq_ignore_ascii_case(prefix))

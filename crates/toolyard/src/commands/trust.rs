@@ -45,7 +45,7 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
     }
     let (source, below) = project(path, &settings::variable);
     let problems: Vec<Problem> =
-        check(&source, file.text.clone(), &below, &settings::variable, &packs::known());
+        check(&source, file.text.clone(), &below, &settings::context(&packs::known()));
     if problems.iter().any(|problem| problem.is_error() && !problem.message.ends_with("is not set")) {
         return Err(Failure::Config(problems));
     }

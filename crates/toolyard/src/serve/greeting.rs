@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use toolyard_config::state_dir::Addresses;
-use toolyard_config::{Config, Found};
+use toolyard_config::{Config, Found, OffUpstream};
 
 use crate::packs::{PackState, states};
 use crate::say;
@@ -62,7 +62,7 @@ fn reachable(url: &str, host: Option<&String>) -> String {
 fn upstreams(greeting: &Greeting<'_>) -> String {
     let upstreams = &greeting.config.upstreams;
     let on: Vec<&str> = upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
-    let off: Vec<&str> = upstreams.off.iter().map(AsRef::as_ref).collect();
+    let off: Vec<String> = upstreams.off.iter().map(off_label).collect();
     let on = if on.is_empty() { "none, only the built-in tools".to_owned() } else { on.join(", ") };
     let off = if off.is_empty() { String::new() } else { format!("; switched off: {}", off.join(", ")) };
     let origin = match (greeting.found.names(), &greeting.found.user_file) {
@@ -71,6 +71,14 @@ fn upstreams(greeting: &Greeting<'_>) -> String {
         (None, None) => "add some in a file, and name it with --config".to_owned(),
     };
     format!("{on}{off} ({origin})")
+}
+
+/// An upstream that is off, with the reason where that is not the config.
+pub(crate) fn off_label(off: &OffUpstream) -> String {
+    match off.reason() {
+        Some(reason) => format!("{} ({reason})", off.id),
+        None => off.id.to_string(),
+    }
 }
 
 /// One that is off says why, so that nobody has to wonder.

@@ -35,11 +35,11 @@ fn row(step: &Step) -> [String; 2] {
 
 fn print_notes(step: &Step) {
     let Action::Add { id, definition, missing } = &step.action else { return };
-    if definition.is_off && missing.is_empty() {
+    if definition.is_off {
         say::result(format_args!("    {id} is switched off, as it is there"));
     }
     for (variable, why) in missing {
-        say::result(format_args!("    {id} is switched off until {variable} is set: {why}"));
+        say::result(format_args!("    {id} is off until {variable} is set: {why}"));
     }
     if !step.unused.is_empty() {
         say::result(format_args!("    {id}: not used here: {}", step.unused.join(", ")));
@@ -63,9 +63,7 @@ pub(super) fn print_outcome(steps: &[Step], file: &Path, written: bool, backup: 
             let before = backup.map(|path| format!(" (as it was: {})", path.display())).unwrap_or_default();
             say::result(format_args!("wrote {} to {file}{before}", servers(count)));
             if steps.iter().any(lacks) {
-                say::result(
-                    "set the missing variables where the gateway is started; then remove `enabled = false`",
-                );
+                say::result("set the missing variables where the gateway is started");
             }
         }
     }
