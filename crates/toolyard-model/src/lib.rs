@@ -4,7 +4,6 @@
 //! Knows nothing of HTTP servers, TLS or tools, so that a tool's author compiles neither client nor gateway.
 
 pub mod answer;
-pub mod at_once;
 pub mod control;
 pub mod handler;
 pub mod link;

@@ -27,12 +27,12 @@ use super::accept::{Entry, Room, accept_all};
 use super::endpoint::{Endpoint, OpenConnection};
 use super::fields::Fields;
 use super::guard::Guard;
+use super::poll_inline::PollInline;
 use super::reply::{self, HttpResponse};
 use super::write_timeout::WriteTimeout;
 use super::{control, legacy, post};
 use crate::admit::{Admitted, Challenge, Ticket};
 use hyper::Handoff;
-use toolyard_model::at_once::AtOnce;
 
 /// How long a request head may take, and an idle connection stays open.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(1);
@@ -83,7 +83,7 @@ impl Door {
     async fn serve_connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let _open = OpenConnection::new(&self.endpoint);
         tracing::debug!(target: "clients", from = stream.peer_addr().ok().map(tracing::field::display), "connected over HTTP");
-        AtOnce::new(async move {
+        PollInline::new(async move {
             let stream = WriteTimeout::new(stream, self.endpoint.options.patience);
             let ticket = Ticket::default();
             match fast_path::serve(&self, stream, &ticket).await {

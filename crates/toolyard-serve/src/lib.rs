@@ -21,6 +21,7 @@ mod modern;
 mod opening;
 mod outbox;
 mod park;
+mod poll_inline;
 mod post;
 mod rendered;
 mod reply;

@@ -27,7 +27,6 @@ use super::legacy::{self, http::SESSION};
 use super::modern::{self, Arrived};
 use super::reply::{self, HttpResponse, Reply};
 use crate::admit::Admitted;
-use toolyard_model::at_once::hushed;
 
 pub(super) fn post(
     endpoint: &Arc<Endpoint>,
@@ -238,12 +237,7 @@ struct BodyReader {
 impl BodyReader {
     fn poll(&mut self, body: &mut IncomingBody, cx: &mut Context<'_>) -> Poll<Result<(), HttpResponse>> {
         while !body.is_end_stream() {
-            let (polled, rung) = hushed(|| Pin::new(&mut *body).poll_frame(cx));
-            // Taking a piece wakes whoever brings the next; of a body that has ended, nobody does.
-            if rung && !body.is_end_stream() {
-                cx.waker().wake_by_ref();
-            }
-            match ready!(polled) {
+            match ready!(Pin::new(&mut *body).poll_frame(cx)) {
                 None => break,
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data()

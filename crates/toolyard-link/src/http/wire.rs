@@ -17,10 +17,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use tokio::task::unconstrained;
-use toolyard_model::at_once::hushed;
 use toolyard_model::{BoxFuture, Scope};
 
 use super::connector::Stream;
+use super::quiet_waker::{QuietWaker, muted};
 use super::wires::Kept;
 
 pub(crate) type Outgoing = Request<Full<Bytes>>;
@@ -31,6 +31,8 @@ pub(super) struct Wire {
     send: SendRequest<Full<Bytes>>,
     /// None once it has ended.
     connection: Option<Connection<Stream, Full<Bytes>>>,
+    /// What the connection is polled with.
+    waker: QuietWaker,
     /// The scope that the connection lives in.
     ended: BoxFuture<()>,
     /// Where it is kept while nobody uses it.
@@ -42,7 +44,8 @@ impl Wire {
         let (send, connection) = http1::handshake(stream).await?;
         let scope = scope.clone();
         let ended = Box::pin(async move { scope.ended().await });
-        Ok(Box::new(Self { send, connection: Some(connection), ended, home: Arc::downgrade(home) }))
+        let (waker, home) = (QuietWaker::new(), Arc::downgrade(home));
+        Ok(Box::new(Self { send, connection: Some(connection), waker, ended, home }))
     }
 
     /// Sends a request and waits for the head of the response.
@@ -63,27 +66,29 @@ impl Wire {
         }
     }
 
-    /// Goes on as far as the socket allows. What waits for the connection is looked at right after this, so
-    /// only the socket has to wake anybody.
+    /// Goes on as far as the socket allows. What waits for the connection is checked right after this, so only the
+    /// socket has to wake the caller.
     fn drive(&mut self, cx: &mut Context<'_>) {
-        self.turn(cx);
+        self.turn(cx.waker());
         if self.connection.is_some() && self.ended.as_mut().poll(cx).is_ready() {
             self.connection = None;
         }
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = &mut self.connection
-            && Pin::new(connection).poll(cx).is_ready()
-        {
-            // Dropping it tells whoever still waits for it.
-            self.connection = None;
+    fn turn(&mut self, caller: &Waker) {
+        if let Some(connection) = &mut self.connection {
+            let waker = self.waker.on_behalf_of(caller);
+            if Pin::new(connection).poll(&mut Context::from_waker(waker)).is_ready() {
+                // Dropping it ends the wait for a response or for more of its body.
+                self.connection = None;
+            }
         }
     }
 
-    /// Whether it could take a request now. Whoever used it last is not woken on its behalf any more.
+    /// Whether it could take a request now. The caller that used it last is not woken on its behalf any more.
     pub(super) fn is_idle(&mut self) -> bool {
-        self.turn(&mut Context::from_waker(Waker::noop()));
+        self.turn(Waker::noop());
+        self.waker.release();
         self.connection.is_some() && self.send.is_ready()
     }
 }
@@ -107,8 +112,7 @@ impl Arriving {
     /// What has come already. Taking it wakes the connection, which needs no wake: it is driven when there is
     /// nothing to take.
     fn next_piece(&mut self) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let nobody = &mut Context::from_waker(Waker::noop());
-        hushed(|| Pin::new(&mut self.body).poll_frame(nobody)).0
+        muted(|| Pin::new(&mut self.body).poll_frame(&mut Context::from_waker(Waker::noop())))
     }
 
     fn let_go(&mut self) {

@@ -27,4 +27,6 @@ mod stream;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod wakes;
+#[cfg(test)]
 mod fast_path;
