@@ -50,6 +50,10 @@ pub(crate) struct Options {
     /// Let the upstream speak the other era than the client.
     #[arg(long, conflicts_with_all = ["url", "direct", "era"])]
     crossed: bool,
+    /// In front of servers that ask as those of the SDKs do: by a request in legacy sessions only, by `input_required`
+    /// in modern requests only. The gateway finds out their era by itself.
+    #[arg(long, conflicts_with_all = ["url", "client", "all_doors", "crossed", "era"])]
+    asks_by_era: bool,
     /// Only this revision's requirements; all sets if not given.
     #[arg(long)]
     requirements: Option<String>,
@@ -98,9 +102,23 @@ impl Options {
     fn era(&self, requirements: &str) -> &str {
         match &self.era {
             Some(era) => era,
+            None if self.asks_by_era => "auto",
             None if (requirements == "2026-07-28") == self.crossed => "legacy",
             None => "modern",
         }
+    }
+
+    /// What differs from the plain runs, for their names.
+    fn variant(&self) -> &'static str {
+        match (self.crossed, self.asks_by_era) {
+            (true, _) => ", crossed",
+            (_, true) => ", asking by era",
+            _ => "",
+        }
+    }
+
+    fn fixture_flags(&self) -> &'static [&'static str] {
+        if self.asks_by_era { &["--asks-by-era"] } else { &[] }
     }
 
     fn profile(&self) -> Profile {
@@ -125,12 +143,8 @@ pub(crate) fn conformance(options: &Options) -> Result<()> {
             }
             // Each set gets a fresh gateway, so that what one leaves behind cannot help or harm the next.
             let era = options.era(requirements);
-            let mut stage = scene.set(programs.as_deref(), era, &results)?;
-            let name = format!(
-                "{requirements} by {}{}",
-                scene.name(),
-                if options.crossed { ", crossed" } else { "" }
-            );
+            let mut stage = scene.set(programs.as_deref(), era, options.fixture_flags(), &results)?;
+            let name = format!("{requirements} by {}{}", scene.name(), options.variant());
             let excused = baseline::excused(requirements, &scene.label(), era);
             let verdict = step(&name, || {
                 suite.run(&name, &stage.url, requirements, scene.held_to(), options.scenario.as_deref())

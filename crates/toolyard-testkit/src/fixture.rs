@@ -7,6 +7,7 @@
 //! Around the set stands a thin [`Handler`] for what no set should do: to speak one era only, to have lists
 //! that differ from one moment to the next, and to offer fields that nobody knows.
 
+mod by_era;
 mod completion;
 mod content;
 mod counts;
@@ -46,6 +47,7 @@ pub enum Eras {
 #[derive(Clone, Debug)]
 pub struct Fixture {
     eras: Eras,
+    asks_by_era: bool,
     counts: Arc<Counts>,
     set: Arc<ToolSet<Arc<Counts>>>,
 }
@@ -63,7 +65,13 @@ impl Fixture {
 
     pub fn speaking(eras: Eras) -> Self {
         let counts = Arc::<Counts>::default();
-        Self { eras, set: Arc::new(set::set(counts.clone())), counts }
+        Self { eras, asks_by_era: false, set: Arc::new(set::set(counts.clone())), counts }
+    }
+
+    /// A server for both eras whose tools ask as those of the SDKs' own servers do: by a request in legacy sessions
+    /// only, or by `input_required` in modern requests only.
+    pub fn asking_by_era() -> Self {
+        Self { asks_by_era: true, ..Self::new() }
     }
 }
 
@@ -97,6 +105,11 @@ impl Handler for Fixture {
             let refusal = self.eras.refusal(&request);
             return Box::pin(async { Err(refusal) });
         }
+        let refusal = self.asks_by_era.then(|| by_era::refusal(&request)).flatten();
+        if let Some(refusal) = refusal {
+            return Box::pin(async { refusal });
+        }
+        let peer = if self.asks_by_era { by_era::peer(&request, peer) } else { peer };
         let (eras, counts, method) = (self.eras, self.counts.clone(), request.method.clone());
         let answering = self.set.handle(request, peer);
         Box::pin(async move {

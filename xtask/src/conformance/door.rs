@@ -54,7 +54,8 @@ impl Door {
             Self::Tcp => format!("url = \"{}\"\n", set.fixture(&["--tcp", "127.0.0.1:0"])?),
             Self::Unix => format!("url = \"{}\"\n", set.fixture(&["--unix", &socket.to_string_lossy()])?),
             Self::Stdio => {
-                format!("command = {}\nargs = [\"--stdio\"]\n", toml_string(&set.program("fixture")))
+                let arguments = [&["--stdio"], set.fixture_flags].concat();
+                format!("command = {}\nargs = {arguments:?}\n", toml_string(&set.program("fixture")))
             }
         })
     }

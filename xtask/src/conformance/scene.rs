@@ -85,13 +85,19 @@ impl Scene {
     }
 
     /// Starts what is needed. Logs go to the folder of results.
-    pub(super) fn set(&self, programs: Option<&Path>, era: &str, logs: &Path) -> Result<Stage> {
+    pub(super) fn set(
+        &self,
+        programs: Option<&Path>,
+        era: &str,
+        fixture_flags: &[&str],
+        logs: &Path,
+    ) -> Result<Stage> {
         if let Self::Url(url) = self {
             return Ok(Stage { url: url.clone(), running: Vec::new(), _folder: None });
         }
         let programs = programs.context("this scene needs built programs")?;
         let folder = tempfile::tempdir().context("make a folder for the gateway")?;
-        let mut set = Set { programs, logs, folder: folder.path(), era, running: Vec::new() };
+        let mut set = Set { programs, logs, folder: folder.path(), era, fixture_flags, running: Vec::new() };
         let url = match self {
             Self::Url(_) | Self::Fixture => format!("{}/mcp", set.fixture(&["--listen", "127.0.0.1:0"])?),
             Self::Upstream(door) => {
@@ -117,6 +123,7 @@ pub(super) struct Set<'a> {
     logs: &'a Path,
     pub(super) folder: &'a Path,
     era: &'a str,
+    pub(super) fixture_flags: &'a [&'a str],
     running: Vec<Background>,
 }
 
@@ -128,7 +135,7 @@ impl Set<'_> {
     /// Starts the fixture and says where it is.
     pub(super) fn fixture(&mut self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(self.program("fixture"));
-        command.args(arguments);
+        command.args(arguments).args(self.fixture_flags);
         let (server, address) =
             Background::serve("the fixture", &mut command, &self.logs.join("fixture.log"))?;
         self.running.push(server);

@@ -1,7 +1,7 @@
 //! The conformance fixture as a program: over HTTP at `/mcp` (and at `/sse` for the oldest transport), over
 //! stdio, or on a socket.
 //!
-//! `fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both]`
+//! `fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both | --asks-by-era]`
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -15,8 +15,7 @@ use toolyard_serve::{Endpoint, Options, serve_http, serve_local, serve_stream, s
 use toolyard_testkit::Fixture;
 use toolyard_testkit::fixture::Eras;
 
-const USAGE: &str =
-    "usage: fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both]";
+const USAGE: &str = "usage: fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both | --asks-by-era]";
 
 enum Door {
     Http(String),
@@ -37,9 +36,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), String> {
-    let (door, eras) = arguments(std::env::args().skip(1))?;
+    let (door, fixture) = arguments(std::env::args().skip(1))?;
     let scope = Scope::new();
-    let endpoint = Arc::new(Endpoint::new(Arc::new(Fixture::speaking(eras)), Options::default(), &scope));
+    let endpoint = Arc::new(Endpoint::new(Arc::new(fixture), Options::default(), &scope));
     match door {
         Door::Http(address) => {
             let failed = |error| format!("listen on {address}: {error}");
@@ -67,8 +66,9 @@ async fn run() -> Result<(), String> {
     Ok(())
 }
 
-fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Door, Eras), String> {
-    let (mut door, mut eras) = (None, Eras::Both);
+fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Door, Fixture), String> {
+    let mut door = None;
+    let mut fixture = Fixture::new();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--stdio" => door = Some(Door::Stdio),
@@ -76,17 +76,18 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Door, Eras), St
             "--tcp" => door = words.next().map(Door::Tcp),
             "--unix" => door = words.next().map(|path| Door::Local(path.into())),
             "--era" => {
-                eras = match words.next().as_deref() {
+                fixture = Fixture::speaking(match words.next().as_deref() {
                     Some("legacy") => Eras::Legacy,
                     Some("modern") => Eras::Modern,
                     Some("both") => Eras::Both,
                     _ => return Err(USAGE.to_owned()),
-                }
+                });
             }
+            "--asks-by-era" => fixture = Fixture::asking_by_era(),
             _ => return Err(USAGE.to_owned()),
         }
     }
-    door.map(|door| (door, eras)).ok_or_else(|| USAGE.to_owned())
+    door.map(|door| (door, fixture)).ok_or_else(|| USAGE.to_owned())
 }
 
 /// To stderr: over stdio, stdout is the transport. If nobody reads it, nothing is lost.
