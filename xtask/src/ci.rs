@@ -1,14 +1,22 @@
 //! `cargo xtask ci`: everything that must pass before a change lands, on a machine with nothing but the
 //! base tools: Rust, a C compiler, Python 3 with pip, Node.js with npm, git.
 //!
-//! Each step installs what it needs by package name, pinned, below the target folder.
+//! Each step installs what it needs by package name, pinned, below the target folder. Two cores need at most 40 minutes
+//! for it; checks that take longer, or that measure, belong to `--full`.
 
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, conformance, newcomer, peers, seeds, test};
+use crate::{check, conformance, newcomer, peers, seeds, slow_starts, test};
 
-pub(crate) fn ci() -> Result<()> {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Also run the checks that take long.
+    #[arg(long)]
+    full: bool,
+}
+
+pub(crate) fn ci(options: &Options) -> Result<()> {
     step("ci", || {
         step("check", check::check)?;
         step("test", test::test)?;
@@ -16,6 +24,15 @@ pub(crate) fn ci() -> Result<()> {
         step("conformance", || conformance::conformance(&conformance::Options::every_door()))?;
         step("conformance across the eras", || conformance::conformance(&conformance::Options::crossed()))?;
         step("peers", peers::peers)?;
-        step("newcomer", newcomer::newcomer)
+        step("newcomer", newcomer::newcomer)?;
+        if options.full { full() } else { Ok(()) }
     })
+}
+
+/// What takes too long for every change.
+fn full() -> Result<()> {
+    step("conformance of servers that ask by era", || {
+        conformance::conformance(&conformance::Options::asking_by_era())
+    })?;
+    step("slow starts", slow_starts::slow_starts)
 }

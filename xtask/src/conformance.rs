@@ -76,6 +76,11 @@ impl Options {
         Self { crossed: true, ..Self::default() }
     }
 
+    /// Servers that ask as those of the SDKs do.
+    pub(crate) fn asking_by_era() -> Self {
+        Self { asks_by_era: true, ..Self::default() }
+    }
+
     fn scenes(&self) -> Vec<Scene> {
         if let Some(url) = &self.url {
             return vec![Scene::Url(url.clone())];

@@ -13,6 +13,7 @@ mod newcomer;
 mod peers;
 mod process;
 mod seeds;
+mod slow_starts;
 mod step;
 mod test;
 mod tidy;
@@ -52,10 +53,12 @@ enum Command {
     Seeds(seeds::Options),
     /// Speed against a bare relay and nginx, interleaved, with every answer checked.
     Bench(bench::Options),
+    /// Thirty-seven servers that each need 12 s to start; all must come up, each started once.
+    SlowStarts,
     /// Builds for Windows and runs those tests under Wine; needs root, and is not part of `ci`.
     Windows(windows::Options),
     /// Everything that must pass before a change lands; installs what is missing.
-    Ci,
+    Ci(ci::Options),
 }
 
 fn main() -> ExitCode {
@@ -74,8 +77,9 @@ fn main() -> ExitCode {
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::Bench(options) => bench::bench(&options),
+        Command::SlowStarts => slow_starts::slow_starts(),
         Command::Windows(options) => windows::windows(&options),
-        Command::Ci => ci::ci(),
+        Command::Ci(options) => ci::ci(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

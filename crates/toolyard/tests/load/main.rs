@@ -15,6 +15,7 @@ mod testkit;
 
 mod many;
 mod reloads;
+mod slow_starts;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
