@@ -9,7 +9,6 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Config {
     /// Folders whose projects may be searched. A project is the folder itself or a git repository below it.
-    #[serde(default)]
     #[schemars(transform = toolyard_tool::path)]
     pub(crate) projects: Vec<PathBuf>,
     /// Whether tools may change files of these projects.
