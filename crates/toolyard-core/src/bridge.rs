@@ -17,6 +17,7 @@ use toolyard_proto::{Era, Id, Method, Raw, Revision};
 pub(crate) use legacy_tasks::Standing;
 
 use crate::call::Call;
+use crate::hub;
 use crate::upstream::Lease;
 use crate::upstream::task_owners::names_task;
 
@@ -78,11 +79,13 @@ async fn between_older(mut call: Call, lease: &Arc<Lease>) -> Answer {
         return legacy_tasks::run(&call, lease, params).await;
     }
     let shows_pages = call.origin.capabilities.at(&["elicitation", "url"]).is_some();
+    let wraps = hub::may_need_wrapping(&call.upstream, &call.method);
     let (request, peer) = outbound(call, false);
     match link.call(request, peer).await {
         Err(error) if !shows_pages && legacy_upstream::sends_to_page(&error) => {
             Err(legacy_upstream::in_words(&error))
         }
+        answer if wraps => hub::wrapped(answer),
         answer => answer,
     }
 }

@@ -5,6 +5,7 @@ mod call;
 mod connect;
 mod handles;
 mod report;
+mod result;
 mod schema;
 mod tools;
 
@@ -23,6 +24,7 @@ use crate::plan::UpstreamKind;
 use crate::upstream::Upstream;
 
 pub(crate) use call::{Led, lead};
+pub(crate) use result::{may_need_wrapping, wrapped};
 pub(crate) use tools::{hub_tools, with_slash, yard_tools};
 
 /// How to go on, for whoever is not connected.
@@ -122,6 +124,20 @@ pub(crate) fn silent(instance: &Upstream) -> CallError {
     CallError::unavailable(Reason::of(subject, format!("is {}", state.phase)).caused_by(&why))
 }
 
+/// The result of a tool about instances.
+pub(crate) struct Reply {
+    pub(crate) structured: Value,
+    pub(crate) text: String,
+}
+
+impl Reply {
+    /// The structured content is also the text.
+    pub(crate) fn json(structured: Value) -> Self {
+        let text = serde_json::to_string_pretty(&structured).unwrap_or_default();
+        Self { structured, text }
+    }
+}
+
 /// What the tools about instances work with.
 pub(crate) struct Desk<'a> {
     pub(crate) catalog: &'a Arc<Catalog>,
@@ -131,12 +147,12 @@ pub(crate) struct Desk<'a> {
 
 impl Desk<'_> {
     /// Runs one of them; `None` if it is none of them.
-    pub(crate) async fn run(&self, tool: &str, arguments: &Value) -> Option<Result<Value, CallError>> {
+    pub(crate) async fn run(&self, tool: &str, arguments: &Value) -> Option<Result<Reply, CallError>> {
         Some(match tool {
             tools::LIST => Ok(self.list()),
             tools::CONNECT => self.connect(arguments).await,
             tools::DISCONNECT => self.disconnect(arguments),
-            tools::HEALTH => self.health(arguments),
+            tools::HEALTH => self.health(arguments).map(Reply::json),
             _ => return None,
         })
     }

@@ -13,7 +13,7 @@ use toolyard_proto::{CallError, Notification, Raw, Reason, Revision};
 
 use crate::catalog::search::search;
 use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
-use crate::hub::{self, Desk};
+use crate::hub::{self, Desk, Reply};
 use crate::listen::Listeners;
 use crate::pipeline::Common;
 use crate::plan::{Connect, Connected, DisabledUpstream, UpstreamKind, UpstreamPlan};
@@ -166,7 +166,7 @@ impl Yard {
         let name = request.params.member("name").and_then(|name| name.as_string());
         let desk = Desk { catalog: &catalog, listeners: &listeners, origin: &request.origin };
         if let Some(told) = desk.run(name.as_deref().unwrap_or_default(), &arguments).await {
-            return told.map(|told| AnswerBody::ours(succeeded(&told)));
+            return told.map(|Reply { structured, text }| AnswerBody::ours(with_text(&structured, &text)));
         }
         let structured = match name.as_deref() {
             Some("status") => self.status(&catalog, &snapshot, &listeners),
@@ -296,6 +296,10 @@ fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value
 
 fn succeeded(structured: &Value) -> Raw {
     let text = serde_json::to_string_pretty(structured).unwrap_or_default();
+    with_text(structured, &text)
+}
+
+fn with_text(structured: &Value, text: &str) -> Raw {
     json!({ "content": [{ "type": "text", "text": text }], "structuredContent": structured, "resultType": "complete" }).into()
 }
 

@@ -8,7 +8,7 @@ mod result;
 
 pub use check::{Offered, Refusal, check_tools};
 pub use message::{AppMessage, Misread, Progress, Register, Registered, ToolResponse};
-pub use result::{missing_result, to_tool_result};
+pub use result::{missing_result, to_tool_result, wrap_plain_result};
 
 use bytes::Bytes;
 use serde_json::json;

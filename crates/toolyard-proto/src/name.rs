@@ -4,7 +4,7 @@
 //! A shown name is a function of one pair alone, so it never changes when other upstreams come and go. Nothing
 //! here takes a shown name apart: it is resolved by looking it up in the catalog that listed it.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ const YARD: &str = "yard";
 const RESERVED: [&str; 3] = ["p", "hub", YARD];
 const MAX_ID_LEN: usize = 64;
 const HASH_LEN: usize = 8;
+/// What clients accept.
+const MAX_TOOL_LEN: usize = 128;
 
 /// The id of an upstream: a letter, then letters, digits, `_` and `-`.
 ///
@@ -186,6 +188,25 @@ fn check_shape(id: &str) -> Result<(), NameError> {
 
 fn is_reserved(id: &str) -> bool {
     RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(id))
+}
+
+/// A tool's own name if clients accept it, else a name within `^[A-Za-z0-9_-]{1,128}$` that ends in a hash of it.
+/// For views that show one upstream under its own names beside others' tools.
+///
+/// ```
+/// use toolyard_proto::name::legal_name;
+///
+/// assert_eq!(legal_name("scripts_run"), "scripts_run");
+/// assert!(legal_name("scripts/run").starts_with("scripts_run_"));
+/// ```
+pub fn legal_name(tool: &str) -> Cow<'_, str> {
+    if !tool.is_empty() && tool.len() <= MAX_TOOL_LEN && tool.chars().all(is_legal) {
+        return Cow::Borrowed(tool);
+    }
+    let stem = stem("", tool, MAX_TOOL_LEN - HASH_LEN - 1);
+    let stem = stem.trim_start_matches('_');
+    let digest = Sha256::digest(tool);
+    Cow::Owned(format!("{stem}_{}", BASE32_NOPAD.encode(&digest[..5]).to_ascii_lowercase()))
 }
 
 fn is_legal(c: char) -> bool {

@@ -9,6 +9,7 @@ use toolyard_proto::{CallError, Kind, Method, Raw, modern};
 
 use super::{convert, legacy_tasks, request};
 use crate::call::Call;
+use crate::hub;
 use crate::upstream::Lease;
 
 /// How often an upstream may send the user to a page before the call is given up.
@@ -42,7 +43,10 @@ pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
         return finished(&call.method, link.as_ref(), answer);
     }
     let request = request(&call.origin, call.id.clone(), call.method.clone(), params);
-    let answer = with_visits(link, &request, &call.peer).await;
+    let mut answer = with_visits(link, &request, &call.peer).await;
+    if hub::may_need_wrapping(&call.upstream, &call.method) {
+        answer = hub::wrapped(answer);
+    }
     finished(&call.method, link.as_ref(), answer)
 }
 

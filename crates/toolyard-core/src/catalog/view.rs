@@ -1,5 +1,6 @@
 //! The catalog as one view shows it: which entries, under which names, with their lists made ready.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +9,7 @@ use foldhash::fast::RandomState;
 use http::HeaderValue;
 use toolyard_proto::fit::Fit;
 use toolyard_proto::modern::encode_header;
-use toolyard_proto::name::{NameStyle, canonical};
+use toolyard_proto::name::{NameStyle, canonical, legal_name};
 use toolyard_proto::uri::{self, ResultKind, map_result};
 use toolyard_proto::{Raw, Revision};
 
@@ -165,11 +166,18 @@ impl ViewCatalog {
             return self.left_out.push((entry.canonical.to_string(), reason));
         }
         by_name.insert(name, entry.clone());
+        let mut listed = if is_namespaced { entry.renamed.clone() } else { entry.own.clone() };
         if is_namespaced {
             by_name.entry(entry.canonical.to_string()).or_insert_with(|| entry.clone());
+        } else if self.is_hub
+            && let Cow::Owned(legal) = legal_name(&entry.own_name)
+        {
+            // Clients refuse lists with other names; the instance's own name can be called as well.
+            listed = listed.with("name", &Raw::from_serialize(&legal));
+            by_name.entry(legal).or_insert_with(|| entry.clone());
         }
         if part.listed {
-            self.lists.push(kind, if is_namespaced { entry.renamed.clone() } else { entry.own.clone() });
+            self.lists.push(kind, listed);
             if kind == ListKind::Tools {
                 self.listed_tools.push(entry);
             }

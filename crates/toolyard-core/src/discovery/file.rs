@@ -1,5 +1,6 @@
 //! An instance file: JSON that a dev server writes about itself, in either of the two forms there are.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
@@ -24,7 +25,8 @@ pub struct Instance {
     /// Where it listens, where that is not MCP over HTTP at the port.
     pub endpoint: Option<Endpoint>,
     pub pid: Option<u32>,
-    pub has_package_json: Option<bool>,
+    /// What the file says, or whether there is one in the directory.
+    pub has_package_json: bool,
     /// As it was written, an RFC 3339 time.
     pub started: Option<String>,
 }
@@ -80,15 +82,18 @@ impl Instance {
                 return Err(NotAnInstance::Future(key));
             }
         }
+        let directory = text(written.directory, "directory")?;
+        let has_package_json =
+            || Path::new(&directory).is_absolute() && Path::new(&directory).join("package.json").is_file();
         Ok(Self {
             id: sanitize_upstream_id(&own_id, |_| false),
             own_id,
             name: text(written.name, "name")?,
-            directory: text(written.directory, "directory")?,
             port: port.ok_or(NotAnInstance::Port)?,
             endpoint: written.endpoint.map(|text| own_endpoint(&text)).transpose()?,
             pid: written.process_info.and_then(|info| info.pid).or(written.pid),
-            has_package_json: written.has_package_json,
+            has_package_json: written.has_package_json.unwrap_or_else(has_package_json),
+            directory,
             started: written.started_at,
         })
     }
@@ -166,11 +171,27 @@ mod tests {
         let design = json!({ "id": "7f3d", "pid": 7, "path": "/srv", "port": 1, "started": "2026-11-15T05:00:00Z",
             "name": "x", "has_package_json": true, "last_seen": "2026-11-15T05:00:00Z" });
         let read = parse(&design).unwrap();
-        assert_eq!((read.id.as_str(), read.pid, read.has_package_json), ("s-7f3d", Some(7), Some(true)));
+        assert_eq!((read.id.as_str(), read.pid, read.has_package_json), ("s-7f3d", Some(7), true));
         assert_eq!(read.dialled_at().to_string(), "http://127.0.0.1:1/mcp");
         let ours =
             json!({ "id": "a", "name": "a", "directory": "/a", "port": 9, "endpoint": "tcp://127.0.0.1:9" });
         assert_eq!(parse(&ours).unwrap().dialled_at().to_string(), "tcp://127.0.0.1:9");
+    }
+
+    #[test]
+    fn a_package_json_is_looked_for_if_the_file_does_not_mention_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let has = |said: Option<bool>| {
+            let mut file = json!({ "id": "a", "name": "a", "directory": folder.path(), "port": 1 });
+            if let Some(said) = said {
+                file["has_package_json"] = json!(said);
+            }
+            parse(&file).unwrap().has_package_json
+        };
+        assert!(!has(None));
+        std::fs::write(folder.path().join("package.json"), "{}").unwrap();
+        assert!(has(None));
+        assert!(!has(Some(false)));
     }
 
     #[test]

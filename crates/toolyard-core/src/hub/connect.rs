@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_model::View;
 use toolyard_proto::CallError;
+use toolyard_proto::name::legal_name;
 
 use super::handles::IDLE;
-use super::{Desk, find, needed, own_id, refused};
+use super::{Desk, Reply, find, needed, own_id, refused};
 use crate::catalog::{Definitions, ListKind};
 use crate::levels;
 use crate::upstream::Upstream;
@@ -20,29 +21,34 @@ const FIRST_WORD: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Desk<'_> {
-    pub(super) async fn connect(&self, arguments: &Value) -> Result<Value, CallError> {
+    pub(super) async fn connect(&self, arguments: &Value) -> Result<Reply, CallError> {
         let id = needed(arguments, "instance_id")?;
-        let upstream = self.found(id).await?;
+        let upstream = self.found(id).await.map_err(failed)?;
         let own_id = own_id(&upstream);
-        reach(&upstream).await?;
+        reach(&upstream).await.map_err(failed)?;
         self.catalog.show(&upstream);
-        let tools = upstream.definitions().map_or_else(Vec::new, |definitions| names(&definitions));
+        let (hub, origin) = (&self.catalog.rules().hub, self.origin);
+        let mut tools = upstream.definitions().map_or_else(Vec::new, |definitions| names(&definitions));
+        if origin.view == View::Hub {
+            tools = tools.iter().map(|name| legal_name(name).into_owned()).collect();
+        }
+        let mut text = format!("Connected to instance {own_id}");
         let mut result = json!({
-            "message": format!("Connected to instance {own_id}"),
+            "message": text,
             "instance_id": own_id, "upstream": upstream.id().as_str(), "state": upstream.state().phase.as_str(),
             "tools": tools,
         });
-        let (hub, origin) = (&self.catalog.rules().hub, self.origin);
         if origin.view == View::Hub {
             let before = hub.connect(&origin.client, upstream.id().clone());
             let before = before.and_then(|id| self.catalog.snapshot().find(&id).cloned());
             self.switch(before.as_ref(), Some(&upstream));
         } else {
             let handle = hub.handles.issue(&origin.principal, upstream.id(), Instant::now());
+            text = format!("{text}\nhandle: {handle}");
             result["handle"] = json!(handle);
             result["expires_after_idle_seconds"] = json!(IDLE.as_secs());
         }
-        Ok(result)
+        Ok(Reply { structured: result, text })
     }
 
     /// Right after the start an instance may not have been found yet.
@@ -56,7 +62,7 @@ impl Desk<'_> {
         }
     }
 
-    pub(super) fn disconnect(&self, arguments: &Value) -> Result<Value, CallError> {
+    pub(super) fn disconnect(&self, arguments: &Value) -> Result<Reply, CallError> {
         let (hub, origin) = (&self.catalog.rules().hub, self.origin);
         let snapshot = self.catalog.snapshot();
         if origin.view != View::Hub {
@@ -65,17 +71,19 @@ impl Desk<'_> {
             let id = id.ok_or_else(|| {
                 refused("this handle was given back, has expired or was never given to you")
             })?;
-            return Ok(
+            return Ok(disconnected(
                 json!({ "message": format!("Disconnected from instance {id}"), "upstream": id.as_str() }),
-            );
+            ));
         }
         let Some(id) = hub.disconnect(&origin.client) else {
-            return Ok(json!({ "message": "This session was not connected to an instance" }));
+            return Ok(disconnected(json!({ "message": "This session was not connected to an instance" })));
         };
         let before = snapshot.find(&id);
         self.switch(before, None);
         let own_id = before.map_or_else(|| id.to_string(), |before| own_id(before));
-        Ok(json!({ "message": format!("Disconnected from instance {own_id}"), "instance_id": own_id }))
+        Ok(disconnected(
+            json!({ "message": format!("Disconnected from instance {own_id}"), "instance_id": own_id }),
+        ))
     }
 
     /// What a session of the hub view has set up at one instance ends, and it hears what it sees differently.
@@ -106,12 +114,22 @@ impl Desk<'_> {
 async fn reach(upstream: &Upstream) -> Result<(), CallError> {
     upstream.try_now().await;
     if let Err(error) = upstream.link().await {
-        let message = format!("failed to connect: instance not active: {error}");
+        let message = format!("instance not active: {}: {error}", upstream.state().phase);
         return Err(error.with_reason(message));
     }
     // What is not told by then is announced when it comes.
     let _ = tokio::time::timeout(FIRST_WORD, upstream.life.settled()).await;
     Ok(())
+}
+
+/// The text is the same whether or not the session was connected: disconnecting is idempotent.
+fn disconnected(structured: Value) -> Reply {
+    Reply { structured, text: "Disconnected from instance".into() }
+}
+
+fn failed(error: CallError) -> CallError {
+    let message = format!("Failed to connect: {error}");
+    error.with_reason(message)
 }
 
 fn names(definitions: &Definitions) -> Vec<String> {

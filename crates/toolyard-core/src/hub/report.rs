@@ -7,13 +7,15 @@ use serde_json::{Map, Value, json};
 use toolyard_proto::calendar::rfc3339;
 use toolyard_proto::{CallError, Reason};
 
-use super::{Desk, Hub, find, own_id, text};
+use super::{Desk, Hub, Reply, find, own_id, text};
 use crate::plan::UpstreamKind;
 use crate::upstream::Upstream;
 use crate::upstream::state::{Change, Phase};
 
 impl Desk<'_> {
-    pub(super) fn list(&self) -> Value {
+    /// The text is the bare array, as clients of the instance hubs before this one read it; structured content must
+    /// be an object.
+    pub(super) fn list(&self) -> Reply {
         let rules = self.catalog.rules();
         let instances = rules.upstreams.iter().filter(|one| one.kind() == UpstreamKind::Instance);
         let own = rules.hub.target(&self.origin.client);
@@ -22,7 +24,9 @@ impl Desk<'_> {
             told["current"] = json!(own.as_ref() == Some(one.id()));
             told
         };
-        json!({ "instances": instances.map(tell).collect::<Vec<_>>() })
+        let instances = instances.map(tell).collect::<Vec<_>>();
+        let text = serde_json::to_string_pretty(&instances).unwrap_or_default();
+        Reply { structured: json!({ "instances": instances }), text }
     }
 
     pub(super) fn health(&self, arguments: &Value) -> Result<Value, CallError> {

@@ -12,7 +12,7 @@ pub(super) fn list() -> Value {
     let instance = object(&json!({
         "id": text, "upstream": text, "name": text, "directory": text, "path": text,
         "port": { "type": "integer", "minimum": 1, "maximum": 65_535 }, "endpoint": text,
-        "pid": or_null("integer"), "process_pid": or_null("integer"), "has_package_json": or_null("boolean"),
+        "pid": or_null("integer"), "process_pid": or_null("integer"), "has_package_json": { "type": "boolean" },
         "state": states(), "reason": or_null("string"), "hint": or_null("string"),
         "connected": { "type": "boolean" }, "current": { "type": "boolean" },
         "connected_at": or_null("string"), "discovered_at": at, "state_changed_at": at,

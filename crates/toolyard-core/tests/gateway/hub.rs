@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use toolyard_core::discovery::Instance;
 use toolyard_core::upstream::Upstream;
 use toolyard_core::{Gateway, ProfilePlan, UpstreamKind, UpstreamPlan};
-use toolyard_model::LinkEvent;
+use toolyard_model::{AnswerBody, LinkEvent};
 use toolyard_proto::{Method, Notification, Raw, Revision};
 
-use crate::support::{Attempt, Client, Double, gateway, plan, start};
+use crate::support::{Attempt, Behaviour, Client, Double, gateway, plan, start};
 
 const NEW: Revision = Revision::NEWEST;
 const OLD: Revision = Revision::NEWEST_LEGACY;
@@ -63,8 +63,9 @@ async fn an_instance_is_told_in_the_same_form_in_each_of_its_states() {
         let instance = &told["structuredContent"]["instances"][0];
         assert_eq!(instance["state"], state, "{told}");
         let text: Value = serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap();
-        assert_eq!(text, told["structuredContent"]);
-        let wrong: Vec<String> = list.iter_errors(&text).map(|error| error.to_string()).collect();
+        assert_eq!(text, told["structuredContent"]["instances"], "the text is the bare array");
+        let wrong: Vec<String> =
+            list.iter_errors(&told["structuredContent"]).map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "{state}: {wrong:?}");
         assert_eq!(instance["connected"], state == "active", "{instance}");
         assert_eq!(instance["connected_at"].is_string(), state == "active", "{instance}");
@@ -98,6 +99,80 @@ async fn a_field_that_is_missing_or_wrong_does_not_fit_the_form() {
         let mut wrong = told.clone();
         wrong["instances"][0][key] = json!([]);
         assert!(!list.is_valid(&wrong), "{key}");
+    }
+}
+
+fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_and_disconnecting_are_answered_with_one_sentence() {
+    let gateway = gateway(&[]);
+    join(&gateway, "shop", &Double::new(OLD, &["t"]));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let hub = Client::new(&gateway, OLD, "hub");
+    let connected = hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    assert_eq!(text(&connected), "Connected to instance shop");
+    for _ in 0..2 {
+        let disconnected = hub.call("instances_disconnect", json!({})).await.unwrap();
+        assert_eq!(text(&disconnected), "Disconnected from instance");
+    }
+    let failed = hub.call("instances_connect", json!({ "instance_id": "barn" })).await.unwrap();
+    assert!(text(&failed).starts_with("Failed to connect: instance not found: barn"), "{failed}");
+    assert_eq!(failed["isError"], true);
+    let yard = Client::new(&gateway, NEW, "");
+    let connected = yard.call("yard__instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    let handle = connected["structuredContent"]["handle"].as_str().unwrap();
+    assert_eq!(text(&connected), format!("Connected to instance shop\nhandle: {handle}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn legal_names_stay_and_others_are_mapped_and_both_can_be_called() {
+    let (gateway, double) = (gateway(&[]), Double::new(OLD, &["scripts_run", "scripts/run", "läuft"]));
+    join(&gateway, "shop", &double);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let hub = Client::new(&gateway, OLD, "hub");
+    let connected = hub.call("instances_connect", json!({ "instance_id": "shop" })).await.unwrap();
+    let listed = hub.tools().await;
+    let is_legal = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+    assert!(listed.iter().all(|name| is_legal(name)), "{listed:?}");
+    assert!(listed.contains(&"scripts_run".to_owned()));
+    let told: Vec<String> = serde_json::from_value(connected["structuredContent"]["tools"].clone()).unwrap();
+    assert!(told.len() == 3 && told.iter().all(|name| listed.contains(name)), "{told:?} {listed:?}");
+    let mapped = told.iter().find(|name| name.starts_with("scripts_run_")).unwrap();
+    for (name, own) in [(mapped.as_str(), "scripts/run"), ("scripts/run", "scripts/run"), ("läuft", "läuft")]
+    {
+        hub.call(name, json!({})).await.unwrap();
+        let seen = double.seen.lock().unwrap();
+        let (_, params) = seen.iter().rfind(|(method, _)| *method == Method::TOOLS_CALL).unwrap();
+        assert_eq!(params.member("name").unwrap().as_string().unwrap(), own, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_of_instances_that_are_not_tool_results_are_wrapped() {
+    for client in [OLD, NEW] {
+        let gateway = gateway(&[]);
+        let plain = json!({ "scripts": { "dev": "vite" } });
+        let behaviour: Behaviour = Arc::new(|request, _| {
+            let name = request.params.member("name").unwrap().as_string().unwrap();
+            let result = match name.as_str() {
+                "object" => json!({ "scripts": { "dev": "vite" } }),
+                "array" => json!([{ "id": 1 }]),
+                _ => json!({ "content": [], "isError": true }),
+            };
+            Box::pin(async move { Ok(AnswerBody::Whole(result.into(), OLD)) })
+        });
+        join(&gateway, "shop", &Double::with(OLD, &["object", "array", "own"], behaviour));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let client = Client::new(&gateway, client, "shop");
+        let object = client.call("object", json!({})).await.unwrap();
+        assert_eq!((text(&object), &object["structuredContent"]), (plain.to_string().as_str(), &plain));
+        let array = client.call("array", json!({})).await.unwrap();
+        assert_eq!((text(&array), &array["structuredContent"]), (r#"[{"id":1}]"#, &Value::Null));
+        let own = client.call("own", json!({})).await.unwrap();
+        assert_eq!((&own["content"], &own["isError"]), (&json!([]), &json!(true)));
     }
 }
 

@@ -37,6 +37,18 @@ pub fn to_tool_result(result: &Raw) -> Raw {
     }
 }
 
+/// Wraps a result that is plain JSON rather than a tool result; `None` if it is a tool result already.
+pub fn wrap_plain_result(result: &Raw) -> Option<Raw> {
+    const OWN: [&str; 4] = ["structuredContent", "task", "toolResult", "resultType"];
+    let has_content = result.member("content").is_some_and(|content| content.as_bytes().starts_with(b"["));
+    if has_content || OWN.iter().any(|key| result.member(key).is_some()) {
+        return None;
+    }
+    let (content, is_structured) = content_of(result);
+    let wrapped = Raw::empty_object().with("content", &Raw::array(&content));
+    Some(if is_structured { wrapped.with("structuredContent", result) } else { wrapped })
+}
+
 fn complete(result: &Raw) -> Raw {
     let kind = Raw::from_serialize(&"complete");
     if result.member("resultType").is_some() { result.clone() } else { result.with("resultType", &kind) }
@@ -128,4 +140,47 @@ fn is_item(value: &Raw) -> bool {
             "resource" => has("resource"),
             _ => has("uri"),
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_json_is_wrapped_and_a_tool_result_is_not_touched() {
+        for own in [
+            r#"{"content":[]}"#,
+            r#"{"structuredContent":{},"isError":true}"#,
+            r#"{"task":{"taskId":"1"}}"#,
+            r#"{"resultType":"input_required"}"#,
+        ] {
+            assert_eq!(wrap_plain_result(&own.parse_raw()), None, "{own}");
+        }
+        for (plain, wrapped) in [
+            (
+                r#"{"scripts":{}}"#,
+                json!({ "content": [{ "type": "text", "text": r#"{"scripts":{}}"# }], "structuredContent": { "scripts": {} } }),
+            ),
+            (
+                r#"{"content":"hi"}"#,
+                json!({ "content": [{ "type": "text", "text": r#"{"content":"hi"}"# }], "structuredContent": { "content": "hi" } }),
+            ),
+            (r#"[{"id":1}]"#, json!({ "content": [{ "type": "text", "text": r#"[{"id":1}]"# }] })),
+            (r#""done""#, json!({ "content": [{ "type": "text", "text": "done" }] })),
+            ("null", json!({ "content": [{ "type": "text", "text": "null" }] })),
+        ] {
+            let got: serde_json::Value = wrap_plain_result(&plain.parse_raw()).unwrap().read().unwrap();
+            assert_eq!(got, wrapped, "{plain}");
+        }
+    }
+
+    trait ParseRaw {
+        fn parse_raw(&self) -> Raw;
+    }
+
+    impl ParseRaw for str {
+        fn parse_raw(&self) -> Raw {
+            Raw::parse(bytes::Bytes::copy_from_slice(self.as_bytes())).unwrap()
+        }
+    }
 }
