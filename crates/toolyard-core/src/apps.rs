@@ -46,6 +46,8 @@ pub struct AppOptions {
     pub timeouts: Timeouts,
     /// Whether apps must present tokens.
     pub signed: Option<Signed>,
+    /// Whether a token may have another client id than the app's name.
+    pub any_client_id: bool,
     /// How long a connection may take to register.
     pub patience: Duration,
     /// The longest line.
@@ -60,6 +62,7 @@ impl Default for AppOptions {
             queue: 1024,
             timeouts: Timeouts::LOCAL,
             signed: None,
+            any_client_id: false,
             patience: Duration::from_secs(10),
             line_limit: MAX_MESSAGE,
         }

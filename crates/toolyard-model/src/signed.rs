@@ -15,6 +15,12 @@ impl Signed {
         Self(Arc::new(Mutex::new(Checker::new(rules))))
     }
 
+    /// The answers to a challenge, one for each secret that is valid now.
+    pub fn prove(&self, nonce: &str) -> Vec<String> {
+        let checker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        checker.rules().secrets.iter().map(|secret| secret.prove(nonce)).collect()
+    }
+
     /// Who presents this token, which is used up by it.
     pub fn check(&self, token: Option<&str>) -> Result<Arc<str>, BadToken> {
         let token = token.ok_or(BadToken::Missing)?;

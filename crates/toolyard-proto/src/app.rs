@@ -7,7 +7,7 @@ mod message;
 mod result;
 
 pub use check::{Offered, Refusal, check_tools};
-pub use message::{AppMessage, Misread, Progress, Register, Registered, ToolResponse};
+pub use message::{AppMessage, Misread, Partial, Progress, Register, Registered, ToolResponse};
 pub use result::{missing_result, to_tool_result, wrap_plain_result};
 
 use bytes::Bytes;
@@ -17,6 +17,13 @@ use crate::Raw;
 
 /// The version of the additions that is spoken here.
 pub const VERSION: u32 = 1;
+
+/// The largest content of a `toolPartial`, in bytes.
+pub const MOST_PARTIAL: usize = 64 * 1024;
+
+/// The key in the `_meta` of a progress notification under which a partial result is sent: an array of content
+/// blocks.
+pub const PARTIAL: &str = "dev.toolyard/partial";
 
 /// `toolInvocation`: a call. `tool` is the name that the app gave, in JSON; `parameters` are the arguments as
 /// the client sent them.
@@ -41,6 +48,16 @@ pub fn cancel(id: i64, reason: &str) -> Bytes {
 /// `refused`: why the app is not registered, and what to do about it.
 pub fn refused(reason: &str, guidance: &str) -> Bytes {
     render(&json!({ "type": "refused", "version": VERSION, "reason": reason, "guidance": guidance }))
+}
+
+/// `challenge`: an app that was dialled asks for proof that the gateway knows the shared secret.
+pub fn challenge(nonce: &str) -> Bytes {
+    render(&json!({ "type": "challenge", "version": VERSION, "nonce": nonce }))
+}
+
+/// `proof`: the answer to a challenge, one for each secret that is valid now.
+pub fn proof(proofs: &[String]) -> Bytes {
+    render(&json!({ "type": "proof", "proofs": proofs }))
 }
 
 /// `heartbeat`: are you there?

@@ -40,10 +40,32 @@ impl Secret {
         format!("{signed}:{}", BASE64.encode(&signature))
     }
 
+    /// The answer to a challenge with this nonce, which shows that we know the secret.
+    pub fn prove(&self, nonce: &str) -> String {
+        BASE64.encode(&self.signer(&proven(nonce)).finalize().into_bytes())
+    }
+
+    /// Whether this proof answers a challenge with this nonce. In constant time.
+    pub fn is_proof(&self, nonce: &str, proof: &str) -> bool {
+        let proof = BASE64.decode(proof.as_bytes());
+        is_nonce(nonce) && proof.is_ok_and(|proof| self.signer(&proven(nonce)).verify_slice(&proof).is_ok())
+    }
+
     /// A bearer that is always the same, for programs of our own that know the secret.
     pub fn bearer(&self) -> String {
         HEXLOWER.encode(&self.signer("toolyard bearer").finalize().into_bytes())
     }
+}
+
+/// Whether this is a nonce for a challenge: 32 to 128 hexadecimal digits. Anything else could make a proof that is
+/// also a signature of something else.
+pub fn is_nonce(text: &str) -> bool {
+    (32..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// What is signed to answer a challenge. Without a colon, so that no proof is a token.
+fn proven(nonce: &str) -> String {
+    format!("toolyard gateway proof {nonce}")
 }
 
 impl fmt::Debug for Secret {
@@ -124,6 +146,10 @@ impl Checker {
         Self { rules, used: HashMap::new(), count: 0 }
     }
 
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
     /// Who presents it. A token is good once.
     pub fn check(&mut self, token: &str, now: u64) -> Result<String, BadToken> {
         let (client, made) = self.rules.verify(token, now)?;
@@ -157,6 +183,20 @@ mod tests {
 
     fn secret(byte: u8) -> Secret {
         Secret(vec![byte; 32])
+    }
+
+    #[test]
+    fn a_proof_answers_its_own_challenge_and_is_not_a_token() {
+        let (own, other) = (secret(1), secret(2));
+        let (nonce, second) = ("ab".repeat(16), "cd".repeat(16));
+        let proof = own.prove(&nonce);
+        assert!(own.is_proof(&nonce, &proof));
+        assert!(!other.is_proof(&nonce, &proof) && !own.is_proof(&second, &proof));
+        for odd in ["", "x", "1794726783", &"a:".repeat(20), &"ab".repeat(65)] {
+            assert!(!is_nonce(odd) && !own.is_proof(odd, &own.prove(odd)), "{odd}");
+        }
+        let token = format!("toolyard gateway proof {nonce}:{proof}");
+        assert_eq!(checker(&[1]).check(&token, NOW), Err(BadToken::Malformed));
     }
 
     fn checker(secrets: &[u8]) -> Checker {

@@ -1,14 +1,17 @@
 //! An app: its name, its tools, and the connection that is kept up for them.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use toolyard_model::{Link, Scope};
-use toolyard_tool::ToolSet;
+use toolyard_model::{BoxFuture, Link, Scope};
+use toolyard_proto::token::Secret;
+use toolyard_tool::{Door as ServerDoor, ServeError, Server, ToolSet};
 
 use crate::Door;
 use crate::session::{Ended, Session};
@@ -53,6 +56,9 @@ pub enum Standing {
 /// Makes a token for a connection.
 pub(crate) type Token = Arc<dyn Fn() -> String + Send + Sync>;
 
+/// Serves the tools as an MCP server at an HTTP address.
+type ServeHttp = Box<dyn FnOnce(String) -> BoxFuture<Result<Server, ServeError>> + Send + Sync>;
+
 /// A running app that offers tools.
 ///
 /// ```
@@ -80,7 +86,10 @@ pub struct App {
     pub(crate) name: Arc<str>,
     door: Door,
     pub(crate) token: Option<Token>,
+    /// A gateway that dials must prove that it knows this.
+    pub(crate) secret: Option<Secret>,
     pub(crate) link: Arc<dyn Link>,
+    pub(crate) serve_http: ServeHttp,
     first_wait: Duration,
     /// Where an instance file goes, if it is another place than the usual one.
     pub(crate) instances: Option<PathBuf>,
@@ -94,9 +103,20 @@ impl App {
 
     /// The same, with tools that are used elsewhere too.
     pub fn sharing<S: Send + Sync + 'static>(name: &str, tools: &Arc<ToolSet<S>>) -> Self {
-        let link = tools.connect().link;
-        let (door, first_wait) = (Door::default(), FIRST_WAIT);
-        Self { name: name.into(), door, token: None, link, first_wait, instances: None }
+        let shared = tools.clone();
+        let serve_http = Box::new(move |address: String| -> BoxFuture<Result<Server, ServeError>> {
+            Box::pin(async move { Server::share(&shared, [ServerDoor::Http(address)]).await })
+        });
+        Self {
+            name: name.into(),
+            door: Door::default(),
+            token: None,
+            secret: None,
+            link: tools.connect().link,
+            serve_http,
+            first_wait: FIRST_WAIT,
+            instances: None,
+        }
     }
 
     /// Where Toolyard is; `127.0.0.1:5100` unless it is said.
@@ -111,6 +131,34 @@ impl App {
     pub fn token(mut self, make: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.token = Some(Arc::new(make));
         self
+    }
+
+    /// The secret that the app shares with Toolyard (`secret` in `[auth]`), in base64. The app makes a token from it
+    /// for each connection, under its own name. When it listens, a gateway that dials must prove that it knows the
+    /// secret, too.
+    ///
+    /// ```
+    /// # use toolyard_app::App;
+    /// # use toolyard_tool::ToolSet;
+    /// let app = App::new("Lamp", ToolSet::new("lamp", "1.0.0"));
+    /// assert!(app.secret("c2hhcmVkIHdpdGggdG9vbHlhcmQ=").is_ok());
+    /// # let app = App::new("Lamp", ToolSet::new("lamp", "1.0.0"));
+    /// assert!(app.secret("too short").is_err());
+    /// ```
+    pub fn secret(mut self, base64: &str) -> io::Result<Self> {
+        let secret = Secret::parse(base64).ok_or_else(|| {
+            let why = "the secret must be base64 of at least 16 bytes; `toolyard token --new-secret` makes one";
+            io::Error::new(io::ErrorKind::InvalidInput, why)
+        })?;
+        self.secret = Some(secret.clone());
+        let (name, last) = (self.name.clone(), AtomicU64::new(0));
+        Ok(self.token(move || {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            // A token is valid once, and its timestamp has seconds: several within a second count on.
+            let next = |last: u64| Some(now.max(last + 1));
+            let last = last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+            secret.mint(&name, now.max(last.unwrap_or_default() + 1))
+        }))
     }
 
     /// How long to wait before the second attempt; doubled with each further one, up to half a minute.

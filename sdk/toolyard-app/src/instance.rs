@@ -8,11 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use toolyard_model::local;
 use toolyard_proto::calendar::date;
 
 use crate::system;
 
-/// How long whoever wrote a file of the same name has to take a connection.
+/// How long the program that wrote a file of the same name may take to accept a connection.
 const ALIVE_WITHIN: Duration = Duration::from_millis(500);
 
 /// The file, for as long as this lives.
@@ -23,20 +24,20 @@ pub(crate) struct InstanceFile {
 }
 
 impl InstanceFile {
-    /// Where Toolyard looks.
+    /// The folder that Toolyard looks in.
     pub(crate) fn usual_folder() -> PathBuf {
         system::runtime_folder().join("toolyard").join("instances")
     }
 
     /// One file per name, so that an app that was killed and starts again takes its own place at once.
-    pub(crate) async fn write(folder: &Path, name: &str, address: SocketAddr) -> io::Result<Self> {
+    pub(crate) async fn write(folder: &Path, name: &str, endpoint: &str) -> io::Result<Self> {
         system::create_folder(folder)?;
         let path = folder.join(format!("{name}.json"));
         if let Some(other) = alive(&path).await {
             let why = format!("an app named `{name}` listens at {other} already; choose another name");
             return Err(io::Error::new(ErrorKind::AddrInUse, why));
         }
-        let text = describe(name, address).to_string();
+        let text = describe(name, endpoint).to_string();
         let draft = folder.join(format!(".{name}.{}", std::process::id()));
         let _ = fs::remove_file(&draft);
         let mut options = OpenOptions::new();
@@ -55,7 +56,7 @@ impl InstanceFile {
         &self.path
     }
 
-    /// Unless it is somebody else's by now.
+    /// Removes the file, unless another program has replaced it.
     pub(crate) fn remove(&self) {
         if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
             let _ = fs::remove_file(&self.path);
@@ -69,21 +70,32 @@ impl Drop for InstanceFile {
     }
 }
 
-/// Where whoever wrote the file listens, if somebody does.
-async fn alive(path: &Path) -> Option<SocketAddr> {
+/// The endpoint in the file, if a program listens there.
+async fn alive(path: &Path) -> Option<String> {
     let written: Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let address: SocketAddr = written["endpoint"].as_str()?.strip_prefix("tcp://")?.parse().ok()?;
-    let dialled = tokio::time::timeout(ALIVE_WITHIN, TcpStream::connect(address)).await;
-    dialled.is_ok_and(|dialled| dialled.is_ok()).then_some(address)
+    let endpoint = written["endpoint"].as_str()?;
+    let is_answered = if let Some(socket) = endpoint.strip_prefix("unix://") {
+        local::is_answered(Path::new(socket))
+    } else {
+        let dialled = tokio::time::timeout(ALIVE_WITHIN, TcpStream::connect(address(endpoint)?)).await;
+        dialled.is_ok_and(|dialled| dialled.is_ok())
+    };
+    is_answered.then(|| endpoint.to_owned())
 }
 
-fn describe(name: &str, address: SocketAddr) -> Value {
+/// The address of an endpoint over TCP or HTTP.
+fn address(endpoint: &str) -> Option<SocketAddr> {
+    let (_, rest) = endpoint.split_once("://").filter(|(scheme, _)| ["tcp", "http"].contains(scheme))?;
+    rest.split('/').next()?.parse().ok()
+}
+
+fn describe(name: &str, endpoint: &str) -> Value {
     let directory = std::env::current_dir().unwrap_or_else(|_| "/".into());
     let executable = std::env::current_exe().unwrap_or_default();
     let now = rfc3339(SystemTime::now());
     json!({
-        "id": name, "name": name, "directory": directory, "port": address.port(),
-        "endpoint": format!("tcp://{address}"), "started_at": now, "last_ping": now,
+        "id": name, "name": name, "directory": directory, "port": address(endpoint).map(|at| at.port()),
+        "endpoint": endpoint, "started_at": now, "last_ping": now,
         "has_package_json": directory.join("package.json").is_file(),
         "process_info": { "pid": std::process::id(), "executable": executable },
     })
@@ -111,13 +123,12 @@ mod tests {
     async fn a_name_is_taken_while_somebody_listens_under_it_and_free_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let first = InstanceFile::write(folder.path(), "App", address).await.unwrap();
-        let second = InstanceFile::write(folder.path(), "App", address).await.unwrap_err();
+        let endpoint = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let first = InstanceFile::write(folder.path(), "App", &endpoint).await.unwrap();
+        let second = InstanceFile::write(folder.path(), "App", &endpoint).await.unwrap_err();
         assert_eq!(second.kind(), ErrorKind::AddrInUse);
         drop(listener);
-        let elsewhere = SocketAddr::from(([127, 0, 0, 1], 1));
-        let third = InstanceFile::write(folder.path(), "App", elsewhere).await.unwrap();
+        let third = InstanceFile::write(folder.path(), "App", "tcp://127.0.0.1:1").await.unwrap();
         // The file is another's by now, and stays.
         drop(first);
         assert!(third.path().exists());

@@ -40,8 +40,8 @@
 //! # }
 //! ```
 //!
-//! Instead of dialling, an app can wait to be dialled: [`App::listen`] says in a file where it is, and Toolyard
-//! finds it.
+//! Instead of dialling, an app can listen: on TCP ([`App::listen`]), on a local socket ([`App::listen_local`]) or as
+//! an MCP server on HTTP ([`App::listen_http`]). A file names its endpoint, and Toolyard finds it there.
 //!
 //! Tools are added and removed while the app runs with [`ToolSet::live`](toolyard_tool::ToolSet::live).
 #![warn(missing_docs)]

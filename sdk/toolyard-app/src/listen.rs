@@ -1,4 +1,5 @@
-//! An app that waits to be dialled: it binds, says so in an instance file, and registers with whoever comes.
+//! An app that listens: it binds, names its endpoint in an instance file, and registers with each gateway that
+//! connects. On HTTP it is an MCP server, which has no registration.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,28 +7,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::net::{TcpListener, ToSocketAddrs};
 use tokio::sync::{Semaphore, watch};
+use toolyard_model::local::{self, LocalListener};
 use toolyard_model::{Link, Scope};
+use toolyard_proto::token::Secret;
+use toolyard_tool::{ServeError, Server};
 
 use crate::app::Token;
-use crate::door::halves;
+use crate::door::{Reader, Writer, halves};
 use crate::instance::InstanceFile;
 use crate::peer::is_of_another_user;
-use crate::session::Session;
+use crate::session::{Registration, Session};
 use crate::{App, Standing};
 
-/// How many may have dialled at the same time.
+/// How many connections may be open at the same time.
 const MOST: usize = 64;
-/// How long to wait after a connection could not be accepted, which is for want of files most likely.
+/// How long to wait after a connection could not be accepted, most likely for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long saying goodbye may take.
+/// How long the goodbye to all gateways may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl App {
-    /// Waits to be dialled at `address` instead of dialling; port 0 lets the system choose. From the moment at
-    /// which this returns, an instance file says so, and every Toolyard of this user finds it. The file goes
-    /// when the app ends or what is returned is dropped.
+    /// Listens at a TCP address instead of dialling; port 0 lets the system choose. When this returns, an instance
+    /// file names the endpoint, and every Toolyard of this user finds it. The file is removed when the app ends or
+    /// the returned value is dropped.
     ///
     /// ```
     /// # use toolyard_app::App;
@@ -38,17 +42,16 @@ impl App {
     /// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0"));
     /// # let app = app.instances_in(folder.path());
     /// let listening = app.listen("127.0.0.1:0").await?;
-    /// println!("listening on {}", listening.address());
+    /// println!("listening on {}", listening.endpoint());
     /// # let file = listening.file().to_owned();
-    /// # assert!(std::fs::read_to_string(&file)?.contains(&listening.address().port().to_string()));
+    /// # assert!(std::fs::read_to_string(&file)?.contains(listening.endpoint()));
     /// listening.end().await;
     /// # assert!(!file.exists());
     /// # Ok(())
     /// # }
     /// ```
     ///
-    /// It fails where another app of this name listens already, and where the address is not of this machine
-    /// alone.
+    /// Fails if another app of this name listens already, and if other machines could reach the address.
     pub async fn listen(self, address: impl ToSocketAddrs) -> io::Result<Listening> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -56,9 +59,84 @@ impl App {
             let why = format!("{address} can be reached from other machines; listen on 127.0.0.1");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
+        self.accept(Sockets::Tcp(listener), format!("tcp://{address}"), Some(address)).await
+    }
+
+    /// Listens on a local socket, which only programs of the same user can open.
+    ///
+    /// ```
+    /// # use toolyard_app::App;
+    /// # use toolyard_tool::ToolSet;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("app.sock");
+    /// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0"));
+    /// # let app = app.instances_in(folder.path());
+    /// let listening = app.listen_local(&path).await?;
+    /// assert_eq!(listening.endpoint(), format!("unix://{}", path.display()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn listen_local(self, path: impl AsRef<Path>) -> io::Result<Listening> {
+        let path = std::path::absolute(path)?;
+        let listener = LocalListener::bind(&path)?;
+        self.accept(Sockets::Local(listener), format!("unix://{}", path.display()), None).await
+    }
+
+    /// Serves the tools as an MCP server over HTTP, at `/mcp` of this address. HTTP has no registration, so the
+    /// app counts as registered from the start, and a gateway cannot prove that it knows a secret: with
+    /// [`secret`](Self::secret) this fails. The port is open to all users of this machine.
+    ///
+    /// ```
+    /// # use toolyard_app::App;
+    /// # use toolyard_tool::ToolSet;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0"));
+    /// # let app = app.instances_in(folder.path());
+    /// let listening = app.listen_http("127.0.0.1:0").await?;
+    /// assert!(listening.endpoint().ends_with("/mcp"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn listen_http(self, address: impl Into<String>) -> io::Result<Listening> {
+        if self.secret.is_some() {
+            let why = "a gateway cannot prove over HTTP that it knows the secret: use `listen` or `listen_local`";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let server = (self.serve_http)(address.into()).await.map_err(|error| match error {
+            ServeError::Listen { source, .. } => source,
+            error => io::Error::new(io::ErrorKind::InvalidInput, error),
+        })?;
+        let address = server.addresses().first().copied();
+        let endpoint = address.map(|address| format!("http://{address}/mcp")).unwrap_or_default();
+        let folder = self.instances.unwrap_or_else(InstanceFile::usual_folder);
+        let file = InstanceFile::write(&folder, &self.name, &endpoint).await?;
+        let (stop, _) = watch::channel(false);
+        let (_, standing) = watch::channel(Standing::Registered);
+        let (scope, talks) = (Scope::new(), Scope::new());
+        Ok(Listening { endpoint, address, file, scope, talks, stop, standing, server: Some(server) })
+    }
+
+    /// The folder that the instance file is written to; `$XDG_RUNTIME_DIR/toolyard/instances` by default.
+    #[must_use]
+    pub fn instances_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.instances = Some(folder.into());
+        self
+    }
+
+    /// The sockets are bound, so the system accepts connections from here on: a program that sees the file can
+    /// connect.
+    async fn accept(
+        self,
+        sockets: Sockets,
+        endpoint: String,
+        address: Option<SocketAddr>,
+    ) -> io::Result<Listening> {
         let folder = self.instances.clone().unwrap_or_else(InstanceFile::usual_folder);
-        // Connections are accepted from here on, if only by the system: whoever sees the file can dial.
-        let file = InstanceFile::write(&folder, &self.name, address).await?;
+        let file = InstanceFile::write(&folder, &self.name, &endpoint).await?;
         let (stop, stopped) = watch::channel(false);
         let (standing, seen) = watch::channel(Standing::Away(None));
         let (scope, talks) = (Scope::new(), Scope::new());
@@ -66,24 +144,18 @@ impl App {
             name: self.name,
             link: self.link,
             token: self.token,
+            secret: self.secret,
             standing: Arc::new(standing),
             stopped,
             talks: talks.clone(),
             room: Arc::new(Semaphore::new(MOST)),
         };
-        scope.spawn(greeter.accept(listener));
-        Ok(Listening { address, file, scope, talks, stop, standing: seen })
-    }
-
-    /// Where the instance file is written; `$XDG_RUNTIME_DIR/toolyard/instances` unless it is said.
-    #[must_use]
-    pub fn instances_in(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.instances = Some(folder.into());
-        self
+        scope.spawn(greeter.accept(sockets));
+        Ok(Listening { endpoint, address, file, scope, talks, stop, standing: seen, server: None })
     }
 }
 
-/// An app that can be dialled. Dropping it hangs up and removes its file.
+/// An app that can be dialled. Dropping it closes all connections and removes its file.
 ///
 /// ```
 /// use tokio::io::{AsyncBufReadExt, BufReader};
@@ -97,8 +169,9 @@ impl App {
 /// let listening = app.listen("127.0.0.1:0").await?;
 /// assert!(listening.file().starts_with(folder.path()));
 ///
-/// // Whoever dials is told who is here, and what it offers.
-/// let toolyard = tokio::net::TcpStream::connect(listening.address()).await?;
+/// // Each program that connects receives the registration.
+/// # let address = listening.address().ok_or("no address")?;
+/// let toolyard = tokio::net::TcpStream::connect(address).await?;
 /// let mut registration = String::new();
 /// BufReader::new(toolyard).read_line(&mut registration).await?;
 /// assert!(registration.contains(r#""appName":"Greeter""#));
@@ -107,41 +180,52 @@ impl App {
 /// ```
 #[derive(Debug)]
 pub struct Listening {
-    address: SocketAddr,
+    endpoint: String,
+    address: Option<SocketAddr>,
     file: InstanceFile,
     scope: Scope,
     /// The conversations.
     talks: Scope,
     stop: watch::Sender<bool>,
     standing: watch::Receiver<Standing>,
+    /// The MCP server, if it listens on HTTP.
+    server: Option<Server>,
 }
 
 impl Listening {
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    /// The endpoint: `tcp://…`, `unix://…` or `http://…`.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The address, if it is one of TCP or HTTP.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// The file that says so.
+    /// The instance file.
     pub fn file(&self) -> &Path {
         self.file.path()
     }
 
-    /// How it stands with whoever dialled last.
+    /// The state of the latest connection.
     pub fn standing(&self) -> Standing {
         self.standing.borrow().clone()
     }
 
-    /// Waits until somebody has dialled and registered it.
+    /// Waits until a gateway has registered it.
     pub async fn registered(&mut self) {
         let _ = self.standing.wait_for(|standing| *standing == Standing::Registered).await;
     }
 
-    /// Removes the file, says goodbye to everybody who dialled, so that its tools are gone at once, and ends.
-    pub async fn end(self) {
+    /// Removes the file, unregisters from all gateways, so that its tools are removed at once, and ends.
+    pub async fn end(mut self) {
         self.file.remove();
         self.scope.cancel();
         self.stop.send_replace(true);
+        if let Some(server) = self.server.take() {
+            server.end().await;
+        }
         let _ = tokio::time::timeout(GOODBYE, self.talks.finished()).await;
     }
 }
@@ -153,11 +237,41 @@ impl Drop for Listening {
     }
 }
 
+/// Where gateways connect.
+enum Sockets {
+    Tcp(TcpListener),
+    Local(LocalListener),
+}
+
+impl Sockets {
+    /// The next connection; `None` if it came from another user.
+    async fn accept(&self) -> io::Result<Option<(Reader, Writer)>> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, from) = listener.accept().await?;
+                if stream.local_addr().is_ok_and(|own| is_of_another_user(from, own)) {
+                    return Ok(None);
+                }
+                halves(stream).map(Some)
+            }
+            Self::Local(listener) => {
+                let stream = listener.accept().await?;
+                if local::refuse_strangers(&stream).is_err() {
+                    return Ok(None);
+                }
+                let (read, write) = tokio::io::split(stream);
+                Ok(Some((Box::new(read), Box::new(write))))
+            }
+        }
+    }
+}
+
 /// What every conversation begins with.
 struct Greeter {
     name: Arc<str>,
     link: Arc<dyn Link>,
     token: Option<Token>,
+    secret: Option<Secret>,
     standing: Arc<watch::Sender<Standing>>,
     stopped: watch::Receiver<bool>,
     talks: Scope,
@@ -165,10 +279,13 @@ struct Greeter {
 }
 
 impl Greeter {
-    async fn accept(self, listener: TcpListener) {
+    async fn accept(self, sockets: Sockets) {
         loop {
-            match listener.accept().await {
-                Ok((stream, from)) => self.greet(stream, from),
+            match sockets.accept().await {
+                Ok(Some(streams)) => self.greet(streams),
+                Ok(None) => {
+                    tracing::warn!(app = %self.name, "rejected a connection of another user");
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(PAUSE).await;
@@ -177,18 +294,15 @@ impl Greeter {
         }
     }
 
-    fn greet(&self, stream: TcpStream, from: SocketAddr) {
+    fn greet(&self, streams: (Reader, Writer)) {
         let Ok(place) = self.room.clone().try_acquire_owned() else { return };
-        if stream.local_addr().is_ok_and(|own| is_of_another_user(from, own)) {
-            tracing::warn!(app = %self.name, %from, "somebody of another user was turned away");
-            return;
-        }
         let mut session = Session::new(&self.name, self.link.clone(), &self.talks);
-        let (token, standing, mut stopped) =
-            (self.token.as_ref().map(|make| make()), self.standing.clone(), self.stopped.clone());
+        let registration =
+            Registration { token: self.token.as_ref().map(|make| make()), secret: self.secret.clone() };
+        let (standing, mut stopped) = (self.standing.clone(), self.stopped.clone());
         self.talks.spawn(async move {
-            let Ok(streams) = halves(stream) else { return };
-            session.speak(streams, &mut None, token, &standing, &mut stopped).await;
+            let lines = session.open(streams);
+            session.speak(lines, &mut None, registration, &standing, &mut stopped).await;
             standing.send_replace(Standing::Away(None));
             drop(place);
         });

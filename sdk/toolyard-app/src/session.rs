@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
@@ -15,6 +16,7 @@ use toolyard_proto::app::{self, VERSION};
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::line::{LineDecoder, one_line};
 use toolyard_proto::modern::{RequestMeta, stamp_request};
+use toolyard_proto::token::Secret;
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 
 use crate::Standing;
@@ -23,6 +25,8 @@ use crate::door::{Door, Reader, Writer};
 
 /// How long it may take to be connected, and to be registered.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a gateway may take to prove that it knows the secret.
+const PROOF_WITHIN: Duration = Duration::from_secs(2);
 /// How long saying goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// How many answers may wait to be written.
@@ -84,21 +88,37 @@ impl Session {
             _ = stopped.wait_for(|stopped| *stopped) => return Ended::Stopped,
         };
         match opened {
-            Ok(Ok(streams)) => self.speak(streams, session_id, token, standing, stopped).await,
+            Ok(Ok(streams)) => {
+                let (lines, register) = (self.open(streams), Registration { token, secret: None });
+                self.speak(lines, session_id, register, standing, stopped).await
+            }
             Ok(Err(error)) => Ended::Lost(format!("Toolyard cannot be reached: {error}")),
             Err(_) => Ended::Lost("Toolyard cannot be reached in time".into()),
         }
     }
 
+    /// Starts to write to a connection; returns its lines.
+    pub(crate) fn open(&mut self, (reader, writer): (Reader, Writer)) -> Lines {
+        self.start_writing(writer);
+        Lines::new(reader)
+    }
+
     /// Registers over a connection, and answers until it ends.
     pub(crate) async fn speak(
         &mut self,
-        (reader, writer): (Reader, Writer),
+        mut lines: Lines,
         session_id: &mut Option<String>,
-        token: Option<String>,
+        registration: Registration,
         standing: &watch::Sender<Standing>,
         stopped: &mut watch::Receiver<bool>,
     ) -> Ended {
+        let Registration { token, secret } = registration;
+        if let Some(secret) = secret
+            && let Err(why) = self.challenge(&secret, &mut lines).await
+        {
+            self.hang_up.cancel();
+            return Ended::Lost(why);
+        }
         let tools = match self.tools().await {
             Ok(tools) => tools,
             Err(error) => return Ended::Lost(format!("the tools cannot be listed: {error}")),
@@ -108,9 +128,8 @@ impl Session {
             "sessionId": session_id, "authToken": token,
         });
         let register = Raw::from(register).with("tools", &tools);
-        self.start_writing(writer);
         let _ = self.outbox.send(one_line(register.into_bytes())).await;
-        let ended = self.converse(Lines::new(reader), session_id, standing, stopped).await;
+        let ended = self.converse(lines, session_id, standing, stopped).await;
         self.scope.cancel();
         if matches!(ended, Ended::Stopped) {
             let goodbye = async {
@@ -122,6 +141,29 @@ impl Session {
         }
         self.hang_up.cancel();
         ended
+    }
+
+    /// Asks a gateway that dialled for proof that it knows the secret, before it learns anything from us.
+    async fn challenge(&self, secret: &Secret, lines: &mut Lines) -> Result<(), String> {
+        let nonce = nonce().map_err(|error| format!("no random numbers: {error}"))?;
+        let _ = self.outbox.send(app::challenge(&nonce)).await;
+        let proven = async {
+            loop {
+                let Ok(message) = Raw::parse(lines.next().await?) else { continue };
+                if message.member("type").and_then(|kind| kind.as_string()).as_deref() != Some("proof") {
+                    continue;
+                }
+                let proofs = message.member("proofs").and_then(|proofs| proofs.read::<Vec<String>>().ok());
+                let is_good = proofs.iter().flatten().any(|proof| secret.is_proof(&nonce, proof));
+                return if is_good { Ok(()) } else { Err("the proof was made with another secret".to_owned()) };
+            }
+        };
+        let proven = tokio::time::timeout(PROOF_WITHIN, proven).await;
+        let proven = proven.unwrap_or_else(|_| Err(format!("no proof within {} s", PROOF_WITHIN.as_secs())));
+        proven.map_err(|why| {
+            tracing::warn!(app = %self.name, %why, "rejected a gateway that did not prove that it knows the secret");
+            why
+        })
     }
 
     /// Writes until it is told to hang up, and then finishes the line.
@@ -278,13 +320,27 @@ impl Session {
     }
 }
 
+/// What a connection begins with.
+pub(crate) struct Registration {
+    pub(crate) token: Option<String>,
+    /// The other side must prove that it knows this first.
+    pub(crate) secret: Option<Secret>,
+}
+
+/// 128 random bits in hexadecimal digits.
+fn nonce() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(HEXLOWER.encode(&bytes))
+}
+
 enum Event {
     Line(Result<Bytes, String>),
     Changed,
     Done(i64),
 }
 
-struct Lines {
+pub(crate) struct Lines {
     reader: Reader,
     decoder: LineDecoder,
 }

@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolyard_model::{Origin, Peer, Request, Scope};
+use toolyard_proto::app::{MOST_PARTIAL, PARTIAL};
 use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
 
+use crate::Content;
 use crate::changes::Changes;
 use crate::seal::Seal;
 use crate::tasks::Task;
@@ -28,6 +30,9 @@ pub use ask::{Reply, Root, Sample, Sampled};
 pub use caller::Caller;
 pub use log::Level;
 pub use questions::{Questions, Replies};
+
+/// How much progress a partial result counts as: the protocol requires progress to grow.
+const PARTIAL_STEP: f64 = 1e-6;
 
 /// One call: who made it, whether it is still wanted, and the way back while it runs.
 ///
@@ -141,9 +146,41 @@ impl Context {
         self.tell_progress(done.amount(), total.total(), Some(message.into()));
     }
 
+    /// Sends a part of the result before the call has ended, if the client asked for progress. The content is in
+    /// the `_meta` of a progress notification, under `dev.toolyard/partial`. At most 64 KiB; returns whether it was
+    /// sent. The result of the call must still be complete: most clients do not show partial results.
+    ///
+    /// ```
+    /// # use toolyard_tool::{Content, Context, tool};
+    /// /// Lists the lines of a log.
+    /// #[tool]
+    /// async fn lines(context: &Context) -> String {
+    ///     context.partial(Content::new().text("first line"));
+    ///     "first line\nsecond line".into()
+    /// }
+    /// # assert!(!Context::detached().partial(Content::new()));
+    /// ```
+    pub fn partial(&self, content: Content) -> bool {
+        let Some(token) = self.progress_token() else { return false };
+        let content = content.into_raw(None).member("content").filter(|content| content.len() <= MOST_PARTIAL);
+        let Some(content) = content else { return false };
+        let progress = {
+            let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = last.max(0.0) + PARTIAL_STEP;
+            *last
+        };
+        let params = Raw::from(json!({ "progressToken": token, "progress": progress }));
+        let params = params.with_path(&["_meta", PARTIAL], &content);
+        self.0.peer.notify(Notification::new(Method::PROGRESS, params));
+        true
+    }
+
+    fn progress_token(&self) -> Option<&Raw> {
+        self.0.progress_token.get_or_init(|| self.0.params.at(&["_meta", "progressToken"])).as_ref()
+    }
+
     fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<String>) {
-        let token = self.0.progress_token.get_or_init(|| self.0.params.at(&["_meta", "progressToken"]));
-        let Some(token) = token else { return };
+        let Some(token) = self.progress_token() else { return };
         {
             let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
             // What is no number would let later steps go backward.

@@ -61,7 +61,8 @@ where
             finish(run::<W, A, O>(call, handle, context, arguments, &set.threads).await?)
         };
         let settled = move |ended: Result<Result<R, ToolError>, Box<dyn Any + Send>>| {
-            ended.unwrap_or_else(|panic| Err(stopped(name, panic.as_ref())))
+            let ended = ended.unwrap_or_else(|panic| Err(stopped(name, panic.as_ref())));
+            ended.inspect_err(|error| tracing::info!(target: "tools", name, error = ?error.message(), "failed"))
         };
         Box::pin(AssertUnwindSafe(running).catch_unwind().map(settled))
     })

@@ -127,17 +127,39 @@ impl Server {
         set: ToolSet<S>,
         doors: impl IntoIterator<Item = Door>,
     ) -> Result<Self, ServeError> {
+        let set = Arc::new(set);
+        let mut server = Self::share(&set, doors).await?;
+        server.end_set = Box::new(move || -> BoxFuture<()> {
+            let set = set.clone();
+            Box::pin(async move { set.end().await })
+        });
+        Ok(server)
+    }
+
+    /// [`start`](Self::start) for a set that is also used elsewhere: it goes on when the server ends.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use toolyard_tool::{Door, Server, ToolSet};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let set = Arc::new(ToolSet::new("clock", "1.0.0"));
+    /// let server = Server::share(&set, [Door::Http("127.0.0.1:0".into())]).await?;
+    /// # assert_eq!(server.addresses().len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn share<S: Send + Sync + 'static>(
+        set: &Arc<ToolSet<S>>,
+        doors: impl IntoIterator<Item = Door>,
+    ) -> Result<Self, ServeError> {
         let mut opened = Vec::new();
         for door in doors {
             opened.push(Listening::open(door).await?);
         }
         let scope = Scope::new();
-        let set = Arc::new(set);
         let endpoint = Arc::new(Endpoint::new(set.clone(), Options::default(), &scope));
-        let end_set = Box::new(move || -> BoxFuture<()> {
-            let set = set.clone();
-            Box::pin(async move { set.end().await })
-        });
+        let end_set = Box::new(|| -> BoxFuture<()> { Box::pin(async {}) });
         let addresses = opened.iter().filter_map(Listening::address).collect();
         let server = Self { endpoint, stdio: scope.child(), scope, addresses, end_set };
         for listening in opened {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolyard_model::Peer;
-use toolyard_proto::app::{self, Progress};
+use toolyard_proto::app::{self, Partial, Progress};
 use toolyard_proto::codec::line::one_line;
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
@@ -19,6 +19,8 @@ const OUTBOX: usize = 256;
 const OUTBOX_BYTES: usize = 64 * 1024 * 1024;
 /// How many cancels and heartbeats may wait; beyond that they are dropped.
 const ASIDES: usize = 1024;
+/// How much progress a partial result counts as.
+const PARTIAL_STEP: f64 = 1e-6;
 /// How many messages are written at once at most.
 const BATCH: usize = 32;
 
@@ -31,6 +33,8 @@ pub(super) struct Waiting {
     peer: Peer,
     /// The client's own, where it wants to hear of progress.
     token: Option<Box<Raw>>,
+    /// The highest progress that was passed on.
+    progress: f64,
 }
 
 struct Calls {
@@ -99,7 +103,7 @@ impl Channel {
         token: Option<Raw>,
     ) -> Result<Option<Raw>, CallError> {
         let (answer, outcome) = oneshot::channel();
-        let waiting = Waiting { answer, peer, token: token.map(Box::new) };
+        let waiting = Waiting { answer, peer, token: token.map(Box::new), progress: 0.0 };
         let id = self.enter(waiting)?;
         let mut ticket = Ticket { channel: self.clone(), id, sent: false };
         let line = one_line(app::invocation(id, wire, parameters));
@@ -153,8 +157,10 @@ impl Channel {
     }
 
     pub(super) fn progress(&self, progress: Progress) {
-        let found =
-            self.calls().waiting.get(&progress.id).map(|call| (call.peer.clone(), call.token.clone()));
+        let found = self.calls().waiting.get_mut(&progress.id).map(|call| {
+            call.progress = call.progress.max(progress.progress.read().unwrap_or_default());
+            (call.peer.clone(), call.token.clone())
+        });
         let Some((peer, token)) = found else { return self.count_stray() };
         let Some(token) = token else { return };
         let mut params =
@@ -162,6 +168,22 @@ impl Channel {
         for (key, value) in [("total", progress.total), ("message", progress.message)] {
             params = value.map_or(params.clone(), |value| params.with(key, &value));
         }
+        peer.notify(Notification::new(Method::PROGRESS, params));
+    }
+
+    /// Passes a part of a result on, as progress with the content in `_meta`. The protocol requires progress to
+    /// grow, so each part adds a step that is smaller than any that an app reports.
+    pub(super) fn partial(&self, partial: &Partial) {
+        let found = self.calls().waiting.get_mut(&partial.id).map(|call| {
+            call.progress += PARTIAL_STEP;
+            (call.peer.clone(), call.token.clone(), call.progress)
+        });
+        let Some((peer, token, progress)) = found else { return self.count_stray() };
+        let Some(token) = token else { return };
+        let params = Raw::empty_object()
+            .with("progressToken", &token)
+            .with("progress", &Raw::from_serialize(&progress))
+            .with_path(&["_meta", app::PARTIAL], &partial.content);
         peer.notify(Notification::new(Method::PROGRESS, params));
     }
 

@@ -26,6 +26,8 @@ const CHUNK: usize = 16 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How much of a line that nobody understands goes into the log.
 const EXCERPT: usize = 200;
+/// How much of an unknown type is repeated in a refusal, in characters.
+const MOST_OF_A_TYPE: usize = 40;
 
 /// Where a connection comes from.
 pub(super) struct Caller {
@@ -43,14 +45,18 @@ where
     let (read, write) = tokio::io::split(stream);
     let mut lines = Lines { read, decoder: LineDecoder::new(apps.shared.options.line_limit) };
     let patience = apps.shared.options.patience;
-    let first = timeout(patience, lines.register()).await.unwrap_or_else(|_| {
+    let first = timeout(patience, lines.first()).await.unwrap_or_else(|_| {
         Err(Some(Refused::new(
             format!("no `register` came within {} s", patience.as_secs()),
             "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line",
         )))
     });
     match first {
-        Ok(register) => Visit { apps, lines, caller }.begin(register, write).await,
+        Ok(First::Register(register)) => Visit { apps, lines, caller }.begin(register, write).await,
+        Ok(First::Challenge(_)) => {
+            let guidance = "only an app that listens and is dialled may send it; send `register` first";
+            lines.refuse(write, &Refused::new("`challenge` came from an app that dialled", guidance)).await;
+        }
         Err(Some(refused)) => lines.refuse(write, &refused).await,
         Err(None) => {}
     }
@@ -67,12 +73,15 @@ pub(super) async fn meet<S>(
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let (read, write) = tokio::io::split(stream);
+    let (read, mut write) = tokio::io::split(stream);
     let mut lines = Lines { read, decoder: LineDecoder::new(apps.shared.options.line_limit) };
-    let register = match timeout(patience, lines.register()).await {
+    let register = match timeout(patience, lines.register(&mut write, apps)).await {
         Ok(Ok(register)) => register,
-        Ok(Err(None)) => return Err("it closed the connection without a word".into()),
-        Ok(Err(Some(_))) | Err(_) => return Ok(None),
+        Ok(Err(NotRegistered::Closed)) => return Err("it closed the connection without a message".into()),
+        Ok(Err(NotRegistered::NoSecret)) => {
+            return Err("it requires proof of a shared secret; set `secret` in [auth]".into());
+        }
+        Ok(Err(NotRegistered::Other)) | Err(_) => return Ok(None),
     };
     let Ok(room) = apps.shared.seats.clone().try_acquire_owned() else {
         let refused = no_room(apps.shared.options.connections);
@@ -81,7 +90,7 @@ where
     };
     let caller = Caller { endpoint: dialled.endpoint.clone(), process: None, find: None };
     let visit = Visit { apps: apps.clone(), lines, caller };
-    if let Err(refused) = visit.prove(&register) {
+    if let Err(refused) = visit.prove(&register, Some(&id)) {
         visit.lines.refuse(write, &refused).await;
         return Err(refused.reason);
     }
@@ -101,6 +110,27 @@ where
 pub(super) fn no_room(most: usize) -> Refused {
     let reason = format!("{most} apps are connected, and there is room for no more");
     Refused::new(reason, "try again later, or raise `max_connections` in [apps]")
+}
+
+/// The first message of an app.
+enum First {
+    Register(Register),
+    Challenge(String),
+}
+
+/// Why an app that we dialled is not registered.
+enum NotRegistered {
+    Closed,
+    /// It requires a proof that we cannot give.
+    NoSecret,
+    /// It may speak another protocol.
+    Other,
+}
+
+impl From<Option<Refused>> for NotRegistered {
+    fn from(refused: Option<Refused>) -> Self {
+        if refused.is_some() { Self::Other } else { Self::Closed }
+    }
 }
 
 struct Lines<S> {
@@ -124,24 +154,53 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
         }
     }
 
-    /// Waits for the registration. `Err(None)` is somebody who went without a word.
-    async fn register(&mut self) -> Result<Register, Option<Refused>> {
+    /// The first message. `Err(None)` if the connection was closed without one.
+    async fn first(&mut self) -> Result<First, Option<Refused>> {
+        const REGISTER: &str =
+            "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line";
         loop {
             let line = self.next().await.map_err(|_| None)?;
-            match AppMessage::parse(&line) {
-                Ok(AppMessage::Register(register)) => return Ok(register),
-                Ok(AppMessage::JsonRpc(method)) => {
-                    return Err(Some(Refused::new(
-                        format!("`{method}` is a message of an MCP client, and this door is for apps"),
-                        "connect clients to the `http` or `tcp` address of the gateway; `toolyard doctor` shows them",
-                    )));
+            let (reason, guidance) = match AppMessage::parse(&line) {
+                Ok(AppMessage::Register(register)) => return Ok(First::Register(register)),
+                Ok(AppMessage::Challenge(nonce)) => return Ok(First::Challenge(nonce)),
+                Ok(AppMessage::Heartbeat { .. }) => continue,
+                Ok(AppMessage::JsonRpc(method)) => (
+                    format!("`{method}` is a message of an MCP client, and this address is for apps"),
+                    "connect clients to the `http` or `tcp` address of the gateway; `toolyard doctor` shows them",
+                ),
+                Ok(AppMessage::Unknown(kind)) if kind.is_empty() => {
+                    ("the first message has no `type`".into(), REGISTER)
                 }
-                Ok(_) => {}
-                Err(misread) => {
-                    let guidance = "send one JSON message per line; docs/guide/app-protocol.md shows them";
-                    return Err(Some(Refused::new(misread.to_string(), guidance)));
+                Ok(AppMessage::Unknown(kind)) => {
+                    let kind: String = kind.chars().take(MOST_OF_A_TYPE).collect();
+                    (format!("expected `register` as the first message, received `{}`", kind.escape_debug()), REGISTER)
                 }
-            }
+                Ok(_) => ("expected `register` as the first message".into(), REGISTER),
+                Err(misread) => (
+                    misread.to_string(),
+                    "send one JSON message per line; docs/guide/app-protocol.md shows them",
+                ),
+            };
+            return Err(Some(Refused::new(reason, guidance)));
+        }
+    }
+
+    /// The registration of an app that we dialled. If the app asks for proof first, we answer.
+    async fn register(
+        &mut self,
+        write: &mut WriteHalf<S>,
+        apps: &Apps,
+    ) -> Result<Register, NotRegistered> {
+        let nonce = match self.first().await? {
+            First::Register(register) => return Ok(register),
+            First::Challenge(nonce) => nonce,
+        };
+        let signed = apps.shared.options.signed.as_ref().ok_or(NotRegistered::NoSecret)?;
+        let line = app::proof(&signed.prove(&nonce));
+        write.write_all(&[&line, &b"\n"[..]].concat()).await.map_err(|_| NotRegistered::Closed)?;
+        match self.first().await? {
+            First::Register(register) => Ok(register),
+            First::Challenge(_) => Err(NotRegistered::Other),
         }
     }
 
@@ -220,19 +279,33 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
 
     fn applicant(&self, register: &Register) -> Result<Applicant, Refused> {
         let id = read_id(register)?;
-        let client = self.prove(register)?;
+        let client = self.prove(register, None)?;
         let process = register.pid.and_then(Process::find).or(self.caller.process);
         let endpoint = self.caller.endpoint.clone();
         Ok(Applicant { id, session: register.session.clone(), client, process, endpoint })
     }
 
-    /// Who the app proves to be, where that is asked for.
-    fn prove(&self, register: &Register) -> Result<Option<Arc<str>>, Refused> {
-        let Some(signed) = &self.apps.shared.options.signed else { return Ok(None) };
+    /// The client id that the app proves, if the config has a secret. It must be the app's name, or the name under
+    /// which the config lists it (`listed`), so that one app's token does not register another.
+    fn prove(&self, register: &Register, listed: Option<&UpstreamId>) -> Result<Option<Arc<str>>, Refused> {
+        let options = &self.apps.shared.options;
+        let Some(signed) = &options.signed else { return Ok(None) };
+        let is_own = |client: &str| {
+            let names = [Some(register.app.as_str()), listed.map(UpstreamId::as_str)];
+            names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(client))
+        };
         match signed.check(register.auth_token.as_deref()) {
-            Ok(client) => Ok(Some(client)),
+            Ok(client) if options.any_client_id || is_own(&client) => Ok(Some(client)),
+            Ok(client) => {
+                tracing::warn!(target: "auth", app = ?register.app, ?client, endpoint = %self.caller.endpoint, "rejected an app with the token of another client");
+                let guidance = format!(
+                    "make the token with the client id `{}`, or set `any_client_id = true` in [apps]",
+                    register.app.escape_debug()
+                );
+                Err(Refused::new(format!("the token is for the client id `{client}`"), guidance))
+            }
             Err(bad) => {
-                tracing::warn!(target: "auth", app = %register.app, endpoint = %self.caller.endpoint, reason = %bad, "an app was not let in");
+                tracing::warn!(target: "auth", app = ?register.app, endpoint = %self.caller.endpoint, reason = %bad, "an app was not let in");
                 let guidance = "send `authToken`: ClientId:UnixTimestamp:Base64(HMAC-SHA256(secret, \"ClientId:UnixTimestamp\")); `toolyard token` makes one";
                 Err(Refused::new(bad.to_string(), guidance))
             }
@@ -316,6 +389,7 @@ impl Session {
         match AppMessage::parse(line) {
             Ok(AppMessage::Response(response)) => channel.answer(response.id, response.result),
             Ok(AppMessage::Progress(progress)) => channel.progress(progress),
+            Ok(AppMessage::Partial(partial)) => channel.partial(&partial),
             Ok(AppMessage::ToolsChanged(tools)) => self.change(&tools),
             Ok(AppMessage::Register(register)) => self.register_again(&register),
             Ok(AppMessage::Heartbeat { is_answer }) => {
@@ -328,7 +402,9 @@ impl Session {
                 self.seat.goodbye();
                 return Err("it has unregistered".into());
             }
-            Ok(AppMessage::JsonRpc(_) | AppMessage::Unknown) => channel.count_garbage(),
+            Ok(AppMessage::JsonRpc(_) | AppMessage::Unknown(_) | AppMessage::Challenge(_)) => {
+                channel.count_garbage();
+            }
             Err(misread) => {
                 channel.count_garbage();
                 let excerpt = String::from_utf8_lossy(&line[..line.len().min(EXCERPT)]);

@@ -21,7 +21,8 @@ pub struct Instance {
     pub own_id: String,
     pub name: String,
     pub directory: String,
-    pub port: u16,
+    /// Always there without an `endpoint`.
+    pub port: Option<u16>,
     /// Where it listens, where that is not MCP over HTTP at the port.
     pub endpoint: Option<Endpoint>,
     pub pid: Option<u32>,
@@ -82,6 +83,10 @@ impl Instance {
                 return Err(NotAnInstance::Future(key));
             }
         }
+        let endpoint = written.endpoint.map(|text| own_endpoint(&text)).transpose()?;
+        if port.is_none() && (endpoint.is_none() || written.port.is_some()) {
+            return Err(NotAnInstance::Port);
+        }
         let directory = text(written.directory, "directory")?;
         let has_package_json =
             || Path::new(&directory).is_absolute() && Path::new(&directory).join("package.json").is_file();
@@ -89,8 +94,8 @@ impl Instance {
             id: sanitize_upstream_id(&own_id, |_| false),
             own_id,
             name: text(written.name, "name")?,
-            port: port.ok_or(NotAnInstance::Port)?,
-            endpoint: written.endpoint.map(|text| own_endpoint(&text)).transpose()?,
+            port,
+            endpoint,
             pid: written.process_info.and_then(|info| info.pid).or(written.pid),
             has_package_json: written.has_package_json.unwrap_or_else(has_package_json),
             directory,
@@ -100,7 +105,7 @@ impl Instance {
 
     /// Where it is dialled: what it says, or MCP over HTTP at its port.
     pub fn dialled_at(&self) -> Endpoint {
-        let usual = || Endpoint::at_port(self.port);
+        let usual = || Endpoint::at_port(self.port.unwrap_or_default());
         self.endpoint.clone().unwrap_or_else(usual)
     }
 
@@ -166,7 +171,7 @@ mod tests {
             "started_at": "2026-11-15T06:00:00.123456789+01:00", "last_ping": "2026-11-15T05:30:00Z",
             "process_info": { "pid": 42, "executable": "/usr/bin/brum" } });
         let read = parse(&brummer).unwrap();
-        assert_eq!((read.id.as_str(), read.port, read.pid), ("shop-0011223344556677", 7777, Some(42)));
+        assert_eq!((read.id.as_str(), read.port, read.pid), ("shop-0011223344556677", Some(7777), Some(42)));
         assert_eq!(read.started_unix(), Some(1_794_718_800));
         let design = json!({ "id": "7f3d", "pid": 7, "path": "/srv", "port": 1, "started": "2026-11-15T05:00:00Z",
             "name": "x", "has_package_json": true, "last_seen": "2026-11-15T05:00:00Z" });
@@ -176,6 +181,8 @@ mod tests {
         let ours =
             json!({ "id": "a", "name": "a", "directory": "/a", "port": 9, "endpoint": "tcp://127.0.0.1:9" });
         assert_eq!(parse(&ours).unwrap().dialled_at().to_string(), "tcp://127.0.0.1:9");
+        let local = json!({ "id": "a", "name": "a", "directory": "/a", "endpoint": "unix:///run/a.sock" });
+        assert_eq!(parse(&local).unwrap().dialled_at().to_string(), "unix:///run/a.sock");
     }
 
     #[test]

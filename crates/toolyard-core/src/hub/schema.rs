@@ -11,7 +11,7 @@ pub(super) fn list() -> Value {
     let transitions = json!({ "type": "object", "additionalProperties": count });
     let instance = object(&json!({
         "id": text, "upstream": text, "name": text, "directory": text, "path": text,
-        "port": { "type": "integer", "minimum": 1, "maximum": 65_535 }, "endpoint": text,
+        "port": { "type": ["integer", "null"], "minimum": 1, "maximum": 65_535 }, "endpoint": text,
         "pid": or_null("integer"), "process_pid": or_null("integer"), "has_package_json": { "type": "boolean" },
         "state": states(), "reason": or_null("string"), "hint": or_null("string"),
         "connected": { "type": "boolean" }, "current": { "type": "boolean" },

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::{Refusal, VERSION};
+use super::{MOST_PARTIAL, Refusal, VERSION};
 use crate::Raw;
 use crate::splice::elements;
+use crate::token::is_nonce;
 
 /// One message of an app.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +17,9 @@ pub enum AppMessage {
     /// These are its tools now.
     ToolsChanged(Vec<Raw>),
     Progress(Progress),
+    Partial(Partial),
+    /// An app that was dialled requires proof that the gateway knows the shared secret.
+    Challenge(String),
     /// A question, or the answer to one of ours.
     Heartbeat {
         is_answer: bool,
@@ -22,8 +27,8 @@ pub enum AppMessage {
     Unregister,
     /// Somebody speaks JSON-RPC here, with this method.
     JsonRpc(String),
-    /// Of a type that is not known here; ignored, as an app ignores what it does not know.
-    Unknown,
+    /// Of this type, which is not known here; ignored after the registration.
+    Unknown(String),
 }
 
 /// `register`: who it is and what it offers.
@@ -56,6 +61,14 @@ pub struct Progress {
     pub message: Option<Raw>,
 }
 
+/// `toolPartial`: a part of the result of a call that has not ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Partial {
+    pub id: i64,
+    /// MCP content blocks.
+    pub content: Raw,
+}
+
 /// Why a line is no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Misread {
@@ -82,6 +95,8 @@ impl AppMessage {
             }
             Some("toolsChanged") => read_tools("toolsChanged", &message).map(Self::ToolsChanged),
             Some("progress") => read_progress(&message).map(Self::Progress),
+            Some("toolPartial") => read_partial(&message).map(Self::Partial),
+            Some("challenge") => read_challenge(&message).map(Self::Challenge),
             Some("heartbeat") => {
                 let answer = message.member("answer").and_then(|answer| answer.read().ok());
                 Ok(Self::Heartbeat { is_answer: answer.unwrap_or(false) })
@@ -89,7 +104,7 @@ impl AppMessage {
             Some("unregister") => Ok(Self::Unregister),
             _ => Ok(match message.member("jsonrpc").and(message.member("method")) {
                 Some(method) => Self::JsonRpc(method.as_string().unwrap_or_default()),
-                None => Self::Unknown,
+                None => Self::Unknown(kind.unwrap_or_default()),
             }),
         }
     }
@@ -128,6 +143,29 @@ fn correlation(kind: &'static str, message: &Raw) -> Result<i64, Misread> {
     let id = message.member("correlationId").and_then(|id| id.read().ok());
     let expected = "the whole number of the `toolInvocation`";
     id.ok_or(Misread::Member { kind, member: "correlationId", expected })
+}
+
+/// `content` is an array of content blocks, or a text, which becomes one.
+fn read_partial(message: &Raw) -> Result<Partial, Misread> {
+    let kind = "toolPartial";
+    let id = correlation(kind, message)?;
+    let wrong = |expected| Misread::Member { kind, member: "content", expected };
+    let content = message.member("content").ok_or(wrong("an array of content blocks, or a text"))?;
+    let content = match content.text() {
+        Some(text) => json!([{ "type": "text", "text": text }]).into(),
+        None if content.as_bytes().starts_with(b"[") => content,
+        None => return Err(wrong("an array of content blocks, or a text")),
+    };
+    if content.len() > MOST_PARTIAL {
+        return Err(wrong("at most 64 KiB"));
+    }
+    Ok(Partial { id, content })
+}
+
+fn read_challenge(message: &Raw) -> Result<String, Misread> {
+    let (member, expected) = ("nonce", "32 to 128 hexadecimal digits");
+    let nonce = text(message, member).filter(|nonce| is_nonce(nonce));
+    nonce.ok_or(Misread::Member { kind: "challenge", member, expected })
 }
 
 fn read_progress(message: &Raw) -> Result<Progress, Misread> {
