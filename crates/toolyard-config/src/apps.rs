@@ -31,6 +31,8 @@ pub struct AppsConfig {
     /// Apps that listen, and are dialled.
     pub endpoints: Vec<EndpointConfig>,
     pub scan: Scan,
+    /// Whether a token may have another client id than the app's name.
+    pub any_client_id: bool,
 }
 
 /// An app that listens somewhere.
@@ -89,8 +91,10 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> AppsConfig {
     let timeout = section.take("timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
     let endpoints = section.take("endpoints").map(|field| read_endpoints(reader, field)).unwrap_or_default();
     let scan = section.take("scan").and_then(|field| read_scan(reader, &field)).unwrap_or_default();
+    let any_client_id =
+        section.take("any_client_id").and_then(|field| field.flag(reader)).unwrap_or_default();
     section.finish(reader);
-    AppsConfig { tcp, local, max_connections, calls, queue, timeout, endpoints, scan }
+    AppsConfig { tcp, local, max_connections, calls, queue, timeout, endpoints, scan, any_client_id }
 }
 
 /// `NAME = "tcp://…"`, or a table with `url` and `description`.

@@ -138,7 +138,9 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
 /// Which HTTP transport is spoken is found out, unless it is given.
 fn read_transport(reader: &mut Reader<'_>, section: &mut Section, reach: Option<Reach>) -> Option<Reach> {
     let Some(field) = section.take("transport") else { return reach };
-    match field.choice(reader, &[("auto", false), ("sse", true)]) {
+    // `stdio` and `http` are what `toolyard add --transport` takes; both are found out anyway.
+    let choices = [("auto", false), ("http", false), ("sse", true), ("stdio", false)];
+    match field.choice(reader, &choices) {
         Some(true) => reach.map(|reach| reach.only_sse(reader, &field)),
         _ => reach,
     }

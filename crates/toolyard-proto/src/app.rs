@@ -50,6 +50,11 @@ pub fn refused(reason: &str, guidance: &str) -> Bytes {
     render(&json!({ "type": "refused", "version": VERSION, "reason": reason, "guidance": guidance }))
 }
 
+/// `ignored`: a message before the registration had no effect, and what to send instead.
+pub fn ignored(reason: &str, guidance: &str) -> Bytes {
+    render(&json!({ "type": "ignored", "version": VERSION, "reason": reason, "guidance": guidance }))
+}
+
 /// `challenge`: an app that was dialled asks for proof that the gateway knows the shared secret.
 pub fn challenge(nonce: &str) -> Bytes {
     render(&json!({ "type": "challenge", "version": VERSION, "nonce": nonce }))

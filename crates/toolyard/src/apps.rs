@@ -102,6 +102,7 @@ pub(crate) fn apps(gateway: &Gateway, config: &AppsConfig, signed: Option<Signed
         queue: config.queue.unwrap_or(usual.queue),
         timeouts: Timeouts { idle: config.timeout.unwrap_or(usual.timeouts.idle), ..usual.timeouts },
         signed,
+        any_client_id: config.any_client_id,
         ..usual
     };
     Apps::new(gateway.clone(), options, scope)

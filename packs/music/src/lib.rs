@@ -36,10 +36,7 @@ fn tools(config: Config) -> ToolSet<Library> {
              `fs_scan_audio` and `read_metadata_batch` first, then `apply_plan` with `dry_run: true`, then \
              without; `undo_plan` takes a plan back.",
         )
-        .state_with(move || {
-            let opened = Library::open(&config);
-            async { opened }
-        })
+        .state_with(move || Library::open(&config))
         .with::<list::fs_list_dir>()
         .with::<change::fs_rename>()
         .with::<change::fs_delete>()

@@ -147,7 +147,8 @@ impl App {
     /// ```
     pub fn secret(mut self, base64: &str) -> io::Result<Self> {
         let secret = Secret::parse(base64).ok_or_else(|| {
-            let why = "the secret must be base64 of at least 16 bytes; `toolyard token --new-secret` makes one";
+            let why =
+                "the secret must be base64 of at least 16 bytes; `toolyard token --new-secret` makes one";
             io::Error::new(io::ErrorKind::InvalidInput, why)
         })?;
         self.secret = Some(secret.clone());

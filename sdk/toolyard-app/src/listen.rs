@@ -103,7 +103,8 @@ impl App {
     /// ```
     pub async fn listen_http(self, address: impl Into<String>) -> io::Result<Listening> {
         if self.secret.is_some() {
-            let why = "a gateway cannot prove over HTTP that it knows the secret: use `listen` or `listen_local`";
+            let why =
+                "a gateway cannot prove over HTTP that it knows the secret: use `listen` or `listen_local`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let server = (self.serve_http)(address.into()).await.map_err(|error| match error {

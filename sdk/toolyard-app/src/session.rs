@@ -155,7 +155,11 @@ impl Session {
                 }
                 let proofs = message.member("proofs").and_then(|proofs| proofs.read::<Vec<String>>().ok());
                 let is_good = proofs.iter().flatten().any(|proof| secret.is_proof(&nonce, proof));
-                return if is_good { Ok(()) } else { Err("the proof was made with another secret".to_owned()) };
+                return if is_good {
+                    Ok(())
+                } else {
+                    Err("the proof was made with another secret".to_owned())
+                };
             }
         };
         let proven = tokio::time::timeout(PROOF_WITHIN, proven).await;

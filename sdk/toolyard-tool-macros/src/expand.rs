@@ -34,6 +34,32 @@ pub(crate) fn expand(
     }
 }
 
+/// The message about a mistake, with everything that other code may refer to.
+pub(crate) fn mistaken(error: &syn::Error, item: &TokenStream) -> TokenStream {
+    let message = error.to_compile_error();
+    let Ok(function) = syn::parse2::<ItemFn>(item.clone()) else { return quote!(#message #item) };
+    let (name, vis) = (&function.sig.ident, &function.vis);
+    quote! {
+        #message
+
+        #[allow(dead_code, unused, clippy::all, reason = "the mistake comes first")]
+        #function
+
+        #[doc(hidden)]
+        #[allow(non_camel_case_types, dead_code, reason = "it goes by the name of the function")]
+        #[derive(Debug)]
+        #vis enum #name {}
+
+        impl ::toolyard_tool::private::Item for #name {
+            type Wants = ::toolyard_tool::private::Nothing;
+
+            fn entry(_: ::toolyard_tool::private::Source<Self::Wants>) -> ::toolyard_tool::private::Entry {
+                ::core::unreachable!()
+            }
+        }
+    }
+}
+
 /// Hands the function over to the library.
 fn item(attribute: &Attribute, function: &ItemFn, docs: &str, signature: &Signature) -> TokenStream {
     let name = &function.sig.ident;

@@ -23,7 +23,6 @@ pub fn tool(arguments: TokenStream, item: TokenStream) -> TokenStream {
         }
         Ok(expand::expand(&attribute, &function, &docs, &signature))
     });
-    // The function stays where it is, so that one mistake does not cause further messages.
-    let with_item = |error: syn::Error| error.to_compile_error().into_iter().chain(item).collect();
-    expanded.unwrap_or_else(with_item).into()
+    // The function stays where it is, with a type beside it as usual, so that one mistake has one message.
+    expanded.unwrap_or_else(|error| expand::mistaken(&error, &item)).into()
 }

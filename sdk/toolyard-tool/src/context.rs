@@ -162,7 +162,8 @@ impl Context {
     /// ```
     pub fn partial(&self, content: Content) -> bool {
         let Some(token) = self.progress_token() else { return false };
-        let content = content.into_raw(None).member("content").filter(|content| content.len() <= MOST_PARTIAL);
+        let content =
+            content.into_raw(None).member("content").filter(|content| content.len() <= MOST_PARTIAL);
         let Some(content) = content else { return false };
         let progress = {
             let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);

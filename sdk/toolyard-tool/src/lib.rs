@@ -86,7 +86,7 @@ pub mod private {
     pub use crate::item::{Entry, Item};
     pub use crate::output::Shape;
     pub use crate::run::{Call, Run};
-    pub use crate::state::{Gives, Held, Later, Needs, Nothing, Source, Wanted};
+    pub use crate::state::{Async, Gives, Held, Later, Loading, Needs, Nothing, Plain, Source, Wanted};
     pub use std::boxed::Box;
     pub use std::option::Option;
     pub use std::sync::Arc;

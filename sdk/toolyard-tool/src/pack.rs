@@ -161,6 +161,11 @@ impl Key {
         self.is_required
     }
 
+    /// Whether it is true or false.
+    pub fn is_flag(&self) -> bool {
+        is_of(&self.schema, "boolean")
+    }
+
     /// Whether it holds several values.
     pub fn is_list(&self) -> bool {
         is_of(&self.schema, "array")

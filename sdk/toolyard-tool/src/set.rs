@@ -4,19 +4,17 @@ mod items;
 mod live;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use toolyard_proto::Raw;
 
-use crate::ToolError;
 use crate::changes::Changes;
 use crate::context::Surroundings;
 use crate::item::Item;
 use crate::seal::Seal;
-use crate::state::{Gives, Held, Wanted};
+use crate::state::{Gives, Held, Loading, Wanted};
 use crate::tasks::Tasks;
 use live::Offer;
 
@@ -158,8 +156,9 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         self.holding(Held::Ready(Arc::new(state)))
     }
 
-    /// State that is made by the first call that needs it, so that starting and listing cost nothing. If
-    /// making it fails, that call fails with the reason, and the next one tries again.
+    /// State that is made by the first call that needs it, so that starting and listing cost nothing. `make` is a
+    /// function or an `async` function that returns `Result<T, ToolError>`. If it fails, that call fails with the
+    /// reason, and the next one tries again.
     ///
     /// ```
     /// use toolyard_tool::{ToolError, ToolSet};
@@ -173,11 +172,11 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// let set = ToolSet::new("search", "1.0.0").state_with(load);
     /// ```
     #[must_use]
-    pub fn state_with<T, F, M>(self, make: F) -> ToolSet<T>
+    pub fn state_with<T, F, M, How>(self, make: F) -> ToolSet<T>
     where
         T: Send + Sync + 'static,
         F: Fn() -> M + Send + Sync + 'static,
-        M: Future<Output = Result<T, ToolError>> + Send + 'static,
+        M: Loading<T, How>,
     {
         self.holding(Held::later(make))
     }

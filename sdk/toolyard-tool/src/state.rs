@@ -102,13 +102,69 @@ enum Failed {
     Panicked(String),
 }
 
+/// What a function that makes the state returns: a result, or a future of one. `How` only keeps the two apart.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "state cannot be made from `{Self}`",
+    label = "expected a function or an `async` function that returns `Result<T, ToolError>`",
+    note = "for state that is there already, use `.state(…)`; to make it at the first call, write \
+            `.state_with(|| Ok(…))` or `.state_with(async || Ok(…))`"
+)]
+pub trait Loading<S, How>: Send + 'static {
+    /// Whether the function that returns it may block.
+    const BLOCKS: bool;
+
+    /// The state.
+    fn load(self) -> BoxFuture<Result<S, ToolError>>;
+}
+
+/// A plain function.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Plain;
+
+/// An `async` function.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Async;
+
+impl<S: Send + 'static> Loading<S, Plain> for Result<S, ToolError> {
+    const BLOCKS: bool = true;
+
+    fn load(self) -> BoxFuture<Self> {
+        Box::pin(std::future::ready(self))
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<S, M: Future<Output = Result<S, ToolError>> + Send + 'static> Loading<S, Async> for M {
+    const BLOCKS: bool = false;
+
+    fn load(self) -> BoxFuture<Result<S, ToolError>> {
+        Box::pin(self)
+    }
+}
+
 impl<S: Send + Sync + 'static> Held<S> {
-    pub(crate) fn later<F, M>(make: F) -> Self
+    pub(crate) fn later<F, M, How>(make: F) -> Self
     where
         F: Fn() -> M + Send + Sync + 'static,
-        M: Future<Output = Result<S, ToolError>> + Send + 'static,
+        M: Loading<S, How>,
     {
-        let make = Box::new(move || -> BoxFuture<_> { Box::pin(make()) });
+        let make = Arc::new(make);
+        let make = Box::new(move || -> BoxFuture<_> {
+            let make = make.clone();
+            if !M::BLOCKS {
+                return make().load();
+            }
+            Box::pin(async move {
+                match tokio::task::spawn_blocking(move || make()).await {
+                    Ok(loading) => loading.load().await,
+                    Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+                    Err(_) => Err(ToolError::new("the server is shutting down")),
+                }
+            })
+        });
         Self::Later(Arc::new(Later { made: OnceLock::new(), attempt: Mutex::default(), make }))
     }
 }

@@ -26,7 +26,8 @@ const CHUNK: usize = 16 * 1024;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How much of a line that nobody understands goes into the log.
 const EXCERPT: usize = 200;
-/// How much of an unknown type is repeated in a refusal, in characters.
+const REGISTER_FIRST: &str = "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line";
+/// How much of a text of the app is repeated in an answer, in characters.
 const MOST_OF_A_TYPE: usize = 40;
 
 /// Where a connection comes from.
@@ -42,14 +43,11 @@ pub(super) async fn converse<S>(apps: Apps, stream: S, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    let (read, write) = tokio::io::split(stream);
+    let (read, mut write) = tokio::io::split(stream);
     let mut lines = Lines { read, decoder: LineDecoder::new(apps.shared.options.line_limit) };
     let patience = apps.shared.options.patience;
-    let first = timeout(patience, lines.first()).await.unwrap_or_else(|_| {
-        Err(Some(Refused::new(
-            format!("no `register` came within {} s", patience.as_secs()),
-            "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line",
-        )))
+    let first = timeout(patience, lines.first(Some(&mut write))).await.unwrap_or_else(|_| {
+        Err(Some(Refused::new(format!("no `register` came within {} s", patience.as_secs()), REGISTER_FIRST)))
     });
     match first {
         Ok(First::Register(register)) => Visit { apps, lines, caller }.begin(register, write).await,
@@ -112,6 +110,22 @@ pub(super) fn no_room(most: usize) -> Refused {
     Refused::new(reason, "try again later, or raise `max_connections` in [apps]")
 }
 
+/// The notice about a message before the registration.
+fn unexpected(message: &AppMessage) -> Vec<u8> {
+    let received = match message {
+        AppMessage::Unknown(kind) if kind.is_empty() => "a message without `type`".to_owned(),
+        AppMessage::Unknown(kind) => format!("`{}`", excerpt(kind)),
+        _ => "another message".to_owned(),
+    };
+    let line = app::ignored(&format!("expected `register` first, received {received}"), REGISTER_FIRST);
+    [&line, &b"\n"[..]].concat()
+}
+
+/// The beginning of a text of the app, safe to show.
+fn excerpt(text: &str) -> String {
+    text.chars().take(MOST_OF_A_TYPE).collect::<String>().escape_debug().to_string()
+}
+
 /// The first message of an app.
 enum First {
     Register(Register),
@@ -154,28 +168,28 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
         }
     }
 
-    /// The first message. `Err(None)` if the connection was closed without one.
-    async fn first(&mut self) -> Result<First, Option<Refused>> {
-        const REGISTER: &str =
-            "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line";
+    /// The first message that begins a conversation. Others are ignored; the first of them is answered with a notice
+    /// to `notify`. `Err(None)` if the connection was closed.
+    async fn first(&mut self, mut notify: Option<&mut WriteHalf<S>>) -> Result<First, Option<Refused>> {
         loop {
             let line = self.next().await.map_err(|_| None)?;
             let (reason, guidance) = match AppMessage::parse(&line) {
                 Ok(AppMessage::Register(register)) => return Ok(First::Register(register)),
                 Ok(AppMessage::Challenge(nonce)) => return Ok(First::Challenge(nonce)),
-                Ok(AppMessage::Heartbeat { .. }) => continue,
+                Ok(other) if !matches!(other, AppMessage::JsonRpc(_)) => {
+                    if let Some(write) = notify.take() {
+                        let _ = write.write_all(&unexpected(&other)).await;
+                    }
+                    continue;
+                }
                 Ok(AppMessage::JsonRpc(method)) => (
-                    format!("`{method}` is a message of an MCP client, and this address is for apps"),
+                    format!(
+                        "`{}` is a message of an MCP client, and this address is for apps",
+                        excerpt(&method)
+                    ),
                     "connect clients to the `http` or `tcp` address of the gateway; `toolyard doctor` shows them",
                 ),
-                Ok(AppMessage::Unknown(kind)) if kind.is_empty() => {
-                    ("the first message has no `type`".into(), REGISTER)
-                }
-                Ok(AppMessage::Unknown(kind)) => {
-                    let kind: String = kind.chars().take(MOST_OF_A_TYPE).collect();
-                    (format!("expected `register` as the first message, received `{}`", kind.escape_debug()), REGISTER)
-                }
-                Ok(_) => ("expected `register` as the first message".into(), REGISTER),
+                Ok(_) => continue,
                 Err(misread) => (
                     misread.to_string(),
                     "send one JSON message per line; docs/guide/app-protocol.md shows them",
@@ -186,19 +200,15 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
     }
 
     /// The registration of an app that we dialled. If the app asks for proof first, we answer.
-    async fn register(
-        &mut self,
-        write: &mut WriteHalf<S>,
-        apps: &Apps,
-    ) -> Result<Register, NotRegistered> {
-        let nonce = match self.first().await? {
+    async fn register(&mut self, write: &mut WriteHalf<S>, apps: &Apps) -> Result<Register, NotRegistered> {
+        let nonce = match self.first(None).await? {
             First::Register(register) => return Ok(register),
             First::Challenge(nonce) => nonce,
         };
         let signed = apps.shared.options.signed.as_ref().ok_or(NotRegistered::NoSecret)?;
         let line = app::proof(&signed.prove(&nonce));
         write.write_all(&[&line, &b"\n"[..]].concat()).await.map_err(|_| NotRegistered::Closed)?;
-        match self.first().await? {
+        match self.first(None).await? {
             First::Register(register) => Ok(register),
             First::Challenge(_) => Err(NotRegistered::Other),
         }

@@ -1,5 +1,5 @@
-//! `toolyard pack NAME`: one pack alone, on stdio or at the doors that are asked for. Every key of
-//! `[packs.NAME]` is a flag, too, and a flag wins over the file.
+//! `toolyard pack NAME`: serves one pack alone, on stdio or at the given addresses. Every key of `[packs.NAME]` is
+//! also a flag, which overrides the file. Without a name it lists the packs.
 
 use anyhow::Context as _;
 use clap::error::ErrorKind;
@@ -10,7 +10,7 @@ use toolyard_tool::{Door, Key, Pack};
 
 use crate::cli::Common;
 use crate::failure::Failure;
-use crate::{packs, settings};
+use crate::{packs, say, settings};
 
 const DOORS: [(&str, &str, &str); 3] = [
     (
@@ -22,16 +22,34 @@ const DOORS: [(&str, &str, &str); 3] = [
     ("unix", "PATH", "Serve the same over a Unix socket"),
 ];
 
-/// Which pack, where, and with which keys. Not derived, since the flags are those of the packs.
+/// Not derived, since the flags are those of the packs.
 #[derive(Clone, Debug)]
-pub(crate) struct PackArgs {
+pub(crate) enum PackArgs {
+    List,
+    Serve(Served),
+}
+
+/// Which pack, where, and with which keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
     pack: &'static Pack,
     doors: Vec<Door>,
     keys: Map<String, Value>,
 }
 
 pub(crate) fn pack(common: &Common, args: PackArgs) -> Result<(), Failure> {
-    let PackArgs { pack, doors, keys } = args;
+    match args {
+        PackArgs::List => {
+            let row = |pack: &Pack| [pack.name().to_owned(), pack.summary().to_owned()];
+            say::table(&packs::all().iter().map(row).collect::<Vec<_>>());
+            Ok(())
+        }
+        PackArgs::Serve(served) => serve(common, served),
+    }
+}
+
+fn serve(common: &Common, served: Served) -> Result<(), Failure> {
+    let Served { pack, doors, keys } = served;
     let settings = settings::read(common)?;
     let written = settings.config.packs.into_iter().find(|written| written.name == pack.name());
     let mut config = written.map(|written| written.keys).unwrap_or_default();
@@ -57,8 +75,7 @@ pub(crate) fn pack(common: &Common, args: PackArgs) -> Result<(), Failure> {
 impl Args for PackArgs {
     fn augment_args(command: Command) -> Command {
         command
-            .subcommand_required(true)
-            .arg_required_else_help(true)
+            .subcommand_required(false)
             .subcommand_value_name("NAME")
             .subcommand_help_heading("Packs")
             .disable_help_subcommand(true)
@@ -82,23 +99,27 @@ fn command_of(pack: &'static Pack) -> Command {
 
 fn flag(key: &'static Key) -> Arg {
     let action = if key.is_list() { ArgAction::Append } else { ArgAction::Set };
-    Arg::new(key.name())
-        .long(key.name())
-        .value_name("VALUE")
-        .value_parser(value_parser!(String))
-        .allow_hyphen_values(true)
-        .help(key.about())
-        .action(action)
+    let dashed = key.name().replace('_', "-");
+    let arg = Arg::new(key.name()).long(dashed.clone()).value_name("VALUE");
+    // The name of the key in the config file works, too.
+    let arg = if dashed == key.name() { arg } else { arg.alias(key.name()) };
+    if key.is_flag() {
+        return arg
+            .value_parser(["true", "false"])
+            .num_args(0..=1)
+            .default_missing_value("true")
+            .help(key.about())
+            .action(ArgAction::Set);
+    }
+    arg.value_parser(value_parser!(String)).allow_hyphen_values(true).help(key.about()).action(action)
 }
 
 impl FromArgMatches for PackArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let chosen = matches.subcommand().and_then(|(name, inner)| Some((packs::find(name)?, inner)));
         let Some((pack, matches)) = chosen else {
-            return Err(matches.subcommand_name().map_or_else(
-                || clap::Error::new(ErrorKind::MissingSubcommand),
-                |name| clap::Error::raw(ErrorKind::InvalidSubcommand, no_pack(name)),
-            ));
+            let Some(name) = matches.subcommand_name() else { return Ok(Self::List) };
+            return Err(clap::Error::raw(ErrorKind::InvalidSubcommand, no_pack(name)));
         };
         let texts = |name: &str| -> Vec<String> {
             matches.get_many::<String>(name).into_iter().flatten().cloned().collect()
@@ -118,7 +139,7 @@ impl FromArgMatches for PackArgs {
         let given =
             pack.keys().iter().map(|key| (key, texts(key.name()))).filter(|(_, texts)| !texts.is_empty());
         let keys = given.map(|(key, texts)| (key.name().to_owned(), key.read(&texts))).collect();
-        Ok(Self { pack, doors, keys })
+        Ok(Self::Serve(Served { pack, doors, keys }))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -141,18 +162,39 @@ fn no_pack(name: &str) -> String {
 mod tests {
     use super::*;
 
+    fn served(words: &[&str]) -> Result<Served, clap::Error> {
+        let command = PackArgs::augment_args(Command::new("pack"));
+        let matches = command.try_get_matches_from([&["pack"], words].concat());
+        match matches.and_then(|matches| PackArgs::from_arg_matches(&matches))? {
+            PackArgs::Serve(served) => Ok(served),
+            PackArgs::List => panic!("no pack"),
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn flags_are_written_with_dashes_or_underscores_and_booleans_without_a_value() {
+        for words in [
+            &["music", "--allow-symlinks"][..],
+            &["music", "--allow_symlinks"],
+            &["music", "--allow-symlinks", "true"],
+            &["music", "--allow-symlinks=true", "--acoustid-key", "x"],
+        ] {
+            assert_eq!(served(words).unwrap().keys["allow_symlinks"], true, "{words:?}");
+        }
+        assert_eq!(served(&["music", "--allow-symlinks=false"]).unwrap().keys["allow_symlinks"], false);
+        assert!(served(&["music", "--allow-symlinks=perhaps"]).is_err());
+    }
+
     #[test]
     fn doors_are_flags_and_stdio_is_the_default() {
-        let parse = |words: &[&str]| {
-            let command = PackArgs::augment_args(Command::new("pack"));
-            let matches = command.try_get_matches_from([&["pack"], words].concat());
-            matches.and_then(|matches| PackArgs::from_arg_matches(&matches)).map(|args| args.doors)
-        };
+        let parse = |words: &[&str]| served(words).map(|served| served.doors);
         assert_eq!(parse(&["dev"]).unwrap(), [Door::Stdio]);
         let both = [Door::Http("127.0.0.1:0".into()), Door::Unix("a.sock".into())];
         assert_eq!(parse(&["dev", "--unix", "a.sock", "--http", "127.0.0.1:0"]).unwrap(), both);
         assert!(parse(&["dve"]).unwrap_err().to_string().contains("'dve'"));
         assert!(parse(&["dev", "--rooot", "x"]).is_err());
-        assert!(parse(&[]).is_err());
+        let matches = PackArgs::augment_args(Command::new("pack")).try_get_matches_from(["pack"]);
+        assert!(matches!(PackArgs::from_arg_matches(&matches.unwrap()), Ok(PackArgs::List)));
     }
 }

@@ -51,6 +51,21 @@ fn apps_without_a_good_token_are_refused_and_the_log_holds_no_secret() {
 }
 
 #[test]
+fn a_token_registers_only_the_app_that_it_names_unless_the_config_allows_others() {
+    let yard = yard();
+    let (_, refused) = try_register(&yard, "Painter", Some(&yard.token("Clock")));
+    assert_eq!(refused["type"], "refused", "{refused}");
+    assert!(refused["reason"].as_str().unwrap().contains("for the client id `Clock`"), "{refused}");
+    let guidance = refused["guidance"].as_str().unwrap();
+    assert!(guidance.contains("`Painter`") && guidance.contains("any_client_id"), "{guidance}");
+    let (_app, registered) = try_register(&yard, "Painter", Some(&yard.token("painter")));
+    assert_eq!(registered["type"], "registered", "{registered}");
+    let lenient = Yard::start(&format!("any_client_id = true\n\n[auth]\nsecret = \"{SECRET}\"\n"));
+    let (_app, registered) = try_register(&lenient, "Painter", Some(&lenient.token("Clock")));
+    assert_eq!(registered["type"], "registered", "{registered}");
+}
+
+#[test]
 fn agents_bring_their_token_in_the_opening_line_or_the_handshake() {
     let yard = yard();
     let ask = |lines: &[Value]| {
@@ -103,7 +118,9 @@ fn minted(secret: &str, client: &str, ahead: i64) -> String {
 
 #[test]
 fn both_secrets_count_clocks_may_differ_and_makers_use_the_last_timestamp_plus_one() {
-    let yard = yard();
+    let yard = Yard::start(&format!(
+        "any_client_id = true\n\n[auth]\nsecret = \"{SECRET}\"\nprevious_secret = \"{OLD_SECRET}\"\n"
+    ));
     for (number, (token, expected)) in [
         (minted(SECRET, "New", 0), "registered"),
         (minted(OLD_SECRET, "Old", 0), "registered"),

@@ -139,9 +139,13 @@ fn whoever_speaks_something_else_is_told_where_to_go() {
         assert!(refused["reason"].as_str().unwrap().contains(words), "{refused}");
         assert!(app.is_closed());
     }
-    // What nobody knows is ignored, and the rest of the line of a registered app as well.
+    // A message of an unknown type is answered once before the registration, and ignored.
     let mut app = App::connect(&yard, Door::Tcp);
-    app.write(b"{\"type\":\"hello\"}\n\n");
+    app.write(b"{\"type\":\"hello\"}\n\n{\"type\":\"hello\"}\n");
+    let ignored = app.next();
+    assert_eq!(ignored["type"], "ignored");
+    assert!(ignored["reason"].as_str().unwrap().contains("received `hello`"), "{ignored}");
+    assert!(ignored["guidance"].as_str().unwrap().contains("\"register\""), "{ignored}");
     app.send(&json!({ "type": "register", "appName": "App", "tools": [tool("go")] }));
     assert_eq!(app.next()["type"], "registered");
     app.write(b"garbage\n{\"type\":\"dance\"}\n[]\n");
