@@ -63,6 +63,8 @@ type Make = dyn Fn(Value) -> Result<ToolSet, ToolError> + Send + Sync;
 #[derive(Clone, Debug)]
 pub struct Key {
     name: String,
+    /// With dashes.
+    flag_name: String,
     schema: Value,
     is_required: bool,
 }
@@ -103,6 +105,7 @@ impl Pack {
         let reader = Reader::<C>::new(name, None);
         let keys = reader.fields().map(|(name, schema)| Key {
             name: name.clone(),
+            flag_name: name.replace('_', "-"),
             schema: schema.clone(),
             is_required: reader.is_required(name),
         });
@@ -149,6 +152,11 @@ impl Key {
     /// As it is written.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// As a flag of a command line is written: with dashes instead of underscores.
+    pub fn flag_name(&self) -> &str {
+        &self.flag_name
     }
 
     /// What it is for.

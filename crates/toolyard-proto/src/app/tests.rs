@@ -41,8 +41,15 @@ fn additions_are_read_and_what_is_unknown_is_ignored() {
         (r#"{"type":"heartbeat","answer":true}"#, AppMessage::Heartbeat { is_answer: true }),
         (r#"{"type":"unregister"}"#, AppMessage::Unregister),
         (r#"{"type":"toolsChanged","tools":[{}]}"#, AppMessage::ToolsChanged(vec![Raw::empty_object()])),
-        (r#"{"type":"dance"}"#, AppMessage::Unknown),
-        ("{}", AppMessage::Unknown),
+        (r#"{"type":"dance"}"#, AppMessage::Unknown("dance".into())),
+        ("{}", AppMessage::Unknown(String::new())),
+        (
+            r#"{"type":"toolPartial","correlationId":7,"content":"so far"}"#,
+            AppMessage::Partial(Partial {
+                id: 7,
+                content: raw(json!([{ "type": "text", "text": "so far" }])),
+            }),
+        ),
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#, AppMessage::JsonRpc("initialize".into())),
     ] {
         assert_eq!(parse(line), Ok(expected), "{line}");

@@ -99,10 +99,9 @@ fn command_of(pack: &'static Pack) -> Command {
 
 fn flag(key: &'static Key) -> Arg {
     let action = if key.is_list() { ArgAction::Append } else { ArgAction::Set };
-    let dashed = key.name().replace('_', "-");
-    let arg = Arg::new(key.name()).long(dashed.clone()).value_name("VALUE");
+    let arg = Arg::new(key.name()).long(key.flag_name()).value_name("VALUE");
     // The name of the key in the config file works, too.
-    let arg = if dashed == key.name() { arg } else { arg.alias(key.name()) };
+    let arg = if key.flag_name() == key.name() { arg } else { arg.alias(key.name()) };
     if key.is_flag() {
         return arg
             .value_parser(["true", "false"])
