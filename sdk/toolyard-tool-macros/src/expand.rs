@@ -37,7 +37,10 @@ pub(crate) fn expand(
 /// The message about a mistake, with everything that other code may refer to.
 pub(crate) fn mistaken(error: &syn::Error, item: &TokenStream) -> TokenStream {
     let message = error.to_compile_error();
-    let Ok(function) = syn::parse2::<ItemFn>(item.clone()) else { return quote!(#message #item) };
+    // A method has no place for a type beside it.
+    let function =
+        syn::parse2::<ItemFn>(item.clone()).ok().filter(|function| function.sig.receiver().is_none());
+    let Some(function) = function else { return quote!(#message #item) };
     let (name, vis) = (&function.sig.ident, &function.vis);
     quote! {
         #message
