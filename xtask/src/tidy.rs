@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the rules that no linter knows. The tests of this package run it too.
 
+mod documents;
 mod edges;
 mod eras;
 mod heads;
@@ -66,6 +67,7 @@ fn look() -> Result<Findings> {
     eras::check(&sources, &mut findings);
     systems::check(&sources, &mut findings);
     words::check(&files, &sources, &mut findings);
+    documents::check(&files, &sources, &mut findings);
     Ok(findings)
 }
 
