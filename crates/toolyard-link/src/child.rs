@@ -24,8 +24,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use toolyard_model::Scope;
+use toolyard_proto::Reason;
 
-use crate::stream::LastWords;
+use crate::stream::{Ending, ExplainEnd};
 use stderr::Tail;
 use system::Held;
 #[cfg(unix)]
@@ -97,11 +98,11 @@ pub(crate) struct Started {
     pub(crate) stdout: ChildStdout,
 }
 
-/// Starts the command. The error says what to do about it.
-pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<Started, String> {
+/// Starts the command.
+pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<Started, Reason> {
     let mut held = Held::start(spec).map_err(|error| cannot_start(spec, &error))?;
     let Some((stdin, stdout, stderr)) = held.pipes() else {
-        return Err(format!("the pipes of `{}` could not be opened", spec.program.display()));
+        return Err(Reason::new(format!("the pipes of `{}` could not be opened", spec.program.display())));
     };
     tracing::debug!(upstream = %name, program = %spec.program.display(), "started");
     let (tail, stop) = (Tail::default(), CancellationToken::new());
@@ -111,20 +112,38 @@ pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<
     Ok(Started { process: Process { stop, exit, tail }, stdin, stdout })
 }
 
-fn cannot_start(spec: &ChildSpec, error: &io::Error) -> String {
+fn cannot_start(spec: &ChildSpec, error: &io::Error) -> Reason {
     let program = spec.program.to_string_lossy();
+    let cwd = spec.cwd.clone().unwrap_or_default();
     match error.kind() {
-        io::ErrorKind::NotFound if spec.cwd.as_ref().is_some_and(|cwd| !cwd.is_dir()) => {
-            let cwd = spec.cwd.clone().unwrap_or_default();
-            format!("the working directory `{}` does not exist: create it or change `cwd`", cwd.display())
+        io::ErrorKind::NotFound if spec.cwd.is_some() && !cwd.is_dir() => {
+            Reason::new(format!("the working directory `{}` does not exist", cwd.display()))
+                .with_hint("create it or change `cwd`")
         }
         io::ErrorKind::NotFound => {
-            format!("program `{program}` was not found: install it, or give its full path as `command`")
+            Reason::new(format!("program `{program}` was not found")).with_hint(split_hint(&program))
         }
-        io::ErrorKind::PermissionDenied => {
-            format!("program `{program}` may not be run: {}, or change `command`", system::MAY_NOT_RUN)
+        io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory if cwd.join(&spec.program).is_dir() => {
+            Reason::new(format!("`{program}` is a folder, not a program"))
+                .with_hint("name the program to run as `command`")
         }
-        _ => format!("program `{program}` could not be started: {error}"),
+        io::ErrorKind::PermissionDenied => Reason::new(format!("program `{program}` may not be run"))
+            .with_hint(format!("{}, or change `command`", system::MAY_NOT_RUN)),
+        _ => Reason::new(format!("program `{program}` could not be started"))
+            .because(error.to_string())
+            .with_hint("check `command`"),
+    }
+}
+
+/// A command line in `command` is a frequent mistake.
+fn split_hint(program: &str) -> String {
+    let mut words = program.split_whitespace();
+    match words.next() {
+        Some(first) if first.len() < program.trim().len() => {
+            let args: Vec<String> = words.map(|word| format!("{word:?}")).collect();
+            format!("write `command = {first:?}`, `args = [{}]`", args.join(", "))
+        }
+        _ => "install it, or give its full path as `command`".to_owned(),
     }
 }
 
@@ -154,24 +173,24 @@ impl Process {
         let _ = self.exit.clone().wait_for(Option::is_some).await;
     }
 
-    /// Explains the end of the child's output by its exit status and its last words, and makes sure that it
+    /// Explains the end of the child's output by its exit status and its stderr output, and makes sure that it
     /// really ends.
-    pub(crate) fn last_words(&self) -> LastWords {
+    pub(crate) fn explain_end(&self) -> ExplainEnd {
         let process = self.clone();
-        Box::new(move |why| {
+        Box::new(move |ending| {
             Box::pin(async move {
                 let exited = timeout(STATUS_WAIT, process.exited()).await.is_ok();
                 process.begin_stop();
-                if exited { process.epitaph().await } else { why }
+                if exited { process.exit_cause().await } else { ending }
             })
         })
     }
 
-    /// How a child that is gone has ended.
-    pub(crate) async fn epitaph(&self) -> String {
+    /// How a child that has ended did so, as a predicate.
+    pub(crate) async fn exit_cause(&self) -> Ending {
         let status = *self.exit.borrow();
-        let words = self.tail.last_words(STATUS_WAIT).await;
-        format!("{}{words}", status.map_or("it was killed".to_owned(), system::describe))
+        let what = status.map_or("was killed".to_owned(), system::describe);
+        Ending { what, stderr: self.tail.text(STATUS_WAIT).await }
     }
 }
 

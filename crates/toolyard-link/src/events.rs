@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use toolyard_proto::{Method, Notification, Raw};
+use toolyard_proto::{Method, Notification, Raw, Reason};
 
 use toolyard_model::peer::{Ask, AskError};
 use toolyard_model::{BoxFuture, ClientKey, LinkEvent, Scope};
@@ -142,14 +142,14 @@ impl Events {
         })
     }
 
-    /// Says that the link is gone. Waits for room: this one must not get lost.
-    pub(crate) async fn closed(&self, why: String) {
-        let _ = self.sender.send(LinkEvent::Closed(why.into())).await;
+    /// Reports that the link has ended. Waits for room: this event must not get lost.
+    pub(crate) async fn closed(&self, reason: Reason) {
+        let _ = self.sender.send(LinkEvent::Closed(reason)).await;
     }
 
-    /// The same, but gives up after a short while: for ends that nobody may be watching.
-    pub(crate) async fn closed_soon(&self, why: &str) {
-        let _ = tokio::time::timeout(LAST_EVENT, self.closed(why.to_owned())).await;
+    /// The same, but gives up after a short while: the reader may be gone.
+    pub(crate) async fn closed_soon(&self, reason: Reason) {
+        let _ = tokio::time::timeout(LAST_EVENT, self.closed(reason)).await;
     }
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod client;
 pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod http_sse;
+pub(crate) mod obstacle;
 mod quiet_waker;
 pub(crate) mod refusal;
 pub(crate) mod sse;

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use toolyard_proto::Notification;
 
-pub(crate) use mux::{LastWords, Mux};
+pub(crate) use mux::{Ending, ExplainEnd, Mux};
 
 use toolyard_model::{
     Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, LinkRequest, Origin, Peer, Scope,
@@ -110,7 +110,7 @@ impl Link for StreamLink {
         let (mux, process, scope) =
             (self.channel.mux.clone(), self.channel.process.clone(), self.channel.scope.clone());
         Box::pin(async move {
-            mux.shut("it was closed by the gateway");
+            mux.shut(&"was closed by the gateway".into());
             if let Some(process) = process {
                 process.stop().await;
             }
@@ -122,7 +122,7 @@ impl Link for StreamLink {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        self.mux.shut("it was dropped by the gateway");
+        self.mux.shut(&"was closed by the gateway".into());
         if let Some(process) = &self.process {
             process.begin_stop();
         }

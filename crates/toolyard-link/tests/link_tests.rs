@@ -13,6 +13,8 @@ mod server;
 mod child;
 #[path = "link_tests/legacy.rs"]
 mod legacy;
+#[path = "link_tests/messages.rs"]
+mod messages;
 #[path = "link_tests/modern.rs"]
 mod modern;
 #[path = "link_tests/http_sse.rs"]

@@ -104,7 +104,7 @@ pub struct CallError {
     pub retry: Retry,
     pub kind: Kind,
     /// What failed, why, and what to do about it.
-    pub reason: Box<Reason>,
+    pub reason: Reason,
     /// How long to wait before trying again, where that is known.
     pub retry_after: Option<Duration>,
     pub upstream: Option<Arc<str>>,
@@ -118,7 +118,7 @@ const LIMIT_WAIT: Duration = Duration::from_secs(1);
 /// One constructor for each kind.
 impl CallError {
     fn new(origin: Fault, retry: Retry, kind: Kind, reason: impl Into<Reason>) -> Self {
-        let reason = Box::new(reason.into());
+        let reason = reason.into();
         Self { origin, retry, kind, reason, retry_after: None, upstream: None, form: Revision::NEWEST }
     }
 
@@ -216,20 +216,20 @@ impl CallError {
     /// Adds the cause.
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
-        self.reason = Box::new(self.reason.because(cause));
+        self.reason = self.reason.because(cause);
         self
     }
 
     /// Sets what to do about it.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.reason = Box::new(self.reason.with_hint(hint));
+        self.reason = self.reason.with_hint(hint);
         self
     }
 
     #[must_use]
     pub fn with_reason(mut self, reason: impl Into<Reason>) -> Self {
-        *self.reason = reason.into();
+        self.reason = reason.into();
         self
     }
 

@@ -3,9 +3,13 @@
 
 use std::fmt;
 
-/// What failed, why, and a hint. [`Display`](fmt::Display) renders all of it as one line.
+/// What failed, why, and a hint. [`Display`](fmt::Display) renders all of it as one line. One pointer wide, so that
+/// errors stay small.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
+pub struct Reason(Box<Parts>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parts {
     /// The noun that `what` is a predicate of, such as "upstream `files`".
     subject: Option<String>,
     what: String,
@@ -16,13 +20,15 @@ pub struct Reason {
 impl Reason {
     /// A complete clause, such as "no answer within 10 s".
     pub fn new(what: impl Into<String>) -> Self {
-        Self { subject: None, what: what.into(), cause: None, hint: None }
+        Self(Box::new(Parts { subject: None, what: what.into(), cause: None, hint: None }))
     }
 
-    /// A predicate of `subject`, such as "cannot be reached". Places that show the
-    /// subject themselves use [`summary`](Self::summary), which leaves it out.
+    /// A predicate of `subject`, such as "cannot be reached". Places that show the subject themselves use
+    /// [`summary`](Self::summary), which leaves it out.
     pub fn of(subject: impl Into<String>, predicate: impl Into<String>) -> Self {
-        Self { subject: Some(subject.into()), ..Self::new(predicate) }
+        let mut reason = Self::new(predicate);
+        reason.0.subject = Some(subject.into());
+        reason
     }
 
     /// A predicate of the upstream with this name.
@@ -34,7 +40,7 @@ impl Reason {
     #[must_use]
     pub fn because(mut self, cause: impl Into<String>) -> Self {
         let cause = cause.into();
-        self.cause = Some(match self.cause {
+        self.0.cause = Some(match self.0.cause {
             Some(outer) => format!("{outer}: {cause}"),
             None => cause,
         });
@@ -51,53 +57,63 @@ impl Reason {
         }
     }
 
+    /// Adds a remark in parentheses.
+    #[must_use]
+    pub fn noting(mut self, remark: &str) -> Self {
+        let last = self.0.cause.as_mut().unwrap_or(&mut self.0.what);
+        *last = format!("{last} ({remark})");
+        self
+    }
+
     /// Sets what to do about it; an earlier hint is replaced.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.0.hint = Some(hint.into());
         self
     }
 
     /// Sets the hint where there is none yet.
     #[must_use]
     pub fn or_hint(self, hint: impl Into<String>) -> Self {
-        if self.hint.is_some() { self } else { self.with_hint(hint) }
+        if self.0.hint.is_some() { self } else { self.with_hint(hint) }
     }
 
     #[must_use]
-    pub fn without_hint(self) -> Self {
-        Self { hint: None, ..self }
+    pub fn without_hint(mut self) -> Self {
+        self.0.hint = None;
+        self
     }
 
     /// Whether this is a predicate that needs a subject, rather than a complete clause.
     pub fn is_predicate(&self) -> bool {
-        self.subject.is_some()
+        self.0.subject.is_some()
     }
 
     /// What to do about it.
     pub fn hint(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.0.hint.as_deref()
     }
 
     /// What failed and why, without the subject and without the hint.
     pub fn summary(&self) -> String {
-        match &self.cause {
-            Some(cause) => format!("{}: {cause}", self.what),
-            None => self.what.clone(),
+        match &self.0.cause {
+            Some(cause) => format!("{}: {cause}", self.0.what),
+            None => self.0.what.clone(),
         }
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(subject) = &self.subject {
+        let Parts { subject, what, cause, hint } = &*self.0;
+        if let Some(subject) = subject {
             write!(f, "{subject} ")?;
         }
-        f.write_str(&self.what)?;
-        if let Some(cause) = &self.cause {
+        f.write_str(what)?;
+        if let Some(cause) = cause {
             write!(f, ": {cause}")?;
         }
-        match &self.hint {
+        match hint {
             Some(hint) => write!(f, "; {hint}"),
             None => Ok(()),
         }

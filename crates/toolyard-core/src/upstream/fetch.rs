@@ -71,7 +71,7 @@ fn of_own_request(error: CallError) -> CallError {
     if error.kind != Kind::Lost {
         return error;
     }
-    let reason = (*error.reason).clone().without_hint();
+    let reason = error.reason.clone().without_hint();
     error.with_reason(reason)
 }
 

@@ -286,7 +286,7 @@ impl<'a> Driver<'a> {
             let mut fetched = Vec::new();
             for kind in kinds {
                 let entries = fetch(link.clone(), origin.clone(), kind).await;
-                fetched.push((kind, entries.map_err(|error| not_listed(kind, *error.reason))?));
+                fetched.push((kind, entries.map_err(|error| not_listed(kind, error.reason))?));
             }
             Ok(fetched)
         }));

@@ -33,15 +33,12 @@ impl Tail {
         lines.push_back(line.chars().take(KEPT_LENGTH).collect());
     }
 
-    /// The end of a sentence about the child's end. Waits a little for what is still in the pipe.
-    pub(crate) async fn last_words(&self, wait: Duration) -> String {
+    /// The last lines of stderr, if there are any. Waits a little for what is still in the pipe.
+    pub(crate) async fn text(&self, wait: Duration) -> Option<String> {
         let _ = tokio::time::timeout(wait, self.ended.cancelled()).await;
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.is_empty() {
-            return String::new();
-        }
-        let words = lines.iter().map(String::as_str).collect::<Vec<_>>().join(" | ");
-        format!("; its last words on stderr: {words}")
+        let text = lines.iter().map(String::as_str).collect::<Vec<_>>().join(" | ");
+        Some(text).filter(|text| !text.is_empty())
     }
 }
 

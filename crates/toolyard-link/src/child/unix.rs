@@ -115,11 +115,11 @@ impl Drop for Hold {
 /// How it ended, as the end of a sentence about it.
 pub(super) fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("it exited with status {code}"),
+        (Some(code), _) => format!("exited with status {code}"),
         (None, Some(signal)) => {
             let name = Signal::try_from(signal).map_or_else(|_| signal.to_string(), |s| s.to_string());
-            format!("it was ended by signal {name}")
+            format!("was ended by signal {name}")
         }
-        (None, None) => "it exited".to_owned(),
+        (None, None) => "exited".to_owned(),
     }
 }

@@ -61,5 +61,5 @@ impl Held {
 
 /// How it ended, as the end of a sentence about it.
 pub(super) fn describe(status: ExitStatus) -> String {
-    status.code().map_or_else(|| "it exited".to_owned(), |code| format!("it exited with status {code}"))
+    status.code().map_or_else(|| "exited".to_owned(), |code| format!("exited with status {code}"))
 }

@@ -61,14 +61,16 @@ impl Link for HttpLink {
     /// Each call holds what it needs; the connections end with the last of them.
     fn let_go(&self) -> BoxFuture<()> {
         self.let_go.store(true, Ordering::Relaxed);
-        let events = self.events.clone();
-        Box::pin(async move { events.closed_soon("it was let go by the gateway").await })
+        let (events, reason) =
+            (self.events.clone(), self.caller.endpoint.reason("was released by the gateway"));
+        Box::pin(async move { events.closed_soon(reason).await })
     }
 
     fn close(&self) -> BoxFuture<()> {
         let (events, scope) = (self.events.clone(), self.scope.clone());
+        let reason = self.caller.endpoint.reason("was closed by the gateway");
         Box::pin(async move {
-            events.closed_soon("it was closed by the gateway").await;
+            events.closed_soon(reason).await;
             scope.cancel();
         })
     }
@@ -173,7 +175,7 @@ impl Reader<'_> {
         match content(response.headers()) {
             Content::Json => self.read_json(response.into_body()).await,
             Content::Events => self.read_events(response.into_body()).await,
-            Content::Other => Err(self.endpoint.bad_answer("its answer is neither JSON nor an event stream")),
+            Content::Other => Err(self.endpoint.not_mcp(response.headers())),
         }
     }
 
@@ -184,7 +186,7 @@ impl Reader<'_> {
         })?;
         match Message::parse(&body) {
             Ok(Message::Response(response)) => self.settle(response.outcome),
-            Ok(_) => Err(self.endpoint.bad_answer("its answer is no response")),
+            Ok(_) => Err(self.endpoint.bad_answer("its answer is not a response")),
             Err(error) => Err(self.endpoint.bad_answer(&error.message)),
         }
     }

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryFutureExt;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use toolyard_model::Scope;
-use toolyard_proto::CallError;
+use toolyard_proto::{CallError, Reason};
 
 use super::HttpSpec;
 use super::connector::Connector;
+use super::obstacle::Obstacle;
 use super::wire::Arriving;
 use super::wires::{SendError, Wires};
 
@@ -27,6 +28,11 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 
+/// What a caller should know about a call whose answer was lost.
+pub(crate) const MAY_HAVE_RUN: &str = "the call may have been carried out";
+/// What to do about an address that leads to something else than an MCP endpoint.
+pub(crate) const CHECK_PATH: &str = "check the path in `url`; it is often `/mcp` or `/sse`";
+
 pub(crate) struct Endpoint {
     pub(crate) name: Arc<str>,
     wires: Wires,
@@ -39,19 +45,23 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The error says what is wrong with the address.
+    /// Fails where the address is invalid or no certificates can be read.
     pub(crate) fn new(
         name: &Arc<str>,
         spec: &HttpSpec,
         limit: Duration,
         scope: &Scope,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Reason> {
         let scheme = spec.url.scheme_str();
         if !matches!(scheme, Some("http" | "https")) || spec.url.host().is_none() {
-            return Err(format!("`url` must be an http:// or https:// address, not `{}`", shown(&spec.url)));
+            let what = format!("`{}` is not an http:// or https:// address", shown(&spec.url));
+            return Err(Reason::new(what).with_hint("correct `url`"));
         }
-        let connector = Connector::new(&spec.url, limit)
-            .map_err(|error| format!("the system's certificates could not be read: {error}"))?;
+        let connector = Connector::new(&spec.url, limit).map_err(|error| {
+            Reason::new("the system's certificates cannot be read")
+                .because(error.to_string())
+                .with_hint("install the system's CA certificates, or point SSL_CERT_FILE at a file of them")
+        })?;
         let wires = Wires::new(connector, spec.url.clone(), scope);
         let mut get = spec.headers.clone();
         get.entry(HOST).or_insert(host(&spec.url));
@@ -111,37 +121,57 @@ impl Endpoint {
     }
 
     fn failed(&self, error: &SendError) -> CallError {
-        let (name, url) = (&self.name, self.shown_url());
-        let unreached = |cause: &str| {
-            format!(
-                "upstream `{name}` cannot be reached at {url}: {cause}; check that it is running and that `url` \
-                 is right"
-            )
+        let obstacle = match error {
+            SendError::NotConnected(obstacle) => obstacle,
+            SendError::Lost(cause) => return self.lost(cause),
         };
-        let failed = match error {
-            SendError::Refused(cause) => CallError::unavailable(unreached(cause)),
-            SendError::Unreachable(cause) => CallError::unreachable(unreached(cause)),
-            SendError::Lost(cause) => self.lost(cause),
+        let reason = obstacle.reason(&self.name, &self.shown_url());
+        let failed = match obstacle {
+            Obstacle::Refused(_) => CallError::unavailable(reason),
+            Obstacle::NoTls | Obstacle::Certificate { .. } | Obstacle::Unreachable(_) => {
+                CallError::unreachable(reason)
+            }
         };
-        failed.at(name)
+        failed.at(&self.name)
     }
 
-    /// The connection broke after the request was on its way.
+    /// The connection broke after the request was sent.
     pub(crate) fn lost(&self, cause: &str) -> CallError {
-        CallError::lost(format!(
-            "the connection to upstream `{}` was lost while the call was under way: {cause}; whether it was \
-             carried out is not known",
-            self.name
-        ))
-        .at(&self.name)
+        let reason = self.reason("closed the connection before it answered");
+        CallError::lost(reason.because(cause).with_hint(MAY_HAVE_RUN)).at(&self.name)
     }
 
     pub(crate) fn too_large(&self) -> CallError {
-        CallError::limit(format!("the answer of upstream `{}` is over 64 MiB", self.name)).at(&self.name)
+        CallError::answer_too_large(self.reason("sent an answer of more than 64 MiB")).at(&self.name)
     }
 
     pub(crate) fn bad_answer(&self, why: &str) -> CallError {
-        CallError::bad_answer(format!("upstream `{}` broke the protocol: {why}", self.name)).at(&self.name)
+        CallError::bad_answer(self.reason("violated the protocol").because(why)).at(&self.name)
+    }
+
+    /// The answer is of a type that the protocol does not have.
+    pub(crate) fn not_mcp(&self, headers: &HeaderMap) -> CallError {
+        let kind = headers.get(CONTENT_TYPE).map(|kind| String::from_utf8_lossy(kind.as_bytes()));
+        let reason = match kind {
+            Some(kind) if kind.starts_with("text/html") => self.reason("answered with a web page, not MCP"),
+            Some(kind) => self.reason(format!("answered with `{}`, not MCP", one_line(&kind))),
+            None => self.reason("answered without a content type, so not with MCP"),
+        };
+        CallError::bad_answer(reason.with_hint(CHECK_PATH)).at(&self.name)
+    }
+
+    /// A predicate of this upstream.
+    pub(crate) fn reason(&self, what: impl Into<String>) -> Reason {
+        Reason::of_upstream(&self.name, what)
+    }
+
+    /// Whether the config sends credentials in `Authorization`.
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.get.contains_key(AUTHORIZATION)
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.url.scheme_str() == Some("http")
     }
 
     /// Without user info and query: those may hold secrets.
@@ -172,6 +202,11 @@ fn host(url: &Uri) -> HeaderValue {
         _ => host.to_owned(),
     };
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// Text of the other side, bounded, on one line.
+fn one_line(text: &str) -> String {
+    text.chars().take(100).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// The innermost cause says most: "connection refused", not "client error".

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
-use http::{Method as HttpMethod, Response, StatusCode, Uri};
+use http::{HeaderMap, Method as HttpMethod, Response, StatusCode, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
@@ -17,7 +17,9 @@ use tokio_util::sync::CancellationToken;
 use toolyard_model::Scope;
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::line::{LineDecoder, one_line};
-use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Response as Answer};
+use toolyard_proto::{
+    CallError, Id, Message, Method, Notification, Reason, RequestMessage, Response as Answer,
+};
 
 use super::body::{Content, content};
 use super::endpoint::Endpoint;
@@ -40,8 +42,8 @@ const ERRAND: Duration = Duration::from_secs(5);
 pub(crate) enum OpenError {
     Call(CallError),
     Refused(Box<Refusal>),
-    /// It is there, but speaks something else.
-    Other(String),
+    /// It is there, but does not speak this transport.
+    Other(Reason),
 }
 
 /// Opens the stream and waits for the address to post to. The lines live in `scope`.
@@ -52,7 +54,7 @@ pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines
         return Err(OpenError::Refused(Box::new(Refusal::read(response).await)));
     }
     if content(response.headers()) != Content::Events {
-        return Err(OpenError::Other("a GET is not answered with an event stream".into()));
+        return Err(OpenError::Other(not_http_sse(&endpoint, response.headers())));
     }
     let mut events = EventStream::new(response.into_body());
     let url = address(&endpoint, &mut events).await?;
@@ -61,7 +63,11 @@ pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines
     Ok((reader, writer))
 }
 
-/// What the server says, and where it is told something.
+fn not_http_sse(endpoint: &Endpoint, headers: &HeaderMap) -> Reason {
+    endpoint.not_mcp(headers).reason
+}
+
+/// What the server sends, and where to write to it.
 type Lines = (DuplexStream, DuplexStream);
 
 /// The first event says where to post. Messages with our credentials go to the same server only.
@@ -69,21 +75,26 @@ async fn address(endpoint: &Endpoint, events: &mut EventStream) -> Result<Uri, O
     loop {
         let event = events.next().await.map_err(|cause| OpenError::Call(endpoint.lost(&cause)))?;
         let Some(event) = event else {
-            return Err(OpenError::Other("its event stream ended before it named an address".into()));
+            return Err(OpenError::Other(
+                endpoint.reason("ended its event stream before it named an address"),
+            ));
         };
         if event.name == "endpoint" {
             let text = String::from_utf8_lossy(&event.data);
-            return resolve(endpoint.url(), text.trim()).map_err(OpenError::Other);
+            return resolve(endpoint.url(), text.trim())
+                .map_err(|why| OpenError::Other(endpoint.reason(why)));
         }
         if !event.data.is_empty() {
-            return Err(OpenError::Other("its event stream does not begin with an address".into()));
+            return Err(OpenError::Other(
+                endpoint.reason("sent an event stream that does not begin with an address"),
+            ));
         }
     }
 }
 
 /// An address relative to `base`, or a whole one of the same origin.
 fn resolve(base: &Uri, text: &str) -> Result<Uri, String> {
-    let wrong = || "the address that it wants messages posted to is wrong".to_owned();
+    let wrong = || "named an invalid address for messages".to_owned();
     let authority = base.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     let origin = format!("{}://{authority}", base.scheme_str().unwrap_or("http"));
     if text.contains("://") || text.starts_with("//") {
@@ -96,7 +107,7 @@ fn resolve(base: &Uri, text: &str) -> Result<Uri, String> {
         return if origin_of(&url) == origin_of(base) {
             Ok(url)
         } else {
-            Err("it wants messages posted to another server, which is refused".into())
+            Err("wants messages posted to another server, which is not allowed".into())
         };
     }
     let path = base.path();
@@ -237,8 +248,8 @@ impl Conversation {
 
     fn no_room(&self) -> CallError {
         let name = &self.endpoint.name;
-        CallError::limit(format!("upstream `{name}` takes no more messages: {POSTS} are on their way to it"))
-            .at(name)
+        let reason = self.endpoint.reason("takes no more messages");
+        CallError::limit(reason.because(format!("{POSTS} are being sent to it"))).at(name)
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashMap<Id, CancellationToken>> {
@@ -268,10 +279,10 @@ mod tests {
         check("messages?s=1", "https://a.example/old/messages?s=1");
         check("https://A.example:443/m", "https://A.example:443/m");
         check("//a.example/m", "https://a.example/m");
-        check("https://b.example/m", "it wants messages posted to another server");
-        check("http://a.example/m", "it wants messages posted to another server");
-        check("https://a.example:8443/m", "it wants messages posted to another server");
-        check("//b.example/m", "it wants messages posted to another server");
-        check("", "the address");
+        check("https://b.example/m", "wants messages posted to another server");
+        check("http://a.example/m", "wants messages posted to another server");
+        check("https://a.example:8443/m", "wants messages posted to another server");
+        check("//b.example/m", "wants messages posted to another server");
+        check("", "named an invalid address");
     }
 }

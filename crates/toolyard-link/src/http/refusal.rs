@@ -1,12 +1,14 @@
-//! What an upstream's HTTP status means when it is not an answer.
+//! What an HTTP status means that is not an answer.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::LOCATION;
+use http::header::{HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
-use toolyard_proto::{CallError, Message, Raw, Retry};
+use toolyard_proto::{CallError, Message, Raw, Reason, Retry};
 
 use super::body::read_whole;
-use super::endpoint::Endpoint;
+use super::endpoint::{CHECK_PATH, Endpoint};
 use super::wire::Arriving;
 
 /// A refusal's body beyond this is not read.
@@ -14,7 +16,7 @@ const MAX_BODY: usize = 1024 * 1024;
 /// How much of a body that is not JSON-RPC is shown.
 const EXCERPT: usize = 200;
 
-/// A response that is no answer, read to its end.
+/// A response that is not an answer, read to its end.
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     /// The JSON-RPC error object in it, if there is one.
@@ -38,42 +40,91 @@ impl Refusal {
         matches!(self.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
     }
 
-    /// What it means for a call.
+    /// What it means for a call. Only 429 says for certain that the call was not carried out: a proxy may answer
+    /// 503 when the server behind it was lost in the middle of a call.
     pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
-        let message = self.describe(endpoint);
+        let reason = self.reason(endpoint);
         let error = match (&self.error, self.status.as_u16()) {
-            (_, 401 | 403) => CallError::turned_away(Retry::Never, message),
+            (_, 401 | 403) => CallError::turned_away(Retry::Never, reason),
             (Some(error), _) => CallError::reported(error.clone()),
-            (None, 429 | 503) => CallError::turned_away(Retry::Always, message),
-            (None, 200..=499) => CallError::turned_away(Retry::Never, message),
-            (None, _) => CallError::turned_away(Retry::IfIdempotent, message),
+            (None, 429) => CallError::turned_away(Retry::Always, reason),
+            (None, 200..=499) => CallError::turned_away(Retry::Never, reason),
+            (None, _) => CallError::turned_away(Retry::IfIdempotent, reason),
+        };
+        let error = match self.retry_after() {
+            Some(wait) => error.retry_after(wait),
+            None => error,
         };
         error.at(&endpoint.name)
     }
 
-    /// The status in words, with what to do about it where that is known.
-    pub(crate) fn describe(&self, endpoint: &Endpoint) -> String {
-        let (name, url, status) = (&endpoint.name, endpoint.shown_url(), self.status);
-        if self.wants_credentials() {
-            return format!(
-                "upstream `{name}` at {url} wants credentials (HTTP {status}): set `headers` of \
-                 `[upstreams.{name}]`, for example `headers = {{ Authorization = \"Bearer …\" }}`"
-            );
+    /// How long the server asks to wait, where it says so in seconds.
+    fn retry_after(&self) -> Option<Duration> {
+        if !matches!(self.status.as_u16(), 429 | 503) {
+            return None;
         }
+        let seconds = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+        Some(Duration::from_secs(seconds))
+    }
+
+    /// What the status means, with what to do about it where that is known.
+    pub(crate) fn reason(&self, endpoint: &Endpoint) -> Reason {
+        let (name, status) = (&endpoint.name, self.status);
+        match status {
+            StatusCode::UNAUTHORIZED => return self.unauthorized(endpoint),
+            StatusCode::FORBIDDEN => {
+                return endpoint.reason("refuses access (HTTP 403)").with_hint(format!(
+                    "check the rights of the token in `headers` of `[upstreams.{name}]`"
+                ));
+            }
+            _ => {}
+        }
+        let url = endpoint.shown_url();
         if let Some(place) = self.headers.get(LOCATION).filter(|_| status.is_redirection()) {
-            let place = String::from_utf8_lossy(place.as_bytes());
-            return format!("upstream `{name}` has moved from {url} to {place}: change `url`");
+            let place = excerpt(place.as_bytes());
+            return endpoint.reason(format!("has moved from {url} to {place}")).with_hint("change `url`");
         }
-        let said = match &self.error {
+        let reason = endpoint.reason(format!("answered with HTTP {status} at {url}"));
+        let text = match &self.error {
             Some(error) => error.member("message").and_then(|m| m.as_string()).unwrap_or_default(),
             None => excerpt(&self.body),
         };
-        let colon = if said.is_empty() { "" } else { ": " };
-        format!("upstream `{name}` at {url} answered with HTTP {status}{colon}{said}")
+        let reason = if text.is_empty() { reason } else { reason.because(text) };
+        match status.as_u16() {
+            429 => reason.with_hint("wait before trying again; the server limits its requests"),
+            404 | 405 => reason.with_hint(CHECK_PATH),
+            500..=599 => reason.with_hint("look at the log of the server"),
+            _ => reason.with_hint("check that `url` leads to an MCP endpoint"),
+        }
+    }
+
+    fn unauthorized(&self, endpoint: &Endpoint) -> Reason {
+        let name = &endpoint.name;
+        if self.wants_sign_in() {
+            return endpoint.reason("needs an OAuth sign-in (HTTP 401)").with_hint(format!(
+                "Toolyard cannot sign in by itself yet: get a token from the provider and put it into `headers` of \
+                 `[upstreams.{name}]`"
+            ));
+        }
+        if endpoint.has_credentials() {
+            let what = "rejected the credentials in `headers.Authorization` (HTTP 401)";
+            return endpoint.reason(what).with_hint("check the token");
+        }
+        endpoint.reason("requires credentials (HTTP 401)").with_hint(format!(
+            "set `headers` of `[upstreams.{name}]`, for example `headers = {{ Authorization = \"Bearer …\" }}`"
+        ))
+    }
+
+    /// Whether it names an OAuth authorization server.
+    fn wants_sign_in(&self) -> bool {
+        let names_it = |value: &HeaderValue| {
+            value.as_bytes().windows(17).any(|part| part.eq_ignore_ascii_case(b"resource_metadata"))
+        };
+        self.headers.get_all(WWW_AUTHENTICATE).iter().any(names_it)
     }
 }
 
-/// A page made for browsers says nothing to people who read a line.
+/// The start of a body as one line; nothing of a web page, which is no help in a line.
 fn excerpt(body: &[u8]) -> String {
     if body.trim_ascii_start().starts_with(b"<") {
         return String::new();
@@ -87,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_answer_says_is_repeated_unless_it_is_a_page_for_browsers() {
+    fn web_pages_are_left_out_of_excerpts() {
         assert_eq!(excerpt(b"there is\n no view\n"), "there is no view");
         assert_eq!(excerpt(b"\n<!DOCTYPE html><html><body>Not Found</body></html>"), "");
         assert_eq!(excerpt(b""), "");

@@ -1,7 +1,5 @@
 //! The connections to one address: those that are free are kept for a while, and new ones are opened as needed.
 
-use std::error::Error;
-use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use toolyard_model::Scope;
 
 use super::connector::Connector;
 use super::endpoint::root_cause;
+use super::obstacle::Obstacle;
 use super::wire::{Arriving, Outgoing, Unsent, Wire};
 
 const MOST_KEPT: usize = 256;
@@ -28,11 +27,9 @@ pub(crate) struct Wires {
 /// Why there is no response.
 #[derive(Debug)]
 pub(crate) enum SendError {
-    /// There was no connection to send anything on: nobody listens there.
-    Refused(String),
-    /// The same, and nobody can say whether anybody does.
-    Unreachable(String),
-    /// The connection broke when the request was on its way.
+    /// No connection was opened, so nothing was sent.
+    NotConnected(Obstacle),
+    /// The connection broke after the request was sent.
     Lost(String),
 }
 
@@ -79,22 +76,10 @@ impl Wires {
 
     async fn open(&self) -> Result<Box<Wire>, SendError> {
         let stream = self.connector.connect(self.url.clone()).await;
-        let stream = stream.map_err(|error| unconnected(&*error))?;
+        let stream = stream.map_err(|error| SendError::NotConnected(Obstacle::find(&*error)))?;
         let wire = Wire::over(stream, &self.kept, &self.scope).await;
-        wire.map_err(|error| unconnected(&error))
+        wire.map_err(|error| SendError::NotConnected(Obstacle::find(&error)))
     }
-}
-
-fn unconnected(error: &(dyn Error + 'static)) -> SendError {
-    let mut cause = Some(error);
-    while let Some(now) = cause {
-        let io = now.downcast_ref::<io::Error>();
-        if io.is_some_and(|io| io.kind() == ErrorKind::ConnectionRefused) {
-            return SendError::Refused(root_cause(error));
-        }
-        cause = now.source();
-    }
-    SendError::Unreachable(root_cause(error))
 }
 
 fn lost(error: Unsent) -> SendError {

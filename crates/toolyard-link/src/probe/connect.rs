@@ -1,5 +1,5 @@
-//! Meeting an upstream: reach it, find out which era it speaks, shake hands where that is the custom, and
-//! hand back a link. An error says what was tried, step by step.
+//! Connecting to an upstream: reach it, find out which era it speaks, do the handshake of that era, and return a
+//! link. An error lists what was tried.
 
 mod child;
 mod http;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolyard_model::{Connected, Scope};
-use toolyard_proto::{Era, Reason};
+use toolyard_proto::{Era, Method, Reason};
 
 use crate::child::ChildSpec;
 use crate::http::HttpSpec;
@@ -58,59 +58,68 @@ impl Default for Timeouts {
     }
 }
 
-/// What kind of trouble it was.
+/// What kind of failure it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A program could not be started.
     CannotStart,
-    /// Nobody answers at that address, or what answers is out of order.
+    /// Nothing answers at that address, or what answers is out of order.
     Unreachable,
-    /// It wants credentials that it was not given.
+    /// It requires credentials that it was not given.
     Credentials,
     /// It did not answer in time.
     NoAnswer,
-    /// It went away before it answered.
+    /// It ended before it answered.
     Gone,
-    /// It answered, but we have no version of the protocol in common.
+    /// It answered, but there is no common version of the protocol.
     Incompatible,
 }
 
-/// Why there is no link, and what was tried.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{message}{}", History(.tried))]
+/// Why there is no link.
+#[derive(Clone, Debug)]
 pub struct ConnectError {
     pub trouble: Trouble,
-    pub message: String,
-    /// What had failed before, in order.
-    pub tried: Vec<String>,
+    pub reason: Reason,
+    /// What had failed before, in order, each different from the others.
+    tried: Vec<Reason>,
 }
 
 impl ConnectError {
-    pub(crate) fn new(trouble: Trouble, message: impl Into<String>) -> Self {
-        Self { trouble, message: message.into(), tried: Vec::new() }
+    pub(crate) fn new(trouble: Trouble, reason: impl Into<Reason>) -> Self {
+        Self { trouble, reason: reason.into(), tried: Vec::new() }
     }
 
+    /// Adds what was tried before. The same failure is not listed twice.
     #[must_use]
-    pub(crate) fn after(mut self, mut tried: Vec<String>) -> Self {
-        tried.append(&mut self.tried);
-        self.tried = tried;
+    pub(crate) fn after(mut self, earlier: impl IntoIterator<Item = Reason>) -> Self {
+        let later = std::mem::take(&mut self.tried);
+        for reason in earlier.into_iter().chain(later) {
+            let is_known = |known: &Reason| known.summary() == reason.summary();
+            if !is_known(&self.reason) && !self.tried.iter().any(is_known) {
+                self.tried.push(reason);
+            }
+        }
         self
     }
 }
 
 impl From<ConnectError> for Reason {
     fn from(error: ConnectError) -> Self {
-        Self::new(error.to_string())
+        if error.tried.is_empty() {
+            return error.reason;
+        }
+        let tried: Vec<String> = error.tried.iter().map(Reason::summary).collect();
+        error.reason.noting(&format!("before that, it {}", tried.join("; it ")))
     }
 }
 
-struct History<'a>(&'a [String]);
-
-impl fmt::Display for History<'_> {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, " (before that: {})", self.0.join("; ")) }
+        Reason::from(self.clone()).fmt(f)
     }
 }
+
+impl std::error::Error for ConnectError {}
 
 /// Connects to an upstream. `remembered` is the era it spoke the last time: it spares the question, and is
 /// forgotten where it turns out wrong. The link lives in `scope`.
@@ -158,7 +167,13 @@ struct Plan<'a> {
     scope: &'a Scope,
 }
 
-fn not_modern(why: &str) -> ConnectError {
-    let why = format!("it does not speak the modern protocol that `era = \"modern\"` asks for: {why}");
-    ConnectError::new(Trouble::Incompatible, why)
+fn not_modern(name: &str, why: &Reason) -> ConnectError {
+    let reason =
+        Reason::of_upstream(name, "does not speak the modern protocol, which `era = \"modern\"` requires");
+    ConnectError::new(Trouble::Incompatible, reason.because(why.summary()).with_hint("remove `era`"))
+}
+
+/// The other side did not answer `method` in time.
+fn silent(plan: &Plan<'_>, method: &Method, limit: Duration) -> Reason {
+    Reason::of_upstream(plan.name, format!("did not answer `{method}` within {limit:?}"))
 }

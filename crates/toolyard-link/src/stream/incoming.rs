@@ -7,7 +7,7 @@ use bytes::Bytes;
 use toolyard_model::Peer;
 use toolyard_proto::modern::SUBSCRIPTION_ID;
 use toolyard_proto::{
-    CallError, Id, Incoming, Message, Method, Notification, ParseError, Raw, RequestMessage, Response,
+    CallError, Id, Incoming, Message, Method, Notification, ParseError, Raw, Reason, RequestMessage, Response,
 };
 
 use super::mux::Shared;
@@ -42,8 +42,8 @@ fn refuse(shared: &Shared, line: &Bytes, error: &ParseError) {
     // Whoever waits for this answer gets no better one.
     if let Some(id) = error.id.as_ref().filter(|_| error.is_answer).and_then(Id::as_u64) {
         let name = &shared.name;
-        let why = format!("upstream `{name}` broke the protocol: {error}");
-        shared.answer(id, Err(CallError::bad_answer(why).at(name)));
+        let reason = Reason::of_upstream(name, "violated the protocol").because(error.to_string());
+        shared.answer(id, Err(CallError::bad_answer(reason).at(name)));
     }
 }
 

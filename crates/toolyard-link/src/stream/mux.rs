@@ -10,11 +10,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use toolyard_model::{BoxFuture, LinkEvent, LinkRequest, Peer, Scope};
-use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, RequestMessage};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, Reason, RequestMessage};
 
 use super::pump;
 use crate::asks::Asks;
 use crate::events::Events;
+use crate::http::endpoint::MAY_HAVE_RUN;
 use crate::inflight::{Flight, InFlight, is_addressable};
 
 /// How many messages may wait to be written; whoever calls beyond that waits too.
@@ -24,8 +25,34 @@ const ASIDES: usize = 1024;
 /// How long the end of a link may wait for its last event to be taken.
 const LAST_EVENT: Duration = Duration::from_secs(1);
 
-/// Finds out more about the end of a stream than the stream itself can say.
-pub(crate) type LastWords = Box<dyn FnOnce(String) -> BoxFuture<String> + Send>;
+/// Finds out more about the end of a stream than the stream itself shows.
+pub(crate) type ExplainEnd = Box<dyn FnOnce(Ending) -> BoxFuture<Ending> + Send>;
+
+/// How a channel ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// A predicate of the upstream: "exited with status 1".
+    pub(crate) what: String,
+    /// The last lines of a child's stderr.
+    pub(crate) stderr: Option<String>,
+}
+
+impl Ending {
+    /// As a reason about the upstream of this name.
+    pub(crate) fn reason(&self, name: &str) -> Reason {
+        let reason = Reason::of_upstream(name, &self.what);
+        match &self.stderr {
+            Some(stderr) => reason.because(format!("stderr: {stderr}")),
+            None => reason,
+        }
+    }
+}
+
+impl From<&str> for Ending {
+    fn from(what: &str) -> Self {
+        Self { what: what.to_owned(), stderr: None }
+    }
+}
 
 type Outcome = Result<Raw, CallError>;
 
@@ -53,7 +80,7 @@ struct Calls {
     last_id: u64,
     in_flight: InFlight<Waiting>,
     /// Why there will be no more answers.
-    over: Option<String>,
+    over: Option<Ending>,
 }
 
 /// Somebody waits for an answer.
@@ -66,7 +93,7 @@ impl Mux {
     pub(crate) fn start<R, W>(
         name: &Arc<str>,
         (reader, writer): (R, W),
-        last_words: Option<LastWords>,
+        explain_end: Option<ExplainEnd>,
         scope: &Scope,
     ) -> (Self, mpsc::Receiver<LinkEvent>)
     where
@@ -91,7 +118,7 @@ impl Mux {
         });
         scope.spawn(pump::write(shared.clone(), writer, to_write));
         scope.spawn(pump::forward(waiting, outbox));
-        scope.spawn(pump::read(shared.clone(), reader, last_words));
+        scope.spawn(pump::read(shared.clone(), reader, explain_end));
         (Self(shared), receiver)
     }
 
@@ -115,10 +142,10 @@ impl Mux {
         let (mut ticket, answer, line) = self.register(request, peer)?;
         if self.0.outbox.send(line).await.is_err() {
             drop(ticket);
-            return answer.await.unwrap_or_else(|_| Err(self.0.lost("it takes no more messages")));
+            return answer.await.unwrap_or_else(|_| Err(self.0.lost(&"takes no more messages".into())));
         }
         ticket.sent = true;
-        answer.await.unwrap_or_else(|_| Err(self.0.lost("it gave the call up")))
+        answer.await.unwrap_or_else(|_| Err(self.0.lost(&"dropped the call".into())))
     }
 
     fn register(
@@ -156,8 +183,8 @@ impl Mux {
     }
 
     /// Fails every call and ends the channel.
-    pub(crate) fn shut(&self, why: &str) {
-        self.0.end_calls(why);
+    pub(crate) fn shut(&self, ending: &Ending) {
+        self.0.end_calls(ending);
         self.0.closing.cancel();
     }
 
@@ -165,8 +192,8 @@ impl Mux {
         self.0.lock().over.is_some()
     }
 
-    /// How it came to its end, if it has.
-    pub(crate) fn over(&self) -> Option<String> {
+    /// How it ended, if it has.
+    pub(crate) fn over(&self) -> Option<Ending> {
         self.0.over()
     }
 
@@ -183,9 +210,8 @@ impl Shared {
 
     fn enter(&self, flight: Flight<Waiting>) -> Result<u64, CallError> {
         let mut calls = self.lock();
-        if let Some(why) = &calls.over {
-            let message = format!("upstream `{}` is not connected: {why}", self.name);
-            return Err(CallError::unavailable(message).at(&self.name));
+        if let Some(ending) = &calls.over {
+            return Err(CallError::unavailable(ending.reason(&self.name)).at(&self.name));
         }
         calls.last_id += 1;
         let id = calls.last_id;
@@ -224,28 +250,23 @@ impl Shared {
         self.garbage.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn lost(&self, why: &str) -> CallError {
-        let name = &self.name;
-        CallError::lost(format!(
-            "the connection to upstream `{name}` was lost while the call was under way: {why}; whether it was \
-             carried out is not known"
-        ))
-        .at(name)
+    pub(crate) fn lost(&self, ending: &Ending) -> CallError {
+        CallError::lost(ending.reason(&self.name).with_hint(MAY_HAVE_RUN)).at(&self.name)
     }
 
     /// Fails every call under way and refuses new ones. The first reason stays.
-    pub(crate) fn end_calls(&self, why: &str) {
+    pub(crate) fn end_calls(&self, ending: &Ending) {
         let mut calls = self.lock();
-        calls.over.get_or_insert_with(|| why.to_owned());
+        calls.over.get_or_insert_with(|| ending.clone());
         let flights = calls.in_flight.drain();
         drop(calls);
         for flight in flights {
-            let _ = flight.more.answer.send(Err(self.lost(why)));
+            let _ = flight.more.answer.send(Err(self.lost(ending)));
         }
     }
 
     /// Why the channel is over, if it is.
-    pub(crate) fn over(&self) -> Option<String> {
+    pub(crate) fn over(&self) -> Option<Ending> {
         self.lock().over.clone()
     }
 

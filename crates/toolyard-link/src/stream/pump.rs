@@ -9,7 +9,7 @@ use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::line::LineDecoder;
 
 use super::incoming;
-use super::mux::{LastWords, Shared};
+use super::mux::{Ending, ExplainEnd, Shared};
 
 /// How much is read at once at least.
 const CHUNK: usize = 16 * 1024;
@@ -22,22 +22,22 @@ const KEPT_BUFFER: usize = 1024 * 1024;
 pub(crate) async fn read<R: AsyncRead + Unpin>(
     shared: Arc<Shared>,
     reader: R,
-    last_words: Option<LastWords>,
+    explain_end: Option<ExplainEnd>,
 ) {
     let fallen = FailCalls(shared.clone());
-    let why = tokio::select! {
-        why = read_lines(&shared, reader) => why,
-        () = shared.closing.cancelled() => "writing to it failed".to_owned(),
+    let ending = tokio::select! {
+        what = read_lines(&shared, reader) => Ending { what, stderr: None },
+        () = shared.closing.cancelled() => "closed its input".into(),
     };
-    let why = match (shared.over(), last_words) {
+    let ending = match (shared.over(), explain_end) {
         (Some(known), _) => known,
-        (None, Some(last_words)) => last_words(why).await,
-        (None, None) => why,
+        (None, Some(explain_end)) => explain_end(ending).await,
+        (None, None) => ending,
     };
-    shared.end_calls(&why);
+    shared.end_calls(&ending);
     shared.closing.cancel();
     drop(fallen);
-    shared.events.closed(why).await;
+    shared.events.closed(ending.reason(&shared.name)).await;
     shared.mark_ended();
 }
 
@@ -46,7 +46,7 @@ struct FailCalls(Arc<Shared>);
 
 impl Drop for FailCalls {
     fn drop(&mut self) {
-        self.0.end_calls("the gateway is stopping");
+        self.0.end_calls(&"was closed because the gateway is stopping".into());
     }
 }
 
@@ -58,12 +58,12 @@ async fn read_lines<R: AsyncRead + Unpin>(shared: &Arc<Shared>, mut reader: R) -
             Ok(None) => {
                 lines.buffer().reserve(CHUNK);
                 match reader.read_buf(lines.buffer()).await {
-                    Ok(0) => return "it closed the connection".to_owned(),
+                    Ok(0) => return "closed the connection".to_owned(),
                     Ok(_) => {}
-                    Err(error) => return format!("reading from it failed: {error}"),
+                    Err(error) => return format!("cannot be read from: {error}"),
                 }
             }
-            Err(error) => return error.to_string(),
+            Err(error) => return format!("violated the protocol: {error}"),
         }
     }
 }

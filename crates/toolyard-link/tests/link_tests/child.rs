@@ -149,9 +149,9 @@ async fn a_child_that_exits_at_once_is_an_error_with_its_last_words() {
     let mut spec = ChildSpec::new("sh");
     spec.args = vec!["-c".into(), "echo 'no such database' >&2; exit 4".into()];
     let error = meet(&scope, spec, EraPin::Auto).await.unwrap_err();
-    let expected = "it ended before it answered: it exited with status 4; its last words on stderr: no such \
-                    database; check that `command` and `args` start an MCP server";
-    assert_eq!(error.to_string(), expected, "said once, and with what to do");
+    let expected = "upstream `kid` exited with status 4 before it answered: stderr: no such database; check that \
+                    `command` and `args` start an MCP server";
+    assert_eq!(error.to_string(), expected, "once, and with what to do");
     assert_eq!(error.trouble, Trouble::Gone);
 }
 
@@ -160,7 +160,7 @@ async fn a_missing_program_is_named() {
     let scope = Scope::new();
     let error = meet(&scope, ChildSpec::new("no-such-program-here"), EraPin::Auto).await.unwrap_err();
     assert_eq!(error.trouble, Trouble::CannotStart);
-    assert!(error.to_string().contains("`no-such-program-here` was not found: install it"), "{error}");
+    assert!(error.to_string().contains("`no-such-program-here` was not found; install it"), "{error}");
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ serve(on)
     let mut connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
     let error = failed(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await);
     assert_eq!(error.kind, Kind::Lost);
-    assert!(error.to_string().contains("exited with status 7; its last words on stderr: boom"), "{error}");
+    assert!(error.to_string().contains("exited with status 7: stderr: boom"), "{error}");
     assert!(closed(&mut connected.events).await.contains("status 7"));
 }
 

@@ -184,8 +184,9 @@ async fn an_error_of_the_upstream_is_reported_and_one_about_our_hop_is_ours_to_m
 async fn an_http_status_says_what_to_do() {
     let mut setup = setup().await;
     for (status, kind, retry, words) in [
-        (401, Kind::TurnedAway, Retry::Never, "wants credentials (HTTP 401 Unauthorized): set `headers`"),
-        (503, Kind::TurnedAway, Retry::Always, "HTTP 503"),
+        (401, Kind::TurnedAway, Retry::Never, "requires credentials (HTTP 401); set `headers`"),
+        (503, Kind::TurnedAway, Retry::IfIdempotent, "HTTP 503"),
+        (429, Kind::TurnedAway, Retry::Always, "HTTP 429"),
         (500, Kind::TurnedAway, Retry::IfIdempotent, "HTTP 500"),
         (418, Kind::TurnedAway, Retry::Never, "HTTP 418"),
     ] {
@@ -259,7 +260,7 @@ async fn a_server_without_a_version_in_common_is_not_initialised() {
 }
 
 #[tokio::test]
-async fn what_seems_to_be_the_oldest_transport_is_named() {
+async fn an_attempt_over_http_sse_is_reported() {
     let (mut server, scope) = (Server::start().await, Scope::new());
     let met = meet(&mut server, &scope, async |server| {
         server.posted("server/discover").await.status(405);
@@ -268,7 +269,8 @@ async fn what_seems_to_be_the_oldest_transport_is_named() {
     });
     let error = met.await.0.unwrap_err();
     assert_eq!(error.trouble, Trouble::Incompatible);
-    assert!(error.to_string().contains("HTTP+SSE"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("405") && text.contains("404"), "both attempts are named: {text}");
 }
 
 #[tokio::test]

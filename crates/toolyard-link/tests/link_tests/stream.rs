@@ -276,7 +276,7 @@ async fn the_end_of_the_stream_fails_every_call_at_once_and_names_the_upstream()
         assert_eq!(error.kind, Kind::Lost);
         assert!(error.message().contains("`up`") && error.upstream.as_deref() == Some("up"), "{error}");
     }
-    assert_eq!(closed(&mut events).await, "it closed the connection");
+    assert_eq!(closed(&mut events).await, "upstream `up` closed the connection");
     let error = failed(soon(link.call(call(1, json!({})), Peer::nobody())).await);
     assert_eq!(error.kind, Kind::Unavailable);
     drop(link);

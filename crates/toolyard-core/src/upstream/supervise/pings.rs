@@ -139,8 +139,8 @@ fn outcome_of(answer: Answer, silent: &Reason) -> Outcome {
         Err(error) => match error.kind {
             Kind::Reported(_) | Kind::TurnedAway | Kind::BadAnswer => Outcome::Answered,
             Kind::Timeout => Outcome::Silent(silent.clone()),
-            Kind::Unreachable => Outcome::Silent(*error.reason),
-            _ => Outcome::Gone(*error.reason),
+            Kind::Unreachable => Outcome::Silent(error.reason),
+            _ => Outcome::Gone(error.reason),
         },
     }
 }

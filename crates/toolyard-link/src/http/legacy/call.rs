@@ -125,7 +125,7 @@ impl<'a> Underway<'a> {
         let outcome = match content(response.headers()) {
             Content::Json => self.read_json(response).await,
             Content::Events => self.follow(EventStream::new(response.into_body())).await,
-            Content::Other => Err(self.bad_answer("its answer is neither JSON nor an event stream")),
+            Content::Other => Err(self.session.endpoint.not_mcp(response.headers())),
         };
         outcome.map_err(Failed::Call)
     }
@@ -201,7 +201,7 @@ impl<'a> Underway<'a> {
     async fn resume_once(&self, last_id: &str) -> Result<Option<EventStream>, CallError> {
         let mut headers = self.session.get_headers();
         let Ok(last_id) = http::HeaderValue::from_str(last_id) else {
-            return Err(self.bad_answer("an event id of its stream cannot stand in a header"));
+            return Err(self.bad_answer("an event id of its stream is not valid in a header"));
         };
         headers.insert(LAST_EVENT_ID, last_id);
         let sent = self.session.endpoint.send(HttpMethod::GET, headers, Bytes::new()).await;

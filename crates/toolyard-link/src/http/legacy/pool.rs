@@ -222,7 +222,8 @@ impl Pool {
             session.retire();
         }
         let _ = timeout(GOODBYE, join_all(sessions.iter().map(|session| session.delete()))).await;
-        self.parts.events.closed_soon("it was closed by the gateway").await;
+        let reason = self.parts.endpoint.reason("was closed by the gateway");
+        self.parts.events.closed_soon(reason).await;
         self.parts.scope.cancel();
     }
 

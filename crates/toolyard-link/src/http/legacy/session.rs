@@ -10,8 +10,7 @@ use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Peer, Scope};
-
-use toolyard_proto::{CallError, Id, Message, Method, Notification, RequestMessage, Revision};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, Reason, RequestMessage, Revision};
 
 use super::inbox;
 use super::memory::Memory;
@@ -25,7 +24,6 @@ use crate::http::wire::Arriving;
 use crate::inflight::InFlight;
 use crate::levels::Told;
 use crate::probe::{Offer, legacy_greeting};
-use toolyard_proto::Raw;
 
 /// How long the first call waits for the stream of unasked messages to stand, so that nothing said during
 /// that call is lost. Some servers send headers only with the first message, so it is not waited for longer.
@@ -81,7 +79,7 @@ pub(crate) struct Ground<'a> {
 pub(crate) enum OpenError {
     Call(CallError),
     Refused(Refusal),
-    Incompatible(String),
+    Incompatible(Reason),
 }
 
 impl OpenError {
@@ -89,7 +87,7 @@ impl OpenError {
         let error = match self {
             Self::Call(error) => error.clone(),
             Self::Refused(refusal) => refusal.to_call_error(endpoint),
-            Self::Incompatible(why) => CallError::unavailable(format!("upstream `{}`: {why}", endpoint.name)),
+            Self::Incompatible(reason) => CallError::unavailable(reason.clone()),
         };
         error.at(&endpoint.name)
     }
@@ -116,7 +114,8 @@ impl Session {
         let id = response.headers().get(SESSION_ID).cloned();
         let peer = Peer::new(Arc::new(Unasked { events: ground.events.clone(), client: owner.client() }));
         let read = Reader { endpoint, peer: &peer, listens: false, id: None }.read(response).await;
-        let greeting = legacy_greeting(read.map_err(OpenError::Call)?).map_err(OpenError::Incompatible)?;
+        let greeting = legacy_greeting(&endpoint.name, read.map_err(OpenError::Call)?)
+            .map_err(OpenError::Incompatible)?;
         let session = Arc::new(Self::new(ground, owner, greeting, id.as_ref()));
         let mut opening = Opening { session: Some(session.clone()), scope: ground.scope };
         session.begin().await.map_err(OpenError::Call)?;

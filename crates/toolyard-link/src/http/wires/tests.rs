@@ -184,11 +184,14 @@ async fn a_door_that_is_shut_is_told_from_one_that_nothing_leads_to() {
     let shut = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for scheme in ["http", "https"] {
         let refused = ask(&format!("{scheme}://{shut}/mcp"), Duration::from_secs(5)).await;
-        assert!(matches!(&refused, Err(SendError::Refused(_))), "{scheme}: {refused:?}");
+        assert!(
+            matches!(&refused, Err(SendError::NotConnected(Obstacle::Refused(_)))),
+            "{scheme}: {refused:?}"
+        );
     }
     // It takes connections and says nothing, as a network does that swallows everything.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/mcp", silent.local_addr().unwrap());
     let unheard = ask(&url, Duration::from_millis(200)).await;
-    assert!(matches!(&unheard, Err(SendError::Unreachable(_))), "{unheard:?}");
+    assert!(matches!(&unheard, Err(SendError::NotConnected(Obstacle::Unreachable(_)))), "{unheard:?}");
 }

@@ -1,6 +1,6 @@
-//! Meeting an upstream on a stream of lines: a child process or a socket. A probe may be the end of an older
-//! server, so it never costs more than the child or connection it was put to: a fresh one is opened and
-//! spoken to in the old way.
+//! Connecting to an upstream on a stream of lines: a child process or a socket. A probe may end a legacy server,
+//! so it never costs more than the child or connection that it was sent to: a fresh one is opened for the legacy
+//! handshake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use toolyard_proto::{CallError, Era, Id, Kind, Method, Notification, Raw, Revisi
 use super::source::Source;
 use super::{ConnectError, First, Plan, Trouble};
 use crate::own::own_request;
-use crate::probe::{Discovered, judge, legacy_greeting};
+use crate::probe::{Discovered, judge, legacy_greeting, rejected};
 use crate::stream::{Channel, StreamLink};
 
 pub(super) async fn connect(
@@ -27,9 +27,9 @@ pub(super) async fn connect(
         First::Only(Era::Modern) => modern_only(plan, source).await,
         First::Probe(patience) => probe(plan, source, patience).await,
         First::LegacyThenProbe => match fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await {
-            Err(error) if error.trouble != Trouble::CannotStart => probe(plan, source, plan.timeouts.probe)
-                .await
-                .map_err(|again| again.after(vec![error.message])),
+            Err(error) if error.trouble != Trouble::CannotStart => {
+                probe(plan, source, plan.timeouts.probe).await.map_err(|again| again.after([error.reason]))
+            }
             settled => settled,
         },
     }
@@ -41,21 +41,24 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, limit: Duration) -> Result<C
     let in_time = timeout(limit, &mut discover).await;
     let was_silent = in_time.is_err();
     let late = was_silent.then_some(discover);
-    let (offer, why) = match judge(in_time.unwrap_or_else(|_| Err(no_answer(limit)))) {
-        Discovered::Modern(greeting) => return Ok(attempt.met(greeting)),
-        Discovered::Incompatible(why) => return Err(ConnectError::new(Trouble::Incompatible, why)),
-        Discovered::Legacy { offer, why } => (offer, why),
-    };
+    let (offer, why) =
+        match judge(plan.name, in_time.unwrap_or_else(|_| Err(no_answer(plan, &Method::DISCOVER, limit)))) {
+            Discovered::Modern(greeting) => return Ok(attempt.met(greeting)),
+            Discovered::Incompatible(why) => return Err(ConnectError::new(Trouble::Incompatible, why)),
+            Discovered::Legacy { offer, why } => (offer, why),
+        };
     let mut tried = vec![why];
     if !attempt.channel.mux.is_over() {
         match (attempt.initialize(plan, offer).await, late) {
             (Ok(greeting), None) => return Ok(attempt.met(greeting)),
             (Ok(greeting), Some(late)) => return Ok(settle(plan, source, attempt, greeting, late).await),
-            (Err(error), None) => tried.push(error.message),
+            (Err(error), None) => tried.push(error.reason),
             (Err(error), Some(late)) => {
-                tried.push(error.message);
+                tried.push(error.reason);
                 // A modern server that was merely slow to start has answered both questions by now.
-                if let Ok(Discovered::Modern(greeting)) = timeout(limit, late).await.map(judge) {
+                if let Ok(Discovered::Modern(greeting)) =
+                    timeout(limit, late).await.map(|late| judge(plan.name, late))
+                {
                     return Ok(attempt.met(greeting));
                 }
             }
@@ -80,7 +83,7 @@ async fn settle(
     greeting: Greeting,
     late: impl Future<Output = Result<Raw, CallError>>,
 ) -> Connected {
-    let guessed = match late.now_or_never().map(judge) {
+    let guessed = match late.now_or_never().map(|late| judge(plan.name, late)) {
         Some(Discovered::Modern(_)) => match modern_only(plan, source).await {
             Ok(modern) => return modern,
             Err(_) => true,
@@ -104,11 +107,12 @@ async fn fresh_legacy(
 async fn modern_only(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, ConnectError> {
     let attempt = Attempt::start(plan, source).await?;
     let limit = plan.timeouts.connect;
-    let outcome = timeout(limit, attempt.discover(plan)).await.unwrap_or_else(|_| Err(no_answer(limit)));
-    match judge(outcome) {
+    let outcome = timeout(limit, attempt.discover(plan)).await;
+    let outcome = outcome.unwrap_or_else(|_| Err(no_answer(plan, &Method::DISCOVER, limit)));
+    match judge(plan.name, outcome) {
         Discovered::Modern(greeting) => Ok(attempt.met(greeting)),
         Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
-        Discovered::Legacy { why, .. } => Err(super::not_modern(&why)),
+        Discovered::Legacy { why, .. } => Err(super::not_modern(plan.name, &why)),
     }
 }
 
@@ -148,45 +152,47 @@ impl Attempt {
     async fn initialize(&self, plan: &Plan<'_>, offer: Revision) -> Result<Greeting, ConnectError> {
         let (params, limit) = (plan.offer.initialize_params(offer), plan.timeouts.connect);
         let asked = timeout(limit, self.ask(plan, Method::INITIALIZE, params)).await;
-        let result = asked.unwrap_or_else(|_| Err(no_answer(limit)));
-        let result = result.map_err(|error| self.gone(&error).unwrap_or_else(|| self.refused(&error)))?;
-        let greeting =
-            legacy_greeting(result).map_err(|why| ConnectError::new(Trouble::Incompatible, why))?;
+        let result = asked.unwrap_or_else(|_| Err(no_answer(plan, &Method::INITIALIZE, limit)));
+        let result =
+            result.map_err(|error| self.gone(plan, &error).unwrap_or_else(|| self.refused(plan, error)))?;
+        let greeting = legacy_greeting(plan.name, result)
+            .map_err(|why| ConnectError::new(Trouble::Incompatible, why))?;
         self.channel.mux.say(Notification::new(Method::INITIALIZED, None)).await;
         Ok(greeting)
     }
 }
 
 impl Attempt {
-    /// What to say where it has left instead of answering.
-    fn gone(&self, error: &CallError) -> Option<ConnectError> {
-        let why = self.channel.mux.over().filter(|_| error.kind == Kind::Lost)?;
-        let message = if self.channel.process.is_some() {
-            format!("it ended before it answered: {why}; check that `command` and `args` start an MCP server")
-        } else {
-            format!("it hung up before it answered: {why}; check that an MCP server listens there")
-        };
-        Some(ConnectError::new(Trouble::Gone, message))
+    /// The error where it ended instead of answering.
+    fn gone(&self, plan: &Plan<'_>, error: &CallError) -> Option<ConnectError> {
+        let mut ending = self.channel.mux.over().filter(|_| error.kind == Kind::Lost)?;
+        ending.what.push_str(" before it answered");
+        let reason = ending.reason(plan.name).with_hint(format!("check that {}", self.expected()));
+        Some(ConnectError::new(Trouble::Gone, reason))
     }
 
-    fn refused(&self, error: &CallError) -> ConnectError {
-        let said = format!("initialize: {error}");
-        match error.kind {
-            Kind::Reported(_) => ConnectError::new(Trouble::Incompatible, said),
+    fn refused(&self, plan: &Plan<'_>, error: CallError) -> ConnectError {
+        let (trouble, hint) = match error.kind {
+            Kind::Reported(_) => (Trouble::Incompatible, "look at the log of the server".to_owned()),
             Kind::Timeout => {
-                let speaker = if self.channel.process.is_some() {
-                    "`command` and `args` start an MCP server"
-                } else {
-                    "an MCP server listens there"
-                };
-                let advice = format!("check that {speaker}, or raise `connect_timeout`");
-                ConnectError::new(Trouble::NoAnswer, format!("{said}; {advice}"))
+                (Trouble::NoAnswer, format!("check that {}, or raise `connect_timeout`", self.expected()))
             }
-            _ => ConnectError::new(Trouble::NoAnswer, said),
+            _ => (Trouble::NoAnswer, format!("check that {}", self.expected())),
+        };
+        let reason = rejected(plan.name, &Method::INITIALIZE, error);
+        ConnectError::new(trouble, reason.or_hint(hint))
+    }
+
+    /// What should be true of the other side.
+    fn expected(&self) -> &'static str {
+        if self.channel.process.is_some() {
+            "`command` and `args` start an MCP server"
+        } else {
+            "an MCP server listens there"
         }
     }
 }
 
-fn no_answer(limit: Duration) -> CallError {
-    CallError::timeout(format!("no answer within {limit:?}"))
+fn no_answer(plan: &Plan<'_>, method: &Method, limit: Duration) -> CallError {
+    CallError::timeout(super::silent(plan, method, limit))
 }

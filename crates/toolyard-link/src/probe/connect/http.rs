@@ -13,11 +13,11 @@ use crate::events::Events;
 use crate::http::HttpSpec;
 use crate::http::LegacyLink;
 use crate::http::client::{Caller, HttpLink, Reader};
-use crate::http::endpoint::Endpoint;
+use crate::http::endpoint::{CHECK_PATH, Endpoint};
 use crate::http::legacy::{OpenError, Pool, PoolParts};
 use crate::http::refusal::Refusal;
 use crate::own::own_request;
-use crate::probe::{Discovered, judge};
+use crate::probe::{Discovered, judge, rejected};
 
 pub(super) async fn connect(
     plan: &Plan<'_>,
@@ -48,7 +48,7 @@ impl Attempt<'_> {
             First::Probe(_) => self.probe().await,
             First::LegacyThenProbe => match self.legacy().await {
                 Err(error) if error.trouble == Trouble::Incompatible => {
-                    self.probe().await.map_err(|again| again.after(vec![error.message]))
+                    self.probe().await.map_err(|again| again.after([error.reason]))
                 }
                 settled => settled,
             },
@@ -59,7 +59,7 @@ impl Attempt<'_> {
         match self.discover().await? {
             Discovered::Modern(greeting) => Ok(self.modern(greeting)),
             Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
-            Discovered::Legacy { why, .. } => self.legacy().await.map_err(|error| error.after(vec![why])),
+            Discovered::Legacy { why, .. } => self.legacy().await.map_err(|error| error.after([why])),
         }
     }
 
@@ -67,7 +67,7 @@ impl Attempt<'_> {
         match self.discover().await? {
             Discovered::Modern(greeting) => Ok(self.modern(greeting)),
             Discovered::Incompatible(why) => Err(ConnectError::new(Trouble::Incompatible, why)),
-            Discovered::Legacy { why, .. } => Err(super::not_modern(&why)),
+            Discovered::Legacy { why, .. } => Err(super::not_modern(self.plan.name, &why)),
         }
     }
 
@@ -82,12 +82,9 @@ impl Attempt<'_> {
     async fn discover(&self) -> Result<Discovered, ConnectError> {
         let limit = self.plan.timeouts.connect;
         let caller = Caller::new(self.endpoint.clone());
-        let asked = timeout(limit, ask(self.plan, &caller)).await.map_err(|_| {
-            let url = self.endpoint.shown_url();
-            let message = format!("server/discover: {url} did not answer within {limit:?}");
-            ConnectError::new(Trouble::NoAnswer, message)
-        })?;
-        asked.map(judge)
+        let asked = timeout(limit, ask(self.plan, &caller)).await;
+        let asked = asked.map_err(|_| self.no_answer(&Method::DISCOVER))?;
+        asked.map(|outcome| judge(self.plan.name, outcome))
     }
 
     /// Shakes hands in the old way; the session becomes the gateway's own.
@@ -102,14 +99,11 @@ impl Attempt<'_> {
             connect: limit,
             idle: self.plan.timeouts.session_idle,
         };
-        let opened = timeout(limit, Pool::open(parts)).await.map_err(|_| {
-            let url = self.endpoint.shown_url();
-            let message = format!("initialize: {url} did not answer within {limit:?}");
-            ConnectError::new(Trouble::NoAnswer, message)
-        })?;
+        let opened = timeout(limit, Pool::open(parts)).await;
+        let opened = opened.map_err(|_| self.no_answer(&Method::INITIALIZE))?;
         let (pool, session) = match opened {
             Ok(opened) => opened,
-            Err(OpenError::Refused(refusal)) if may_be_oldest(&refusal) => {
+            Err(OpenError::Refused(refusal)) if may_be_http_sse(&refusal) => {
                 return self.http_sse(&refusal).await;
             }
             Err(error) => return Err(self.not_opened(&error)),
@@ -123,13 +117,13 @@ impl Attempt<'_> {
         let source = Source::Sse(self.spec);
         let met = super::child::connect(self.plan, source, First::Only(Era::Legacy)).await;
         met.map_err(|mut error| {
-            error.message.push_str("; is `url` the address of an MCP endpoint?");
-            error.after(vec![format!("initialize: {}", refusal.describe(&self.endpoint))])
+            error.reason = error.reason.or_hint(CHECK_PATH);
+            error.after([refusal.reason(&self.endpoint)])
         })
     }
 
     fn not_opened(&self, error: &OpenError) -> ConnectError {
-        let message = format!("initialize: {}", error.to_call_error(&self.endpoint));
+        let call = error.to_call_error(&self.endpoint);
         let trouble = match error {
             OpenError::Refused(refusal) if refusal.wants_credentials() => Trouble::Credentials,
             OpenError::Refused(refusal) if refusal.status.is_client_error() => Trouble::Incompatible,
@@ -139,7 +133,18 @@ impl Attempt<'_> {
             }
             OpenError::Refused(_) | OpenError::Call(_) => Trouble::Unreachable,
         };
-        ConnectError::new(trouble, message)
+        let hint =
+            if call.kind == Kind::Lost { lost_hint(&self.endpoint) } else { "look at the log of the server" };
+        let is_lost = call.kind == Kind::Lost;
+        let reason = rejected(self.plan.name, &Method::INITIALIZE, call);
+        ConnectError::new(trouble, if is_lost { reason.with_hint(hint) } else { reason.or_hint(hint) })
+    }
+
+    fn no_answer(&self, method: &Method) -> ConnectError {
+        let limit = self.plan.timeouts.connect;
+        let reason = super::silent(self.plan, method, limit);
+        let hint = format!("check that {} is right, or raise `connect_timeout`", self.endpoint.shown_url());
+        ConnectError::new(Trouble::NoAnswer, reason.with_hint(hint))
     }
 }
 
@@ -148,28 +153,40 @@ async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>,
     let origin = plan.offer.origin();
     let id = Id::string("yard-discover");
     let request = own_request(&origin, id, Method::DISCOVER, plan.offer.discover_params());
-    let response = caller.post(request).await.map_err(|error| unreachable(&error))?;
+    let response = caller.post(request).await.map_err(|error| unreachable(&caller.endpoint, error))?;
     if response.status().is_success() {
         let reader = Reader { endpoint: &caller.endpoint, peer: &Peer::nobody(), listens: false, id: None };
         return Ok(reader.read(response).await);
     }
     let refusal = Refusal::read(response).await;
     if refusal.wants_credentials() {
-        return Err(ConnectError::new(Trouble::Credentials, refusal.describe(&caller.endpoint)));
+        return Err(ConnectError::new(Trouble::Credentials, refusal.reason(&caller.endpoint)));
     }
     match refusal.status.as_u16() {
         400..=499 if !matches!(refusal.status.as_u16(), 408 | 425 | 429) => {
             Ok(Err(refusal.to_call_error(&caller.endpoint)))
         }
-        _ => Err(ConnectError::new(Trouble::Unreachable, refusal.describe(&caller.endpoint))),
+        _ => Err(ConnectError::new(Trouble::Unreachable, refusal.reason(&caller.endpoint))),
     }
 }
 
-fn unreachable(error: &CallError) -> ConnectError {
-    ConnectError::new(Trouble::Unreachable, error.message())
+fn unreachable(endpoint: &Endpoint, error: CallError) -> ConnectError {
+    let is_lost = error.kind == Kind::Lost;
+    let reason = error.reason;
+    let reason = if is_lost { reason.with_hint(lost_hint(endpoint)) } else { reason };
+    ConnectError::new(Trouble::Unreachable, reason)
 }
 
-/// The oldest transport is recognised by these statuses.
-fn may_be_oldest(refusal: &Refusal) -> bool {
+/// No client's call was lost; often the server expects TLS.
+fn lost_hint(endpoint: &Endpoint) -> &'static str {
+    if endpoint.is_plain() {
+        "if the server requires TLS, write https:// in `url`"
+    } else {
+        "look at the log of the server"
+    }
+}
+
+/// HTTP+SSE is recognised by these statuses.
+fn may_be_http_sse(refusal: &Refusal) -> bool {
     matches!(refusal.status.as_u16(), 400 | 404 | 405) && refusal.error.is_none()
 }

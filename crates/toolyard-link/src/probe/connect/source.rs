@@ -10,11 +10,12 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use toolyard_model::{LinkEvent, Scope, local};
+use toolyard_proto::Reason;
 
 use super::{ConnectError, Plan, Trouble};
 use crate::child::{self, ChildSpec, Process};
 use crate::http::HttpSpec;
-use crate::http::endpoint::Endpoint;
+use crate::http::endpoint::{CHECK_PATH, Endpoint};
 use crate::http::http_sse::{self, OpenError};
 use crate::stream::{Channel, Mux};
 
@@ -64,8 +65,8 @@ fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Opened, ConnectError> {
     let started =
         child::spawn(plan.name, spec, &scope).map_err(|why| ConnectError::new(Trouble::CannotStart, why))?;
     let process = started.process;
-    let last_words = process.last_words();
-    let (mux, events) = Mux::start(plan.name, (started.stdout, started.stdin), Some(last_words), &scope);
+    let explain_end = process.explain_end();
+    let (mux, events) = Mux::start(plan.name, (started.stdout, started.stdin), Some(explain_end), &scope);
     scope.spawn(end_with(process.clone(), mux.clone()));
     Ok((Channel { mux, process: Some(process), scope }, events))
 }
@@ -74,16 +75,15 @@ fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Opened, ConnectError> {
 async fn end_with(process: Process, mux: Mux) {
     process.exited().await;
     tokio::time::sleep(DRAIN).await;
-    mux.shut(&process.epitaph().await);
+    mux.shut(&process.exit_cause().await);
 }
 
 async fn dial(plan: &Plan<'_>, spec: &SocketSpec) -> Result<Opened, ConnectError> {
     let limit = plan.timeouts.connect;
     let failed = |why: String| {
-        let message = format!(
-            "nobody can be reached at {spec}: {why}; check that it is running and that `url` is right"
-        );
-        ConnectError::new(Trouble::Unreachable, message)
+        let reason = Reason::of_upstream(plan.name, format!("cannot be reached at {spec}")).because(why);
+        let hint = "check that it is running and that `url` is right";
+        ConnectError::new(Trouble::Unreachable, reason.with_hint(hint))
     };
     let scope = plan.scope.child();
     let dialled = timeout(limit, async {
@@ -113,26 +113,32 @@ async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError
         .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
     let endpoint = Arc::new(endpoint);
     let opened = timeout(limit, http_sse::open(endpoint.clone(), &scope)).await;
-    let opened = opened.unwrap_or_else(|_| Err(OpenError::Other(format!("no answer within {limit:?}"))));
+    let opened = opened.unwrap_or_else(|_| {
+        let what = format!("sent no event stream within {limit:?}");
+        Err(OpenError::Other(
+            endpoint.reason(what).with_hint("check that it is running, or raise `connect_timeout`"),
+        ))
+    });
     let lines = opened.map_err(|error| {
         scope.cancel();
-        not_heard(&endpoint, &error)
+        not_heard(&endpoint, error)
     })?;
     let (mux, events) = Mux::start(plan.name, lines, None, &scope);
     Ok((Channel { mux, process: None, scope }, events))
 }
 
-fn not_heard(endpoint: &Endpoint, error: &OpenError) -> ConnectError {
-    let (trouble, why) = match error {
-        OpenError::Call(error) => (Trouble::Unreachable, error.message()),
-        OpenError::Refused(refusal) if refusal.wants_credentials() => {
-            (Trouble::Credentials, refusal.describe(endpoint))
+fn not_heard(endpoint: &Endpoint, error: OpenError) -> ConnectError {
+    let (trouble, reason) = match error {
+        OpenError::Call(error) => (Trouble::Unreachable, error.reason),
+        OpenError::Refused(refusal) => {
+            let trouble = match refusal.status {
+                _ if refusal.wants_credentials() => Trouble::Credentials,
+                status if status.is_client_error() => Trouble::Incompatible,
+                _ => Trouble::Unreachable,
+            };
+            (trouble, refusal.reason(endpoint))
         }
-        OpenError::Refused(refusal) if refusal.status.is_client_error() => {
-            (Trouble::Incompatible, refusal.describe(endpoint))
-        }
-        OpenError::Refused(refusal) => (Trouble::Unreachable, refusal.describe(endpoint)),
-        OpenError::Other(why) => (Trouble::Incompatible, why.clone()),
+        OpenError::Other(reason) => (Trouble::Incompatible, reason),
     };
-    ConnectError::new(trouble, format!("HTTP+SSE: {why}"))
+    ConnectError::new(trouble, reason.or_hint(CHECK_PATH))
 }
