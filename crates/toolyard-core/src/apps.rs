@@ -23,7 +23,7 @@ use toolyard_model::signed::Signed;
 use toolyard_proto::codec::MAX_MESSAGE;
 
 pub use process::Process;
-pub use reach::{Dial, Source};
+pub use reach::{Dial, Source, away_hint};
 pub use register::{AppRecord, AppStatus};
 pub use schema::check as check_schema;
 

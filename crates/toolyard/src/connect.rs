@@ -6,11 +6,12 @@ use std::sync::Arc;
 use http::HeaderMap;
 use serde_json::json;
 use toolyard_config::{Program, Reach, Server, UpstreamConfig};
+use toolyard_core::apps::away_hint;
 use toolyard_core::discovery::Endpoint;
 use toolyard_core::{Connect, Connected};
 use toolyard_link::child::{ChildSpec, Guard};
 use toolyard_link::http::HttpSpec;
-use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect};
+use toolyard_link::{EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect};
 use toolyard_model::{BoxFuture, Origin, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
@@ -50,6 +51,7 @@ impl ConnectContext {
 pub(crate) struct Upstream {
     target: Arc<UpstreamTarget>,
     context: ConnectContext,
+    away_hint: Option<String>,
 }
 
 impl Upstream {
@@ -63,6 +65,7 @@ impl Upstream {
             timeouts,
         };
         Self { target: Arc::new(target), context: context.clone() }
+        Self { target: Arc::new(target), approach: approach.clone(), away_hint: None }
     }
 }
 
@@ -82,6 +85,8 @@ impl Upstream {
             timeouts: Timeouts::default(),
         };
         Self { target: Arc::new(target), context: context.clone() }
+        let away_hint = Some(away_hint(endpoint));
+        Self { target: Arc::new(target), approach: approach.clone(), away_hint }
     }
 }
 
@@ -95,9 +100,17 @@ impl fmt::Debug for Upstream {
 impl Upstream {
     fn connect_as(&self, known: Option<Revision>, offer: Arc<Offer>) -> BoxFuture<Result<Connected, Reason>> {
         let (target, scope) = (self.target.clone(), self.context.scope.clone());
+        let away_hint = self.away_hint.clone();
         Box::pin(async move {
             let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
-            connecting.await.map_err(Reason::from)
+            connecting.await.map_err(|error| {
+                let is_away =
+                    matches!(error.trouble, Trouble::Unreachable | Trouble::Gone | Trouble::NoAnswer);
+                match away_hint.filter(|_| is_away) {
+                    Some(hint) => Reason::from(error).with_hint(hint),
+                    None => Reason::from(error),
+                }
+            })
         })
     }
 }

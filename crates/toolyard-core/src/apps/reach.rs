@@ -194,7 +194,7 @@ impl Inner {
     async fn listen(&self, dial: &Dial, socket: &SocketSpec) -> Result<Option<Connected>, Reason> {
         let unreachable = |why: String| {
             let what = format!("nothing answers at {}", dial.endpoint);
-            Reason::new(what).because(why).with_hint("check that the program is running")
+            Reason::new(what).because(why).with_hint(away_hint(&dial.endpoint))
         };
         let opened = timeout(PATIENCE, open(socket, dial.own_only())).await;
         let stream = opened.map_err(|_| unreachable(format!("no answer within {} s", PATIENCE.as_secs())))?;
@@ -247,7 +247,8 @@ impl Connect for Reach {
         let Some(dial) = self.dial() else { return Box::pin(async { Ok(()) }) };
         Box::pin(async move {
             match dial.holder().await {
-                Holder::Nobody => Err(format!("nothing listens at {} yet", dial.endpoint).into()),
+                Holder::Nobody => Err(Reason::new(format!("nothing listens at {} yet", dial.endpoint))
+                    .with_hint(away_hint(&dial.endpoint))),
                 Holder::Ours | Holder::Other | Holder::Unknown => Ok(()),
             }
         })
@@ -266,6 +267,11 @@ impl Connect for Reach {
             (_, Some(_)) => AfterLoss::TryAgain,
         }
     }
+}
+
+/// What to do about an app or instance that does not answer at the address that its file or the config names.
+pub fn away_hint(endpoint: &Endpoint) -> String {
+    format!("is its dev server running? It should listen at {endpoint}; `toolyard doctor` shows more")
 }
 
 impl fmt::Debug for Reach {

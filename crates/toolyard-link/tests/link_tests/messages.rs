@@ -43,7 +43,7 @@ async fn always(response: String) -> String {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let _ = stream.read(&mut [0; 64 * 1024]).await;
+            let _ = stream.read(&mut vec![0; 64 * 1024]).await;
             let _ = stream.write_all(response.as_bytes()).await;
         }
     });
