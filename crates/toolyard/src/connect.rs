@@ -64,8 +64,7 @@ impl Upstream {
             era: upstream.era,
             timeouts,
         };
-        Self { target: Arc::new(target), context: context.clone() }
-        Self { target: Arc::new(target), approach: approach.clone(), away_hint: None }
+        Self { target: Arc::new(target), context: context.clone(), away_hint: None }
     }
 }
 
@@ -84,9 +83,8 @@ impl Upstream {
             era: EraPin::Auto,
             timeouts: Timeouts::default(),
         };
-        Self { target: Arc::new(target), context: context.clone() }
         let away_hint = Some(away_hint(endpoint));
-        Self { target: Arc::new(target), approach: approach.clone(), away_hint }
+        Self { target: Arc::new(target), context: context.clone(), away_hint }
     }
 }
 

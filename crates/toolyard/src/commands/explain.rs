@@ -91,7 +91,7 @@ fn server(id: &str, tools: &Tools, upstreams: &[Written]) -> String {
     let place =
         upstreams.iter().find(|upstream| upstream.id == id).map(|upstream| upstream.place.to_string());
     let Some(state) = state else { return format!("its server is {id}, built in") };
-    let why = state.reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let why = state.why().map(|why| format!(": {why}")).unwrap_or_default();
     let phase = &state.phase;
     match (state.kind.as_deref(), place) {
         (Some(kind @ ("app" | "instance")), _) => {

@@ -186,7 +186,7 @@ fn cells(state: Option<&State>) -> [String; 2] {
 
 /// Why it is not active, and what of it clients do not get.
 pub(super) fn print_reason(state: &State) {
-    if let Some(reason) = state.reason.as_deref().filter(|_| state.phase != "active") {
+    if let Some(reason) = state.why().filter(|_| state.phase != "active") {
         say::result(format_args!("  {}: {reason}", say::coloured(&state.id, Colour::Red)));
     }
     for fault in &state.faults {

@@ -98,6 +98,15 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Why it is not active and what to do about it, on one line.
+    pub(super) fn why(&self) -> Option<String> {
+        let reason = self.reason.as_deref()?;
+        Some(match &self.hint {
+            Some(hint) => format!("{reason}; {hint}"),
+            None => reason.to_owned(),
+        })
+    }
+
     /// Whether it is just being connected. One that is only discovered for a reason has nobody to connect to.
     fn is_under_way(&self) -> bool {
         self.phase == "connecting" || (self.phase == "discovered" && self.reason.is_none())
