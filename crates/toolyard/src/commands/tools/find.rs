@@ -71,7 +71,7 @@ impl Tools {
         for (id, why) in &mut missing {
             // The state says it in fewer words than the failed request.
             let state = states.iter().find(|state| state.id == *id);
-            *why = state.and_then(|state| state.why()).unwrap_or_else(|| std::mem::take(why));
+            *why = state.and_then(State::why).unwrap_or_else(|| std::mem::take(why));
         }
         Ok(Self { all, states, missing })
     }
