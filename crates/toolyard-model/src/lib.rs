@@ -11,7 +11,9 @@ pub mod local;
 pub mod origin;
 pub mod peer;
 pub mod principal;
+mod private_file;
 pub mod scope;
+pub mod seal;
 pub mod signed;
 
 #[cfg(unix)]
@@ -25,6 +27,7 @@ pub use origin::{ClientKey, Origin, Owner, View};
 pub use peer::{Ask, AskError, Back, Peer};
 pub use principal::{Principal, PrincipalId};
 pub use scope::Scope;
+pub use seal::Keys;
 
 /// A future on the heap, as the traits of this crate return them.
 pub type BoxFuture<T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'static>>;

@@ -89,6 +89,8 @@ pub enum BadToken {
     Future,
     #[error("the token was used before: make a new one for each connection")]
     Used,
+    #[error("the use of the token cannot be recorded: see the gateway's log")]
+    Unrecorded,
 }
 
 /// What makes a token good.
@@ -133,6 +135,14 @@ impl Rules {
     }
 }
 
+/// One use of a token: which client made it, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    pub client: String,
+    /// In seconds since 1970, as the token states it.
+    pub made: u64,
+}
+
 /// Checks tokens and remembers those that were used.
 #[derive(Debug)]
 pub struct Checker {
@@ -150,18 +160,31 @@ impl Checker {
         &self.rules
     }
 
-    /// Who presents it. A token is good once.
-    pub fn check(&mut self, token: &str, now: u64) -> Result<String, BadToken> {
+    /// Who presents it. A token is valid once.
+    pub fn check(&mut self, token: &str, now: u64) -> Result<Use, BadToken> {
         let (client, made) = self.rules.verify(token, now)?;
         self.forget_before(now.saturating_sub(self.rules.window + self.rules.skew));
-        if self.count >= MOST_USED {
+        let used = Use { client, made };
+        if self.count >= MOST_USED || !self.remember(&used) {
             return Err(BadToken::Used);
         }
-        if !self.used.entry(client.clone()).or_default().insert(made) {
-            return Err(BadToken::Used);
-        }
-        self.count += 1;
-        Ok(client)
+        Ok(used)
+    }
+
+    /// Notes a use. False if it is known already.
+    pub fn remember(&mut self, used: &Use) -> bool {
+        let is_new = self.used.entry(used.client.clone()).or_default().insert(used.made);
+        self.count += usize::from(is_new);
+        is_new
+    }
+
+    /// The uses that are remembered, after those of tokens that have expired at `now` were forgotten.
+    pub fn remembered(&mut self, now: u64) -> Vec<Use> {
+        self.forget_before(now.saturating_sub(self.rules.window + self.rules.skew));
+        let uses = |(client, times): (&String, &BTreeSet<u64>)| -> Vec<Use> {
+            times.iter().map(|made| Use { client: client.clone(), made: *made }).collect()
+        };
+        self.used.iter().flat_map(uses).collect()
     }
 
     fn forget_before(&mut self, oldest: u64) {
@@ -208,7 +231,8 @@ mod tests {
     fn only_a_fresh_token_of_a_known_secret_is_good_and_only_once() {
         let mut checker = checker(&[1, 2]);
         let mut check = |token: &str, expected: Result<&str, BadToken>| {
-            assert_eq!(checker.check(token, NOW).as_deref().map_err(|bad| *bad), expected, "{token}");
+            let got = checker.check(token, NOW).map(|used| used.client);
+            assert_eq!(got.as_deref().map_err(|bad| *bad), expected, "{token}");
         };
         let good = secret(1).mint("MyApp", NOW);
         check(&good, Ok("MyApp"));

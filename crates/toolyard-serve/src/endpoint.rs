@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use toolyard_model::{Control, Handler, Scope};
+use toolyard_model::{Control, Handler, Keys, Scope};
 
 use super::catch_panics::CatchPanics;
 use super::legacy::sessions::Sessions;
@@ -23,6 +23,8 @@ const FILES: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub gate: Gate,
+    /// Seals what clients carry for this endpoint.
+    pub keys: Arc<Keys>,
     /// Host names accepted beside loopback.
     pub hosts: Vec<String>,
     /// Origins accepted beside those on loopback.
@@ -52,6 +54,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             gate: Gate::open(),
+            keys: Arc::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
             connections: 5_000,
@@ -124,7 +127,7 @@ impl Endpoint {
             scope.child(),
         );
         let (counts, open) = (Arc::default(), watch::Sender::new(0));
-        let park = Park::new(options.parked, options.ask_timeout);
+        let park = Park::new(options.keys.clone(), options.parked, options.ask_timeout);
         let (event_clients, scope) = (EventClients::default(), scope.clone());
         let (control, notify_limits) = (None, NotifyLimits::default());
         Self {

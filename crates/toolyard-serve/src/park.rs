@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use toolyard_model::peer::Back;
-use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request, Scope};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Keys, Peer, Request, Scope};
 use toolyard_proto::{CallError, Method, Params, Raw};
 
 use super::endpoint::Endpoint;
@@ -69,8 +69,8 @@ async fn come_back(endpoint: &Arc<Endpoint>, request: &Request, state: &str, bac
 }
 
 impl Park {
-    pub(crate) fn new(most: usize, time: Duration) -> Self {
-        Self { seal: Seal::new(), most, time, calls: Mutex::default() }
+    pub(crate) fn new(keys: Arc<Keys>, most: usize, time: Duration) -> Self {
+        Self { seal: Seal::new(keys), most, time, calls: Mutex::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -111,12 +111,18 @@ impl Park {
         let refused = |why: &str| {
             CallError::invalid_params(format!("this `requestState` {why}; make the call again without it"))
         };
-        let Opened { id, expires, bound } = self.seal.open(state).ok_or_else(|| refused("is not valid"))?;
+        let Opened { run, id, expires, bound } =
+            self.seal.open(state).ok_or_else(|| refused("is not valid"))?;
         if bound != *binding {
             return Err(refused("belongs to another request"));
         }
         if expires < SystemTime::now() {
             return Err(refused("has expired"));
+        }
+        if run != self.seal.run() {
+            return Err(refused(
+                "is from before the gateway was restarted, and its call ended with the restart",
+            ));
         }
         let gone = || refused("was used already or has expired");
         let mut calls = self.calls();

@@ -120,7 +120,7 @@ mod tests {
         let mut tokens = Tokens::new("own".to_owned(), given, rules_here, NOW);
         let mut checker = Checker::new(rules('A'));
         let got = [(); 3].map(|()| match tokens.next(NOW, 7) {
-            Some(token) => checker.check(&token, NOW).unwrap_or_else(|bad| bad.to_string()),
+            Some(token) => checker.check(&token, NOW).map_or_else(|bad| bad.to_string(), |used| used.client),
             None => "nobody".to_owned(),
         });
         assert_eq!(got, expected);
@@ -160,9 +160,9 @@ mod tests {
             let token = tokens.next(now, 11 * refusals as u64 + 5);
             match token.map(|token| checker.check(&token, now)) {
                 None => return ("nobody".to_owned(), refusals),
-                Some(Ok(client)) => {
+                Some(Ok(used)) => {
                     tokens.taken();
-                    return (client, refusals);
+                    return (used.client, refusals);
                 }
                 Some(Err(bad)) if !tokens.refused() => return (bad.to_string(), refusals),
                 Some(Err(_)) => {}

@@ -13,7 +13,8 @@ use toolyard_config::state_dir::{self, Addresses};
 use toolyard_config::{AppsConfig, Config, Found, LocalDoor, Scan, needs_token};
 use toolyard_core::{Apps, Gateway};
 use toolyard_guard::Guards;
-use toolyard_model::{Principal, Scope};
+use toolyard_model::{Keys, Principal, Scope};
+use toolyard_proto::token::Rules;
 use toolyard_serve::admit::{Gate, Signed};
 use toolyard_serve::{Endpoint, Options};
 
@@ -128,14 +129,14 @@ async fn run(
     let context = ConnectContext::new(guards.guard(), scope.child());
     let packs = context.packs().clone();
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &context), &scope);
-    let signed = config.auth.clone().map(Signed::new);
+    let signed = config.auth.clone().map(|rules| signed(rules, state_dir.as_deref())).transpose()?;
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
     let endpoints = Lookout { gateway: &gateway, apps: &apps, context: &context, scope: &scope };
     let not_ours = NotOurs::new(&config, &apps_config, &own_addresses);
     let endpoints = endpoints.begin(args, &not_ours, &apps_config);
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
     app_doors.serve(&gateway, &apps, &own_addresses, &scope);
-    let options = options(&config, signed, state_dir.as_deref());
+    let options = options(&config, signed, state_dir.as_deref())?;
     let handler = Arc::new(gateway.clone());
     let endpoint = Arc::new(Endpoint::new(handler.clone(), options, &scope).with_control(handler));
     doors.serve(&endpoint, &own_addresses, &scope);
@@ -204,7 +205,22 @@ async fn deserted(endpoint: &Endpoint) {
     }
 }
 
-fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) -> Options {
+/// The tokens that were used are recorded, so that none is accepted again after a restart.
+fn signed(rules: Rules, state_dir: Option<&Path>) -> Result<Signed> {
+    let Some(folder) = state_dir else { return Ok(Signed::new(rules)) };
+    let path = folder.join("used-tokens");
+    Signed::recorded(rules, &path).with_context(|| format!("cannot record used tokens in {}", path.display()))
+}
+
+fn keys(state_dir: Option<&Path>) -> Result<Arc<Keys>> {
+    let Some(folder) = state_dir else { return Ok(Arc::default()) };
+    let path = folder.join("keys.json");
+    let keys =
+        Keys::load(&path).with_context(|| format!("cannot read or write the keys in {}", path.display()))?;
+    Ok(Arc::new(keys))
+}
+
+fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) -> Result<Options> {
     let listen = &config.listen;
     let mut gate = match &listen.token {
         Some(token) => Gate::open().with_token(Principal::token("token"), token),
@@ -221,14 +237,15 @@ fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) ->
         gate = gate.with_operator_token(token);
     }
     let usual = Options::default();
-    Options {
+    Ok(Options {
         gate,
+        keys: keys(state_dir)?,
         hosts: listen.hosts.clone(),
         origins: listen.origins.clone(),
         session_folder: state_dir.map(|folder| folder.join("sessions")),
         keep_alive: listen.keep_alive.unwrap_or(usual.keep_alive),
         ..usual
-    }
+    })
 }
 
 /// Clients first, so that calls can finish while their upstreams still live. Whoever says it twice means now.

@@ -53,6 +53,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("set the owner of", "root may do that, and nobody else tries"),
     ("number out of range", "what the JSON library says, which is put in other words"),
     ("recursion limit", "the same"),
+    ("cannot record used tokens in", "needs a state directory that cannot be written since it was opened"),
+    ("cannot read or write the keys in", "the same"),
     ("start the runtime", "needs a system without file handles"),
     ("find this program", "needs a system without /proc"),
     ("no random numbers", "needs a system without them"),

@@ -1,15 +1,13 @@
 //! The state that a client carries while its call is parked: sealed, so that it can be neither read nor made
 //! up, and bound to who called what.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use toolyard_model::{Keys, Origin};
 use toolyard_proto::{Method, Raw};
-
-use toolyard_model::Origin;
 
 /// Names one parked call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,14 +15,10 @@ pub(super) struct ParkId([u8; 16]);
 
 impl ParkId {
     pub(super) fn random() -> Self {
-        Self(random())
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the system has randomness");
+        Self(bytes)
     }
-}
-
-fn random<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the system has randomness");
-    bytes
 }
 
 /// Who called what: a digest of the principal, the view, the method and the parameters as first sent.
@@ -64,48 +58,50 @@ fn canonical(value: Value) -> Value {
 
 /// What a state says, once opened.
 pub(super) struct Opened {
+    /// The run of the gateway in which the call was parked. A parked call ends with its process.
+    pub(super) run: [u8; 8],
     pub(super) id: ParkId,
     pub(super) expires: SystemTime,
     pub(super) bound: Binding,
 }
 
-/// Seals and opens states. The key lives as long as the process, like the calls it leads to.
+const PURPOSE: &str = "parked call";
+
+/// Seals and opens states.
 pub(super) struct Seal {
-    key: LessSafeKey,
+    keys: Arc<Keys>,
     /// Tells our states from those of an upstream, which may be a gateway like this one.
     prefix: String,
 }
 
 impl Seal {
-    pub(super) fn new() -> Self {
-        let key =
-            UnboundKey::new(&CHACHA20_POLY1305, &random::<32>()).expect("the key has the cipher's length");
-        Self { key: LessSafeKey::new(key), prefix: format!("yard-{}.", HEXLOWER.encode(&random::<8>())) }
+    pub(super) fn new(keys: Arc<Keys>) -> Self {
+        let prefix = format!("yard-{}.", keys.gateway());
+        Self { keys, prefix }
     }
 
-    /// The state's text, if this endpoint made it.
+    /// The state's text, if this gateway made it, in this run or an earlier one.
     pub(super) fn own(&self, state: &Raw) -> Option<String> {
         state.as_string().filter(|text| text.starts_with(&self.prefix))
     }
 
+    pub(super) fn run(&self) -> [u8; 8] {
+        self.keys.run()
+    }
+
     pub(super) fn seal(&self, id: ParkId, expires: SystemTime, binding: &Binding) -> String {
         let expires = expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let mut bytes = [&id.0[..], &expires.to_le_bytes(), &binding.0].concat();
-        let nonce = random::<NONCE_LEN>();
-        self.key
-            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut bytes)
-            .expect("a few bytes can be sealed");
-        format!("{}{}", self.prefix, BASE64URL_NOPAD.encode(&[&nonce[..], &bytes].concat()))
+        let bytes = [&self.run()[..], &id.0, &expires.to_le_bytes(), &binding.0].concat();
+        format!("{}{}", self.prefix, self.keys.seal(PURPOSE, &bytes))
     }
 
     pub(super) fn open(&self, state: &str) -> Option<Opened> {
-        let mut bytes = BASE64URL_NOPAD.decode(state.strip_prefix(&self.prefix)?.as_bytes()).ok()?;
-        let (nonce, sealed) = bytes.split_first_chunk_mut::<NONCE_LEN>()?;
-        let open = self.key.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), sealed).ok()?;
-        let (id, rest) = open.split_first_chunk::<16>()?;
+        let opened = self.keys.open(PURPOSE, state.strip_prefix(&self.prefix)?)?;
+        let (run, rest) = opened.split_first_chunk::<8>()?;
+        let (id, rest) = rest.split_first_chunk::<16>()?;
         let (expires, bound) = rest.split_first_chunk::<8>()?;
         let expires = UNIX_EPOCH + Duration::from_secs(u64::from_le_bytes(*expires));
-        Some(Opened { id: ParkId(*id), expires, bound: Binding(bound.try_into().ok()?) })
+        Some(Opened { run: *run, id: ParkId(*id), expires, bound: Binding(bound.try_into().ok()?) })
     }
 }
 
@@ -115,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_state_opens_as_it_was_sealed_and_not_at_all_when_touched() {
-        let (seal, other) = (Seal::new(), Seal::new());
+        let (seal, other) = (Seal::new(Arc::default()), Seal::new(Arc::default()));
         let (id, binding) = (ParkId::random(), Binding([7; 32]));
         let state = seal.seal(id, SystemTime::now(), &binding);
         let opened = seal.open(&state).unwrap();

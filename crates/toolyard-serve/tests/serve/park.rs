@@ -1,9 +1,11 @@
 //! A modern client that is asked something in the middle of its call.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolyard_model::Keys;
 use toolyard_serve::Options;
 
 use crate::support::{Reply, World, until, world, world_with};
@@ -139,4 +141,20 @@ async fn progress_comes_under_the_token_of_the_request_that_is_open() {
     });
     let events = call(&world, "ask_then_notify", more).await.events();
     assert_eq!(events[0]["params"], json!({ "progressToken": "new", "progress": 7 }));
+}
+
+#[tokio::test]
+async fn after_a_restart_the_client_learns_that_its_call_ended_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = async || {
+        let keys = Arc::new(Keys::load(&folder.path().join("keys.json")).unwrap());
+        world_with(Options { keys, ..Options::default() }).await
+    };
+    let state = asked(&start().await, "ask").await["requestState"].clone();
+    let restarted = start().await;
+    let more = json!({ "inputResponses": { "ask1": { "action": "accept" } }, "requestState": state });
+    let refused = call(&restarted, "ask", more).await.json();
+    let message = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("before the gateway was restarted"), "{refused}");
+    assert_eq!(restarted.double.started.load(Ordering::SeqCst), 0, "the call is not made again");
 }

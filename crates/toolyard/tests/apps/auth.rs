@@ -208,3 +208,22 @@ fn what_a_shared_server_says_outside_of_calls_reaches_no_other_principal() {
     one.call("talker__go", &json!({}));
     assert_eq!(heard(&mut other), 0, "it had no call there");
 }
+
+#[test]
+fn a_used_token_is_refused_after_the_gateway_was_killed() {
+    let mut yard = yard();
+    let token = yard.token("MyApp");
+    let (_app, answer) = try_register(&yard, "MyApp", Some(&token));
+    assert_eq!(answer["type"], "registered", "{answer}");
+    yard.kill();
+    yard.restart();
+    let (_, answer) = try_register(&yard, "MyApp", Some(&token));
+    assert_eq!(answer["type"], "refused", "{answer}");
+    assert!(answer["reason"].as_str().unwrap().contains("used before"), "{answer}");
+    let mut agent = Agent::connect(yard.tcp());
+    agent.write(&json!({ "toolyard": 1, "token": token }));
+    let refused = agent.answer_or_refusal();
+    assert!(refused["error"]["message"].as_str().unwrap().contains("not accepted"), "{refused}");
+    let (_app, answer) = try_register(&yard, "MyApp", Some(&yard.token("MyApp")));
+    assert_eq!(answer["type"], "registered", "{answer}");
+}

@@ -184,7 +184,7 @@ fn a_shim_that_comes_back_brings_another_token_of_the_same_client() {
         let clients =
             openings.clone().map(|opening| checker.check(opening["token"].as_str().unwrap(), now()));
         let [first, second] =
-            clients.map(|client| client.unwrap_or_else(|bad| panic!("{bad}: {openings:?}")));
+            clients.map(|used| used.unwrap_or_else(|bad| panic!("{bad}: {openings:?}")).client);
         assert_eq!(first, second);
         match &given {
             None => assert!(first.starts_with("toolyard-stdio-"), "{first}"),
