@@ -57,7 +57,7 @@ impl Verdict {
         Self::Answer(Ok(Raw::empty_object()))
     }
 
-    /// Somebody is calling, but it cannot be told who of several is meant.
+    /// Several clients are calling, and the question does not name one of them.
     pub(crate) fn ambiguous() -> Self {
         Self::refuse(
             code::INTERNAL,
@@ -138,7 +138,7 @@ async fn outcome(method: &Method, verdict: Verdict) -> Result<Raw, Raw> {
     }
 }
 
-/// What an upstream hears when there is no answer. Only elicitation has a result for "nobody answered".
+/// What the upstream receives if there is no answer. Only elicitation has a result for that case.
 fn without_answer(method: &Method, error: AskError) -> Result<Raw, Raw> {
     match error {
         AskError::Reported(error) => Err(error),

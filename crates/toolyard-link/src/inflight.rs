@@ -1,4 +1,4 @@
-//! The calls under way on one channel: who made them, and whom a message without an address can belong to.
+//! The calls under way on one channel: which client made them, and to which client a message without an address belongs.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ pub(crate) struct Flight<T> {
     pub(crate) more: T,
 }
 
-/// The gateway's own calls have nobody to ask, and nobody is asked anything in the middle of an open listen or
-/// of a request that only looks or sets something. They would make every other call ambiguous.
+/// Whether a question can belong to such a call. It cannot for the gateway's own calls, for an open listen and for
+/// requests that only read or set something; counting these would make every other call ambiguous.
 pub(crate) fn is_addressable(client: &ClientKey, method: &Method) -> bool {
     const NEVER_ASK: [Method; 8] = [
         Method::LISTEN,
@@ -40,7 +40,7 @@ pub(crate) fn is_addressable(client: &ClientKey, method: &Method) -> bool {
     *client != ClientKey::Gateway && !NEVER_ASK.contains(method)
 }
 
-/// Whom a message without an address belongs to.
+/// The client that a message without an address belongs to.
 #[derive(Debug)]
 pub(crate) enum Addressee {
     Nobody,
@@ -116,7 +116,7 @@ impl<T> InFlight<T> {
         Some(flight)
     }
 
-    /// Takes a call out that nobody waits for any more. The upstream may not know it yet.
+    /// Removes a cancelled call. The upstream may not know of the cancel yet.
     pub(crate) fn leave(&mut self, id: u64, now: Instant) -> Option<Flight<T>> {
         let flight = self.remove(id)?;
         if flight.addressable {
@@ -147,8 +147,8 @@ impl<T> InFlight<T> {
         }
     }
 
-    /// Whom a question belongs to. While it may be about a call that somebody else left, it belongs to nobody:
-    /// another user must not answer it.
+    /// The client that a question belongs to; none while it may be about a call that another user has just cancelled,
+    /// because a different user must not answer it.
     pub(crate) fn asked(&mut self, now: Instant) -> Addressee {
         self.left.retain(|left| now.saturating_duration_since(left.at) < LINGER);
         let somebody_elses = |left: &Left, asked: &Flight<T>| left.principal != asked.principal;

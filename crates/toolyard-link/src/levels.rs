@@ -12,7 +12,7 @@ use toolyard_model::{Greeting, LinkRequest};
 pub(crate) struct Told(Option<LogLevel>);
 
 impl Told {
-    /// The request that has to come first, if any. Whoever gets it sends it.
+    /// The request that has to be sent first, if any; the caller sends it.
     pub(crate) fn before(&mut self, request: &LinkRequest, greeting: &Greeting) -> Option<LinkRequest> {
         if request.method == Method::SET_LEVEL {
             let level = request.params.member("level").and_then(|level| level.as_string());

@@ -8,7 +8,7 @@ use toolyard_proto::{CallError, Fault, Id, Method, Raw, Retry, Revision};
 
 /// An error that an upstream reported, where it speaks of our hop and not of the client's request: our
 /// headers or our protocol version were refused. It keeps its kind, with the upstream as its origin, so that
-/// whoever called can mend it; it must not reach the client as it is.
+/// the caller of the link can recover; it must not reach the client unchanged.
 pub(crate) fn own_hop(error: CallError) -> CallError {
     let own = match error.code() {
         code::HEADER_MISMATCH => CallError::header_mismatch("the upstream rejected the gateway's headers"),

@@ -1,4 +1,4 @@
-//! Whoever answers clients: the gateway, a set of tools, a test fixture.
+//! The trait for everything that answers clients: the gateway, a set of tools, a test fixture.
 
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ pub trait Handler: Send + Sync + 'static {
     /// A session of an earlier process is there again, with its keepsake. It has not asked for anything yet.
     fn restore_session(&self, _origin: &Arc<Origin>, _keepsake: &str) {}
 
-    /// Whether whoever stands behind a view has a method that the endpoint answers for it. Where it has not, a
-    /// client hears what it would hear there.
+    /// Whether the upstream of a view supports a method that the endpoint answers on its behalf. If not, the client
+    /// receives the error that the upstream itself would return.
     fn knows(&self, _view: &View, _method: &Method) -> bool {
         true
     }

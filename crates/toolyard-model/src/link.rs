@@ -1,4 +1,4 @@
-//! An upstream that can be called. One trait, whatever stands behind it: a child process, a remote server,
+//! An upstream that can be called. One trait for all kinds: a child process, a remote server,
 //! a built-in pack.
 
 use std::fmt;
@@ -22,7 +22,7 @@ pub struct Greeting {
     pub instructions: Option<Raw>,
     /// The whole result as it was said.
     pub whole: Raw,
-    /// Whether the era was taken from the upstream's silence. Nobody should rely on it the next time.
+    /// Whether the era was inferred from the upstream's silence. It must be probed again the next time.
     pub guessed: bool,
 }
 
@@ -89,7 +89,7 @@ impl LinkRequest {
 pub enum LinkEvent {
     /// With the client whose upstream session it came on, where there is one per client.
     Notification(Option<ClientKey>, Notification),
-    /// A question that belongs to no call; whoever takes the event answers it. With the client whose
+    /// A question that belongs to no call; the receiver of the event answers it. With the client whose
     /// upstream session it came on, where there is one per client.
     Ask(Option<ClientKey>, Ask, tokio::sync::oneshot::Sender<Result<Raw, AskError>>),
     /// The link is gone; calls in flight have been failed already. Always the last event.
@@ -162,13 +162,13 @@ pub trait Link: Send + Sync + 'static {
         self.forget(client);
     }
 
-    /// Takes back what `origin` has subscribed to, where the upstream keeps a session for each client. It is told
-    /// when nobody who shares that session wants it any more.
+    /// Unsubscribes `origin`, if the upstream keeps a session for each client. The upstream is unsubscribed when
+    /// no client that shares the session is subscribed any more.
     fn unsubscribe(&self, _origin: &Arc<Origin>, _uri: &str) -> BoxFuture<()> {
         Box::pin(async {})
     }
 
-    /// Ends the link, but lets calls finish that stand on their own and may be well. Nobody begins one any more.
+    /// Ends the link, but lets independent calls finish, which may be healthy. No new call begins.
     fn let_go(&self) -> BoxFuture<()> {
         self.close()
     }

@@ -1,4 +1,4 @@
-//! The way back to whoever called: notifications, and questions that wait for an answer.
+//! The channel back to the caller: notifications, and questions that wait for an answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Peer {
         Self(back)
     }
 
-    /// For calls of the gateway itself: nobody listens, nobody answers.
+    /// For calls of the gateway itself: notifications are dropped, questions are refused.
     pub fn nobody() -> Self {
         Self(Arc::new(Nobody))
     }

@@ -23,7 +23,7 @@ impl Scope {
         Self { cancel: self.cancel.child_token(), tracker: self.tracker.clone() }
     }
 
-    /// Runs `future` until it is done or the scope ends; then it is dropped where it stands.
+    /// Runs `future` until it is done or the scope ends; then it is dropped.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let cancel = self.cancel.clone();
         self.tracker.spawn(async move {

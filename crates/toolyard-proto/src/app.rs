@@ -40,7 +40,7 @@ pub fn invocation(id: i64, tool: &Raw, parameters: Option<&Raw>) -> Bytes {
     Bytes::from(line)
 }
 
-/// `cancel`: nobody waits for this call any more.
+/// `cancel`: this call was cancelled.
 pub fn cancel(id: i64, reason: &str) -> Bytes {
     render(&json!({ "type": "cancel", "correlationId": id, "reason": reason }))
 }

@@ -99,7 +99,7 @@ pub fn classify<'a>(method: &Method, claim: &Claim, version_header: impl FnOnce(
     }
 }
 
-/// Methods that the modern revision removed: unknown to a modern client, whatever stands behind.
+/// Methods that the modern revision removed: unknown to a modern client, whichever upstream is behind the view.
 pub fn is_removed(method: &Method) -> bool {
     [
         Method::INITIALIZE,

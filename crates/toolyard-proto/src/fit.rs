@@ -19,7 +19,7 @@ use shape::{Field, Need, Shape};
 /// How much of a server's own words is repeated.
 const WORDS: usize = 60;
 
-/// How much is told of one definition.
+/// How many faults of one definition are reported.
 const MOST_FAULTS: usize = 16;
 
 /// What is wrong with a definition.
@@ -139,7 +139,7 @@ impl Look {
             self.path.push(named(field.name));
             match self.at(&field.shape, &value) {
                 Ok(changed) => edits.extend(changed.map(|new| (member.value, new))),
-                // Once a member goes, it goes wherever it stands: a definition may repeat it without end.
+                // A removed member is removed at every position: a definition may repeat it without end.
                 Err(_) if field.need != Need::Must && is_known(&gone) => {}
                 Err(_) if value.is_null() && field.need != Need::Must => gone.push(field.name),
                 Err(fault) if field.need == Need::May => {

@@ -56,7 +56,7 @@ impl fmt::Debug for Id {
     }
 }
 
-/// A request as it stands on the wire.
+/// A request as it is on the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestMessage {
     pub id: Id,
@@ -200,7 +200,7 @@ impl Message {
     }
 }
 
-/// All of it is looked at, also what stands in members that nobody reads.
+/// The whole text is checked, including members that are not read.
 fn text_of(bytes: &Bytes) -> Result<&str, ParseError> {
     std::str::from_utf8(bytes).map_err(|error| ParseError {
         code: code::PARSE_ERROR,
@@ -250,7 +250,7 @@ fn render_outcome(id: Option<&Id>, key: &[u8], value: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// Everything of a response that stands before the value; the value and `}` follow. Lets a big prepared
+/// Everything of a response that precedes the value; the value and `}` follow. Lets a big prepared
 /// result be sent without copying it.
 pub fn outcome_head(id: &Id, key: &str) -> Bytes {
     let mut out = BytesMut::with_capacity(id.as_bytes().len() + 48);

@@ -74,11 +74,11 @@ pub struct Found {
     pub name: Option<Raw>,
 }
 
-/// What stands in `_meta` about the request itself, not judged yet.
+/// What `_meta` contains about the request itself, not checked yet.
 #[derive(Clone, Debug, Default)]
 pub struct Envelope {
     is_there: bool,
-    /// Some key stands there twice.
+    /// Some key is a duplicate.
     is_ambiguous: bool,
     version: Option<Raw>,
     capabilities: Option<Raw>,
@@ -99,7 +99,7 @@ impl Envelope {
                 found.is_ambiguous |= twice;
             }
         });
-        // What an earlier one says may be what somebody else reads.
+        // Another parser may read an earlier one.
         found.is_ambiguous |= metas > 1;
         found.is_there = params.find("_meta").is_some_and(|meta| params.as_bytes()[meta].starts_with(b"{"));
         found
@@ -204,7 +204,7 @@ pub fn encode_header(value: &str) -> String {
     }
 }
 
-/// The value that such a header stands for; `None` if it is malformed.
+/// The decoded value of such a header; `None` if it is malformed.
 pub fn decode_header(header: &str) -> Option<String> {
     header_text(header).map(Cow::into_owned)
 }

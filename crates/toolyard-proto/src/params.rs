@@ -75,7 +75,7 @@ impl Params {
         self.find(key).map(|range| self.raw.slice(range))
     }
 
-    /// Where the value of `key` stands; of several, the last, as most parsers read it.
+    /// The position of the value of `key`; of duplicates, the last, as most parsers read it.
     pub fn find(&self, key: &str) -> Option<Range<usize>> {
         match &self.outline {
             Some(outline) => outline.find(self.as_bytes(), key).next_back(),
@@ -98,7 +98,7 @@ impl Params {
         }
     }
 
-    /// With the value that stands at `range` replaced by another.
+    /// With the value at `range` replaced by another.
     pub fn replaced(self, range: Range<usize>, value: &[u8]) -> Self {
         let is_inside = |meta: Range<usize>| meta.start <= range.start && range.end <= meta.end;
         let is_meta = self.find("_meta").is_some_and(is_inside);
@@ -109,7 +109,7 @@ impl Params {
 }
 
 impl Outline {
-    /// Passes the object that stands here; gives up on one with very many members.
+    /// Skips the object at this position; gives up on one with very many members.
     pub(crate) fn scan(scan: &mut Scan<'_>) -> Option<Self> {
         let start = scan.at();
         let mut outline = Self { members: Vec::with_capacity(USUAL), meta: Vec::new() };
@@ -151,7 +151,7 @@ impl Outline {
         found.map(|member| member.value.clone())
     }
 
-    /// With a value, which is not in `_meta`, replaced by one of another length: what stands after it moves.
+    /// With a value, which is not in `_meta`, replaced by one of another length: everything after it moves.
     fn replaced(mut self, range: &Range<usize>, len: usize) -> Self {
         for Member { key: Key { at: key, .. }, value } in self.members.iter_mut().chain(&mut self.meta) {
             for place in [&mut key.start, &mut key.end, &mut value.start, &mut value.end] {

@@ -22,8 +22,8 @@ impl Raw {
         Self(Bytes::from_static(b"{}"))
     }
 
-    /// A value that shares the memory of `whole`. What is a small part of something large is copied: it may be
-    /// carried for long, and must not keep in memory what nobody reads.
+    /// A value that shares the memory of `whole`. A small part of a large text is copied: it may be
+    /// kept for long, and must not keep the unused rest in memory.
     pub(crate) fn part_of(whole: &Bytes, part: &str) -> Self {
         let part = part.as_bytes();
         let is_mostly_waste = whole.len() > WORTH_FREEING && part.len() < whole.len() / 2;

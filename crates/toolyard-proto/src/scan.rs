@@ -1,7 +1,7 @@
-//! One pass over JSON: whether it is valid, and where its parts stand.
+//! One pass over JSON: whether it is valid, and the positions of its parts.
 //!
-//! It is as strict as `serde_json`, except that it gives up where it may be too strict: whoever gets nothing asks
-//! `serde_json`, which either reads the text all the same or says what is wrong with it.
+//! It is as strict as `serde_json`, except that it gives up where it may be too strict: the caller then uses
+//! `serde_json`, which either reads the text after all or reports what is wrong with it.
 
 use memchr::memchr;
 
@@ -53,7 +53,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Passes the value that stands here.
+    /// Skips the value at this position.
     pub(crate) fn value(&mut self) -> Option<&'a str> {
         let start = self.at;
         match self.peek() {
@@ -70,14 +70,14 @@ impl<'a> Scan<'a> {
         Some(&self.text[start..self.at])
     }
 
-    /// Passes the string that stands here, if what it says is what is written.
+    /// Skips the string at this position; `None` if it contains escapes.
     pub(crate) fn plain_string(&mut self) -> Option<&'a str> {
         (self.peek() == b'"').then_some(())?;
         let plain = self.string()?.plain()?;
         Some(&self.text[plain])
     }
 
-    /// Passes the object that stands here; `member` is given each key and passes its value.
+    /// Skips the object at this position; `member` receives each key and skips its value.
     pub(crate) fn object(&mut self, mut member: impl FnMut(&mut Self, Key) -> Option<()>) -> Option<()> {
         self.go_in(b'{')?;
         if self.peek() == b'}' {

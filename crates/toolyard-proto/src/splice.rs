@@ -8,7 +8,7 @@ use memchr::memchr2;
 
 use crate::Raw;
 
-/// One member of an object: its key, and where its value stands.
+/// One member of an object: its key, and the position of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub key: Key,
@@ -28,7 +28,7 @@ impl Member {
     }
 }
 
-/// Where a key stands (with quotes), and whether it was written with escapes.
+/// The position of a key (with quotes), and whether it was written with escapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     pub at: Range<usize>,
@@ -40,7 +40,7 @@ impl Key {
         Self { at, is_escaped }
     }
 
-    /// Where its text stands, if that is what it says.
+    /// The position of its text, if it has no escapes.
     pub(crate) fn plain(&self) -> Option<Range<usize>> {
         (!self.is_escaped).then_some(self.at.start + 1..self.at.end - 1)
     }
@@ -205,23 +205,23 @@ fn end_of_nested(bytes: &[u8], mut at: usize) -> usize {
     bytes.len()
 }
 
-/// Where the value of `key` stands in `object`; of several, the last, as most parsers read it.
+/// The position of the value of `key` in `object`; of duplicates, the last, as most parsers read it.
 pub fn find(object: &[u8], key: &str) -> Option<Range<usize>> {
     members(object).filter(|member| member.is(object, key)).last().map(|member| member.value)
 }
 
-/// The same, for a key that must not stand there twice: whoever reads on may take the other one.
+/// The same, for a key that must not be duplicated: another parser may read the other one.
 pub fn find_once(object: &[u8], key: &str) -> Result<Option<Range<usize>>, Twice> {
     let mut found = members(object).filter(|member| member.is(object, key));
     let first = found.next().map(|member| member.value);
     if found.next().is_some() { Err(Twice) } else { Ok(first) }
 }
 
-/// A key that stands twice in one object.
+/// A duplicate key in one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twice;
 
-/// Where the value at the end of `path` stands.
+/// The position of the value at the end of `path`.
 pub fn find_path(object: &[u8], path: &[&str]) -> Option<Range<usize>> {
     let mut range = 0..object.len();
     for key in path {

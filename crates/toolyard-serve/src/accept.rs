@@ -80,7 +80,7 @@ pub(super) struct Room {
 /// What becomes of a connection.
 pub(super) enum Entry {
     Welcome(OwnedSemaphorePermit),
-    /// There is no room; it is told so.
+    /// There is no room; the client receives an error.
     Refused(OwnedSemaphorePermit),
     /// Too many are being told already.
     Dropped,

@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 use toolyard_model::Principal;
 pub use toolyard_model::signed::Signed;
 
-/// Somebody who may come in, and whether they proved who they are.
+/// An admitted client, and whether it proved its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
     pub principal: Principal,
@@ -37,7 +37,7 @@ impl Admitted {
     }
 }
 
-/// What to answer to somebody who may not: the value of `WWW-Authenticate`.
+/// The answer to a client that is not admitted: the value of `WWW-Authenticate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge(&'static str);
 
@@ -73,7 +73,7 @@ impl Gate {
         }
     }
 
-    /// Only whoever presents `token` may come in, and counts as `principal`. Can be called again for more.
+    /// Admits only clients that present `token`, as `principal`. Can be called again for more tokens.
     #[must_use]
     pub fn with_token(mut self, principal: Principal, token: &str) -> Self {
         self.tokens.push((principal, token.as_bytes().into()));
@@ -87,7 +87,7 @@ impl Gate {
         self
     }
 
-    /// Whoever presents a token that was made from the secret may come in, too.
+    /// Also admits clients that present a token made from the secret.
     #[must_use]
     pub fn with_signed(mut self, signed: Signed) -> Self {
         self.signed = Some(signed);
@@ -160,7 +160,7 @@ impl Gate {
     }
 }
 
-/// What somebody came in with last on a connection.
+/// The token that was last accepted on a connection.
 #[derive(Default)]
 pub struct Ticket(Mutex<Option<(Box<[u8]>, Admitted)>>);
 
@@ -180,7 +180,7 @@ impl Ticket {
 }
 
 impl fmt::Debug for Ticket {
-    /// Whoever may read a log may not know the token.
+    /// Tokens must not appear in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Ticket").field(&self.stamped().as_ref().map(|(_, admitted)| admitted)).finish()
     }

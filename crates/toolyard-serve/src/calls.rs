@@ -20,7 +20,7 @@ pub(crate) trait Outlet: Send + Sync + 'static {
     /// Never waits; what does not fit is dropped and counted.
     fn tell(&self, message: Rendered, weight: Weight);
 
-    /// A request to the client. False if nobody will ever read it.
+    /// A request to the client. False if the client will never read it.
     fn ask(&self, message: Rendered) -> BoxFuture<bool>;
 
     fn answer(&self, message: Rendered) -> BoxFuture<()>;
@@ -87,7 +87,7 @@ impl Calls {
 
     /// Waits until every call has ended and its answer is on its way, but not longer than `at_most`.
     pub(crate) async fn done(&self, at_most: Duration) {
-        // The sender lives as long as this; whoever takes longer is not waited for.
+        // The sender lives as long as this; slower calls are not waited for.
         let _ = timeout(at_most, self.unanswered.subscribe().wait_for(|count| *count == 0)).await;
     }
 

@@ -1,4 +1,4 @@
-//! A handler whose panics are answers: whoever asked hears of it once, and nobody else is touched.
+//! Converts a panic of a handler into an error answer to the one request that caused it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

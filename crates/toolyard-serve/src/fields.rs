@@ -1,4 +1,4 @@
-//! The header fields of a request, whoever has read them.
+//! The header fields of a request, whether hyper or the fast path has read them.
 
 use http::header::ValueIter;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -77,7 +77,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Something stands there twice.
+/// A duplicate header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Twice;
 

@@ -22,9 +22,9 @@ use super::opening::{self, Opened, Refused, Trust, needs_token};
 use super::rendered::Rendered;
 use super::stream::{Start, serve_opened};
 
-/// Nobody who has yet to say who they are needs a longer line.
+/// A client that is not authenticated yet needs no longer line.
 const LONGEST_OPENING: usize = 64 * 1024;
-/// How long somebody who is refused has to read why.
+/// How long a refused client has to read the reason.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Accepts newline JSON-RPC over TCP until `scope` or the endpoint ends.
@@ -105,7 +105,7 @@ enum First {
     Left,
 }
 
-/// Whoever must present a token has to do so soon; others may take their time.
+/// A client that must present a token has a time limit for its first line; others have none.
 async fn first_line(read: &mut (impl AsyncRead + Unpin), endpoint: &Endpoint, trust: Trust) -> First {
     let options = &endpoint.options;
     let strict = needs_token(&options.gate, trust);

@@ -1,4 +1,4 @@
-//! One modern request: it stands alone, its answer is JSON or the upstream's own body, and only a
+//! One modern request: it is self-contained, its answer is JSON or the upstream's own body, and only a
 //! notification on the way turns it into an event stream. The call runs inside the HTTP exchange itself,
 //! without a task or a channel, so that a client that goes away drops it.
 
@@ -81,7 +81,7 @@ fn accept(
     if era::is_removed(method) { Err(CallError::unknown_method(method.as_str())) } else { Ok(meta) }
 }
 
-/// Without credentials every request stands alone.
+/// Without credentials every request is a client of its own.
 pub(crate) fn client_key(admitted: &Admitted) -> ClientKey {
     if admitted.proven {
         ClientKey::Principal(admitted.principal.clone())
@@ -101,7 +101,7 @@ pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: Re
 
 impl Running {
     /// Waits for whatever comes first: an answer alone is sent as it is, anything else starts a stream. So does
-    /// silence, before somebody on the way takes the connection for dead.
+    /// silence, so that no proxy closes the connection as idle.
     pub(super) async fn respond(self, endpoint: &Arc<Endpoint>) -> Reply {
         let Self { id, back, mut future } = self;
         let mut silence = None;

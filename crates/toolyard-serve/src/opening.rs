@@ -1,5 +1,5 @@
 //! The opening line of a stream connection, `{"toolyard":1,"view":…,"token":…}`: which view the client looks
-//! at and who it is. It is no message of the protocol, has no answer, and nobody behind the door sees it.
+//! at and who it is. It is not a message of the protocol, has no answer, and is never forwarded.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -22,9 +22,9 @@ pub const REFUSED_VIEW: &str = "view";
 pub(super) enum Trust {
     /// What the gate says: where it has tokens, one must be presented.
     Gate,
-    /// Only the owner can reach this listener, so nobody has to present anything, unless tokens are made from a
-    /// secret: then who asks matters, and every program that has the config can say so. A token that is presented
-    /// must be right in any case.
+    /// Only the owner can reach this listener, so no token is required, unless tokens are made from a
+    /// secret: then every program that has the config can make one, and identities matter. A token that is presented
+    /// must always be valid.
     Owner,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Opened {
     pub(super) first: Option<Bytes>,
 }
 
-/// A connection that may not: what it is told before it is closed.
+/// A refused connection: the error that it receives before it is closed.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) id: Option<Id>,

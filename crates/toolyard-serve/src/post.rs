@@ -211,7 +211,7 @@ pub(super) async fn read_body(
     Ok(gathered.take())
 }
 
-/// A body that is not there may be late, and at the end of the endpoint nobody waits for it.
+/// Waits for a late body, but not while the endpoint ends.
 async fn in_time(
     endpoint: &Endpoint,
     gathering: impl Future<Output = Result<(), HttpResponse>>,
@@ -279,7 +279,7 @@ impl BodyReader {
     }
 }
 
-/// A notification has no envelope; whoever has a session is not modern.
+/// A notification has no envelope; a client with a session is not modern.
 fn speaks_modern(fields: Fields<'_>, notification: &Notification) -> bool {
     let modern_version = fields.text(&VERSION).and_then(Revision::parse).is_some_and(Revision::is_modern);
     let claimed = notification.params.as_ref().is_some_and(|params| {

@@ -1,4 +1,4 @@
-//! A message on its way out. A big prepared result stays where it is; only its envelope is made anew.
+//! A message on its way out. A big prepared result stays where it is; only its envelope is written.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use toolyard_proto::codec::{line, sse};
@@ -11,7 +11,7 @@ const WORTH_SHARING: usize = 16 * 1024;
 #[derive(Clone, Debug)]
 pub(crate) struct Rendered {
     head: Bytes,
-    /// A result that stands between `head` and a closing brace.
+    /// A result between `head` and a closing brace.
     shared: Option<Bytes>,
 }
 
@@ -54,7 +54,7 @@ impl Rendered {
         }
     }
 
-    /// One server-sent event. The message stands on one `data` line, since some readers know no other form.
+    /// One server-sent event. The message is on one `data` line, because some readers support no other form.
     pub(crate) fn into_event(self, id: Option<&str>) -> Bytes {
         sse::encode(&line::one_line(self.contiguous()), id)
     }

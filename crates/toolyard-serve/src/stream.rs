@@ -50,8 +50,8 @@ pub async fn serve_stream(
     serve_opened(read, write, endpoint, start, scope).await;
 }
 
-/// Serves the one client of this process, over its stdin and stdout. Whoever pipes requests in closes that
-/// end at once and still wants the answers, so the calls under way go on for up to `drain`.
+/// Serves the one client of this process, over its stdin and stdout. A script that pipes requests in closes its
+/// end at once and still expects the answers, so calls in flight continue for up to `drain`.
 pub async fn serve_pipe(
     read: impl AsyncRead + Send + Unpin,
     write: impl AsyncWrite + Send + Unpin,
@@ -115,7 +115,7 @@ pub(super) async fn serve_opened(
         };
         connection.end();
         if !is_over {
-            // Whoever does not take the last words in time does not get them.
+            // A client that does not read its last messages in time does not get them.
             let _ = timeout(LAST_WORDS, writing).await;
         }
     }

@@ -1,5 +1,5 @@
-//! A connection that gives up on a client that takes nothing. A call runs inside its response, so one that
-//! nobody reads would otherwise stand still for ever, with all that it holds.
+//! Closes a connection whose client does not read. A call runs inside its response, so an
+//! unread response would otherwise hold the call and its resources for ever.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;

@@ -37,7 +37,7 @@ impl QuietWaker {
         &self.waker
     }
 
-    /// Wakes nobody until it is used again.
+    /// Wakes nothing until it is used again.
     pub(super) fn release(&self) {
         drop(self.caller.0.take());
     }

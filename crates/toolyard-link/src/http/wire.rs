@@ -1,8 +1,8 @@
 //! One connection to an upstream, driven by the call that uses it.
 //!
 //! The call itself turns the connection over, in its own task: sending, waiting and reading cost no second
-//! task, no channel between two threads and no wake but that of the socket. So whoever drops the call, or its
-//! answer half read, closes the connection, which is how a modern upstream learns of a cancel.
+//! task, no channel between two threads and no wake but that of the socket. Dropping the call, or its
+//! half-read answer, therefore closes the connection, which is how a modern upstream learns of a cancel.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ pub(super) struct Wire {
     waker: QuietWaker,
     /// The scope that the connection lives in.
     ended: BoxFuture<()>,
-    /// Where it is kept while nobody uses it.
+    /// Where it is kept while it is unused.
     home: Weak<Kept>,
 }
 
@@ -53,8 +53,8 @@ impl Wire {
         mut self: Box<Self>,
         request: Outgoing,
     ) -> impl Future<Output = Result<Response<Arriving>, Unsent>> {
-        // Outside the runtime's budget: a wake to yield would go to nobody. In a box, because it has room for
-        // the whole request, and would be moved with every future around it.
+        // Outside the runtime's budget: a wake to yield would be lost. In a box, because the future contains
+        // the whole request and would be moved with every future around it.
         let mut sent = Box::pin(unconstrained(self.send.try_send_request(request)));
         async move {
             let response = poll_fn(|cx| {

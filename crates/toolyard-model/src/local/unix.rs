@@ -14,17 +14,17 @@ use crate::processes;
 /// How long the end of a listener may take.
 const LONGEST_END: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a connection to somebody who lives is seen to stay open.
+/// How long a connection stays open if its listener is alive.
 const NO_WORD: Duration = Duration::from_millis(250);
 
 pub type LocalStream = UnixStream;
 
-/// Connects to whoever listens at `path`.
+/// Connects to the listener at `path`.
 pub async fn connect(path: &Path) -> io::Result<LocalStream> {
     UnixStream::connect(path).await
 }
 
-/// Whether somebody listens at `path` now. Whoever does sees a client come and go.
+/// Whether a program listens at `path` now. That program sees a client connect and disconnect.
 pub fn is_answered(path: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(path).is_ok()
 }
@@ -34,8 +34,8 @@ pub fn peer(stream: &LocalStream) -> Option<u32> {
     stream.peer_cred().ok()?.pid().and_then(|pid| u32::try_from(pid).ok())
 }
 
-/// An error if another user is at the other end: whoever could put a socket somewhere is not by that somebody
-/// of ours.
+/// An error if another user is at the other end: being able to create a socket at a path does not prove that
+/// the process belongs to our user.
 pub fn refuse_strangers(stream: &LocalStream) -> io::Result<()> {
     let (us, _) = UnixStream::pair()?;
     if stream.peer_cred()?.uid() == us.peer_cred()?.uid() {
@@ -53,8 +53,8 @@ pub struct LocalListener {
 }
 
 impl LocalListener {
-    /// Takes the path. What a dead listener left there is replaced; where somebody answers, the path is in
-    /// use. The folder must be there.
+    /// Takes the path. What a dead listener left there is replaced; if a program answers, the path is in
+    /// use. The folder must exist.
     pub fn bind(path: &Path) -> io::Result<Self> {
         if path.as_os_str().len() > LONGEST_PATH {
             let message = format!("the path is longer than {LONGEST_PATH} bytes");
@@ -64,7 +64,7 @@ impl LocalListener {
         if path.exists() {
             refuse_if_in_use(path)?;
         }
-        // Made under another name and moved into place: nobody ever meets a socket that is open to others,
+        // Made under another name and moved into place: clients never find a socket that is open to other users,
         // or one that does not listen yet.
         let draft = path.with_file_name(format!(".{:x}", std::process::id()));
         let _ = fs::remove_file(&draft);
@@ -91,7 +91,7 @@ impl LocalListener {
 }
 
 impl Drop for LocalListener {
-    /// Somebody else may have taken the path since.
+    /// Another process may have taken the path since.
     fn drop(&mut self) {
         let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|place| place.ino() == self.inode);
         if is_ours {

@@ -1,9 +1,9 @@
-//! A named pipe for callers on this machine. Its name is made from the path, so that whoever knows where the
-//! socket would be finds the pipe; a path that is the name of a pipe already is taken as it is.
+//! A named pipe for callers on this machine. Its name is made from the path, so that a client that knows where the
+//! socket would be finds the pipe; a path that is the name of a pipe already is used as the name.
 //!
 //! Who may open it is what the system gives a pipe by default: its owner, administrators and the system may
-//! speak. Everybody else on the machine can at most open it for reading, and hears nothing, because only
-//! whoever asks is answered. Anything stricter needs unsafe code.
+//! speak. Other users of the machine can at most open it for reading, and receive nothing, because only
+//! requests are answered. Anything stricter needs unsafe code.
 
 mod stream;
 
@@ -33,7 +33,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// What the names of pipes begin with.
 const PIPES: &str = r"\\.\pipe\";
 
-/// Connects to whoever listens at `path`.
+/// Connects to the listener at `path`.
 pub async fn connect(path: &Path) -> io::Result<LocalStream> {
     let name = pipe_name(path);
     let begun = Instant::now();
@@ -47,7 +47,7 @@ pub async fn connect(path: &Path) -> io::Result<LocalStream> {
     }
 }
 
-/// Whether somebody listens at `path` now. Whoever does sees a client come and go.
+/// Whether a program listens at `path` now. That program sees a client connect and disconnect.
 pub fn is_answered(path: &Path) -> bool {
     match open(&pipe_name(path)) {
         Ok(_) => true,
@@ -121,7 +121,7 @@ impl LocalListener {
     }
 }
 
-/// An instance on its way to a client; put back if nobody waits for it any more.
+/// An instance on its way to a client; put back if its future is dropped.
 struct Waiting<'a> {
     listener: &'a LocalListener,
     instance: Option<NamedPipeServer>,
@@ -149,8 +149,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The first instance. It would block where nobody lets us in and the name is not free either: somebody
-/// serves another client this very moment, or is dead and its clients have not noticed yet.
+/// The first instance. It would block if we cannot connect and the name is not free either: another process
+/// serves another client at this moment, or is dead and its clients have not noticed yet.
 fn claim(name: &str) -> io::Result<NamedPipeServer> {
     match open(name) {
         Ok(_) => Err(in_use()),

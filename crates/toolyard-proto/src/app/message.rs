@@ -25,7 +25,7 @@ pub enum AppMessage {
         is_answer: bool,
     },
     Unregister,
-    /// Somebody speaks JSON-RPC here, with this method.
+    /// A JSON-RPC message with this method, which does not belong here.
     JsonRpc(String),
     /// Of this type, which is not known here; ignored after the registration.
     Unknown(String),

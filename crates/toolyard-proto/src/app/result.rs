@@ -1,5 +1,5 @@
 //! What an app answers becomes the result of a tool: texts stay text, data becomes JSON, pictures become
-//! images, failures are marked as such, and whoever answers in MCP's own form is passed on as it is.
+//! images, failures are marked as such, and answers in MCP's own form are passed on unchanged.
 
 use serde_json::json;
 

@@ -35,8 +35,8 @@ impl EventDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole event. An event with an id or a retry hint but no data is given too, with empty data:
-    /// whoever resumes a stream needs it.
+    /// The next whole event. An event with an id or a retry hint but no data is returned too, with empty data:
+    /// resuming a stream needs it.
     pub fn next_event(&mut self) -> Result<Option<Event>, TooLarge> {
         while let Some(line) = self.next_line()? {
             if !line.is_empty() {

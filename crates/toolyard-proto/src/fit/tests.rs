@@ -12,7 +12,7 @@ fn raw(text: &str) -> Raw {
     Raw::parse(text.to_owned()).unwrap()
 }
 
-/// A definition, what becomes of it (nothing where it goes), and what is told.
+/// A definition, its sanitized form (nothing if it is left out), and the reported faults.
 fn check(look: Look, text: &str, expected: Option<&str>, told: &[&str]) {
     let fit = look(&raw(text));
     assert_eq!(fit.entry.as_ref().map(Raw::as_str), expected, "{text}");
@@ -60,7 +60,7 @@ fn a_schema_that_is_a_truth_value_is_written_as_the_object_that_means_the_same()
         r#"{"type":"object","properties":{"x":true, "y":false,"z":{}}}"#,
         r#"{"type":"object","properties":{"x":{}, "y":{"not":{}},"z":{}}}"#,
     );
-    // Nobody is known to refuse them elsewhere.
+    // No client is known to reject them elsewhere.
     let deep =
         r#"{"type":"object","properties":{"x":{"items":true}},"additionalProperties":true,"anyOf":[true]}"#;
     check(deep, deep);

@@ -1,5 +1,5 @@
-//! The members of a JSON-RPC message, told apart in one pass: what stands in them is checked to be JSON, and of
-//! `params` it is noted where their own members stand.
+//! The members of a JSON-RPC message, separated in one pass: their values are checked to be JSON, and
+//! the positions of the members of `params` are recorded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::params::Outline;
 use crate::scan::Scan;
 
-/// Each member as it stands in the text.
+/// Each member as it is in the text.
 #[derive(Default, Deserialize)]
 pub(super) struct Envelope<'a> {
     #[serde(borrow, default)]

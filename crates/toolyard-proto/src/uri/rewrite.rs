@@ -115,7 +115,7 @@ fn may_hold_uris(kind: ResultKind, raw: &[u8]) -> bool {
     memmem::find(raw, key).is_some() || holds_escaped_letter(raw)
 }
 
-/// Nobody escapes letters in earnest, but a key written so is the same key.
+/// Escaped letters are rare, but a key written so is the same key.
 fn holds_escaped_letter(raw: &[u8]) -> bool {
     memmem::find_iter(raw, b"\\u00").any(|at| matches!(raw.get(at + 4), Some(b'4'..=b'7')))
 }

@@ -1,7 +1,7 @@
 //! A cursor over JSON text that is mostly passed over: it checks the grammar, builds nothing and copies nothing.
 //!
-//! `serde_json` would decode what is only carried and does not say where in the text a value stands. Every method
-//! answers `None` where the text is not JSON or is nested too deep; the cursor is of no use after that.
+//! `serde_json` would decode what is only carried, and does not report the position of a value in the text. Every method
+//! returns `None` if the text is not JSON or is nested too deep; the cursor must not be used after that.
 
 use std::borrow::Cow;
 use std::iter;
@@ -9,7 +9,7 @@ use std::iter;
 use memchr::memchr2;
 
 const MAX_DEPTH: usize = 128;
-/// Stands for any character that no URI scheme contains.
+/// Represents any character that no URI scheme contains.
 const FOREIGN: u8 = 0xFF;
 
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub(super) struct Walker<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a> {
     raw: &'a str,
-    /// Where it stands in the whole.
+    /// Its position in the whole text.
     pub(super) at: usize,
 }
 

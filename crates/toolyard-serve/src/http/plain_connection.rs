@@ -1,8 +1,8 @@
 //! One connection on which a request and its answer take turns.
 //!
-//! Between two requests it waits, as long as an idle connection may; while an answer is made it watches for the
-//! client to leave, which ends the work on the answer. Who closes only its own side has left as well: nobody could
-//! tell the two apart.
+//! Between two requests it waits, as long as an idle connection may. While an answer is produced it watches for a
+//! disconnect, which ends the work on the answer. Closing only the client's sending side counts as a disconnect,
+//! because the two cannot be distinguished.
 
 use std::future::poll_fn;
 use std::io::Result;
@@ -29,7 +29,7 @@ pub(super) struct PlainConnection {
     buffer: Box<[u8]>,
     /// The part of the buffer that has been read and not yet taken.
     unread: Range<usize>,
-    /// Since when it waits. The timer is set anew only when it fires, not at every turn.
+    /// Since when it waits. The timer is reset only when it fires, not for every request.
     since: Instant,
     idle: Pin<Box<Sleep>>,
 }

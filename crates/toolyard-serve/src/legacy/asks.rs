@@ -23,7 +23,7 @@ pub(crate) struct Asks {
     next: AtomicU64,
     timeout: Duration,
     open: Mutex<HashMap<u64, oneshot::Sender<Reply>>>,
-    /// Nobody will answer any more.
+    /// No answer can arrive any more.
     closed: AtomicBool,
 }
 
@@ -67,7 +67,7 @@ impl Asks {
         Ok((number, receiver))
     }
 
-    /// Hands the client's answer to whoever asked; false if nobody did.
+    /// Passes the client's answer to the question that waits for it; false if there is none.
     pub(crate) fn answered(&self, response: Response) -> bool {
         let Some(number) = response.id.as_ref().and_then(Id::as_u64) else { return false };
         let sender = self.open().remove(&number);
@@ -86,7 +86,7 @@ impl Asks {
     }
 }
 
-/// A question under way; if it is given up, the client is told.
+/// An open question; if it is dropped, the client is notified.
 struct Open {
     asks: Arc<Asks>,
     number: u64,

@@ -75,7 +75,7 @@ pub(crate) async fn batch(
     let session = match find(endpoint, view, admitted, headers).await {
         Ok(session) if session.session.origin.revision == Revision::V2025_03_26 => session,
         Err(missing @ (Missing::Session | Missing::Version(_))) => return missing.response(None),
-        // Whoever comes without a session may be of any revision.
+        // A request without a session may be of any revision.
         Ok(_) | Err(Missing::Header) => {
             let error = RpcError::new(code::INVALID_REQUEST, "batches are not accepted here");
             return reply::refusal(StatusCode::BAD_REQUEST, None, &error);

@@ -70,7 +70,7 @@ impl Session {
             // Unless the handler itself comes to its end, a subscription that stood is over for its client, too.
             let Err(error) = listening.await else { return };
             own.cancel();
-            // Nobody waits any more once the subscription stands.
+            // The wait ends once the subscription is open.
             let _ = refuse.send(Some(error));
             session.drop_ended();
         });

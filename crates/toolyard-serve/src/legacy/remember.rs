@@ -50,7 +50,7 @@ pub(crate) struct RestoredSession {
 }
 
 impl Remember {
-    /// Opens the folder; sessions that nobody has come back to for `idle` are forgotten.
+    /// Opens the folder; sessions that were unused for `idle` are deleted.
     pub(crate) fn open(folder: PathBuf, idle: Duration) -> Option<Self> {
         if let Err(error) = fs::create_dir_all(&folder) {
             tracing::warn!(folder = %folder.display(), %error, "sessions do not outlive this process");

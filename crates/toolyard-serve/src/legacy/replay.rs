@@ -53,7 +53,7 @@ struct Stream {
     /// Whether it has become an event stream, with ids that a client can come back to.
     started: bool,
     hang_up: Option<Duration>,
-    /// Which reader is the present one; a newer one replaces it. `None`: nobody reads.
+    /// Which reader is the present one; a newer one replaces it. `None`: there is no reader.
     reader: Option<u64>,
     readers: u64,
     waker: Option<Waker>,
@@ -121,8 +121,8 @@ impl Streams {
         event.split_once('-').is_some_and(|(number, _)| number.parse() == Ok(OUTSIDE))
     }
 
-    /// A reader of what comes after an event; `None` where that has been lost, or never was. What came before an
-    /// answer that nobody has read may be missing: the answer is what matters.
+    /// A reader of everything after an event; `None` if that has been lost, or never existed. Events before an
+    /// unread answer may be missing: the answer is what matters.
     pub(crate) fn resume(self: &Arc<Self>, last_event: &str) -> Option<Reader> {
         let (number, position) = last_event.split_once('-')?;
         let (number, position): (u64, u64) = (number.parse().ok()?, position.parse().ok()?);
@@ -167,7 +167,7 @@ impl Streams {
         }
     }
 
-    /// Whether somebody will read it, now or when they come back. Without a weight there is always room.
+    /// Whether the client can read it, now or after it reconnects. Without a weight there is always room.
     fn push(&self, number: u64, message: Rendered, weight: Option<Weight>, is_answer: bool) -> bool {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -182,7 +182,7 @@ impl Streams {
         }
         stream.position += 1;
         let item = Item { position: stream.position, message, is_answer };
-        // An answer alone is sent as JSON, which nobody can come back to.
+        // An answer alone is sent as JSON, which cannot be resumed.
         if self.resumable && (stream.started || !is_answer || stream.position > 1) {
             state.ring.keep(Kept { stream: number, item: item.clone(), awaited: is_answer });
         }

@@ -1,5 +1,5 @@
-//! The legacy HTTP sessions: found by an id that nobody can guess, bound to whoever opened them, ended when
-//! they lie idle.
+//! The legacy HTTP sessions: found by an unguessable id, bound to the principal that opened them, ended when
+//! they are idle.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ impl Sessions {
         self.0.turn()
     }
 
-    /// Runs what needs a turn. Files may be slow, so where there are any it is apart from whoever serves clients;
+    /// Runs `f` on a thread for blocking work if sessions are stored in files, which may be slow;
     /// `None` if it panicked.
     pub(crate) async fn apart<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         self.0.apart(f).await
@@ -105,7 +105,7 @@ impl Sessions {
         self.0.remember.is_some() && name_of(id).is_some()
     }
 
-    /// Whether it is worth a turn to look: unknown ids hold up nobody.
+    /// Whether a lookup is worth the lock: unknown ids must not delay other clients.
     pub(crate) fn is_remembered(&self, id: &str) -> bool {
         self.0.remember.as_ref().is_some_and(|remember| remember.has(id))
     }
@@ -141,7 +141,7 @@ impl Sessions {
         true
     }
 
-    /// A session is only there for whoever opened it, in the view they opened it in.
+    /// A session is visible only to the principal that opened it, in the view in which it was opened.
     pub(crate) fn find(&self, id: &str, view: &View, principal: &Principal) -> Option<Arc<HttpSession>> {
         let found = self.0.state().open.get(id).cloned()?;
         let origin = &found.session.origin;
@@ -195,7 +195,7 @@ impl Table {
         }
     }
 
-    /// Ends a session for good. As long as this takes, nobody finds it remembered but not open.
+    /// Ends a session for good. Meanwhile no request finds it stored but not open.
     fn forget(&self, session: &HttpSession, _: &Turn<'_>) {
         if let Some(remember) = &self.remember {
             remember.forget(&session.id);

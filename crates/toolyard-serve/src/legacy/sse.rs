@@ -122,7 +122,7 @@ impl EventClients {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session is only there for whoever opened it, in the view they opened it in.
+    /// A session is visible only to the principal that opened it, in the view in which it was opened.
     fn find(&self, id: &str, view: &View, principal: &Principal) -> Option<mpsc::Sender<Bytes>> {
         let clients = self.lock();
         let client =

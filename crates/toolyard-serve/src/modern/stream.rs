@@ -1,4 +1,4 @@
-//! The event stream of a modern call. The body itself drives the call: whoever drops it, cancels it.
+//! The event stream of a modern call. The body itself drives the call: dropping the body cancels the call.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -57,7 +57,7 @@ impl Conversation {
         let (finish, done) = oneshot::channel();
         let task = endpoint.ending.child();
         task.spawn(async move {
-            // Nobody waits any more only if the client has gone.
+            // The receiver is gone only if the client has disconnected.
             let _ = finish.send(call.await);
         });
         Self { questions, done, binding, _task: Owned(task) }

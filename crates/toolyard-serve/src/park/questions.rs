@@ -84,7 +84,7 @@ impl Questions {
         Poll::Pending
     }
 
-    /// The open questions as `inputRequests`; those that nobody waits for any more are left out. From now on
+    /// The open questions as `inputRequests`; abandoned ones are left out. From now on
     /// the client is away.
     pub(super) fn leave(&self) -> Raw {
         let mut state = self.state();
@@ -99,7 +99,7 @@ impl Questions {
         })
     }
 
-    /// Every answer is an object; what an answer must hold is for whoever asked to judge.
+    /// Every answer is an object; the upstream that asked checks its content.
     pub(super) fn check(&self, responses: &Raw) -> Result<(), CallError> {
         let malformed =
             |question: &&Question| responses.member(&question.key).is_some_and(|given| !given.is_object());
@@ -116,7 +116,7 @@ impl Questions {
         let mut state = self.state();
         for question in std::mem::take(&mut state.open) {
             match responses.member(&question.key) {
-                // Whoever asked may have given up meanwhile.
+                // The upstream may have abandoned the question in the meantime.
                 Some(response) => drop(question.reply.send(Ok(response))),
                 None => state.open.push_back(question),
             }
@@ -135,7 +135,7 @@ impl Questions {
         }
     }
 
-    /// Nobody will answer.
+    /// No answer will arrive.
     pub(super) fn give_up(&self) {
         for question in std::mem::take(&mut self.state().open) {
             let _ = question.reply.send(Err(AskError::Timeout));

@@ -23,8 +23,8 @@ const GATHER: usize = 16 * 1024;
 
 pub(super) struct Line {
     queue: mpsc::Sender<Waiting>,
-    /// What waits of that which nobody waits for. Answers are not in it: calls are bounded, and a large answer
-    /// must not be the reason that the word of a change is lost.
+    /// The size of the queued notifications. Answers are not counted: calls are limited, and a large answer
+    /// must not cause a change notification to be dropped.
     told: Arc<AtomicUsize>,
     counts: Arc<Counts>,
 }
@@ -48,7 +48,7 @@ impl Line {
         (Self { queue, told: told.clone(), counts }, Queue { receiver, told })
     }
 
-    /// Waits until one more answer has room. Whoever waits for room is served in turn, so every answer that
+    /// Waits until one more answer has room. Waiters are served in order, so every answer that
     /// waited when this began is in the queue when it ends.
     pub(super) async fn has_caught_up(&self) {
         drop(self.queue.reserve().await);
@@ -198,7 +198,7 @@ fn gather(ready: &mut Vec<Waiting>) -> Vec<Bytes> {
     out
 }
 
-/// The clock starts anew with every byte that is taken.
+/// The timeout restarts with every byte that is read.
 async fn write_all(
     write: &mut (impl AsyncWrite + Unpin),
     mut bytes: Bytes,

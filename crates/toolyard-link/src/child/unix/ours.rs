@@ -17,8 +17,8 @@ use toolyard_guard::processes::{self, Process};
 const GRACE: Duration = Duration::from_millis(500);
 const BOUND: Duration = Duration::from_secs(3);
 
-/// The children of this process, so it belongs to the process too. Held while one is started, so that
-/// nobody takes a child for an orphan that is merely new.
+/// The children of this process, so it belongs to the process too. Locked while one is started, so that
+/// a new child is not mistaken for an orphan.
 static OURS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 /// A child of ours, from its start until its status was fetched.

@@ -1,4 +1,4 @@
-//! Whether a program is there, asked before a guard is told to run it: a guard could only say so on stderr.
+//! Checks that a program exists before a guard runs it: the guard could report it only on stderr.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::child::ChildSpec;
 
-/// Where the system looks if nobody says where.
+/// Where the system searches if `PATH` is not set.
 const USUAL_PATH: &str = "/bin:/usr/bin";
 
 /// Looks where the system will: in the child's own `PATH`, and from its working directory.

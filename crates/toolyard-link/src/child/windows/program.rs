@@ -1,12 +1,12 @@
 //! Which file a command means. The system finds `server.exe` for `server` by itself, but not `npx.cmd` for
-//! `npx`, and what stands in configs is what people type.
+//! `npx`, and configs contain what people type.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::ChildSpec;
 
-/// The endings that are looked for if nobody says which.
+/// The extensions that are tried if `PATHEXT` is not set.
 const USUAL_ENDINGS: &str = ".COM;.EXE;.BAT;.CMD";
 
 /// The file, looked for in the child's own `PATH` and from its working directory; or the command as it is,
@@ -17,7 +17,7 @@ pub(super) fn find(spec: &ChildSpec) -> OsString {
     let is_bare = command.components().count() == 1 && !command.has_root();
     let places: Vec<PathBuf> = if is_bare {
         let path = variable(spec, "PATH").unwrap_or_default();
-        // An empty entry would mean the working directory, and whoever can write there.
+        // An empty entry would mean the working directory, which others may be able to write to.
         let folders = std::env::split_paths(&path).filter(|folder| !folder.as_os_str().is_empty());
         folders.map(|folder| cwd.join(folder).join(command)).collect()
     } else {
@@ -28,7 +28,7 @@ pub(super) fn find(spec: &ChildSpec) -> OsString {
     found.map_or_else(|| spec.program.clone(), PathBuf::into_os_string)
 }
 
-/// What may follow the command as it stands; nothing, first, where it may have its ending already.
+/// What may follow the command as written; first nothing, if it may have its extension already.
 fn endings(spec: &ChildSpec, command: &Path) -> Vec<OsString> {
     let as_it_is = command.extension().map(|_| OsString::new());
     let endings = variable(spec, "PATHEXT").unwrap_or_else(|| USUAL_ENDINGS.into());

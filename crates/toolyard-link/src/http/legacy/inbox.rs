@@ -33,7 +33,7 @@ enum Ended {
     Talked,
 }
 
-/// Listens for as long as the session lives. `stands` is told when the stream stands or will not.
+/// Listens for as long as the session lives. Reports on `stands` when the stream is open or cannot be opened.
 pub(super) async fn run(session: Arc<Session>, stands: oneshot::Sender<()>) {
     let mut stands = Some(stands);
     let mut place = Place::default();
@@ -44,7 +44,7 @@ pub(super) async fn run(session: Arc<Session>, stands: oneshot::Sender<()>) {
                 session.lock().deaf = true;
                 return;
             }
-            // The next call opens another, or whoever looks after what is watched in it.
+            // The next call opens another session, or the task that renews its subscriptions does.
             Ended::SessionLost => return session.retire(),
             Ended::Talked => pause = FIRST_PAUSE,
             Ended::Quiet => {}
@@ -124,7 +124,7 @@ impl Session {
         if for_all || matches!(self.owner, Owner::Client(_)) {
             return self.events.notify(self.owner.client(), notification);
         }
-        // In a session that several share, the rest is somebody's only while there is no doubt whose.
+        // In a shared session, other messages are attributed only if exactly one client can be meant.
         let addressee = self.lock().calls.addressee();
         if let Addressee::One(peer, _) = addressee {
             peer.notify(notification);

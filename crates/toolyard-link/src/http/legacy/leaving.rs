@@ -41,7 +41,7 @@ impl Pool {
         session.say_goodbye(&self.parts.scope);
     }
 
-    /// A client wants to hear no more of a resource. The upstream is told if nobody in its session does.
+    /// A client unsubscribes from a resource. The upstream is unsubscribed if no client of the session is left.
     pub(crate) async fn unsubscribe(&self, origin: &Arc<Origin>, uri: &str) {
         let owner = Owner::of(origin);
         if let Some(session) = self.released(&owner, &origin.client, uri) {
@@ -51,7 +51,7 @@ impl Pool {
         }
     }
 
-    /// The session in which nobody wants it any more.
+    /// The session in which no client subscribes to it any more.
     fn released(&self, owner: &Owner, client: &ClientKey, uri: &str) -> Option<Arc<Session>> {
         let mut lost = self.lost();
         if let Some(memory) = lost.get_mut(owner) {
@@ -70,7 +70,7 @@ fn opened(slot: &Weak<Slot>) -> Option<Arc<Session>> {
     slot.upgrade().and_then(|slot| slot.get().cloned())
 }
 
-/// Waits for a session that is being opened; nothing comes of it if whoever does so gives up.
+/// Waits for a session that is being opened; returns nothing if the opener gives up.
 async fn opening(slot: &Weak<Slot>) -> Option<Arc<Session>> {
     while slot.strong_count() > 0 {
         if let Some(session) = opened(slot) {

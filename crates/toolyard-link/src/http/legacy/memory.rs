@@ -1,5 +1,5 @@
 //! What clients have set up in a session, so that one opened in place of a lost one is like it: the log level,
-//! and who watches which resource. What nobody watches any more is taken back.
+//! and which client subscribes to which resource. Unused subscriptions are removed upstream.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -49,12 +49,12 @@ impl Memory {
         is_last
     }
 
-    /// Whether nobody who makes no calls would miss the session.
+    /// Whether the session has no subscriptions, so that only calls need it.
     pub(super) fn is_empty(&self) -> bool {
         self.level.is_none() && self.subscribed.is_empty()
     }
 
-    /// The session is lost that `lasted` so long; how long nobody opens another who makes no calls.
+    /// The session was lost after `lasted`; returns how long to wait before another is opened without a call.
     pub(super) fn lost_after(&mut self, lasted: Duration) -> Duration {
         let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.soon_lost)).min(LONGEST_PAUSE);
         self.soon_lost = if lasted < LASTING { self.soon_lost.saturating_add(1) } else { 0 };
@@ -74,7 +74,7 @@ impl Memory {
 }
 
 impl Session {
-    /// Sets up what a lost session had, once, whoever calls meanwhile. What the upstream now refuses is left out.
+    /// Sets up the state of a lost session again, once, even if several calls wait. What the upstream refuses is left out.
     pub(super) fn inherit(self: &Arc<Self>, memory: Memory, origin: &Arc<Origin>) {
         let requests = memory.requests(origin);
         self.lock().memory = memory;
@@ -87,7 +87,7 @@ impl Session {
                 if !matches!(asked, Ok(Ok(_))) {
                     tracing::debug!(upstream = %session.endpoint.name, "a lost session was not set up again in full");
                 } else if request.method == Method::RESOURCES_SUBSCRIBE {
-                    // What became of it meanwhile, nobody heard.
+                    // Changes in the meantime were not reported.
                     let update = Notification::new(Method::RESOURCE_UPDATED, request.params.into_raw());
                     session.events.notify(session.owner.client(), update);
                 }
@@ -105,7 +105,7 @@ impl Session {
         let _ = timeout(ERRAND, is_set_up.wait_for(|is_set_up| *is_set_up)).await;
     }
 
-    /// Tells the upstream that nobody watches it any more.
+    /// Unsubscribes upstream, because no client subscribes any more.
     pub(super) async fn unsubscribe(self: &Arc<Self>, origin: &Arc<Origin>, uri: &str) {
         let request = own(origin, Method::RESOURCES_UNSUBSCRIBE, json!({ "uri": uri }).into());
         if !matches!(timeout(ERRAND, self.exchange(&request, &Peer::nobody())).await, Ok(Ok(_))) {

@@ -8,7 +8,7 @@ use toolyard_model::{ClientKey, Origin, Principal};
 pub(crate) enum Owner {
     /// One client that keeps a session or a connection with us.
     Client(ClientKey),
-    /// All requests of one principal with the same capabilities, where each request stands alone.
+    /// All requests of one principal with the same capabilities, where each request is self-contained.
     Shared {
         principal: Principal,
         client: Option<ClientKey>,

@@ -25,7 +25,7 @@ impl Pool {
         self.lost().get_mut(&session.owner).map_or(FIRST_PAUSE, |memory| memory.lost_after(lasted))
     }
 
-    /// Whether something was watched in a lost session, and no other stands in its place.
+    /// Whether a lost session had subscriptions and has not been replaced.
     fn is_missed(&self, session: &Session) -> bool {
         self.lost().get(&session.owner).is_some_and(Memory::has_subscribers)
     }
@@ -42,7 +42,7 @@ async fn watch(pool: Arc<Pool>, session: Arc<Session>, origin: Arc<Origin>) {
         if !pool.is_missed(&session) {
             return;
         }
-        // The next one is looked after by whoever opens it.
+        // The task that opens the next session takes over.
         let _ = timeout(pool.parts.connect, pool.session(&origin)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

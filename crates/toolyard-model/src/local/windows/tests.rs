@@ -79,7 +79,7 @@ async fn a_name_that_is_taken_is_refused_and_its_owner_goes_on() {
     let mut owner = tokio::task::JoinSet::new();
     owner.spawn(async move {
         loop {
-            // Whoever only looked is gone already.
+            // A client that only checked has disconnected already.
             let mut server = first.accept().await.unwrap();
             let _ = server.write_all(b"x").await;
         }

@@ -12,7 +12,7 @@ const KINDS: [ResultKind; 7] = [
     ResultKind::UpdatedParams,
 ];
 
-/// The id stands as `@/` in what is expected, and `^` for what is put in front of a scheme.
+/// In the expected text, `@/` represents the id, and `^` the prefix of a scheme.
 fn check(kind: ResultKind, raw: &str, expected: &str) {
     let expected = expected.replace("@/", "Zq9/").replace('^', "yard+");
     let mapped = map_result(kind, &id(), raw.as_bytes()).map(|json| String::from_utf8(json).unwrap());

@@ -46,8 +46,8 @@ impl Reader {
         Self { streams, number, generation, primed: true, done: false, silence: None }
     }
 
-    /// Waits until it is clear what the response will be. After a long silence it is a stream, before somebody
-    /// on the way takes the connection for dead.
+    /// Waits until it is clear what the response will be. After a long silence it is a stream, so that no
+    /// proxy closes the connection as idle.
     pub(crate) fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<First> {
         let pause = self.streams.keep_alive;
         let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep(pause)));

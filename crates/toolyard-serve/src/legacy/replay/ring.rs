@@ -10,7 +10,7 @@ const MOST_BYTES: usize = 1024 * 1024;
 pub(super) struct Kept {
     pub(super) stream: u64,
     pub(super) item: Item,
-    /// An answer that nobody has read yet.
+    /// An unread answer.
     pub(super) awaited: bool,
 }
 
@@ -21,8 +21,8 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Of too many the oldest goes, but an answer that nobody has read only where there is nothing else. What
-    /// is alone is kept, however large: it may be the answer that the client comes back for.
+    /// If there are too many, the oldest is removed, an unread answer only if there is nothing else. A single
+    /// message is kept, however large: it may be the answer that the client reconnects for.
     pub(super) fn keep(&mut self, kept: Kept) {
         self.bytes += kept.item.message.len();
         self.kept.push_back(kept);
@@ -41,7 +41,7 @@ impl Ring {
         }
     }
 
-    /// Whether it has an answer that nobody has read yet.
+    /// Whether it has an unread answer.
     pub(super) fn is_awaited(&self, stream: u64) -> bool {
         self.kept.iter().any(|kept| kept.stream == stream && kept.awaited)
     }
