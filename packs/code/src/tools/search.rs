@@ -186,16 +186,20 @@ pub(crate) fn ast_grep_replace(
     }
     let count = rewritten.iter().map(|file| file.changes).sum();
     let diff = crate::search::shorten(&change::diff(&rewritten), MAX_DIFF);
-    let headline = match (changes.len(), applied) {
-        (0, _) => "Nothing matches.".to_owned(),
-        (files, true) => format!("Changed {count} places in {files} files.\n\n{diff}"),
-        (files, false) => {
-            format!("Would change {count} places in {files} files (preview {preview}).\n\n{diff}")
-        }
+    let amount = format!("{} in {}", plural(count, "place"), plural(changes.len(), "file"));
+    let headline = match (changes.is_empty(), applied) {
+        (true, _) => "Nothing matches.".to_owned(),
+        (false, true) => format!("Changed {amount}.\n\n{diff}"),
+        (false, false) => format!("Would change {amount} (preview {preview}).\n\n{diff}"),
     };
     let files = rewritten.iter().map(|file| file.path.display().to_string()).collect();
     let project = place.project.root().display().to_string();
     Ok(Told::new(Replaced { project, files, changes: count, preview, applied, diff }, headline))
+}
+
+/// `1 file`, `2 files`.
+fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[derive(Deserialize, JsonSchema)]
