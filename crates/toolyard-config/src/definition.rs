@@ -50,14 +50,13 @@ pub fn written(sources: &[Source]) -> Vec<Written> {
 
 /// The upstreams of one file, in its order.
 pub fn in_file(file: &File) -> Vec<Written> {
-    let section = match file.format() {
-        Format::Toml => "upstreams",
-        Format::Json => "mcpServers",
+    let sections: &[&str] = match file.format() {
+        Format::Toml => &["upstreams"],
+        Format::Json => &["mcpServers", "servers"],
     };
-    let entries = file.entries().unwrap_or_default();
-    let Some(Value::Table(named)) =
-        entries.into_iter().find(|entry| entry.key == section).map(|e| e.node.value)
-    else {
+    let mut entries = file.entries().unwrap_or_default();
+    let section = sections.iter().find_map(|section| entries.iter().position(|entry| entry.key == *section));
+    let Some(Value::Table(named)) = section.map(|index| entries.swap_remove(index).node.value) else {
         return Vec::new();
     };
     let mut found: Vec<Written> = Vec::new();

@@ -7,13 +7,9 @@ use crate::{Program, Reach, Server, UpstreamConfig};
 
 /// SHA-256 over everything that makes an upstream the one it is, in hex. Secrets go in as hashes of their own.
 pub fn fingerprint(upstream: &UpstreamConfig) -> String {
-    let UpstreamConfig { reach, era, connect_timeout, .. } = upstream;
+    let UpstreamConfig { reach, era, .. } = upstream;
     let mut parts = Parts(Sha256::new());
     parts.add(format!("{era:?}").as_bytes());
-    // Whoever was too slow until now gets another chance at once.
-    if let Some(limit) = connect_timeout {
-        parts.add(format!("{limit:?}").as_bytes());
-    }
     match reach {
         Reach::Program(Program { command, args, env, cwd }) => {
             parts.add(b"program");
@@ -83,6 +79,7 @@ mod tests {
     use toolyard_proto::name::UpstreamId;
 
     use super::*;
+    use crate::StartConfig;
 
     fn program(args: &[&str], env: &[(&str, &str)]) -> String {
         fingerprint(&upstream(args, env))
@@ -104,6 +101,7 @@ mod tests {
             roots: Vec::new(),
             sharing: Sharing::Shared,
             ping: false,
+            start: StartConfig::default(),
         }
     }
 
@@ -117,12 +115,23 @@ mod tests {
             program(&["b", "c"], &[("K", "w")]),
             program(&["b", "c"], &[("L", "v")]),
             program(&["b", "c"], &[]),
-            fingerprint(&UpstreamConfig {
-                connect_timeout: Some(Duration::from_secs(40)),
-                ..upstream(&["b", "c"], &[("K", "v")])
-            }),
         ] {
             assert_ne!(same, other);
         }
+    }
+
+    #[test]
+    fn settings_that_apply_in_place_do_not_count() {
+        let minute = Some(Duration::from_mins(1));
+        let start = StartConfig { timeout: minute, stop_when_idle: minute, lazy: true };
+        let other = UpstreamConfig {
+            timeout: minute,
+            connect_timeout: minute,
+            ping: true,
+            roots: vec!["file:///a".into()],
+            start,
+            ..upstream(&["b"], &[])
+        };
+        assert_eq!(fingerprint(&other), program(&["b"], &[]));
     }
 }

@@ -32,6 +32,7 @@ mod log;
 mod tools;
 mod health;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
 pub use problem::{Level, Place, Problem};
 pub use reach::{Program, Reach, Server};
 pub use trust::{Agreed, TrustState, Trusted};
-pub use upstream::{OffUpstream, UpstreamConfig, Upstreams, unset_reason};
+pub use upstream::{OffUpstream, StartConfig, UpstreamConfig, Upstreams, unset_reason};
 
 pub use suggest::nearest;
 pub use tree::{Entry, File, Format, Node, Value};
@@ -58,6 +59,8 @@ pub use tree::{Entry, File, Format, Node, Value};
 use mcpproxy::McpProxy;
 use reader::{Reader, Section};
 
+const LEAST_DEBOUNCE: Duration = Duration::from_millis(1);
+const LONGEST_DEBOUNCE: Duration = Duration::from_secs(10);
 /// Models accept no longer names than this.
 const LONGEST_BUDGET: usize = 64;
 
@@ -196,7 +199,8 @@ fn read(file: &File, role: Role, below: &Config, context: &ReadContext<'_>) -> (
 }
 
 fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<'_>) -> Layer {
-    let upstreams = upstream::read(&mut root, reader);
+    let own = own_address(&root, below);
+    let upstreams = upstream::read(&mut root, reader, own);
     let mut ids: Vec<String> = upstreams.ids().map(|id| id.as_str().to_owned()).collect();
     let is_inherited = |id: &&UpstreamId| upstreams.ids().all(|own| own.fold() != id.fold());
     let on = upstreams.on.len() + below.upstreams.on.iter().filter(|below| is_inherited(&&below.id)).count();
@@ -226,11 +230,18 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Own => root.take("log").map(|field| log::read(field, reader)),
         Role::Project => log::refuse(&mut root, reader),
     };
+    let debounce = root.take("catalog_debounce");
+    let debounce = debounce.and_then(|field| field.duration_within(reader, LEAST_DEBOUNCE, LONGEST_DEBOUNCE));
     let tools = tools::read(&mut root, reader);
     let pings = root.take("health").map(|field| health::read(field, reader));
     root.finish(reader);
-    let debounce = None;
     Layer { upstreams, packs, profiles, listen, apps, pings, auth, log, tools, transparent, names, debounce }
+}
+
+/// Where the gateway of this config listens.
+fn own_address(root: &Section, below: &Config) -> SocketAddr {
+    let written = root.peek("listen", "http").and_then(|text| parse_address(&text));
+    written.or(below.listen.http).unwrap_or(DEFAULT_ADDRESS)
 }
 
 fn read_transparent(root: &mut Section, reader: &mut Reader<'_>, upstreams: usize) -> Option<bool> {

@@ -76,6 +76,15 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
     let tcp_field = section.take("tcp");
     let tcp = tcp_field.as_ref().and_then(|field| read_address(reader, field));
     let local = section.take("unix").and_then(|field| read_local(reader, &field)).unwrap_or_default();
+    for key in ["port", "host", "address"] {
+        if let Some(field) = section.take_other(key) {
+            field.error(
+                reader,
+                "is no key of [listen]",
+                format!("write {}", reader.example("http", "\"127.0.0.1:7777\"")),
+            );
+        }
+    }
     let keep_alive = section.take("keep_alive").and_then(|field| field.duration(reader, LONGEST_KEEP_ALIVE));
     section.finish(reader);
     for (field, address) in [(&http_field, http), (&tcp_field, tcp)] {
@@ -111,12 +120,54 @@ pub fn parse_address(text: &str) -> Option<SocketAddr> {
 
 /// An address with a port.
 pub(crate) fn read_address(reader: &mut Reader<'_>, field: &Field) -> Option<SocketAddr> {
+    if let Value::Integer(port) = field.value() {
+        let example = field.example(reader, &format!("\"127.0.0.1:{port}\""));
+        field.error(reader, "expected ADDRESS:PORT, found a number", format!("write {example}"));
+        return None;
+    }
     let text = field.text(reader)?;
     let address = parse_address(&text);
     if address.is_none() {
-        field.error(reader, format!("expected ADDRESS:PORT, found \"{text}\""), ADDRESS_HELP);
+        let (message, help) = wrong_address(&text);
+        field.error(reader, message, help);
     }
     address
+}
+
+/// What is wrong with an address, and how it is written.
+fn wrong_address(text: &str) -> (String, String) {
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if text.contains("://") {
+        let bare = text.split_once("://").map_or(text, |(_, rest)| rest).trim_end_matches('/');
+        let bare = bare.split('/').next().unwrap_or_default();
+        return (format!("expected ADDRESS:PORT, found the URL \"{text}\""), format!("write \"{bare}\""));
+    }
+    if is_number(port) && port.parse::<u16>().is_err() {
+        return (
+            format!("there is no port {port}"),
+            "ports go from 0 to 65535; 0 lets the system choose".into(),
+        );
+    }
+    if is_number(text) || (host.is_empty() && is_number(port)) {
+        let port = if port.is_empty() { text } else { port };
+        return (
+            format!("the address before the port {port} is missing"),
+            format!("write \"127.0.0.1:{port}\""),
+        );
+    }
+    if port.is_empty() && (text.parse::<IpAddr>().is_ok() || text == "localhost") {
+        let shown = if text.contains(':') { format!("[{text}]") } else { text.to_owned() };
+        return (format!("the port after {text} is missing"), format!("write \"{shown}:7777\""));
+    }
+    if is_number(port) && !host.contains(['[', ']', ':']) && host.contains(|c: char| c.is_ascii_alphabetic())
+    {
+        let message = format!("`{host}` is a name, and only an IP address can be listened on");
+        let help =
+            format!("write \"127.0.0.1:{port}\", or \"0.0.0.0:{port}\" for all addresses of this machine");
+        return (message, help);
+    }
+    (format!("expected ADDRESS:PORT, found \"{text}\""), ADDRESS_HELP.into())
 }
 
 fn read_token(reader: &mut Reader<'_>, field: &Field) -> Option<String> {

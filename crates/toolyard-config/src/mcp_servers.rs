@@ -7,10 +7,12 @@ use toolyard_core::Sharing;
 use toolyard_link::EraPin;
 use toolyard_proto::name::sanitize_upstream_id;
 
+use super::listen::DEFAULT;
+use super::own::is_itself;
 use super::reach::Reach;
 use super::reader::{Field, Reader, Section, Unset};
 use super::suggest::nearest;
-use super::upstream::{OffUpstream, UpstreamConfig, Upstreams};
+use super::upstream::{ITSELF, OffUpstream, StartConfig, UpstreamConfig, Upstreams};
 
 pub(crate) const EXAMPLE: &str =
     "write { \"mcpServers\": { \"files\": { \"command\": \"npx\", \"args\": [\"…\"] } } }";
@@ -34,7 +36,8 @@ enum Kind {
 }
 
 pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
-    let Some(servers) = root.take("mcpServers") else {
+    // VS Code has another word for it.
+    let Some(servers) = root.take("mcpServers").or_else(|| root.take("servers")) else {
         let keys: Vec<Field> = root.take_all();
         let near = keys.iter().find(|field| nearest(&field.key, ["mcpServers", "servers"]).is_some());
         let help = match near {
@@ -58,6 +61,10 @@ pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
         let is_on = read_switches(reader, &mut section);
         let unset = if is_on { Unset::Disables("server") } else { Unset::Ignore };
         let (reach, missing) = reader.with_unset(unset, |reader| read_one(reader, section));
+        if reach.as_ref().is_some_and(|reach| is_itself(reach, DEFAULT)) {
+            field.warn(reader, format!("{ITSELF}, so it is left out"), "remove it, or ignore this");
+            continue;
+        }
         if !is_on || missing.is_some() {
             upstreams.off.push(OffUpstream { id, missing });
         } else if let Some(reach) = reach {
@@ -71,6 +78,7 @@ pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
                 roots: Vec::new(),
                 sharing: Sharing::default(),
                 ping: false,
+                start: StartConfig::default(),
             });
         }
     }

@@ -101,7 +101,9 @@ impl Reach {
             // An unknown key will be reported, with what it should be called.
             (None, None) if section.has_slip_of("command") || section.has_slip_of("url") => None,
             (None, None) => {
-                let help = "add `command = \"…\"` for a program to start, or `url = \"https://…/mcp\"`";
+                let (command, url) =
+                    (reader.example("command", "\"…\""), reader.example("url", "\"https://…/mcp\""));
+                let help = format!("add `{command}` for a program to start, or `{url}` for a server");
                 reader.error(section.at, &section.path, "neither `command` nor `url` is given", help);
                 None
             }
@@ -140,16 +142,26 @@ impl Program {
         let args = args.map(|field| field.expanded_list(reader)).unwrap_or_default();
         let env = env.map(|field| environment(reader, &field)).unwrap_or_default();
         let cwd = cwd.and_then(|field| field.expanded(reader)).unwrap_or_default();
-        let cwd = absolute(&reader.file.folder().join(cwd));
+        let cwd = absolute(&reader.file.folder().join(reader.below_home(cwd)));
         let text = command.expanded(reader)?;
+        let text = reader.below_home(text);
         if text.trim().is_empty() {
             let help = "name one, such as `npx`, or give its full path";
             command.error(reader, "expected a program, found an empty string", help);
             return None;
         }
-        if text.contains(char::is_whitespace) && !text.contains('/') && !has_args {
-            let help = "no shell splits it: keep the program in `command`, put each argument into `args`";
-            command.warn(reader, "is taken as the name of one program, spaces included", help);
+        let path = reader.file.folder().join(&text);
+        let is_path = text.contains('/');
+        if is_path && path.is_dir() {
+            let help = "name a program, such as `npx`, or the file of one";
+            command.warn(reader, "is a folder, not a program", help);
+        }
+        if text.contains(char::is_whitespace) && !has_args && !(is_path && path.exists()) {
+            let mut words = text.split_whitespace().map(|word| format!("\"{word}\""));
+            let program = reader.example("command", &words.next().unwrap_or_default());
+            let args = reader.example("args", &format!("[{}]", words.collect::<Vec<_>>().join(", ")));
+            let message = "is taken as the name of one program, spaces included";
+            command.warn(reader, message, format!("write {program} and {args}: no shell splits it"));
         }
         Some(Self { command: text, args, env, cwd })
     }
@@ -183,7 +195,9 @@ impl Server {
             return None;
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            let help = "send them as a header: headers = { Authorization = \"Bearer ${TOKEN}\" }";
+            let header = reader.example("Authorization", "\"Bearer ${TOKEN}\"");
+            let help =
+                format!("send them as a header: {}", reader.example("headers", &format!("{{ {header} }}")));
             url.error(reader, "must not hold a user name or password", help);
             return None;
         }

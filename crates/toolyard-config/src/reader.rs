@@ -8,7 +8,7 @@ use super::packs::KnownPacks;
 use super::problem::{Level, Place, Problem};
 use super::suggest::nearest;
 use super::tree::{Entry, File, Format, Node, Value};
-use crate::ReadContext;
+use crate::{ReadContext, system};
 
 /// One file being read.
 pub(crate) struct Reader<'a> {
@@ -99,8 +99,17 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem { level, place, key: key.to_owned(), message, help });
     }
 
+    /// A path that starts with `~/` starts from the home folder.
+    pub(crate) fn below_home(&self, path: String) -> String {
+        let home = || system::home(self.variables).filter(|home| home.is_absolute());
+        match path.strip_prefix("~/").map(ToOwned::to_owned).or_else(|| (path == "~").then(String::new)) {
+            Some(rest) => home().map_or(path, |home| home.join(rest).display().to_string()),
+            None => path,
+        }
+    }
+
     /// How a key with a value is written in this file.
-    fn example(&self, key: &str, value: &str) -> String {
+    pub(crate) fn example(&self, key: &str, value: &str) -> String {
         match self.file.format() {
             Format::Toml => format!("{key} = {value}"),
             Format::Json => format!("\"{key}\": {value}"),
@@ -126,6 +135,23 @@ impl Section {
     /// Takes a key, if it is there.
     pub(crate) fn take(&mut self, key: &'static str) -> Option<Field> {
         self.known.push(key);
+        let index = self.entries.iter().position(|entry| entry.key == key)?;
+        let entry = self.entries.remove(index);
+        Some(self.field(entry))
+    }
+
+    /// The text of a key in a subsection, which stays to be taken.
+    pub(crate) fn peek(&self, section: &str, key: &str) -> Option<String> {
+        let find = |entries: &[Entry], key: &str| entries.iter().find(|entry| entry.key == key).cloned();
+        let Value::Table(entries) = find(&self.entries, section)?.node.value else { return None };
+        match find(&entries, key)?.node.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Takes a key that belongs elsewhere and is not offered as a known one.
+    pub(crate) fn take_other(&mut self, key: &str) -> Option<Field> {
         let index = self.entries.iter().position(|entry| entry.key == key)?;
         let entry = self.entries.remove(index);
         Some(self.field(entry))
@@ -169,7 +195,7 @@ impl Section {
         for field in self.take_all() {
             let help = match nearest(&field.key, known.iter().copied()) {
                 Some(key) => format!("did you mean `{key}`?"),
-                None => "remove it, or look it up in docs/guide/configuration.md".into(),
+                None => "remove it, or use one of these".into(),
             };
             let mut expected: Vec<String> = known.iter().map(|key| format!("`{key}`")).collect();
             expected.sort();
@@ -301,6 +327,14 @@ impl Field {
     pub(crate) fn section(self, reader: &mut Reader<'_>) -> Option<Section> {
         if !matches!(self.node.value, Value::Table(_)) {
             let (expected, help) = match reader.file.format() {
+                Format::Toml
+                    if matches!(self.node.value, Value::List(_)) && NAMED.contains(&self.key.as_str()) =>
+                {
+                    (
+                        "a table",
+                        format!("write one section for each: [{}.NAME], with single brackets", self.path),
+                    )
+                }
                 Format::Toml => ("a table", format!("write it as a section: [{}]", self.path)),
                 Format::Json => ("an object", format!("write {}", self.example(reader, "{ … }"))),
             };
@@ -311,6 +345,9 @@ impl Field {
         Some(Section { path: self.path, at: self.at, entries, known: Vec::new() })
     }
 }
+
+/// Sections whose subsections have names that the user chooses.
+const NAMED: [&str; 3] = ["upstreams", "packs", "profiles"];
 
 /// `upstreams.files`, with quotes where TOML wants them.
 fn join(path: &str, key: &str) -> String {

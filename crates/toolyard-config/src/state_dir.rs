@@ -76,6 +76,7 @@ fn canonical(file: &Path) -> PathBuf {
 #[derive(Debug)]
 pub struct Announcement {
     path: PathBuf,
+    set: String,
     /// Seconds since 1970.
     started: u64,
 }
@@ -106,6 +107,9 @@ pub struct Running {
     pub pid: u32,
     /// Seconds since 1970.
     started: u64,
+    /// The name of its config set. Gateways before 0.2 have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
 }
 
 impl Running {
@@ -124,9 +128,9 @@ pub fn announced(folder: &Path) -> Option<Running> {
 }
 
 impl Announcement {
-    pub fn write(folder: &Path, addresses: &Addresses) -> io::Result<Self> {
+    pub fn write(folder: &Path, set: &str, addresses: &Addresses) -> io::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let own = Self { path: folder.join(GATEWAY_FILE), started };
+        let own = Self { path: folder.join(GATEWAY_FILE), set: set.to_owned(), started };
         own.renew(addresses)?;
         Ok(own)
     }
@@ -135,7 +139,8 @@ impl Announcement {
     pub fn renew(&self, addresses: &Addresses) -> io::Result<()> {
         let Addresses { http, tcp, socket, apps, apps_socket } = addresses.clone();
         let pid = std::process::id();
-        let running = Running { http, tcp, socket, apps, apps_socket, pid, started: self.started };
+        let (started, set) = (self.started, Some(self.set.clone()));
+        let running = Running { http, tcp, socket, apps, apps_socket, pid, started, set };
         replace(&self.path, &serde_json::to_vec(&running)?)
             .map_err(|error| attempted(&error, "write", &self.path))
     }
@@ -199,11 +204,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(GATEWAY_FILE);
         let addresses = Addresses { http: "http://a".into(), ..Addresses::default() };
-        let own = Announcement::write(folder.path(), &addresses).unwrap();
+        let own = Announcement::write(folder.path(), "set", &addresses).unwrap();
         assert!(fs::read_to_string(&path).unwrap().contains("http://a"));
         drop(own);
         assert!(!path.exists());
-        let own = Announcement::write(folder.path(), &addresses).unwrap();
+        let own = Announcement::write(folder.path(), "set", &addresses).unwrap();
         fs::write(&path, r#"{"http":"http://b","pid":1,"started":0}"#).unwrap();
         drop(own);
         assert!(path.exists());

@@ -19,7 +19,9 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     if let Some((_, ours)) = same {
         return Some(ours);
     }
-    let most = word.chars().count().div_ceil(3).min(3);
+    let length = word.chars().count();
+    // Of one or two letters, any other short word would be near.
+    let most = if length < 3 { 0 } else { length.div_ceil(3).min(3) };
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&word, &plain(candidate)), candidate))

@@ -18,7 +18,8 @@ use super::tree::{Entry, File, Value};
 use crate::state_dir::{self, attempted};
 
 /// Keys of an upstream that change nothing about what is run or reached.
-const HARMLESS: [&str; 5] = ["connect_timeout", "enabled", "era", "sharing", "timeout"];
+const HARMLESS: [&str; 8] =
+    ["connect_timeout", "enabled", "era", "lazy", "sharing", "start_timeout", "stop_when_idle", "timeout"];
 /// Of a pack, every key of its own may say what it may touch.
 const HARMLESS_OF_PACKS: [&str; 1] = ["enabled"];
 

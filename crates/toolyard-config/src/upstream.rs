@@ -1,5 +1,6 @@
 //! `[upstreams.NAME]`: one server behind the gateway.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,13 +9,20 @@ use toolyard_core::Sharing;
 use toolyard_link::EraPin;
 use toolyard_proto::name::UpstreamId;
 
+use super::own::is_itself;
 use super::reach::{Reach, absolute};
 use super::reader::{Field, Reader, Section, Unset};
 
 /// No call may take longer than this, so waiting longer without progress makes no sense.
 const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 /// A program that does not speak is started twice, and the whole attempt has its own bound of 90 s.
+/// A server that has not started by then never will.
+const LONGEST_START: Duration = Duration::from_mins(30);
+const LONGEST_IDLE: Duration = Duration::from_hours(24);
 const LONGEST_CONNECT: Duration = Duration::from_secs(40);
+
+/// Of a server that is the gateway itself.
+pub(crate) const ITSELF: &str = "leads back to this gateway";
 
 #[derive(Debug)]
 pub struct UpstreamConfig {
@@ -27,8 +35,20 @@ pub struct UpstreamConfig {
     pub connect_timeout: Option<Duration>,
     pub roots: Vec<String>,
     pub sharing: Sharing,
-    /// Whether it is asked regularly whether it is there.
+    /// Whether it is pinged regularly.
     pub ping: bool,
+    pub start: StartConfig,
+}
+
+/// When its process or connection is started and ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StartConfig {
+    /// How long its start may take.
+    pub timeout: Option<Duration>,
+    /// How long it may be idle before it is stopped.
+    pub stop_when_idle: Option<Duration>,
+    /// Whether it is started by its first call only.
+    pub lazy: bool,
 }
 
 /// The upstreams that are on, and those that are off.
@@ -74,7 +94,7 @@ impl Upstreams {
 }
 
 /// Reads all of them. Ids are unique without regard to case.
-pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>) -> Upstreams {
+pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>, own: SocketAddr) -> Upstreams {
     let mut upstreams = Upstreams::default();
     let mut seen: Vec<(UpstreamId, usize)> = Vec::new();
     for (field, mut section) in root.named_sections(reader, "upstreams") {
@@ -84,6 +104,10 @@ pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>) -> Upstreams {
         let unset = if enabled { Unset::Disables("server") } else { Unset::Ignore };
         let (upstream, missing) = reader.with_unset(unset, |reader| read_one(reader, section, id.clone()));
         seen.extend(id.clone().map(|id| (id, field.at)));
+        if upstream.as_ref().is_some_and(|upstream| is_itself(&upstream.reach, own)) {
+            field.error(reader, ITSELF, "remove it: its tools would be listed again and again");
+            continue;
+        }
         if enabled && missing.is_none() {
             upstreams.on.extend(upstream);
         } else {
@@ -121,6 +145,7 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
     let sharing = section.take("sharing").and_then(|field| read_sharing(reader, &field)).unwrap_or_default();
     let roots = section.take("roots").map(|field| read_roots(reader, &field)).unwrap_or_default();
     let ping = section.take("ping").and_then(|field| field.flag(reader)).unwrap_or_default();
+    let start = read_start(&mut section, reader);
     section.finish(reader);
     Some(UpstreamConfig {
         id: id?,
@@ -132,7 +157,16 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
         roots,
         sharing,
         ping,
+        start,
     })
+}
+
+fn read_start(section: &mut Section, reader: &mut Reader<'_>) -> StartConfig {
+    let timeout = section.take("start_timeout").and_then(|field| field.duration(reader, LONGEST_START));
+    let stop_when_idle =
+        section.take("stop_when_idle").and_then(|field| field.duration(reader, LONGEST_IDLE));
+    let lazy = section.take("lazy").and_then(|field| field.flag(reader)).unwrap_or_default();
+    StartConfig { timeout, stop_when_idle, lazy }
 }
 
 /// Which HTTP transport is spoken is found out, unless it is given.

@@ -1,8 +1,11 @@
 //! What the gateway says of itself: its name, its capabilities and its instructions.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use toolyard_model::Origin;
+use data_encoding::HEXLOWER;
+use toolyard_model::{Greeting, Origin};
 use toolyard_proto::modern::SERVER_INFO;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, modern};
@@ -11,6 +14,32 @@ use crate::bridge;
 use crate::catalog::ViewCatalog;
 
 pub(crate) const NAME: &str = "toolyard";
+
+/// The member of `_meta` in a gateway's greeting that lists the gateway and every gateway behind it, by run. A gateway
+/// that finds itself there has been connected to itself.
+pub const GATEWAYS: &str = "dev.toolyard/gateways";
+
+/// How many gateways a greeting lists at most.
+const MOST_GATEWAYS: usize = 64;
+
+/// Identifies this run of the program among all gateways.
+pub fn gateway_id() -> &'static str {
+    static ID: LazyLock<String> = LazyLock::new(|| {
+        let mut bytes = [0; 16];
+        // Without randomness the process and its start are unique on one machine.
+        if getrandom::fill(&mut bytes).is_err() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+            bytes = (now ^ u128::from(std::process::id())).to_le_bytes();
+        }
+        HEXLOWER.encode(&bytes)
+    });
+    &ID
+}
+
+/// The gateways that a greeting lists.
+pub fn gateways_in(greeting: &Greeting) -> Vec<String> {
+    greeting.whole.at(&["_meta", GATEWAYS]).and_then(|ids| ids.read().ok()).unwrap_or_default()
+}
 
 pub(crate) fn server_info() -> Raw {
     serde_json::json!({ "name": NAME, "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") }).into()
@@ -41,10 +70,15 @@ pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
     if let Some(tasks) = bridge::tasks_in_view(origin, greetings) {
         capabilities = capabilities.with("tasks", &tasks);
     }
+    let mut gateways = vec![gateway_id().to_owned()];
+    gateways.extend(known.iter().flat_map(|definitions| gateways_in(&definitions.greeting)));
+    gateways.dedup();
+    gateways.truncate(MOST_GATEWAYS);
     let result = Raw::empty_object()
         .with("supportedVersions", &bridge::our_versions())
         .with("capabilities", &capabilities)
         .with("instructions", &Raw::from_serialize(&instructions(view)));
+    let result = result.with_path(&["_meta", GATEWAYS], &Raw::from_serialize(&gateways));
     modern::stamp_cache(&modern::stamp_result(&result, Some(&server_info())), 0, "private")
 }
 

@@ -10,7 +10,7 @@ pub mod pipeline;
 mod bridge;
 pub mod catalog;
 pub mod upstream;
-mod greet;
+pub mod greet;
 mod hub;
 pub mod apps;
 pub mod discovery;

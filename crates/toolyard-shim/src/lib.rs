@@ -9,6 +9,7 @@ mod opening;
 mod tokens;
 mod memory;
 mod lines;
+mod log;
 mod system;
 
 use std::io;
@@ -16,6 +17,7 @@ use std::io;
 use toolyard_proto::token::Rules;
 
 pub use locate_gateway::{GatewayLocator, Start};
+pub use log::keep_log_bounded;
 pub use opening::CurrentRules;
 
 use opening::Opening;

@@ -23,7 +23,7 @@ use toolyard_serve::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
 
 use super::lines::{next_line, write_lines};
 use super::opening::{Opening, TOKEN};
-use crate::system;
+use crate::{log, system};
 
 /// How long finding or starting a gateway may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -40,8 +40,6 @@ const OF_OLDER: [(&str, About); 3] = [
     ("a token is required", About::Token),
     ("there is no view", About::View),
 ];
-/// A log beyond this is begun anew.
-const LONGEST_LOG: u64 = 1024 * 1024;
 /// How much of the end of a log is shown.
 const LAST_WORDS: usize = 2_000;
 
@@ -239,9 +237,9 @@ struct Log {
 
 impl Log {
     fn open(folder: Option<&Path>) -> Self {
-        let path = folder.map(|folder| folder.join("gateway.log"));
+        let path = folder.map(|folder| folder.join(log::FILE));
         let length = path.as_deref().and_then(|path| path.metadata().ok()).map_or(0, |log| log.len());
-        let anew = length > LONGEST_LOG;
+        let anew = length > log::MAX_LENGTH;
         let open = |path: PathBuf| {
             if anew {
                 let _ = std::fs::remove_file(&path);

@@ -40,6 +40,8 @@ impl OwnAddresses {
 /// The note of this gateway, as long as there is one. Taken back when dropped.
 pub(crate) struct Note {
     folder: Option<PathBuf>,
+    /// The name of the config set.
+    set: String,
     own_addresses: OwnAddresses,
     own: Option<Announcement>,
 }
@@ -49,11 +51,12 @@ impl Note {
     pub(crate) fn begin(
         common: &Common,
         folder: Option<&Path>,
+        set: String,
         own_addresses: &OwnAddresses,
     ) -> Result<Self> {
         let addresses = own_addresses.now();
         let mut note =
-            Self { folder: folder.map(Path::to_owned), own_addresses: own_addresses.clone(), own: None };
+            Self { folder: folder.map(Path::to_owned), set, own_addresses: own_addresses.clone(), own: None };
         if let Some(first) = folder.and_then(|folder| still_first(folder, &addresses)) {
             tracing::warn!(
                 "another gateway runs with this config at {}; `toolyard list` and the like ask that one",
@@ -61,7 +64,7 @@ impl Note {
             );
             return Ok(note);
         }
-        match folder.map(|folder| Announcement::write(folder, &addresses)).transpose() {
+        match folder.map(|folder| Announcement::write(folder, &note.set, &addresses)).transpose() {
             Err(error) if common.state_dir.is_none() => {
                 tracing::warn!("other programs cannot find this gateway: {error:#}");
             }
@@ -88,7 +91,7 @@ impl Note {
     fn write(&mut self, folder: &Path, addresses: &Addresses) {
         let written = match &self.own {
             Some(own) => own.renew(addresses),
-            None => Announcement::write(folder, addresses).map(|own| self.own = Some(own)),
+            None => Announcement::write(folder, &self.set, addresses).map(|own| self.own = Some(own)),
         };
         match written {
             Ok(()) => tracing::info!("`toolyard list` and the like ask this gateway now"),

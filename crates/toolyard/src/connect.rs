@@ -8,6 +8,7 @@ use serde_json::json;
 use toolyard_config::{Program, Reach, Server, UpstreamConfig};
 use toolyard_core::apps::away_hint;
 use toolyard_core::discovery::Endpoint;
+use toolyard_core::greet::{gateway_id, gateways_in};
 use toolyard_core::{Connect, Connected};
 use toolyard_link::child::{ChildSpec, Guard};
 use toolyard_link::http::HttpSpec;
@@ -101,16 +102,27 @@ impl Upstream {
         let away_hint = self.away_hint.clone();
         Box::pin(async move {
             let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
-            connecting.await.map_err(|error| {
+            let connected = connecting.await.map_err(|error| {
                 let is_away =
                     matches!(error.trouble, Trouble::Unreachable | Trouble::Gone | Trouble::NoAnswer);
                 match away_hint.filter(|_| is_away) {
                     Some(hint) => Reason::from(error).with_hint(hint),
                     None => Reason::from(error),
                 }
-            })
+            })?;
+            if gateways_in(connected.link.greeting()).iter().any(|id| id == gateway_id()) {
+                connected.link.close().await;
+                return Err(loop_reason(&target.name));
+            }
+            Ok(connected)
         })
     }
+}
+
+/// Why a gateway does not connect to itself.
+fn loop_reason(name: &str) -> Reason {
+    Reason::of_upstream(name, "leads back to this gateway, directly or through another one")
+        .with_hint("remove it: its tools would be listed again and again")
 }
 
 impl Connect for Upstream {

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toolyard_config::{Config, UpstreamConfig};
+use toolyard_config::{Config, StartConfig, UpstreamConfig};
 use toolyard_config::{fingerprint, fingerprint_of_pack, unset_reason};
 use toolyard_core::plan::Pace;
+use toolyard_core::upstream::policy::StartPolicy;
 use toolyard_core::{DisabledUpstream, Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
 use toolyard_proto::Reason;
 use toolyard_proto::name::UpstreamId;
@@ -61,6 +62,8 @@ fn upstream_plan(upstream: &UpstreamConfig, context: &ConnectContext) -> Upstrea
     plan.policy.timeouts = Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default };
     plan.policy.roots.clone_from(&upstream.roots);
     plan.policy.pinged = upstream.ping;
+    let StartConfig { timeout, stop_when_idle, lazy } = upstream.start;
+    plan.policy.start = StartPolicy { timeout, stop_when_idle, lazy };
     plan.sharing = upstream.sharing;
     plan.fingerprint = fingerprint(upstream);
     plan

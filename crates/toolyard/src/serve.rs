@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use toolyard_config::socket;
 use toolyard_config::state_dir::{self, Addresses};
-use toolyard_config::{AppsConfig, Config, Found, LocalDoor, Scan, needs_token};
+use toolyard_config::{AppsConfig, Config, Found, LocalDoor, Problem, Scan, needs_token};
 use toolyard_core::{Apps, Gateway};
 use toolyard_guard::Guards;
 use toolyard_model::{Keys, Principal, Scope};
@@ -21,6 +21,7 @@ use toolyard_serve::{Endpoint, Options};
 use crate::address_file::{Note, OwnAddresses};
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
+use crate::commands::answers;
 use crate::connect::ConnectContext;
 use crate::doors::Doors;
 use crate::endpoints::{self, Endpoints};
@@ -61,6 +62,9 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
         return Err(Failure::Config(vec![problem]));
     }
     let state_dir = open_state_dir(common, &settings)?;
+    if let Some(other) = state_dir.as_deref().and_then(|folder| other_gateway(common, &settings, folder)) {
+        return Err(Failure::Config(vec![other]));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the runtime")?;
     let ended = runtime.block_on(run(common, args, settings, state_dir));
@@ -82,6 +86,22 @@ fn open_state_dir(common: &Common, settings: &Settings) -> Result<Option<PathBuf
             Ok(None)
         }
     }
+}
+
+/// A gateway of another config that keeps its state in the same folder, as the problem that it is.
+fn other_gateway(common: &Common, settings: &Settings, folder: &Path) -> Option<Problem> {
+    let set = state_dir::set(common.state_dir.as_deref(), &settings.found.set(), &settings::variable);
+    let other = state_dir::announced(folder)?;
+    let is_other = other.set.as_ref().is_some_and(|other| *other != set);
+    (is_other && answers(&other.http)).then(|| {
+        let message = format!(
+            "{} is in use by a gateway with another config, at {} (process {})",
+            folder.display(),
+            other.http,
+            other.pid
+        );
+        Problem::error("--state-dir", message, "choose another folder, or stop that gateway first")
+    })
 }
 
 /// Everything that listens.
@@ -125,7 +145,11 @@ async fn run(
     let guards = Guards::begin(state_dir.as_deref());
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
     let (scope, noting, own_addresses) = (Scope::new(), Scope::new(), OwnAddresses::new(addresses.clone()));
-    noting.spawn(Note::begin(common, state_dir.as_deref(), &own_addresses)?.keep());
+    let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
+    noting.spawn(Note::begin(common, state_dir.as_deref(), set, &own_addresses)?.keep());
+    if let Some(folder) = state_dir.clone().filter(|_| args.while_needed) {
+        noting.spawn(async move { toolyard_shim::keep_log_bounded(&folder).await });
+    }
     let context = ConnectContext::new(guards.guard(), scope.child());
     let packs = context.packs().clone();
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &context), &scope);

@@ -3,11 +3,13 @@
 use toolyard_proto::splice::{elements, members};
 
 use super::{Entry, File, Node, Value};
+use crate::jsonc;
 use crate::problem::{Level, Place, Problem};
 
 pub(crate) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
     // A byte order mark is the one thing that Windows editors put in front.
-    let text = file.text.trim_start_matches('\u{feff}');
+    let plain = jsonc::plain(&file.text);
+    let text = plain.trim_start_matches('\u{feff}');
     let offset = file.text.len() - text.len();
     // As a whole value, because only that bounds the nesting that is walked below.
     if let Err(error) = serde_json::from_str::<serde_json::Value>(text) {
@@ -25,7 +27,11 @@ fn invalid(file: &File, error: &serde_json::Error) -> Problem {
         Place { file: file.path.display().to_string(), line: error.line(), column: error.column().max(1) };
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
-    problem(place, format!("not valid JSON: {what}"), "comments and trailing commas are not allowed in JSON")
+    problem(
+        place,
+        format!("not valid JSON: {what}"),
+        "fix it there; comments and trailing commas are allowed",
+    )
 }
 
 fn not_an_object(file: &File, at: usize, found: &Value) -> Problem {

@@ -10,7 +10,13 @@ pub(crate) fn parse(file: &File) -> Result<Vec<Entry>, Vec<Problem>> {
     if errors.is_empty() {
         return Ok(entries(table.into_inner()));
     }
-    Err(errors.iter().map(|error| problem(file, error)).collect())
+    let mut problems: Vec<Problem> = errors.iter().map(|error| problem(file, error)).collect();
+    // One slip makes several errors in its line.
+    problems.dedup_by(|a, b| {
+        let line = |problem: &Problem| problem.place.as_ref().map(|place| place.line);
+        a.message == b.message && line(a) == line(b)
+    });
+    Err(problems)
 }
 
 fn problem(file: &File, error: &toml::de::Error) -> Problem {
@@ -20,15 +26,45 @@ fn problem(file: &File, error: &toml::de::Error) -> Problem {
             let key = file.text.get(span.clone()).unwrap_or_default();
             (format!("`{key}` is there twice"), "keep one of the two, or give one another name")
         }
-        message => (format!("not valid TOML: {message}"), "see https://toml.io for how TOML is written"),
+        message => match slip(file, span.start) {
+            Some((message, help)) => return problem_at(file, span.start, message, help),
+            None => (format!("not valid TOML: {message}"), "see https://toml.io for how TOML is written"),
+        },
     };
+    problem_at(file, span.start, message, help.to_owned())
+}
+
+fn problem_at(file: &File, at: usize, message: String, help: String) -> Problem {
     Problem {
         level: Level::Error,
-        place: Some(Place::find(&file.path, &file.text, span.start)),
+        place: Some(Place::find(&file.path, &file.text, at)),
         key: String::new(),
         message,
-        help: help.into(),
+        help,
     }
+}
+
+/// What is often written by mistake in the line of an error, and how it is written.
+fn slip(file: &File, at: usize) -> Option<(String, String)> {
+    let start = file.text.get(..at)?.rfind('\n').map_or(0, |at| at + 1);
+    let line = file.text[start..].lines().next()?;
+    let (key, value) = line.split_once('=').map(|(key, value)| (key.trim(), value.trim()))?;
+    let first = value.chars().next()?;
+    if let Some(inside) = value.strip_prefix('"') {
+        let inside = inside.split('"').next().unwrap_or_default();
+        let escape: String = inside[inside.find('\\')?..].chars().take(2).collect();
+        let is_valid = escape.ends_with(['\\', 'b', 't', 'n', 'f', 'r', 'e', '"']);
+        let is_drive = inside.get(1..3) == Some(":\\");
+        let is_path = is_drive || !is_valid;
+        return is_path.then(|| {
+            let message = format!("`{escape}` is an escape inside \"…\"");
+            (message, format!("write it in single quotes: {key} = '{inside}'"))
+        });
+    }
+    let is_word = first.is_alphabetic() || "./~@$".contains(first);
+    let word = value.split(" #").next().unwrap_or_default().trim_end();
+    (is_word && !word.contains(['"', '\'']))
+        .then(|| ("text must be in quotes".to_owned(), format!("write {key} = \"{word}\"")))
 }
 
 fn entries(table: DeTable<'_>) -> Vec<Entry> {

@@ -2,6 +2,7 @@
 //! a change takes effect in place and no connection or process is restarted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::plan::{Connect, Pace, Timeouts, UpstreamKind, UpstreamPlan};
 
@@ -14,13 +15,25 @@ pub struct UpstreamPolicy {
     pub roots: Vec<String>,
     /// Whether the upstream is pinged regularly.
     pub pinged: bool,
+    pub start: StartPolicy,
+}
+
+/// When the process or connection of an upstream is started and ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StartPolicy {
+    /// How long its start may take, if not the default.
+    pub timeout: Option<Duration>,
+    /// How long it may be idle before it is stopped; never if not given.
+    pub stop_when_idle: Option<Duration>,
+    /// Whether it is started by its first call only, where its definitions are stored.
+    pub lazy: bool,
 }
 
 impl UpstreamPolicy {
     /// The defaults for an upstream of this kind.
     pub fn of(kind: UpstreamKind) -> Self {
         let timeouts = if kind == UpstreamKind::Server { Timeouts::MCP_SERVER } else { Timeouts::LOCAL };
-        Self { timeouts, roots: Vec::new(), pinged: kind.is_dynamic() }
+        Self { timeouts, roots: Vec::new(), pinged: kind.is_dynamic(), start: StartPolicy::default() }
     }
 }
 

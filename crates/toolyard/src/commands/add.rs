@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use toolyard_config::Problem;
 use toolyard_config::definition::{Definition, Shown};
-use toolyard_config::{Level, Problem};
 use toolyard_proto::name::UpstreamId;
 
 use super::edit::{Draft, Where};
@@ -106,15 +106,14 @@ fn id(name: &str) -> Result<UpstreamId, Failure> {
         .map_err(|error| Failure::Config(vec![Problem::error("NAME", error.to_string(), error.hint())]))
 }
 
-/// A variable that is not set yet can still be set; anything else would leave a config that does not start.
+/// What would leave a config that does not start is not written.
 fn accept(problems: Vec<Problem>) -> Result<Vec<Problem>, Failure> {
-    let (unset, rest): (Vec<Problem>, Vec<Problem>) =
-        problems.into_iter().partition(|problem| problem.message.ends_with("is not set"));
-    if rest.iter().any(Problem::is_error) {
-        return Err(Failure::Config(rest));
+    if problems.iter().any(Problem::is_error) {
+        // Nothing is written, so no line of the file is to blame.
+        let problems = problems.into_iter().map(|problem| Problem { place: None, ..problem });
+        return Err(Failure::Config(problems.collect()));
     }
-    let warning = |problem: Problem| Problem { level: Level::Warning, ..problem };
-    Ok(unset.into_iter().map(warning).chain(rest).collect())
+    Ok(problems)
 }
 
 fn definition(args: &AddArgs) -> Result<Definition, Failure> {
