@@ -1,16 +1,21 @@
-//! Who offers what: an immutable snapshot, swapped as a whole, seen through views.
+//! What upstreams offer: an immutable snapshot, made of one part per upstream, swapped as a whole and seen through
+//! views.
 
 mod definitions;
 mod store;
-mod snapshot;
+mod part;
+mod names;
 mod view;
-mod list;
-pub mod search;
+mod pages;
+mod snapshot;
 mod keep;
+pub mod search;
 mod params;
 
 pub use definitions::{Definitions, ListKind};
 pub(crate) use keep::{Catalog, Change};
+pub(crate) use names::ViewEntry;
+pub(crate) use pages::Visibility;
 pub use params::param_headers;
 pub use snapshot::Snapshot;
 pub(crate) use snapshot::Views;
@@ -22,11 +27,10 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 use toolyard_proto::Raw;
 
-use crate::pipeline::Chain;
 use crate::upstream::Upstream;
 use params::ParamHeaders;
 
-/// One tool or prompt of an upstream.
+/// One tool or prompt of an upstream, shared by all views.
 #[derive(Debug)]
 pub struct Entry {
     pub upstream: Arc<Upstream>,
@@ -40,17 +44,16 @@ pub struct Entry {
     pub shown: String,
     /// `upstream:name`, in policy, records and messages.
     pub canonical: Arc<str>,
-    /// As the upstream defined it; in views of many, in the form that strict clients take.
+    /// As the upstream defined it.
     pub own: Raw,
-    /// The same under its shown name.
-    pub renamed: Raw,
-    /// The steps that its calls pass in this view.
-    pub(crate) chain: Chain,
+    /// The same in the form that strict clients accept; `None` where there is none, and views of many upstreams do
+    /// not show it.
+    pub fit: Option<Raw>,
     headers: OnceLock<ParamHeaders>,
 }
 
 impl Entry {
-    /// Its parameters that travel in headers too.
+    /// Its parameters that are sent in headers too.
     pub(crate) fn headers(&self) -> &ParamHeaders {
         self.headers.get_or_init(|| ParamHeaders::of(&self.own))
     }

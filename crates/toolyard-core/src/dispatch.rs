@@ -8,7 +8,7 @@ use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{CallError, Params, Raw, Reason};
 
 use crate::call::{Call, Edits, Trace};
-use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog};
+use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog, ViewEntry, Visibility};
 use crate::gateway::Shared;
 use crate::listen::listen;
 use crate::pipeline::Chain;
@@ -80,7 +80,7 @@ fn own(request: Request, answer: impl FnOnce(Request) -> BoxFuture<Answer>) -> D
     Dispatched::Own(request, answering)
 }
 
-fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a ViewCatalog, CallError> {
+fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a Arc<ViewCatalog>, CallError> {
     snapshot.seen_by(&request.origin).ok_or_else(|| CallError::invalid_params("there is no such view"))
 }
 
@@ -123,7 +123,7 @@ struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    fn view(self, request: &Request) -> Result<&'a ViewCatalog, CallError> {
+    fn view(self, request: &Request) -> Result<&'a Arc<ViewCatalog>, CallError> {
         view(self.snapshot, request)
     }
 
@@ -132,7 +132,7 @@ impl<'a> At<'a> {
             view.tool(name).ok_or_else(|| unknown(self.snapshot, &request, view, "tool", name))
         });
         match named {
-            Ok(named) if hub::leads_on(&named.entry) => self.call_instance(request, peer, &named),
+            Ok(named) if hub::leads_on(&named.found.entry) => self.call_instance(request, peer, &named),
             Ok(named) => self.to_entry(request, peer, named, ResultKind::ToolResult),
             Err(error) => refuse(request, error),
         }
@@ -141,13 +141,13 @@ impl<'a> At<'a> {
     /// `instances_call` names a tool in its arguments: that tool is called, in the way that it always is.
     fn call_instance(self, request: Request, peer: Peer, outer: &Named) -> Dispatched {
         if request.relay
-            && let Err(error) = outer.entry.headers().check(request.headers.as_deref(), &request.params)
+            && let Err(error) = outer.found.entry.headers().check(request.headers.as_deref(), &request.params)
         {
             return refuse(request, error);
         }
         match hub::lead(self.snapshot, &request) {
-            Ok(hub::Led { request, entry }) => {
-                let named = Named { entry, renamed_at: None, is_namespaced: outer.is_namespaced };
+            Ok(hub::Led { request, found }) => {
+                let named = Named { found, renamed_at: None, is_namespaced: outer.is_namespaced };
                 self.to_entry(request, peer, named, ResultKind::ToolResult)
             }
             Err(error) => refuse(request, error),
@@ -166,7 +166,7 @@ impl<'a> At<'a> {
 
     /// A call of a tool or prompt: under its own name to its upstream, through the entry's chain.
     fn to_entry(self, mut request: Request, peer: Peer, named: Named, kind: ResultKind) -> Dispatched {
-        let Named { entry, renamed_at, is_namespaced } = named;
+        let Named { found: ViewEntry { entry, chain }, renamed_at, is_namespaced } = named;
         if request.relay {
             if let Err(error) = entry.headers().check(request.headers.as_deref(), &request.params) {
                 return refuse(request, error.at(entry.upstream.name()));
@@ -179,7 +179,6 @@ impl<'a> At<'a> {
         if let Some(range) = renamed_at {
             request.params = request.params.replaced(range, entry.own_name_raw.as_bytes());
         }
-        let chain = entry.chain.clone();
         self.send(request, peer, upstream, Some(entry), edits, chain)
     }
 
@@ -187,7 +186,7 @@ impl<'a> At<'a> {
     fn to_upstream(self, request: Request, peer: Peer, upstream: Arc<Upstream>, edits: Edits) -> Dispatched {
         match self.view(&request) {
             Ok(view) => {
-                let chain = view.default_chain(self.snapshot, &upstream);
+                let chain = view.default_chain(&upstream);
                 self.send(request, peer, upstream, None, edits, chain)
             }
             Err(error) => refuse(request, error),
@@ -284,8 +283,8 @@ fn refuse(request: Request, error: CallError) -> Dispatched {
 
 /// What a request names.
 struct Named {
-    entry: Arc<Entry>,
-    /// Where the name stands in the parameters, if it is not the upstream's own.
+    found: ViewEntry,
+    /// Where the name is in the parameters, if it is not the upstream's own.
     renamed_at: Option<Range<usize>>,
     /// Whether the answer is seen in a view of many upstreams.
     is_namespaced: bool,
@@ -294,22 +293,22 @@ struct Named {
 fn named_entry<'a>(
     snapshot: &'a Snapshot,
     request: &Request,
-    look_up: impl FnOnce(&'a ViewCatalog, &str) -> Result<&'a Arc<Entry>, CallError>,
+    look_up: impl FnOnce(&'a ViewCatalog, &str) -> Result<ViewEntry, CallError>,
 ) -> Result<Named, CallError> {
     let at = member(&request.params, "name")?;
     let raw = request.params.slice(at.clone());
     let name = raw.text().ok_or_else(|| must_be_string("name"))?;
     let view = view(snapshot, request)?;
-    let entry = look_up(view, &name)?.clone();
-    let renamed_at = (view.is_namespaced() || *name != entry.own_name).then_some(at);
-    Ok(Named { entry, renamed_at, is_namespaced: view.is_namespaced() })
+    let found = look_up(view, &name)?;
+    let renamed_at = (view.is_namespaced() || *name != found.entry.own_name).then_some(at);
+    Ok(Named { found, renamed_at, is_namespaced: view.is_namespaced() })
 }
 
 fn unknown(snapshot: &Snapshot, request: &Request, view: &ViewCatalog, what: &str, name: &str) -> CallError {
     if let Some(error) = without_instance(snapshot, request, view) {
         return error;
     }
-    if let Some((_, reason)) = view.left_out.iter().find(|(left_out, _)| left_out == name) {
+    if let Some(reason) = view.why_left_out(name) {
         return CallError::invalid_params(format!("{what} `{name}` is not shown: {reason}"));
     }
     if let Some(why) = unheard(snapshot, view, name) {
@@ -358,8 +357,9 @@ fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstre
             let name = string_member(&reference, "name")?;
             let entry =
                 view.prompt(&name).ok_or_else(|| unknown(snapshot, request, view, "prompt", &name))?;
-            let params = request.params.with_path(&["ref", "name"], &Raw::from_serialize(&entry.own_name));
-            Ok((entry.upstream.clone(), params.into()))
+            let params =
+                request.params.with_path(&["ref", "name"], &Raw::from_serialize(&entry.entry.own_name));
+            Ok((entry.entry.upstream.clone(), params.into()))
         }
         "ref/resource" => {
             let uri = string_member(&reference, "uri")?;
@@ -388,7 +388,8 @@ fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Ans
         {
             alone.link().await?;
         }
-        let page = view.page(kind, request.origin.revision, cursor.as_deref(), || greet::result_meta(view));
+        let (revision, seen) = (request.origin.revision, Visibility::default());
+        let page = view.clone().page(kind, revision, cursor.as_deref(), &seen, greet::result_meta).await;
         let page = page.ok_or_else(|| {
             CallError::invalid_params("this cursor is not valid any more; list from the start")
         })?;

@@ -129,7 +129,7 @@ impl Gateway {
             profiles: plan.profiles,
             upstreams,
             hub: old.hub.clone(),
-            steps: Arc::new(old.steps.replaced(plan.tools)),
+            steps: old.steps.replaced(plan.tools),
         });
         for upstream in &fresh {
             upstream.start(shared.outlets.clone());
@@ -227,7 +227,7 @@ impl Handler for Gateway {
         let snapshot = self.shared.catalog.snapshot();
         let Some(view) = snapshot.seen_by(origin) else { return };
         let everywhere = notification.method == Method::ROOTS_CHANGED;
-        for upstream in view.upstreams.iter().filter(|_| everywhere || view.alone.is_some()) {
+        for upstream in view.upstreams().filter(|_| everywhere || view.alone.is_some()) {
             upstream.notify(origin, &notification);
         }
     }
@@ -287,7 +287,7 @@ impl Shared {
         }
         let Some(view) = snapshot.view(&origin.view).filter(|view| !view.is_hub) else { return };
         match &view.alone {
-            Some(upstream) if view.upstreams.is_empty() => self.catalog.first_list_of(upstream).await,
+            Some(upstream) if view.upstreams().next().is_none() => self.catalog.first_list_of(upstream).await,
             Some(_) => {}
             None => self.catalog.first_list().await,
         }

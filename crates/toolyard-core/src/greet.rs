@@ -65,7 +65,7 @@ pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
     if let Some(extensions) = extensions(view) {
         capabilities = capabilities.with("extensions", &extensions);
     }
-    let known: Vec<_> = view.upstreams.iter().filter_map(|upstream| upstream.definitions()).collect();
+    let known: Vec<_> = view.upstreams().filter_map(|upstream| upstream.definitions()).collect();
     let greetings = known.iter().map(|definitions| &definitions.greeting);
     if let Some(tasks) = bridge::tasks_in_view(origin, greetings) {
         capabilities = capabilities.with("tasks", &tasks);
@@ -85,7 +85,7 @@ pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
 /// Every extension that some upstream in the view declares.
 fn extensions(view: &ViewCatalog) -> Option<Raw> {
     let mut all: Option<Raw> = None;
-    for upstream in &view.upstreams {
+    for upstream in view.upstreams() {
         let Some(own) = upstream.definitions().and_then(|d| d.greeting.capabilities.member("extensions"))
         else {
             continue;
@@ -111,7 +111,7 @@ fn instructions(view: &ViewCatalog) -> String {
         "Tools of several servers behind one endpoint, named `server__tool`. \
      `yard__search_tools` finds tools by words; `yard__upstreams` says which servers are there and why one is not.",
     );
-    for upstream in &view.upstreams {
+    for upstream in view.upstreams() {
         let own = upstream.definitions().and_then(|definitions| definitions.greeting.instructions.clone());
         if let Some(own) =
             own.and_then(|own| own.as_string()).filter(|_| *upstream.id() != UpstreamId::yard())

@@ -26,7 +26,10 @@ pub(crate) async fn set_level(shared: Arc<Shared>, request: Request) -> Answer {
     // A session may choose before anybody has spoken, as one does that was there before a restart.
     shared.wait_for_first_list(&request.origin).await;
     let snapshot = shared.catalog.snapshot();
-    let upstreams = snapshot.seen_by(&request.origin).map(|view| view.upstreams.clone()).unwrap_or_default();
+    let upstreams = snapshot
+        .seen_by(&request.origin)
+        .map(|view| view.upstreams().cloned().collect::<Vec<_>>())
+        .unwrap_or_default();
     let told = upstreams.iter().map(|upstream| tell_level(upstream, &request.origin, &request.id, level));
     let _ = tokio::time::timeout(LEVEL_WAIT, join_all(told)).await;
     Ok(AnswerBody::Whole(Raw::empty_object(), request.origin.revision))

@@ -100,9 +100,16 @@ impl StepRules {
         Self { tools: Rules::new(tools.into_iter().map(rule)), chains }
     }
 
-    /// The rules of another config; chains that have the same settings in both are the same.
-    pub(crate) fn replaced(&self, tools: Vec<ToolRule>) -> Self {
-        Self::new(tools, self.chains.clone())
+    /// The rules of another config, or these where they are the same. Chains that have the same settings in both are
+    /// the same.
+    pub(crate) fn replaced(self: &Arc<Self>, tools: Vec<ToolRule>) -> Arc<Self> {
+        let next = Self::new(tools, self.chains.clone());
+        if next.tools == self.tools { self.clone() } else { Arc::new(next) }
+    }
+
+    /// Whether tools of one upstream can have different chains.
+    pub(crate) fn differ_by_tool(&self) -> bool {
+        !self.tools.is_empty()
     }
 
     /// The chain of a tool or prompt.

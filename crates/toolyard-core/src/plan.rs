@@ -241,7 +241,7 @@ pub enum AfterLoss {
 }
 
 /// A named slice of the catalog.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfilePlan {
     pub name: String,
     /// Ids of the configured upstreams, and packs, in it. All where neither these nor apps nor instances are named.

@@ -290,7 +290,10 @@ fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value
             "inputSchema": entry.own.member("inputSchema"),
         })
     };
-    let found: Vec<Value> = search(&view.listed_tools, query, limit).iter().map(describe).collect();
+    let found: Vec<Value> = search(&view.listed_tools().cloned().collect::<Vec<_>>(), query, limit)
+        .iter()
+        .map(describe)
+        .collect();
     Ok(json!({ "tools": found }))
 }
 

@@ -1,5 +1,7 @@
 //! What one upstream says it offers, in its own bytes.
 
+use std::sync::{Arc, OnceLock};
+
 use toolyard_model::Greeting;
 use toolyard_proto::fit::{self, Fit};
 use toolyard_proto::{Method, Raw};
@@ -71,40 +73,62 @@ impl ListKind {
     }
 }
 
+/// What an upstream offers, in its own bytes. Cloning is cheap: lists are shared.
 #[derive(Clone, Debug)]
 pub struct Definitions {
     pub greeting: Greeting,
-    /// Every call asks, so it is looked up once.
+    /// Every call needs it, so it is looked up once.
     has_resources: bool,
-    lists: [Vec<Raw>; 4],
-    /// The same in the form that strict clients take.
-    fits: [Vec<Fit>; 4],
+    lists: [Arc<List>; 4],
+}
+
+/// One list of an upstream.
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    entries: Vec<Raw>,
+    /// The same in the form that strict clients accept, made when it is first needed.
+    fits: OnceLock<Vec<Fit>>,
+}
+
+impl List {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn is_as(self: &Arc<Self>, other: &Arc<Self>) -> bool {
+        Arc::ptr_eq(self, other) || self.entries == other.entries
+    }
 }
 
 impl Definitions {
     pub fn new(greeting: Greeting) -> Self {
         let has_resources = greeting.capabilities.member("resources").is_some();
-        Self { greeting, has_resources, lists: Default::default(), fits: Default::default() }
+        Self { greeting, has_resources, lists: Default::default() }
     }
 
-    /// As the upstream said it.
+    /// As the upstream reported it.
     pub fn list(&self, kind: ListKind) -> &[Raw] {
-        &self.lists[kind.index()]
+        &self.lists[kind.index()].entries
     }
 
-    /// The same, entry by entry, as it stands in lists of many upstreams.
+    pub(crate) fn shared_list(&self, kind: ListKind) -> Arc<List> {
+        self.lists[kind.index()].clone()
+    }
+
+    /// The same, entry by entry, as lists of many upstreams show it. The first use takes its time; the catalog makes
+    /// it on its own thread.
     pub(crate) fn fits(&self, kind: ListKind) -> &[Fit] {
-        &self.fits[kind.index()]
+        let list = &self.lists[kind.index()];
+        list.fits.get_or_init(|| list.entries.iter().map(|raw| kind.fit(raw)).collect())
     }
 
-    /// How many entries stand in lists of many upstreams.
+    /// How many entries lists of many upstreams show.
     pub(crate) fn shown(&self, kind: ListKind) -> usize {
         self.fits(kind).iter().filter(|fit| fit.entry.is_some()).count()
     }
 
     pub fn set(&mut self, kind: ListKind, entries: Vec<Raw>) {
-        self.fits[kind.index()] = entries.iter().map(|raw| kind.fit(raw)).collect();
-        self.lists[kind.index()] = entries;
+        self.lists[kind.index()] = Arc::new(List { entries, fits: OnceLock::new() });
     }
 
     /// What clients of many upstreams do not get, and why, in a sentence each.

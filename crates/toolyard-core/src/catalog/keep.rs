@@ -1,51 +1,79 @@
-//! Keeps the current snapshot: rebuilt when upstreams change, not more often than the debounce, and whoever
-//! listens is told which lists changed.
+//! Keeps the current snapshot. A change is worked into the next snapshot by the catalog's own task, on a thread where
+//! no call waits; calls use the snapshot that is there until it is swapped. Snapshots that were replaced are dropped
+//! here too, and never by a call.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use toolyard_model::Origin;
 use toolyard_proto::name::UpstreamId;
 
-use super::snapshot::{Part, Views};
+use super::definitions::List;
+use super::pages::Pages;
+use super::part::Part;
+use super::snapshot::Views;
 use super::{ListKind, Snapshot};
 use crate::listen::Listeners;
 use crate::plan::Pace;
 use crate::upstream::Upstream;
 
-/// How often it is looked whether an instance has been found.
+/// How often the catalog is checked for an instance that is awaited.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long until a replaced snapshot that a call still holds is looked at again.
+const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Catalog {
     rules: ArcSwap<Views>,
     current: ArcSwap<Snapshot>,
+    pages: Arc<Pages>,
     pace: Pace,
     listeners: Arc<Listeners>,
     /// Held while a snapshot is made, so that an older one never replaces a newer.
     making: Mutex<()>,
+    /// Snapshots that were replaced and may still be in use.
+    replaced: Mutex<Vec<Arc<Snapshot>>>,
+    /// How often a snapshot was asked for, and which of these requests the current one answers.
+    asked: AtomicU64,
+    answered: watch::Sender<u64>,
+    wanted: Notify,
     /// Until when the first list waits for upstreams never seen before.
     first_list: Instant,
 }
 
 impl Catalog {
     pub(crate) fn new(rules: Views, pace: Pace, listeners: Arc<Listeners>) -> Self {
-        let rules = Arc::new(rules);
-        let current = ArcSwap::from_pointee(build(&rules));
-        let first_list = Instant::now() + pace.first_list;
-        Self { rules: ArcSwap::new(rules), current, pace, listeners, making: Mutex::new(()), first_list }
+        let (rules, pages) = (Arc::new(rules), Arc::new(Pages::default()));
+        Self {
+            current: ArcSwap::from_pointee(Snapshot::now(rules.clone(), None, &pages)),
+            rules: ArcSwap::new(rules),
+            pages,
+            pace,
+            listeners,
+            making: Mutex::new(()),
+            replaced: Mutex::default(),
+            asked: AtomicU64::new(0),
+            answered: watch::Sender::new(0),
+            wanted: Notify::new(),
+            first_list: Instant::now() + pace.first_list,
+        }
     }
 
     pub(crate) fn rules(&self) -> Arc<Views> {
         self.rules.load_full()
     }
 
-    /// Goes by other rules from now on.
+    /// Uses other rules from now on. They show at once, or a moment later where another change is being made.
     pub(crate) fn replace(&self, rules: Views) {
         self.rules.store(Arc::new(rules));
-        self.refresh();
+        if let Ok(making) = self.making.try_lock() {
+            self.make(&making);
+        }
+        self.wanted.notify_one();
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
@@ -69,7 +97,7 @@ impl Catalog {
             }
         }));
         let _ = tokio::time::timeout_at(self.first_list, all).await;
-        self.refresh();
+        self.caught_up().await;
     }
 
     /// The same for a view of one upstream.
@@ -78,7 +106,7 @@ impl Catalog {
             return;
         }
         let _ = tokio::time::timeout_at(self.first_list, upstream.life.settled()).await;
-        self.refresh();
+        self.caught_up().await;
     }
 
     /// The same for a session of the hub view that was connected to an instance before a restart.
@@ -94,21 +122,33 @@ impl Catalog {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         if let Some(instance) = instance() {
-            self.show(&instance);
+            self.show(&instance).await;
         }
     }
 
-    /// Rebuilds on every word from an upstream, until the channel closes.
+    /// Works changes in until the channel closes.
     pub(crate) async fn keep(self: Arc<Self>, mut changed: mpsc::Receiver<()>) {
-        while changed.recv().await.is_some() {
-            self.refresh();
+        loop {
+            tokio::select! {
+                change = changed.recv() => if change.is_none() { return },
+                () = self.wanted.notified() => {}
+                () = tokio::time::sleep(SWEEP_AGAIN), if self.has_replaced() => {}
+            }
+            self.refresh().await;
             // The first change shows at once; more of them within the debounce show together at its end.
-            tokio::time::sleep(self.pace.debounce).await;
+            let pause = tokio::time::sleep(self.pace.debounce);
+            tokio::pin!(pause);
+            loop {
+                tokio::select! {
+                    () = &mut pause => break,
+                    () = self.wanted.notified() => self.refresh().await,
+                }
+            }
         }
     }
 
-    /// Makes sure that what an upstream has said it offers is in the snapshot, without waiting.
-    pub(crate) fn show(&self, upstream: &Upstream) {
+    /// Makes sure that what an upstream offers is in the snapshot.
+    pub(crate) async fn show(&self, upstream: &Upstream) {
         let snapshot = self.snapshot();
         let known = snapshot.parts().iter().find(|part| part.upstream.id() == upstream.id());
         let is_shown = match (known, upstream.definitions()) {
@@ -116,30 +156,60 @@ impl Catalog {
             (_, latest) => latest.is_none(),
         };
         if !is_shown {
-            self.refresh();
+            self.caught_up().await;
         }
     }
 
-    fn refresh(&self) {
-        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Arc::new(build(&self.rules()));
-        let old = self.current.swap(new.clone());
-        drop(making);
-        self.listeners.lists_changed(&differences(&old, &new), &old, &new);
+    /// Waits until the catalog's task has worked in everything that upstreams have reported so far.
+    async fn caught_up(&self) {
+        let request = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut answered = self.answered.subscribe();
+        self.wanted.notify_one();
+        let _ = answered.wait_for(|answered| *answered >= request).await;
     }
-}
 
-fn build(rules: &Arc<Views>) -> Snapshot {
-    let mut settled = true;
-    let parts = rules.upstreams.iter().filter_map(|upstream| {
-        settled &= upstream.life.is_settled() || upstream.definitions().is_some();
-        let (definitions, listed) = (upstream.definitions()?, upstream.is_listed());
-        let built_in = *upstream.id() == UpstreamId::yard();
-        let names = upstream.other_names();
-        Some(Part { upstream: upstream.clone(), names, definitions, listed, built_in })
-    });
-    let parts = parts.collect();
-    Snapshot::build(rules.clone(), parts, settled)
+    async fn refresh(self: &Arc<Self>) {
+        let catalog = self.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let asked = catalog.asked.load(Ordering::Acquire);
+            catalog.make(&catalog.making.lock().unwrap_or_else(PoisonError::into_inner));
+            catalog.sweep();
+            catalog.answered.send_if_modified(|answered| {
+                let is_new = *answered < asked;
+                *answered = asked.max(*answered);
+                is_new
+            });
+        });
+        // It fails only if the work panicked, which is logged where it happened.
+        let _ = work.await;
+    }
+
+    /// Makes the next snapshot and announces what is different in it.
+    fn make(&self, _making: &MutexGuard<'_, ()>) {
+        let before = self.snapshot();
+        let next = Snapshot::now(self.rules(), Some(&before), &self.pages);
+        if before.is_as(&next) {
+            return;
+        }
+        let next = Arc::new(next);
+        self.current.store(next.clone());
+        self.listeners.lists_changed(&differences(&before, &next), &before, &next);
+        self.pages.keep_only(&next.view_ids());
+        self.replaced.lock().unwrap_or_else(PoisonError::into_inner).push(before);
+    }
+
+    fn has_replaced(&self) -> bool {
+        !self.replaced.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Drops the replaced snapshots that no call holds any more.
+    fn sweep(&self) {
+        let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused: Vec<Arc<Snapshot>> =
+            replaced.extract_if(.., |snapshot| Arc::strong_count(snapshot) == 1).collect();
+        drop(replaced);
+        drop(unused);
+    }
 }
 
 /// A list of an upstream that a client may see differently.
@@ -151,25 +221,31 @@ pub(crate) struct Change {
     pub(crate) is_in_name_only: bool,
 }
 
+/// What clients see differently, part by part; parts that are the same are not looked into.
 fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
-    fn find<'a>(snapshot: &'a Snapshot, id: &UpstreamId) -> Option<&'a Part> {
-        snapshot.parts().iter().find(|part| part.listed && part.upstream.id() == id)
+    fn by_id(snapshot: &Snapshot) -> HashMap<&UpstreamId, &Arc<Part>> {
+        let listed = snapshot.parts().iter().filter(|part| part.listed);
+        listed.map(|part| (part.upstream.id(), part)).collect()
     }
-    let mut ids: Vec<&UpstreamId> = new.rules().upstreams.iter().map(|upstream| upstream.id()).collect();
-    ids.extend(
-        old.rules().upstreams.iter().map(|upstream| upstream.id()).filter(|id| new.find(id).is_none()),
-    );
+    let (before, after) = (by_id(old), by_id(new));
+    let gone = before.keys().filter(|id| !after.contains_key(*id));
     let mut out = Vec::new();
-    for id in ids {
-        let (before, after) = (find(old, id), find(new, id));
+    for id in after.keys().chain(gone) {
+        let (before, after) = (before.get(id).copied(), after.get(id).copied());
+        if before.zip(after).is_some_and(|(before, after)| Arc::ptr_eq(before, after)) {
+            continue;
+        }
         let is_renamed = before.zip(after).is_some_and(|(before, after)| before.names != after.names);
         for kind in ListKind::ALL {
-            let list = |part: Option<&Part>| {
-                part.map(|part| part.definitions.list(kind).to_vec()).unwrap_or_default()
+            let list = |part: Option<&Arc<Part>>| part.map(|part| part.definitions.shared_list(kind));
+            let (before, after) = (list(before), list(after));
+            let is_empty = |list: &Option<Arc<List>>| list.as_ref().is_none_or(|list| list.is_empty());
+            let is_in_name_only = match (&before, &after) {
+                (Some(before), Some(after)) => before.is_as(after),
+                _ => is_empty(&before) && is_empty(&after),
             };
-            let is_in_name_only = list(before) == list(after);
-            if !is_in_name_only || (is_renamed && !list(after).is_empty()) {
-                out.push(Change { upstream: id.clone(), kind, is_in_name_only });
+            if !is_in_name_only || (is_renamed && !is_empty(&after)) {
+                out.push(Change { upstream: (*id).clone(), kind, is_in_name_only });
             }
         }
     }

@@ -1,30 +1,20 @@
-//! One moment of the catalog: every upstream's part, and the views over them, made when first looked at.
+//! One moment of the catalog: every upstream's part, and the views over them. The next snapshot is made from the one
+//! before it and shares everything that has not changed.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use toolyard_model::{Origin, View};
 use toolyard_proto::name::UpstreamId;
 
-use super::Definitions;
-use super::view::{Shape, ViewCatalog};
+use super::pages::Pages;
+use super::part::Part;
+use super::view::{HubEntries, Making, Shape, ViewCatalog};
 use crate::hub::Hub;
 use crate::pipeline::StepRules;
 use crate::plan::{ProfilePlan, UpstreamKind};
 use crate::upstream::Upstream;
-
-/// What one upstream brings into a snapshot.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    pub(crate) upstream: Arc<Upstream>,
-    /// What it is called beside its id, which may change while it is there.
-    pub(crate) names: Vec<String>,
-    pub(crate) definitions: Arc<Definitions>,
-    pub(crate) listed: bool,
-    /// Offered by the gateway itself.
-    pub(crate) built_in: bool,
-}
 
 /// How names are shown and which views there are.
 #[derive(Debug)]
@@ -40,55 +30,85 @@ pub(crate) struct Views {
     pub(crate) steps: Arc<StepRules>,
 }
 
-/// A view that is made when somebody first looks.
-type Slot = (Shape, OnceLock<ViewCatalog>);
-
 /// An immutable catalog.
 #[derive(Debug)]
 pub struct Snapshot {
-    parts: Vec<Part>,
-    views: HashMap<View, Slot, RandomState>,
+    parts: Vec<Arc<Part>>,
+    views: HashMap<View, Arc<ViewCatalog>, RandomState>,
     /// The hub view of sessions that are connected, by instance.
-    hubs: HashMap<UpstreamId, Slot, RandomState>,
+    hubs: HashMap<UpstreamId, Arc<ViewCatalog>, RandomState>,
+    hub: Option<Arc<HubEntries>>,
     rules: Arc<Views>,
-    /// Whether every upstream has been heard of; until then lists are good for a moment only.
+    /// Whether every upstream has been heard of; until then lists are valid for a moment only.
     pub(crate) settled: bool,
 }
 
 impl Snapshot {
-    pub(crate) fn build(rules: Arc<Views>, parts: Vec<Part>, settled: bool) -> Self {
+    /// The catalog as it is now, made from the one before.
+    pub(super) fn now(rules: Arc<Views>, before: Option<&Self>, pages: &Arc<Pages>) -> Self {
+        let before = before.filter(|before| before.rules.names == rules.names);
+        let known: HashMap<*const Upstream, &Arc<Part>> = before
+            .iter()
+            .flat_map(|before| &before.parts)
+            .map(|part| (Arc::as_ptr(&part.upstream), part))
+            .collect();
+        let part = |upstream: &Arc<Upstream>| {
+            Part::now(upstream, rules.names, known.get(&Arc::as_ptr(upstream)).copied())
+        };
+        let settled = rules.upstreams.iter().all(|one| one.life.is_settled() || one.definitions().is_some());
+        let parts: Vec<Arc<Part>> = rules.upstreams.iter().filter_map(part).collect();
+        let same_rules = before.is_some_and(|before| before.rules.shows_as(&rules));
+        let hub = before.filter(|_| same_rules).and_then(|before| before.hub.as_ref());
+        let hub = HubEntries::now(&rules, &parts, hub);
+        let making = Making { rules: &rules, parts: &parts, settled, hub: hub.as_ref(), pages, same_rules };
         let (mut views, mut hubs) = (HashMap::default(), HashMap::default());
-        let slot = |shape| (shape, OnceLock::new());
-        views.insert(View::Everything, slot(rules.whole_shape()));
-        views.insert(View::Hub, slot(Shape::Hub(None)));
+        let mut add = |view: View, shape: &Shape| {
+            let made = making.view(shape, before.and_then(|before| before.views.get(&view)));
+            views.insert(view, made);
+        };
+        add(View::Everything, &rules.whole_shape());
+        add(View::Hub, &Shape::Hub(None));
         for upstream in &rules.upstreams {
-            views.insert(View::Upstream(upstream.name().clone()), slot(Shape::Alone(upstream.clone())));
+            add(View::Upstream(upstream.name().clone()), &Shape::Alone(upstream.clone()));
             if upstream.kind() == UpstreamKind::Instance {
-                hubs.insert(upstream.id().clone(), slot(Shape::Hub(Some(upstream.clone()))));
+                let known = before.and_then(|before| before.hubs.get(upstream.id()));
+                hubs.insert(upstream.id().clone(), making.view(&Shape::Hub(Some(upstream.clone())), known));
             }
         }
         for (at, profile) in rules.profiles.iter().enumerate() {
-            views.insert(View::Profile(profile.name.as_str().into()), slot(rules.profile_shape(at)));
+            add(View::Profile(profile.name.as_str().into()), &rules.profile_shape(at));
         }
-        Self { parts, views, hubs, rules, settled }
+        Self { parts, views, hubs, hub, rules, settled }
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
+    /// Whether `next` shows just what this one does.
+    pub(super) fn is_as(&self, next: &Self) -> bool {
+        let same = |one: &[Arc<Part>], other: &[Arc<Part>]| {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
+        };
+        Arc::ptr_eq(&self.rules, &next.rules)
+            && self.settled == next.settled
+            && same(&self.parts, &next.parts)
+    }
+
+    /// The ids of all its views.
+    pub(super) fn view_ids(&self) -> HashSet<u64> {
+        self.views.values().chain(self.hubs.values()).map(|view| view.id).collect()
+    }
+
+    pub(crate) fn parts(&self) -> &[Arc<Part>] {
         &self.parts
     }
 
     /// What a client of this view sees; `None` where there is no such view.
-    pub(crate) fn view(&self, view: &View) -> Option<&ViewCatalog> {
-        self.views.get(view).map(|slot| self.made(slot))
+    pub(crate) fn view(&self, view: &View) -> Option<&Arc<ViewCatalog>> {
+        self.views.get(view)
     }
 
     /// What this client sees. A session of the hub view sees the instance that it is connected to as well.
-    pub(crate) fn seen_by(&self, origin: &Origin) -> Option<&ViewCatalog> {
+    pub(crate) fn seen_by(&self, origin: &Origin) -> Option<&Arc<ViewCatalog>> {
         let connected = (origin.view == View::Hub).then(|| self.rules.hub.target(&origin.client)).flatten();
-        match connected.and_then(|instance| self.hubs.get(&instance)) {
-            Some(slot) => Some(self.made(slot)),
-            None => self.view(&origin.view),
-        }
+        connected.and_then(|instance| self.hubs.get(&instance)).or_else(|| self.view(&origin.view))
     }
 
     /// Whether it is connected to an instance that has not been found again, or that this snapshot has no word of.
@@ -109,10 +129,6 @@ impl Snapshot {
         is_new && is_meant()
     }
 
-    fn made<'a>(&'a self, (shape, catalog): &'a Slot) -> &'a ViewCatalog {
-        catalog.get_or_init(|| ViewCatalog::build(self, shape))
-    }
-
     /// The upstream of this id, if the rules know it.
     pub(crate) fn find(&self, id: &UpstreamId) -> Option<&Arc<Upstream>> {
         self.rules.upstreams.iter().find(|upstream| upstream.id() == id)
@@ -124,6 +140,14 @@ impl Snapshot {
 }
 
 impl Views {
+    /// Whether views by these rules differ from those by `others` at most in their upstreams.
+    fn shows_as(&self, others: &Self) -> bool {
+        self.names == others.names
+            && self.transparent == others.transparent
+            && self.profiles == others.profiles
+            && Arc::ptr_eq(&self.steps, &others.steps)
+    }
+
     pub(crate) fn offers(&self, view: &View) -> bool {
         match view {
             View::Everything | View::Hub => true,

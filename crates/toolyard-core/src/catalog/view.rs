@@ -1,20 +1,19 @@
-//! The catalog as one view shows it: which entries, under which names, with their lists made ready.
+//! The catalog as one view shows it: which parts, which of their entries, under which names. A view is made from the
+//! one before it: parts that are the same are kept, and the name table changes by what differs.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use foldhash::fast::RandomState;
-
-use http::HeaderValue;
-use toolyard_proto::fit::Fit;
-use toolyard_proto::modern::encode_header;
-use toolyard_proto::name::{NameStyle, canonical, legal_name};
+use toolyard_proto::Raw;
+use toolyard_proto::name::legal_name;
 use toolyard_proto::uri::{self, ResultKind, map_result};
-use toolyard_proto::{Raw, Revision};
 
-use super::list::Lists;
-use super::snapshot::{Part, Snapshot};
+use super::names::{NameTable, ViewEntry};
+use super::pages::{Layout, Pages};
+use super::part::{Part, hub_entries};
+use super::snapshot::Views;
 use super::{Entry, ListKind};
 use crate::hub;
 use crate::pipeline::{Chain, StepRules};
@@ -36,181 +35,394 @@ pub(crate) enum Shape {
 
 #[derive(Debug)]
 pub(crate) struct ViewCatalog {
+    /// Never used twice: prepared lists belong to one view at one time.
+    pub(super) id: u64,
     /// The upstream that this view shows as if clients spoke to it directly.
-    /// In the hub view, the one that stands beside the hub's own tools.
+    /// In the hub view, the instance beside the hub's own tools.
     pub(crate) alone: Option<Arc<Upstream>>,
     pub(crate) is_hub: bool,
-    pub(crate) upstreams: Vec<Arc<Upstream>>,
-    tools: HashMap<String, Arc<Entry>, RandomState>,
-    prompts: HashMap<String, Arc<Entry>, RandomState>,
-    /// Tools in list order, for search.
-    pub(crate) listed_tools: Vec<Arc<Entry>>,
-    /// Names that are not shown, and why.
-    pub(crate) left_out: Vec<(String, String)>,
-    lists: Lists,
+    pub(super) parts: Vec<Arc<ViewPart>>,
+    hub: Option<Arc<HubEntries>>,
+    /// Of a view of many upstreams.
+    names: Option<Names>,
     profile: Option<String>,
     steps: Arc<StepRules>,
+    /// Whether every upstream has been heard of; until then lists are valid for a moment only.
+    pub(super) settled: bool,
+    pub(super) layouts: [OnceLock<Layout>; 4],
+    pub(super) pages: Arc<Pages>,
 }
 
-impl ViewCatalog {
-    pub(super) fn build(snapshot: &Snapshot, shape: &Shape) -> Self {
-        let rules = snapshot.rules();
-        let mut view = Self {
-            alone: None,
-            is_hub: matches!(shape, Shape::Hub(_)),
-            upstreams: Vec::new(),
-            tools: HashMap::default(),
-            prompts: HashMap::default(),
-            listed_tools: Vec::new(),
-            left_out: Vec::new(),
-            lists: Lists::new(snapshot.settled),
-            profile: None,
-            steps: rules.steps.clone(),
+#[derive(Clone, Debug, Default)]
+struct Names {
+    tools: NameTable,
+    prompts: NameTable,
+    /// Entries whose shown name another upstream's entry has, with the reason.
+    clashes: Vec<(Arc<Entry>, String)>,
+}
+
+/// A part as one view has it.
+#[derive(Debug)]
+pub(super) struct ViewPart {
+    pub(super) part: Arc<Part>,
+    tools: Picked,
+    prompts: Picked,
+    /// Of requests that name neither tool nor prompt.
+    default: Chain,
+}
+
+/// Which entries of a part a view has, and the steps of their calls.
+#[derive(Debug)]
+struct Picked {
+    /// Places in the part's list, rising; all of them where there is no profile.
+    places: Option<Box<[u32]>>,
+    chains: EntryChains,
+}
+
+#[derive(Debug)]
+enum EntryChains {
+    /// Nearly always: all entries have the same settings.
+    Same(Chain),
+    /// By place in the part's list.
+    Each(Box<[Chain]>),
+}
+
+impl Picked {
+    fn new(part: &Part, kind: ListKind, profile: Option<&ProfilePlan>, steps: &StepRules) -> Self {
+        let entries = &part.entries(kind).all;
+        let is_picked = |(place, entry): (u32, &Arc<Entry>)| {
+            profile.is_none_or(|profile| is_shown(profile, part, entry)).then_some(place)
         };
-        let (only, profile) = match shape {
-            Shape::Many { profile } => (None, profile.map(|at| &rules.profiles[at])),
-            Shape::Alone(upstream) => (Some(upstream), None),
-            Shape::Hub(instance) => (instance.as_ref(), None),
-            Shape::Filtered { upstream, profile } => (Some(upstream), Some(&rules.profiles[*profile])),
-        };
-        view.alone = only.cloned();
-        view.profile = profile.map(|profile| profile.name.clone());
-        let is_inside = |part: &&Part| match shape {
-            Shape::Hub(None) => part.built_in,
-            Shape::Hub(Some(instance)) => part.built_in || instance.id() == part.upstream.id(),
-            _ => is_inside(part, only, profile),
-        };
-        for part in snapshot.parts().iter().filter(is_inside) {
-            view.upstreams.push(part.upstream.clone());
-            if view.is_hub && part.built_in {
-                view.add_hub_tools(part, rules.names);
-            } else {
-                view.add(part, rules.names, profile);
-            }
+        let places = profile.map(|_| (0..).zip(entries).filter_map(is_picked).collect());
+        let name = profile.map(|profile| profile.name.as_str());
+        Self { places, chains: EntryChains::new(part, entries, name, steps) }
+    }
+
+    fn has(&self, place: usize) -> bool {
+        let place = u32::try_from(place).ok();
+        self.places
+            .as_ref()
+            .is_none_or(|places| place.is_some_and(|place| places.binary_search(&place).is_ok()))
+    }
+}
+
+impl EntryChains {
+    fn new(part: &Part, entries: &[Arc<Entry>], profile: Option<&str>, steps: &StepRules) -> Self {
+        let default = steps.default_chain(profile, &part.upstream);
+        if !steps.differ_by_tool() {
+            return Self::Same(default);
         }
-        view
-    }
-
-    /// Whether entries go by names that say whose they are.
-    pub(crate) fn is_namespaced(&self) -> bool {
-        self.alone.is_none() && !self.is_hub
-    }
-
-    /// Whether entries are as their upstream said them, to the byte. Elsewhere one that clients would refuse,
-    /// and the whole list with it, must not stand beside others.
-    fn is_transparent(&self) -> bool {
-        self.alone.is_some() && !self.is_hub
-    }
-
-    /// They come first, so nothing that an instance offers takes their names.
-    fn add_hub_tools(&mut self, part: &Part, names: NameStyle) {
-        for raw in hub::hub_tools() {
-            self.add_entry(part, ListKind::Tools, &raw, names, None);
+        let chain = |entry: &Arc<Entry>| steps.chain(profile, &part.upstream, &entry.canonical);
+        let chains: Box<[Chain]> = entries.iter().map(chain).collect();
+        if chains.iter().all(|chain| Arc::ptr_eq(chain, &default)) {
+            Self::Same(default)
+        } else {
+            Self::Each(chains)
         }
-        let aliases: Vec<(String, Arc<Entry>)> =
-            self.listed_tools.iter().map(|entry| (hub::with_slash(&entry.own_name), entry.clone())).collect();
-        self.tools.extend(aliases);
     }
 
-    fn add(&mut self, part: &Part, names: NameStyle, profile: Option<&ProfilePlan>) {
+    fn at(&self, place: usize) -> &Chain {
+        match self {
+            Self::Same(chain) => chain,
+            Self::Each(chains) => &chains[place],
+        }
+    }
+}
+
+impl ViewPart {
+    fn new(part: &Arc<Part>, profile: Option<&ProfilePlan>, steps: &StepRules) -> Self {
+        let picked = |kind| Picked::new(part, kind, profile, steps);
+        let default = steps.default_chain(profile.map(|profile| profile.name.as_str()), &part.upstream);
+        Self {
+            tools: picked(ListKind::Tools),
+            prompts: picked(ListKind::Prompts),
+            default,
+            part: part.clone(),
+        }
+    }
+
+    fn picked(&self, kind: ListKind) -> &Picked {
+        if kind == ListKind::Prompts { &self.prompts } else { &self.tools }
+    }
+
+    /// The entries of a view, with their places in the part's list.
+    fn entries(&self, kind: ListKind) -> impl Iterator<Item = (usize, &Arc<Entry>)> {
+        let (all, picked) = (&self.part.entries(kind).all, self.picked(kind));
+        let some =
+            picked.places.iter().flat_map(|places| places.iter().filter_map(|at| usize::try_from(*at).ok()));
+        let everything = 0..if picked.places.is_none() { all.len() } else { 0 };
+        some.chain(everything).map(|place| (place, &all[place]))
+    }
+
+    fn view_entry(&self, kind: ListKind, place: usize, entry: &Arc<Entry>) -> ViewEntry {
+        ViewEntry { entry: entry.clone(), chain: self.picked(kind).chains.at(place).clone() }
+    }
+
+    /// An entry by its own name.
+    fn own(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
+        let entries = self.part.entries(kind);
+        let place = entries.place(name).filter(|place| self.picked(kind).has(*place))?;
+        Some(self.view_entry(kind, place, &entries.all[place]))
+    }
+
+    /// An entry by the name that stands for its own where clients accept no such names. Asked for only in the hub, after
+    /// its own name was not found.
+    fn by_legal_name(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
+        let mut entries = self.entries(kind);
+        let (place, entry) = entries.find(|(_, entry)| legal_name(&entry.own_name) == name)?;
+        Some(self.view_entry(kind, place, entry))
+    }
+
+    /// Those that lists of many upstreams can show.
+    fn fitting(&self, kind: ListKind) -> impl Iterator<Item = ViewEntry> {
+        let fitting = self.entries(kind).filter(|(_, entry)| entry.fit.is_some());
+        fitting.map(move |(place, entry)| self.view_entry(kind, place, entry))
+    }
+}
+
+/// The hub's own tools, by their names and their names with a slash.
+#[derive(Debug)]
+pub(super) struct HubEntries {
+    part: Arc<Part>,
+    entries: Vec<ViewEntry>,
+}
+
+impl HubEntries {
+    /// The hub's tools, or `before` where they are the same.
+    pub(super) fn now(rules: &Views, parts: &[Arc<Part>], before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+        let part = parts.iter().find(|part| part.built_in)?;
+        if let Some(before) = before.filter(|before| Arc::ptr_eq(&before.part, part)) {
+            return Some(before.clone());
+        }
+        let chain = |entry: &Arc<Entry>| rules.steps.chain(None, &part.upstream, &entry.canonical);
+        let entries = hub_entries(&part.upstream, rules.names).into_iter();
+        let entries = entries.map(|entry| ViewEntry { chain: chain(&entry), entry }).collect();
+        Some(Arc::new(Self { part: part.clone(), entries }))
+    }
+
+    fn get(&self, name: &str) -> Option<&ViewEntry> {
+        let is_it = |own: &str| own == name || hub::with_slash(own) == name;
+        self.entries.iter().find(|one| is_it(&one.entry.own_name))
+    }
+}
+
+static NEXT_VIEW: AtomicU64 = AtomicU64::new(1);
+
+/// What a view is made of.
+pub(super) struct Making<'a> {
+    pub(super) rules: &'a Views,
+    pub(super) parts: &'a [Arc<Part>],
+    pub(super) settled: bool,
+    pub(super) hub: Option<&'a Arc<HubEntries>>,
+    pub(super) pages: &'a Arc<Pages>,
+    /// Whether rules are as they were, so that the views before can be built on.
+    pub(super) same_rules: bool,
+}
+
+impl Making<'_> {
+    /// The view of this shape, or `before` where nothing in it has changed.
+    pub(super) fn view(&self, shape: &Shape, before: Option<&Arc<ViewCatalog>>) -> Arc<ViewCatalog> {
+        let profile = match shape {
+            Shape::Many { profile } => profile.map(|at| &self.rules.profiles[at]),
+            Shape::Filtered { profile, .. } => Some(&self.rules.profiles[*profile]),
+            Shape::Alone(_) | Shape::Hub(_) => None,
+        };
+        let before = before.filter(|_| self.same_rules);
+        let parts = self.view_parts(shape, profile, before);
+        let is_hub = matches!(shape, Shape::Hub(_));
+        let hub = self.hub.filter(|_| is_hub);
+        if let Some(before) = before.filter(|before| before.is_as(&parts, hub, self.settled)) {
+            return before.clone();
+        }
+        let names = match shape {
+            Shape::Many { .. } => Some(Names::following(before.map(|before| &**before), &parts)),
+            _ => None,
+        };
+        Arc::new(ViewCatalog {
+            id: NEXT_VIEW.fetch_add(1, Ordering::Relaxed),
+            alone: match shape {
+                Shape::Many { .. } => None,
+                Shape::Alone(upstream) | Shape::Filtered { upstream, .. } => Some(upstream.clone()),
+                Shape::Hub(instance) => instance.clone(),
+            },
+            is_hub,
+            parts,
+            hub: hub.cloned(),
+            names,
+            profile: profile.map(|profile| profile.name.clone()),
+            steps: self.rules.steps.clone(),
+            settled: self.settled,
+            layouts: Default::default(),
+            pages: self.pages.clone(),
+        })
+    }
+
+    fn view_parts(
+        &self,
+        shape: &Shape,
+        profile: Option<&ProfilePlan>,
+        before: Option<&Arc<ViewCatalog>>,
+    ) -> Vec<Arc<ViewPart>> {
+        let only = match shape {
+            Shape::Many { .. } => None,
+            Shape::Alone(upstream) | Shape::Filtered { upstream, .. } => Some(upstream),
+            Shape::Hub(None) => return Vec::new(),
+            Shape::Hub(Some(instance)) => Some(instance),
+        };
+        let known: HashMap<*const Part, &Arc<ViewPart>> =
+            before.iter().flat_map(|before| &before.parts).map(|one| (Arc::as_ptr(&one.part), one)).collect();
+        let inside = self.parts.iter().filter(|part| is_inside(part, only, profile));
+        let view_part = |part: &Arc<Part>| match known.get(&Arc::as_ptr(part)) {
+            Some(same) => Arc::clone(same),
+            None => Arc::new(ViewPart::new(part, profile, &self.rules.steps)),
+        };
+        inside.map(view_part).collect()
+    }
+}
+
+impl Names {
+    /// The names of these parts, made from those of the view before. Names that clash are rare (two hashes of 40 bits
+    /// that are equal); where there are any, the table is made from the start, so that the order of upstreams
+    /// decides which entry has the name.
+    fn following(before: Option<&ViewCatalog>, parts: &[Arc<ViewPart>]) -> Self {
+        let known = before.and_then(|before| Some((before, before.names.as_ref()?)));
+        let Some((before, names)) = known.filter(|(_, names)| names.clashes.is_empty()) else {
+            return Self::of(parts);
+        };
+        let mut names = names.clone();
+        let (gone, new) = (without(&before.parts, parts), without(parts, &before.parts));
         for kind in [ListKind::Tools, ListKind::Prompts] {
-            for (raw, fit) in part.definitions.list(kind).iter().zip(part.definitions.fits(kind)) {
-                match &fit.entry {
-                    _ if self.is_transparent() => self.add_entry(part, kind, raw, names, profile),
-                    Some(entry) => self.add_entry(part, kind, entry, names, profile),
-                    None => self.leave_out(part, raw, fit, names),
+            names.replace(kind, &gone, &new);
+        }
+        if names.clashes.is_empty() { names } else { Self::of(parts) }
+    }
+
+    fn of(parts: &[Arc<ViewPart>]) -> Self {
+        let mut names = Self::default();
+        for part in parts {
+            for kind in [ListKind::Tools, ListKind::Prompts] {
+                for new in part.fitting(kind) {
+                    names.add(kind, &new);
                 }
             }
         }
-        if !part.listed {
-            return;
-        }
-        for (kind, shape) in [
-            (ListKind::Resources, ResultKind::ResourceEntry),
-            (ListKind::Templates, ResultKind::TemplateEntry),
-        ] {
-            for (raw, fit) in part.definitions.list(kind).iter().zip(part.definitions.fits(kind)) {
-                let Some(entry) = (if self.is_transparent() { Some(raw) } else { fit.entry.as_ref() }) else {
-                    continue;
-                };
-                let entry =
-                    if self.is_namespaced() { with_shown_uris(part, shape, entry) } else { entry.clone() };
-                self.lists.push(kind, entry);
-            }
+        names
+    }
+
+    fn table(&mut self, kind: ListKind) -> &mut NameTable {
+        if kind == ListKind::Prompts { &mut self.prompts } else { &mut self.tools }
+    }
+
+    fn add(&mut self, kind: ListKind, new: &ViewEntry) {
+        if let Err(first) = self.table(kind).insert(new) {
+            let reason = format!("its name `{}` is taken by {}", new.entry.shown, first.canonical);
+            self.clashes.push((new.entry.clone(), reason));
         }
     }
 
-    fn add_entry(
-        &mut self,
-        part: &Part,
-        kind: ListKind,
-        raw: &Raw,
-        names: NameStyle,
-        profile: Option<&ProfilePlan>,
-    ) {
-        let Some(own_name) = raw.member("name").and_then(|name| name.as_string()) else {
-            let reason = "its definition has no name".to_owned();
-            return self.left_out.push((canonical(part.upstream.id(), "?"), reason));
+    /// Takes out what only `gone` has, and puts in what only `new` has.
+    fn replace(&mut self, kind: ListKind, gone: &[&Arc<ViewPart>], new: &[&Arc<ViewPart>]) {
+        let kept: HashMap<*const Entry, ViewEntry> = gone
+            .iter()
+            .flat_map(|part| part.fitting(kind))
+            .map(|one| (Arc::as_ptr(&one.entry), one))
+            .collect();
+        let mut added = Vec::new();
+        let mut left = kept;
+        for one in new.iter().flat_map(|part| part.fitting(kind)) {
+            let same =
+                left.get(&Arc::as_ptr(&one.entry)).is_some_and(|old| Arc::ptr_eq(&old.chain, &one.chain));
+            if same {
+                left.remove(&Arc::as_ptr(&one.entry));
+            } else {
+                added.push(one);
+            }
+        }
+        for old in left.values() {
+            self.table(kind).remove(&old.entry);
+        }
+        for one in &added {
+            self.add(kind, one);
+        }
+    }
+}
+
+/// Those of `all` that are not in `others`.
+fn without<'a>(all: &'a [Arc<ViewPart>], others: &[Arc<ViewPart>]) -> Vec<&'a Arc<ViewPart>> {
+    let known: std::collections::HashSet<*const ViewPart> = others.iter().map(Arc::as_ptr).collect();
+    all.iter().filter(|one| !known.contains(&Arc::as_ptr(one))).collect()
+}
+
+impl ViewCatalog {
+    fn is_as(&self, parts: &[Arc<ViewPart>], hub: Option<&Arc<HubEntries>>, settled: bool) -> bool {
+        let same_hub = match (&self.hub, hub) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
         };
-        let entry = Arc::new(entry(part, kind, own_name, raw, names, |canonical| {
-            self.steps.chain(self.profile.as_deref(), &part.upstream, canonical)
-        }));
-        if profile.is_some_and(|profile| !is_shown(profile, part, &entry)) {
-            return;
-        }
-        let name = if self.is_namespaced() { entry.shown.clone() } else { entry.own_name.clone() };
-        let is_namespaced = self.is_namespaced();
-        let by_name = if kind == ListKind::Tools { &mut self.tools } else { &mut self.prompts };
-        if let Some(first) = by_name.get(&name) {
-            let reason = format!("its name `{name}` is taken by {}", first.canonical);
-            return self.left_out.push((entry.canonical.to_string(), reason));
-        }
-        by_name.insert(name, entry.clone());
-        let mut listed = if is_namespaced { entry.renamed.clone() } else { entry.own.clone() };
-        if is_namespaced {
-            by_name.entry(entry.canonical.to_string()).or_insert_with(|| entry.clone());
-        } else if self.is_hub
-            && let Cow::Owned(legal) = legal_name(&entry.own_name)
-        {
-            // Clients refuse lists with other names; the instance's own name can be called as well.
-            listed = listed.with("name", &Raw::from_serialize(&legal));
-            by_name.entry(legal).or_insert_with(|| entry.clone());
-        }
-        if part.listed {
-            self.lists.push(kind, listed);
-            if kind == ListKind::Tools {
-                self.listed_tools.push(entry);
-            }
-        }
+        let same_parts = self.parts.len() == parts.len()
+            && self.parts.iter().zip(parts).all(|(one, other)| Arc::ptr_eq(one, other));
+        same_hub && same_parts && self.settled == settled
     }
 
-    /// Remembers why, by both names that somebody may call it by.
-    fn leave_out(&mut self, part: &Part, raw: &Raw, fit: &Fit, names: NameStyle) {
-        let (id, name) = (part.upstream.id(), raw.member("name").and_then(|name| name.as_string()));
-        let name = name.unwrap_or_else(|| "?".to_owned());
-        let reason = fit.faults.first().map_or_else(String::new, |fault| {
-            format!("upstream `{id}` defines it in a way that clients refuse: {fault}")
-        });
-        self.left_out.push((names.name(id, &name), reason.clone()));
-        self.left_out.push((canonical(id, &name), reason));
+    /// Whether entries have names that tell whose they are.
+    pub(crate) fn is_namespaced(&self) -> bool {
+        self.names.is_some()
     }
 
-    /// The steps of requests to an upstream that name neither tool nor prompt.
-    pub(crate) fn default_chain(&self, _: &Snapshot, upstream: &Upstream) -> Chain {
-        self.steps.default_chain(self.profile.as_deref(), upstream)
+    /// Whether entries are as their upstream defined them, to the byte. Elsewhere an entry that clients would refuse,
+    /// and the whole list with it, must not be beside others.
+    pub(super) fn is_transparent(&self) -> bool {
+        self.alone.is_some() && !self.is_hub
+    }
+
+    /// The upstreams in it that have reported what they offer.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        let own = self.hub.iter().map(|hub| &hub.part.upstream);
+        own.chain(self.parts.iter().map(|part| &part.part.upstream))
     }
 
     /// A tool by the name that this view shows, or by its canonical id.
-    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.tools.get(name)
+    pub(crate) fn tool(&self, name: &str) -> Option<ViewEntry> {
+        if let Some(names) = &self.names {
+            return names.tools.get(name).cloned();
+        }
+        self.hub.as_ref().and_then(|hub| hub.get(name).cloned()).or_else(|| self.own(ListKind::Tools, name))
     }
 
-    pub(crate) fn prompt(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.prompts.get(name)
+    pub(crate) fn prompt(&self, name: &str) -> Option<ViewEntry> {
+        match &self.names {
+            Some(names) => names.prompts.get(name).cloned(),
+            None => self.own(ListKind::Prompts, name),
+        }
+    }
+
+    fn own(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
+        let by_legal_name = || self.parts.iter().find_map(|part| part.by_legal_name(kind, name));
+        let found = self.parts.iter().find_map(|part| part.own(kind, name));
+        let found = found.or_else(|| self.is_hub.then(by_legal_name).flatten())?;
+        (self.is_transparent() || found.entry.fit.is_some()).then_some(found)
+    }
+
+    /// The steps of requests to an upstream that name neither tool nor prompt.
+    pub(crate) fn default_chain(&self, upstream: &Arc<Upstream>) -> Chain {
+        let part = self.parts.iter().find(|part| Arc::ptr_eq(&part.part.upstream, upstream));
+        let of_unknown = || self.steps.default_chain(self.profile.as_deref(), upstream);
+        part.map_or_else(of_unknown, |part| part.default.clone())
+    }
+
+    /// Why a name is not shown, where an upstream does define it.
+    pub(crate) fn why_left_out(&self, name: &str) -> Option<&str> {
+        let clashes = self.names.iter().flat_map(|names| &names.clashes);
+        let mut clashes = clashes.filter(|(entry, _)| *entry.canonical == *name);
+        if let Some((_, reason)) = clashes.next() {
+            return Some(reason);
+        }
+        let mut all = self.parts.iter().flat_map(|part| &part.part.offer.left_out);
+        all.find(|one| one.shown == name || one.canonical == name).map(|one| one.reason.as_str())
     }
 
     pub(crate) fn upstream(&self, id: &str) -> Option<&Arc<Upstream>> {
-        self.upstreams.iter().find(|upstream| upstream.id().as_str().eq_ignore_ascii_case(id))
+        self.upstreams().find(|upstream| upstream.id().as_str().eq_ignore_ascii_case(id))
     }
 
     /// Whose resource a URI names, and the URI at its owner.
@@ -222,15 +434,89 @@ impl ViewCatalog {
         self.upstream(id).map(|upstream| (upstream.clone(), own))
     }
 
-    /// One page of a list in the form of `revision`.
-    pub(crate) fn page(
-        &self,
-        kind: ListKind,
-        revision: Revision,
-        cursor: Option<&str>,
-        stamp: impl FnOnce() -> Raw,
-    ) -> Option<Raw> {
-        self.lists.page(kind, revision, cursor, stamp)
+    /// The tools that are listed, in order.
+    pub(crate) fn listed_tools(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.listed_entries(ListKind::Tools)
+    }
+
+    /// The tools or prompts that are listed, in order.
+    fn listed_entries(&self, kind: ListKind) -> impl Iterator<Item = &Arc<Entry>> {
+        let own = self.hub.iter().filter(move |_| kind == ListKind::Tools).flat_map(|hub| &hub.entries);
+        let own = own.map(|one| &one.entry);
+        let listed = self.parts.iter().filter(|part| part.part.listed);
+        let others = listed.flat_map(move |part| part.entries(kind)).map(|(_, entry)| entry);
+        own.chain(others.filter(move |entry| self.is_listed(kind, entry)))
+    }
+
+    fn is_listed(&self, kind: ListKind, entry: &Arc<Entry>) -> bool {
+        if self.is_transparent() {
+            return true;
+        }
+        let is_taken = || match (&self.hub, &self.names) {
+            (Some(hub), _) => kind == ListKind::Tools && hub.get(&entry.own_name).is_some(),
+            (None, Some(names)) => names.clashes.iter().any(|(other, _)| Arc::ptr_eq(other, entry)),
+            (None, None) => false,
+        };
+        entry.fit.is_some() && !is_taken()
+    }
+
+    /// What a list is made of, in order.
+    pub(super) fn items(&self, kind: ListKind) -> Box<dyn Iterator<Item = Item<'_>> + '_> {
+        if matches!(kind, ListKind::Tools | ListKind::Prompts) {
+            return Box::new(self.listed_entries(kind).map(Item::Entry));
+        }
+        let listed = self.parts.iter().filter(|part| part.part.listed);
+        Box::new(listed.flat_map(move |part| {
+            let definitions = &part.part.definitions;
+            let both = definitions.list(kind).iter().zip(definitions.fits(kind));
+            let shown = both.filter_map(
+                |(raw, fit)| {
+                    if self.is_transparent() { Some(raw) } else { fit.entry.as_ref() }
+                },
+            );
+            shown.map(|raw| Item::Resource(&part.part.upstream, raw))
+        }))
+    }
+
+    /// One item in the form of this view: renamed where the view is namespaced.
+    pub(super) fn rendered(&self, kind: ListKind, item: &Item<'_>) -> Raw {
+        match item {
+            Item::Entry(entry) if self.is_transparent() => entry.own.clone(),
+            Item::Entry(entry) => {
+                let own = entry.fit.as_ref().unwrap_or(&entry.own);
+                if !self.is_namespaced() {
+                    // Clients refuse lists with other names; the instance's own name can be called as well.
+                    let Cow::Owned(legal) = legal_name(&entry.own_name) else { return own.clone() };
+                    return own.with("name", &Raw::from_serialize(&legal));
+                }
+                let renamed = own.with("name", &Raw::from_serialize(&entry.shown));
+                if kind != ListKind::Tools {
+                    return renamed;
+                }
+                with_shown_uris(&entry.upstream, ResultKind::ToolEntry, &renamed)
+            }
+            Item::Resource(upstream, raw) if self.is_namespaced() => {
+                let templates = kind == ListKind::Templates;
+                let shape = if templates { ResultKind::TemplateEntry } else { ResultKind::ResourceEntry };
+                with_shown_uris(upstream, shape, raw)
+            }
+            Item::Resource(_, raw) => (*raw).clone(),
+        }
+    }
+}
+
+/// One element of a list.
+pub(super) enum Item<'a> {
+    Entry(&'a Arc<Entry>),
+    Resource(&'a Arc<Upstream>, &'a Raw),
+}
+
+impl Item<'_> {
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Entry(entry) => entry.own.len(),
+            Self::Resource(_, raw) => raw.len(),
+        }
     }
 }
 
@@ -250,41 +536,8 @@ fn is_shown(profile: &ProfilePlan, part: &Part, entry: &Entry) -> bool {
     profile.includes(&profile.ids_of(kind, id, &part.names, &entry.own_name))
 }
 
-fn entry(
-    part: &Part,
-    kind: ListKind,
-    own_name: String,
-    raw: &Raw,
-    names: NameStyle,
-    chain: impl FnOnce(&str) -> Chain,
-) -> Entry {
-    let id = part.upstream.id();
-    let shown = names.name(id, &own_name);
-    let renamed = raw.with("name", &Raw::from_serialize(&shown));
-    let renamed = if kind == ListKind::Tools {
-        with_shown_uris(part, ResultKind::ToolEntry, &renamed)
-    } else {
-        renamed
-    };
-    let canonical = canonical(id, &own_name);
-    let own_name_raw = Raw::from_serialize(&own_name);
-    let own_name_header = HeaderValue::try_from(encode_header(&own_name)).ok();
-    Entry {
-        own_name_raw,
-        own_name_header,
-        upstream: part.upstream.clone(),
-        chain: chain(&canonical),
-        own_name,
-        shown,
-        canonical: canonical.into(),
-        own: raw.clone(),
-        renamed,
-        headers: OnceLock::new(),
-    }
-}
-
-fn with_shown_uris(part: &Part, kind: ResultKind, raw: &Raw) -> Raw {
-    map_result(kind, part.upstream.id(), raw.as_bytes())
+fn with_shown_uris(upstream: &Upstream, kind: ResultKind, raw: &Raw) -> Raw {
+    map_result(kind, upstream.id(), raw.as_bytes())
         .and_then(|mapped| Raw::parse(mapped).ok())
         .unwrap_or_else(|| raw.clone())
 }

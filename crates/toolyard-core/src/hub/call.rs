@@ -9,13 +9,13 @@ use toolyard_model::{Request, View};
 use toolyard_proto::{CallError, Raw};
 
 use super::{HOW, find, needed, own_id, refused, silent, text};
-use crate::catalog::{Entry, Snapshot, ViewCatalog};
+use crate::catalog::{Snapshot, ViewCatalog, ViewEntry};
 use crate::upstream::Upstream;
 
 /// What the request is now, and the tool it names.
 pub(crate) struct Led {
     pub(crate) request: Request,
-    pub(crate) entry: Arc<Entry>,
+    pub(crate) found: ViewEntry,
 }
 
 /// The request that `request` stands for.
@@ -26,7 +26,7 @@ pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Result<Led, CallEr
     let arguments: Value = given.read().map_err(|error| refused(format!("`arguments`: {error}")))?;
     let tool = needed(&arguments, "tool")?;
     let instance = target(snapshot, request, &arguments)?;
-    let entry = tool_of(snapshot, request, &instance, tool)?;
+    let found = tool_of(snapshot, request, &instance, tool)?;
     let inner = given.member("arguments").filter(|inner| !inner.is_null());
     let inner = inner.unwrap_or_else(Raw::empty_object);
     if !inner.is_object() {
@@ -34,10 +34,10 @@ pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Result<Led, CallEr
     }
     // The session has no way to ask after a task of an instance that it is not connected to.
     let params =
-        request.params.without(&["task"]).with("name", &entry.own_name_raw).with("arguments", &inner);
+        request.params.without(&["task"]).with("name", &found.entry.own_name_raw).with("arguments", &inner);
     // Its headers were those of the outer call.
     let request = Request { params: params.into(), headers: None, relay: false, ..request.clone() };
-    Ok(Led { request, entry })
+    Ok(Led { request, found })
 }
 
 /// The instance that a request means: by handle, by id, or the one that its session is connected to.
@@ -81,7 +81,7 @@ fn tool_of(
     request: &Request,
     instance: &Arc<Upstream>,
     tool: &str,
-) -> Result<Arc<Entry>, CallError> {
+) -> Result<ViewEntry, CallError> {
     let own = View::Upstream(instance.name().clone());
     let view = match snapshot.seen_by(&request.origin) {
         Some(view) if view.is_namespaced() => view,
@@ -92,7 +92,7 @@ fn tool_of(
     } else {
         tool.to_owned()
     };
-    view.tool(&name).cloned().ok_or_else(|| no_tool(view, instance, tool))
+    view.tool(&name).ok_or_else(|| no_tool(view, instance, tool))
 }
 
 fn no_tool(view: &ViewCatalog, instance: &Upstream, tool: &str) -> CallError {
@@ -103,7 +103,7 @@ fn no_tool(view: &ViewCatalog, instance: &Upstream, tool: &str) -> CallError {
     if view.upstream(instance.id().as_str()).is_none() {
         return refused(format!("instance `{id}` is not in this profile"));
     }
-    let own = view.listed_tools.iter().filter(|entry| entry.upstream.id() == instance.id());
+    let own = view.listed_tools().filter(|entry| entry.upstream.id() == instance.id());
     let names: Vec<&str> = own.map(|entry| entry.own_name.as_str()).collect();
     refused(format!("instance `{id}` has no tool `{tool}`; it has {}", names.join(", ")))
 }

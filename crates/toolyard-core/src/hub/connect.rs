@@ -26,7 +26,7 @@ impl Desk<'_> {
         let upstream = self.found(id).await.map_err(failed)?;
         let own_id = own_id(&upstream);
         reach(&upstream).await.map_err(failed)?;
-        self.catalog.show(&upstream);
+        self.catalog.show(&upstream).await;
         let (hub, origin) = (&self.catalog.rules().hub, self.origin);
         let mut tools = upstream.definitions().map_or_else(Vec::new, |definitions| names(&definitions));
         if origin.view == View::Hub {

@@ -1,0 +1,214 @@
+//! Lists as bytes. A page is joined when it is first asked for, kept while its view is, and served without being
+//! touched again; the bytes of all views together are bounded. What a class of principals sees is a filter that
+//! applies when a page is joined.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::OnceCell;
+use toolyard_proto::{Raw, Revision, legacy};
+
+use super::view::Item;
+use super::{Entry, ListKind, ViewCatalog};
+
+const PAGE_ENTRIES: usize = 5_000;
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
+/// How long clients may rely on a list; changes are announced anyway.
+const TTL_MS: u64 = 60_000;
+/// How many bytes of pages are kept.
+const KEPT_BYTES: usize = 64 * 1024 * 1024;
+/// A page with more entries is joined on a thread of its own, where no call waits.
+const MANY: usize = 200;
+
+/// Whether a class of principals does not see an entry.
+type Hidden = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
+
+/// What a class of principals sees of a view.
+#[derive(Clone, Default)]
+pub(crate) struct Visibility {
+    /// Equal for principals that see the same.
+    class: u32,
+    hidden: Option<Hidden>,
+}
+
+impl Visibility {
+    fn shows(&self, item: &Item<'_>) -> bool {
+        match (item, &self.hidden) {
+            (Item::Entry(entry), Some(hidden)) => !hidden(entry),
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Debug for Visibility {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Visibility({})", self.class)
+    }
+}
+
+/// Where the pages of one list begin.
+#[derive(Debug)]
+pub(super) struct Layout {
+    starts: Vec<usize>,
+    total: usize,
+}
+
+impl Layout {
+    fn of(view: &ViewCatalog, kind: ListKind) -> Self {
+        let (mut starts, mut size, mut total) = (vec![0], 0, 0);
+        for item in view.items(kind) {
+            let start = starts.last().copied().unwrap_or_default();
+            if total > start && (total - start == PAGE_ENTRIES || size + item.size() > PAGE_BYTES) {
+                starts.push(total);
+                size = 0;
+            }
+            size += item.size() + 1;
+            total += 1;
+        }
+        Self { starts, total }
+    }
+
+    /// A cursor contains the length of the list, so that one from another time is recognised.
+    fn cursor(&self, page: usize) -> String {
+        format!("{page}-{}", self.total)
+    }
+
+    fn page_number(&self, cursor: &str) -> Option<usize> {
+        let page = cursor.split('-').next()?.parse().ok()?;
+        (self.cursor(page) == cursor && page < self.starts.len()).then_some(page)
+    }
+
+    fn len(&self, page: usize) -> usize {
+        self.starts.get(page + 1).unwrap_or(&self.total) - self.starts[page]
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PageKey {
+    view: u64,
+    kind: ListKind,
+    revision: Revision,
+    class: u32,
+    page: usize,
+}
+
+/// The pages that were joined, the least recently used of which go when there are too many bytes.
+#[derive(Debug, Default)]
+pub(super) struct Pages(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    pages: HashMap<PageKey, KeptPage>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct KeptPage {
+    bytes: Arc<OnceCell<Raw>>,
+    used: u64,
+}
+
+impl Pages {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cell(&self, key: PageKey) -> Arc<OnceCell<Raw>> {
+        let mut kept = self.kept();
+        kept.uses += 1;
+        let used = kept.uses;
+        let page = kept.pages.entry(key).or_insert_with(|| KeptPage { bytes: Arc::default(), used });
+        page.used = used;
+        page.bytes.clone()
+    }
+
+    /// Lets go of what is too much.
+    fn trim(&self) {
+        let mut kept = self.kept();
+        let size = |page: &KeptPage| page.bytes.get().map_or(0, Raw::len);
+        let mut total: usize = kept.pages.values().map(size).sum();
+        while total > KEPT_BYTES && kept.pages.len() > 1 {
+            let oldest = kept.pages.iter().min_by_key(|(_, page)| page.used).map(|(key, _)| *key);
+            let Some(page) = oldest.and_then(|key| kept.pages.remove(&key)) else { return };
+            total -= size(&page);
+        }
+    }
+
+    /// Only these views are left.
+    pub(super) fn keep_only(&self, views: &HashSet<u64>) {
+        let mut kept = self.kept();
+        let gone: Vec<KeptPage> =
+            kept.pages.extract_if(|key, _| !views.contains(&key.view)).map(|(_, page)| page).collect();
+        drop(kept);
+        drop(gone);
+    }
+}
+
+impl ViewCatalog {
+    fn layout(&self, kind: ListKind) -> &Layout {
+        self.layouts[kind.index()].get_or_init(|| Layout::of(self, kind))
+    }
+
+    /// One page of a list in the form of `revision`; `None` where `cursor` names none. `meta` is the `_meta` of the
+    /// result, where the revision has one.
+    pub(crate) async fn page(
+        self: Arc<Self>,
+        kind: ListKind,
+        revision: Revision,
+        cursor: Option<&str>,
+        visibility: &Visibility,
+        meta: impl FnOnce(&Self) -> Raw,
+    ) -> Option<Raw> {
+        let layout = self.layout(kind);
+        let page = cursor.map_or(Some(0), |cursor| layout.page_number(cursor))?;
+        let key = PageKey { view: self.id, kind, revision, class: visibility.class, page };
+        let cell = self.pages.cell(key);
+        if let Some(bytes) = cell.get() {
+            return Some(bytes.clone());
+        }
+        let joined = cell.get_or_init(|| async {
+            let meta = meta(&self);
+            if layout.len(page) <= MANY {
+                return self.join(key, visibility, &meta);
+            }
+            let (view, seen) = (self.clone(), visibility.clone());
+            let joining = tokio::task::spawn_blocking(move || view.join(key, &seen, &meta));
+            joining.await.unwrap_or_else(|_| Raw::empty_object())
+        });
+        let bytes = joined.await.clone();
+        self.pages.trim();
+        Some(bytes)
+    }
+
+    fn join(&self, key: PageKey, visibility: &Visibility, meta: &Raw) -> Raw {
+        let PageKey { kind, revision, page, .. } = key;
+        let layout = self.layout(kind);
+        let items = self.items(kind).skip(layout.starts[page]).take(layout.len(page));
+        let shown = items.filter(|item| visibility.shows(item));
+        let mut out = Vec::new();
+        out.extend_from_slice(format!(r#"{{"{}":["#, kind.key()).as_bytes());
+        for (at, item) in shown.enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(converted(kind, revision, &self.rendered(kind, &item)).as_bytes());
+        }
+        out.push(b']');
+        if page + 1 < layout.starts.len() {
+            out.extend_from_slice(format!(r#","nextCursor":"{}""#, layout.cursor(page + 1)).as_bytes());
+        }
+        if revision.has_result_stamps() {
+            let ttl = if self.settled { TTL_MS } else { 0 };
+            let stamps = format!(r#","resultType":"complete","ttlMs":{ttl},"cacheScope":"public","_meta":"#);
+            out.extend_from_slice(stamps.as_bytes());
+            out.extend_from_slice(meta.as_bytes());
+        }
+        out.push(b'}');
+        Raw::assembled(out)
+    }
+}
+
+fn converted(kind: ListKind, revision: Revision, raw: &Raw) -> Raw {
+    if kind == ListKind::Tools { legacy::tool_for(revision, raw) } else { legacy::entry_for(revision, raw) }
+}

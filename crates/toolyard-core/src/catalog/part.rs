@@ -1,0 +1,184 @@
+//! What one upstream brings into the catalog. Parts are shared by pointer between snapshots and views; a change of
+//! an upstream makes a new part of that upstream and of no other.
+
+use std::sync::{Arc, OnceLock};
+
+use http::HeaderValue;
+use toolyard_proto::Raw;
+use toolyard_proto::fit::Fit;
+use toolyard_proto::modern::encode_header;
+use toolyard_proto::name::{NameStyle, UpstreamId, canonical};
+
+use super::names::OwnNames;
+use super::{Definitions, Entry, ListKind};
+use crate::hub;
+use crate::plan::Timeouts;
+use crate::upstream::Upstream;
+
+/// One upstream in a snapshot.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) upstream: Arc<Upstream>,
+    /// What it is called beside its id, which may change while it is there.
+    pub(crate) names: Vec<String>,
+    pub(crate) listed: bool,
+    /// Offered by the gateway itself.
+    pub(crate) built_in: bool,
+    /// As its policy was when the part was made; the chains of its entries follow from it.
+    pub(super) timeouts: Timeouts,
+    pub(crate) definitions: Arc<Definitions>,
+    pub(super) offer: Arc<Offer>,
+}
+
+/// The tools and prompts of an upstream, made once for its definitions.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) tools: Entries,
+    pub(super) prompts: Entries,
+    /// What views of many upstreams leave out, and why.
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+/// Something that is not shown.
+#[derive(Debug)]
+pub(super) struct LeftOut {
+    pub(super) shown: String,
+    pub(super) canonical: String,
+    pub(super) reason: String,
+}
+
+/// Tools or prompts in the order of the upstream, each name once.
+#[derive(Debug, Default)]
+pub(super) struct Entries {
+    pub(super) all: Vec<Arc<Entry>>,
+    places: OwnNames,
+}
+
+impl Entries {
+    /// The place of the entry with this own name.
+    pub(super) fn place(&self, own_name: &str) -> Option<usize> {
+        self.places
+            .find(own_name, |place| self.all.get(place).is_some_and(|entry| entry.own_name == own_name))
+    }
+}
+
+impl Part {
+    /// The part of an upstream as it is now: `before` itself if nothing has changed, and otherwise with as much of
+    /// it as still holds. `None` while the upstream has reported nothing.
+    pub(super) fn now(
+        upstream: &Arc<Upstream>,
+        style: NameStyle,
+        before: Option<&Arc<Self>>,
+    ) -> Option<Arc<Self>> {
+        let definitions = upstream.definitions()?;
+        let (names, listed) = (upstream.other_names(), upstream.is_listed());
+        let timeouts = upstream.timeouts();
+        let is_same_offer = |before: &&Arc<Self>| Arc::ptr_eq(&before.definitions, &definitions);
+        let offer = match before.filter(is_same_offer) {
+            Some(before)
+                if before.listed == listed && before.names == names && before.timeouts == timeouts =>
+            {
+                return Some(before.clone());
+            }
+            Some(before) => before.offer.clone(),
+            None => Arc::new(Offer::new(upstream, &definitions, style, before.map(|before| &*before.offer))),
+        };
+        let built_in = *upstream.id() == UpstreamId::yard();
+        let upstream = upstream.clone();
+        Some(Arc::new(Self { upstream, names, listed, built_in, timeouts, definitions, offer }))
+    }
+
+    pub(super) fn entries(&self, kind: ListKind) -> &Entries {
+        if kind == ListKind::Prompts { &self.offer.prompts } else { &self.offer.tools }
+    }
+}
+
+impl Offer {
+    fn new(
+        upstream: &Arc<Upstream>,
+        definitions: &Definitions,
+        style: NameStyle,
+        before: Option<&Self>,
+    ) -> Self {
+        let mut left_out = Vec::new();
+        let mut entries = |kind: ListKind, before: Option<&Entries>| {
+            let made = Maker { upstream, style, before };
+            made.entries(definitions.list(kind), definitions.fits(kind), &mut left_out)
+        };
+        let tools = entries(ListKind::Tools, before.map(|before| &before.tools));
+        let prompts = entries(ListKind::Prompts, before.map(|before| &before.prompts));
+        Self { tools, prompts, left_out }
+    }
+}
+
+/// Makes entries of definitions. An entry whose definition is what it was is kept.
+struct Maker<'a> {
+    upstream: &'a Arc<Upstream>,
+    style: NameStyle,
+    before: Option<&'a Entries>,
+}
+
+impl Maker<'_> {
+    fn entries(&self, list: &[Raw], fits: &[Fit], left_out: &mut Vec<LeftOut>) -> Entries {
+        let mut all: Vec<Arc<Entry>> = Vec::with_capacity(list.len());
+        let mut taken = std::collections::HashSet::with_capacity_and_hasher(
+            list.len(),
+            foldhash::fast::RandomState::default(),
+        );
+        for (raw, fit) in list.iter().zip(fits) {
+            let Some(own_name) = raw.member("name").and_then(|name| name.as_string()) else {
+                left_out.push(self.left_out("?", "its definition has no name".to_owned()));
+                continue;
+            };
+            if !taken.insert(own_name.clone()) {
+                let first = canonical(self.upstream.id(), &own_name);
+                left_out.push(self.left_out(&own_name, format!("`{first}` is defined more than once")));
+                continue;
+            }
+            if fit.entry.is_none() {
+                left_out.push(self.refused(&own_name, fit));
+            }
+            all.push(self.entry(own_name, raw, fit.entry.as_ref()));
+        }
+        let places = OwnNames::of(all.iter().map(|entry| entry.own_name.as_str()));
+        Entries { all, places }
+    }
+
+    fn entry(&self, own_name: String, raw: &Raw, fit: Option<&Raw>) -> Arc<Entry> {
+        let before = self.before.and_then(|before| before.all.get(before.place(&own_name)?));
+        if let Some(before) = before.filter(|before| before.own == *raw && before.fit.as_ref() == fit) {
+            return before.clone();
+        }
+        let id = self.upstream.id();
+        Arc::new(Entry {
+            upstream: self.upstream.clone(),
+            own_name_raw: Raw::from_serialize(&own_name),
+            own_name_header: HeaderValue::try_from(encode_header(&own_name)).ok(),
+            shown: self.style.name(id, &own_name),
+            canonical: canonical(id, &own_name).into(),
+            own_name,
+            own: raw.clone(),
+            fit: fit.cloned(),
+            headers: OnceLock::new(),
+        })
+    }
+
+    fn refused(&self, own_name: &str, fit: &Fit) -> LeftOut {
+        let reason = fit.faults.first().map_or_else(String::new, |fault| {
+            format!("upstream `{}` defines it in a way that clients refuse: {fault}", self.upstream.id())
+        });
+        self.left_out(own_name, reason)
+    }
+
+    fn left_out(&self, own_name: &str, reason: String) -> LeftOut {
+        let id = self.upstream.id();
+        LeftOut { shown: self.style.name(id, own_name), canonical: canonical(id, own_name), reason }
+    }
+}
+
+/// The tools about instances, as the hub view has them.
+pub(super) fn hub_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
+    let list = hub::hub_tools();
+    let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
+    Maker { upstream: yard, style, before: None }.entries(&list, &fits, &mut Vec::new()).all
+}
