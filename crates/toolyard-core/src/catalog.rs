@@ -11,6 +11,8 @@ mod snapshot;
 mod keep;
 pub mod search;
 mod params;
+#[cfg(test)]
+mod tests;
 
 pub use definitions::{Definitions, ListKind};
 pub(crate) use keep::{Catalog, Change};

@@ -2,7 +2,7 @@
 //! no call waits; calls use the snapshot that is there until it is swapped. Snapshots that were replaced are dropped
 //! here too, and never by a call.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::definitions::List;
 use super::pages::Pages;
 use super::part::Part;
 use super::snapshot::Views;
-use super::{ListKind, Snapshot};
+use super::{Definitions, ListKind, Snapshot};
 use crate::listen::Listeners;
 use crate::plan::Pace;
 use crate::upstream::Upstream;
@@ -193,6 +193,7 @@ impl Catalog {
         }
         let next = Arc::new(next);
         self.current.store(next.clone());
+        log_faults(&before, &next);
         self.listeners.lists_changed(&differences(&before, &next), &before, &next);
         self.pages.keep_only(&next.view_ids());
         self.replaced.lock().unwrap_or_else(PoisonError::into_inner).push(before);
@@ -209,6 +210,17 @@ impl Catalog {
             replaced.extract_if(.., |snapshot| Arc::strong_count(snapshot) == 1).collect();
         drop(replaced);
         drop(unused);
+    }
+}
+
+/// Logs what of new definitions clients do not get.
+fn log_faults(before: &Snapshot, next: &Snapshot) {
+    let known: HashSet<*const Definitions> =
+        before.parts().iter().map(|part| Arc::as_ptr(&part.definitions)).collect();
+    for part in next.parts().iter().filter(|part| !known.contains(&Arc::as_ptr(&part.definitions))) {
+        for fault in part.definitions.faults() {
+            tracing::warn!(target: "upstream", upstream = %part.upstream.id(), "{fault}");
+        }
     }
 }
 

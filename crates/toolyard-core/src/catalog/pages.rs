@@ -33,6 +33,12 @@ pub(crate) struct Visibility {
 }
 
 impl Visibility {
+    /// A class that does not see entries that are `hidden`.
+    #[cfg(test)]
+    pub(super) fn new(class: u32, hidden: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
+        Self { class, hidden: Some(Arc::new(hidden)) }
+    }
+
     fn shows(&self, item: &Item<'_>) -> bool {
         match (item, &self.hidden) {
             (Item::Entry(entry), Some(hidden)) => !hidden(entry),

@@ -1,8 +1,11 @@
-//! The last good definitions of every upstream, kept between runs so that the next start can list at once.
+//! The last good definitions of every upstream, stored between runs so that the next start can list at once.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use toolyard_model::Greeting;
@@ -16,6 +19,10 @@ use super::{Definitions, ListKind};
 #[derive(Debug)]
 pub(crate) struct Store {
     folder: PathBuf,
+    /// Counts what is to be saved, so that an older state never replaces a newer one.
+    saves: AtomicU64,
+    /// The last that was saved of each upstream. Held while a file is written.
+    saved: Mutex<HashMap<UpstreamId, u64>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -39,9 +46,9 @@ impl Store {
     pub(crate) fn open(state_dir: &Path) -> Option<Self> {
         let folder = state_dir.join("definitions");
         match fs::create_dir_all(&folder) {
-            Ok(()) => Some(Self { folder }),
+            Ok(()) => Some(Self { folder, saves: AtomicU64::new(0), saved: Mutex::default() }),
             Err(error) => {
-                tracing::warn!(folder = %folder.display(), %error, "definitions are not kept between runs");
+                tracing::warn!(folder = %folder.display(), %error, "definitions are not stored between runs");
                 None
             }
         }
@@ -67,7 +74,26 @@ impl Store {
         Some(definitions)
     }
 
-    pub(crate) fn save(&self, id: &UpstreamId, fingerprint: &str, definitions: &Definitions) {
+    /// Saves on a thread where no call waits.
+    pub(crate) fn save_later(
+        self: &Arc<Self>,
+        id: &UpstreamId,
+        fingerprint: &str,
+        definitions: &Definitions,
+    ) {
+        let number = self.saves.fetch_add(1, Ordering::Relaxed) + 1;
+        let (store, id) = (self.clone(), id.clone());
+        let (fingerprint, definitions) = (fingerprint.to_owned(), definitions.clone());
+        tokio::task::spawn_blocking(move || {
+            let mut saved = store.saved.lock().unwrap_or_else(PoisonError::into_inner);
+            if saved.get(&id).is_none_or(|last| *last < number) {
+                store.save(&id, &fingerprint, &definitions);
+                saved.insert(id, number);
+            }
+        });
+    }
+
+    fn save(&self, id: &UpstreamId, fingerprint: &str, definitions: &Definitions) {
         let stored = Stored {
             format: FORMAT,
             fingerprint: fingerprint.to_owned(),

@@ -77,7 +77,7 @@ impl Life {
         self.definitions.load_full()
     }
 
-    pub(super) fn learn(&self, definitions: Definitions) {
+    pub(crate) fn learn(&self, definitions: Definitions) {
         self.definitions.store(Some(Arc::new(definitions)));
     }
 
@@ -85,7 +85,7 @@ impl Life {
         self.listed.load(Ordering::Acquire)
     }
 
-    pub(super) fn list(&self, listed: bool) {
+    pub(crate) fn list(&self, listed: bool) {
         self.listed.store(listed, Ordering::Release);
     }
 

@@ -323,10 +323,7 @@ impl<'a> Driver<'a> {
     fn publish(&mut self, definitions: Definitions) {
         // Whoever comes and goes says itself what it offers when it is there.
         if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_dynamic()) {
-            store.save(self.upstream.id(), &self.upstream.fingerprint, &definitions);
-        }
-        for fault in definitions.faults() {
-            tracing::warn!(target: "upstream", upstream = %self.upstream.id(), "{fault}");
+            store.save_later(self.upstream.id(), &self.upstream.fingerprint, &definitions);
         }
         self.upstream.life.learn(definitions);
         self.upstream.life.list(!self.vigil.is_away());

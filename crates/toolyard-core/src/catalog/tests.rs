@@ -1,0 +1,176 @@
+//! Snapshots that follow one another: what stays is the same by pointer, and what was changed by deltas is what would
+//! have been made from the start.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use toolyard_model::{Greeting, Scope, View};
+use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
+use toolyard_proto::{Raw, Revision};
+
+use super::pages::Pages;
+use super::{Definitions, ListKind, Snapshot, Views, Visibility};
+use crate::dynamic_upstreams::Seat;
+use crate::pipeline::{Chains, StepRules};
+use crate::plan::{Pace, ProfilePlan, ToolRule, UpstreamKind, UpstreamPlan};
+use crate::settings::Pattern;
+use crate::upstream::Upstream;
+
+fn tool(name: &str, version: u32) -> Raw {
+    let schema = serde_json::json!({ "type": "object" });
+    serde_json::json!({ "name": name, "description": version.to_string(), "inputSchema": schema }).into()
+}
+
+fn definitions(tools: &[(String, u32)]) -> Definitions {
+    let whole = Raw::parse(r#"{"capabilities":{"tools":{}}}"#).unwrap();
+    let mut definitions = Definitions::new(Greeting::read(Revision::NEWEST, whole));
+    definitions.set(ListKind::Tools, tools.iter().map(|(name, version)| tool(name, *version)).collect());
+    definitions
+}
+
+fn upstream(id: &str, tools: &[(String, u32)]) -> Arc<Upstream> {
+    let id = UpstreamId::parse(id).unwrap();
+    let plan = UpstreamPlan::new(id, UpstreamKind::Server, Arc::new(Seat::default()));
+    Upstream::new(plan, Pace::default(), Some(Arc::new(definitions(tools))), Scope::new())
+}
+
+fn rules(upstreams: Vec<Arc<Upstream>>, tools: Vec<ToolRule>) -> Arc<Views> {
+    let deny = vec![Pattern::new("*:t3*")];
+    let profile = ProfilePlan { name: "some".into(), deny, ..ProfilePlan::default() };
+    Arc::new(Views {
+        names: NameStyle::Shown { budget: DEFAULT_BUDGET },
+        transparent: false,
+        profiles: vec![profile],
+        upstreams,
+        hub: Arc::default(),
+        steps: Arc::new(StepRules::new(tools, Arc::new(Chains::default()))),
+    })
+}
+
+fn numbered(numbers: impl IntoIterator<Item = u32>, version: u32) -> Vec<(String, u32)> {
+    numbers.into_iter().map(|number| (format!("t{number}"), version)).collect()
+}
+
+/// All that a view shows and finds.
+async fn contents(snapshot: &Snapshot, view: &View) -> (Vec<String>, String) {
+    let view = snapshot.view(view).unwrap();
+    let names: Vec<String> = view.listed_tools().map(|entry| entry.shown.clone()).collect();
+    for name in &names {
+        let found = view.tool(name).or_else(|| view.tool(name.split_once("__").unwrap().1));
+        assert_eq!(found.map(|found| found.entry.shown.clone()).as_ref(), Some(name));
+    }
+    let seen = Visibility::default();
+    let page = view.clone().page(ListKind::Tools, Revision::NEWEST, None, &seen, |_| Raw::empty_object());
+    (names, page.await.unwrap().as_str().to_owned())
+}
+
+#[tokio::test]
+async fn a_change_of_one_upstream_leaves_the_entries_of_others_as_they_are() {
+    let (one, two) = (upstream("one", &numbered(0..50, 0)), upstream("two", &numbered(0..5, 0)));
+    let (rules, pages) = (rules(vec![one.clone(), two.clone()], Vec::new()), Arc::new(Pages::default()));
+    let before = Snapshot::now(rules.clone(), None, &pages);
+    two.life.learn(definitions(&[numbered(0..4, 0), numbered(4..6, 1)].concat()));
+    let after = Snapshot::now(rules.clone(), Some(&before), &pages);
+    assert!(Arc::ptr_eq(&before.parts()[0], &after.parts()[0]));
+    let whole = |snapshot: &Snapshot, name: &str| {
+        snapshot.view(&View::Everything).unwrap().tool(name).map(|found| found.entry)
+    };
+    for (name, is_kept) in [("one__t7", true), ("two__t0", true), ("two:t3", true), ("two__t4", false)] {
+        let (old, new) = (whole(&before, name).unwrap(), whole(&after, name).unwrap());
+        assert_eq!(Arc::ptr_eq(&old, &new), is_kept, "{name}");
+    }
+    assert!(whole(&before, "two__t5").is_none() && whole(&after, "two__t5").is_some());
+    let own = View::Upstream("one".into());
+    assert!(Arc::ptr_eq(before.view(&own).unwrap(), after.view(&own).unwrap()));
+    assert!(after.is_as(&Snapshot::now(rules, Some(&after), &pages)), "nothing has changed since");
+}
+
+#[tokio::test]
+async fn chains_are_shared_by_entries_with_equal_settings() {
+    let slow = ToolRule { pattern: "one:t1*".into(), timeout: std::time::Duration::from_secs(99) };
+    let all = vec![upstream("one", &numbered(0..20, 0)), upstream("two", &numbered(0..20, 0))];
+    let snapshot = Snapshot::now(rules(all, vec![slow]), None, &Arc::default());
+    let chain = |view: &View, name: &str| snapshot.view(view).unwrap().tool(name).unwrap().chain;
+    let whole = |name: &str| chain(&View::Everything, name);
+    assert!(Arc::ptr_eq(&whole("one__t0"), &whole("two__t1")));
+    assert!(Arc::ptr_eq(&whole("one__t1"), &whole("one__t19")));
+    assert!(!Arc::ptr_eq(&whole("one__t0"), &whole("one__t1")));
+    assert!(Arc::ptr_eq(&chain(&View::Upstream("one".into()), "t1"), &whole("one__t1")));
+    assert!(Arc::ptr_eq(&chain(&View::Profile("some".into()), "one__t1"), &whole("one__t1")));
+}
+
+#[tokio::test]
+async fn pages_joined_are_the_whole_list_and_a_class_sees_its_part_of_it() {
+    let snapshot =
+        Snapshot::now(rules(vec![upstream("a", &numbered(0..12_000, 0))], Vec::new()), None, &Arc::default());
+    let view = snapshot.view(&View::Upstream("a".into())).unwrap();
+    let page = async |cursor: Option<&str>, seen: &Visibility| {
+        let page =
+            view.clone().page(ListKind::Tools, Revision::V2025_11_25, cursor, seen, |_| Raw::empty_object());
+        page.await.map(|page| page.read::<serde_json::Value>().unwrap())
+    };
+    let odd = Visibility::new(1, |entry| entry.own_name.ends_with(['0', '2', '4', '6', '8']));
+    for (seen, step) in [(Visibility::default(), 1), (odd, 2)] {
+        let (mut cursor, mut names) = (None::<String>, Vec::new());
+        loop {
+            let page = page(cursor.as_deref(), &seen).await.unwrap();
+            let tools = page["tools"].as_array().unwrap();
+            names.extend(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+            cursor = page["nextCursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert_eq!(names, (step - 1..12_000).step_by(step).map(|n| format!("t{n}")).collect::<Vec<_>>());
+    }
+    for bad in ["", "x", "9-12000", "1-3", "-1-12000"] {
+        assert!(page(Some(bad), &Visibility::default()).await.is_none(), "{bad}");
+    }
+}
+
+/// What happens to one of three upstreams.
+#[derive(Clone, Debug)]
+enum Event {
+    Learn(usize, Vec<(u32, u32)>),
+    List(usize, bool),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => (0usize..3, prop::collection::vec((0u32..40, 0u32..3), 0..30)).prop_map(|(at, tools)| Event::Learn(at, tools)),
+        1 => (0usize..3, any::<bool>()).prop_map(|(at, listed)| Event::List(at, listed)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn a_catalog_changed_by_deltas_is_the_one_made_from_the_start(events in prop::collection::vec(event(), 1..12)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let upstreams: Vec<_> = ["a", "b", "c"].iter().map(|id| upstream(id, &[])).collect();
+            let (rules, pages) = (rules(upstreams.clone(), Vec::new()), Arc::new(Pages::default()));
+            let mut snapshot = Snapshot::now(rules.clone(), None, &pages);
+            for event in events {
+                match event {
+                    Event::Learn(at, tools) => {
+                        let tools: Vec<_> = tools.iter().map(|(n, version)| (format!("t{n}"), *version)).collect();
+                        upstreams[at].life.learn(definitions(&tools));
+                    }
+                    Event::List(at, listed) => upstreams[at].life.list(listed),
+                }
+                snapshot = Snapshot::now(rules.clone(), Some(&snapshot), &pages);
+                let fresh = Snapshot::now(rules.clone(), None, &pages);
+                for view in [View::Everything, View::Profile("some".into()), View::Upstream("a".into())] {
+                    assert_eq!(contents(&snapshot, &view).await, contents(&fresh, &view).await);
+                    for n in 0..40 {
+                        for name in [format!("b__t{n}"), format!("b:t{n}")] {
+                            let own = |of: &Snapshot| of.view(&view).unwrap().tool(&name).map(|found| found.entry.own.clone());
+                            assert_eq!(own(&snapshot), own(&fresh), "{name}");
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
