@@ -90,7 +90,7 @@ impl Values<'_> {
         secret::url_without_secrets(&url, &mut |name, value| self.hide(self.variable(name), value))
     }
 
-    /// A secret, or the variable that stands for it.
+    /// A secret, or the variable that replaces it.
     fn hide(&mut self, variable: String, value: &str) -> String {
         if self.context.copy_secrets {
             return value.to_owned();

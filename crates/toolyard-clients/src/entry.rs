@@ -1,5 +1,5 @@
-//! What stands in the config of a client for Toolyard: which program it runs, with which arguments, and under
-//! which names the client wants to read that.
+//! The entry for Toolyard in the config of a client: which program it runs, with which arguments, and under
+//! which keys the client expects them.
 
 use serde_json::{Value, json};
 use toolyard_config::definition::Definition;
@@ -44,7 +44,7 @@ impl Entry {
         Value::Object(self.fields().into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
-    /// Whether what is there does the same. Whatever else somebody wrote into it is theirs.
+    /// Whether the existing entry does the same. Other keys in it belong to the user.
     pub fn is(&self, there: &Foreign) -> bool {
         let Definition { command, args, url, .. } = &there.definition;
         there.doubt.is_none()

@@ -1,5 +1,5 @@
-//! The config of a client: what stands in it, and how Toolyard gets in and out. What would be written is read
-//! again first, and must be what was there with this one entry more or less; else nothing is written.
+//! The config file of a client: its content, and how Toolyard's entry is added and removed. The new text is parsed
+//! first and must equal the old content plus or minus this entry; otherwise nothing is written.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! Puts an entry into a JSON file that people and editors wrote, and takes it out again. Everything else stays
 //! byte for byte: comments, order, indentation, line ends, trailing commas, a byte order mark.
 //!
-//! What was put in must come out without a trace, so the way in is chosen such that the way back can be seen
-//! from it: a section that was there as `{}` gets its entry on one line, a section that was not there at all is
-//! written over several. Braces with nothing but space in them, which nobody writes, get it without any.
+//! An entry must be removable without a trace, so it is inserted in a form from which the removal can be derived: an
+//! existing section `{}` gets its entry on one line, a missing section is written over several lines. Braces with
+//! only white space between them, which are rare, get the entry without white space.
 
 mod object;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use toolyard_config::jsonc;
 use self::object::{Member, Object};
 use super::entry::Entry;
 
-/// Changes that are made at once: what stands in a range gives way to a text.
+/// Changes that are made at once: each replaces a range by a text.
 type Changes = Vec<(Range<usize>, String)>;
 
 /// A file whose text is a valid object, comments and trailing commas aside.
@@ -28,12 +28,12 @@ pub(crate) struct Document<'a> {
     root: Object,
 }
 
-/// What stands between two values: how far comments and a comma reach.
+/// The text between two values: how far comments and a comma reach.
 struct Gap {
     comma: Option<usize>,
     tail: usize,
     has_comment: bool,
-    /// Whether it is a comment up to the end of its line that stands last.
+    /// Whether it ends with a comment that reaches to the end of its line.
     ends_in_line: bool,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Document<'a> {
         Some(changed(self.text, changes))
     }
 
-    /// Whether nobody wrote a comment between a key and its value.
+    /// Whether there is no comment between a key and its value.
     fn is_bare(&self, member: &Member) -> bool {
         self.text[member.key.end..member.value.start].trim() == ":"
     }
@@ -237,7 +237,7 @@ impl<'a> Document<'a> {
         Some(&self.text[start..at]).filter(|space| space.trim().is_empty())
     }
 
-    /// What the line starts with on which this stands.
+    /// The indentation of the line at this position.
     fn indent_of_line(&self, at: usize) -> &str {
         let start = self.text[..at].rfind('\n').map_or(0, |end| end + 1);
         let line = &self.text[start..at];

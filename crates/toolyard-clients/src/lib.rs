@@ -132,7 +132,7 @@ impl Client {
         files
     }
 
-    /// Its file of the user's own on a system. Several where it is there more than once, none where nobody can say.
+    /// The client's user-level file on a system. Several if it is installed more than once, none if unknown.
     pub fn files_here(self, variables: &Variables<'_>, system: System) -> Vec<PathBuf> {
         if self == Self::ClaudeDesktop && system == System::Windows {
             let packaged = packaged(variables);

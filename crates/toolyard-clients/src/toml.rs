@@ -54,7 +54,7 @@ fn span(text: &str, section: &str, name: &str) -> Option<Range<usize>> {
     let header = table.span()?;
     let end = last(table)?.max(header.end);
     let rest_of_line = text[end..].find(['\n', '\r']).unwrap_or(text.len() - end);
-    // What stands in between must be its own.
+    // Everything in between must belong to it.
     let is_its_own = headers(document.as_table()).into_iter().filter(|at| (header.start..end).contains(at));
     let own = headers(table).len() + 1;
     (is_its_own.count() == own).then_some(header.start..end + rest_of_line)

@@ -67,7 +67,7 @@ pub enum TcpDoor {
 }
 
 impl AppsConfig {
-    /// No door at all, and nobody is dialled.
+    /// No listener at all, and no outgoing connections.
     pub fn closed() -> Self {
         Self { tcp: TcpDoor::Off, local: LocalDoor::Off, scan: Scan::Off, ..Self::default() }
     }

@@ -17,7 +17,7 @@ pub struct Found {
     pub sources: Vec<Source>,
     /// Where the user's own config is, or would be.
     pub user_file: Option<PathBuf>,
-    /// A project file that was left alone: it names programs to run, and nobody has agreed to that.
+    /// A project file that is ignored: it names programs to run, and the user has not trusted it.
     pub unused: Option<(PathBuf, TrustState)>,
 }
 
@@ -67,7 +67,7 @@ impl Found {
     }
 }
 
-/// `asked` is what `--config` says, and then it stands alone.
+/// `asked` is the value of `--config`; if given, it is the only file.
 pub fn find(asked: Option<&Path>, folder: &Path, variables: &Variables<'_>) -> Found {
     let user_file =
         system::config_folder(variables).map(|folder| folder.join("toolyard").join("config.toml"));

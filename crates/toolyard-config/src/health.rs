@@ -1,4 +1,4 @@
-//! `[health]`: how apps, instances and whoever else wants it are asked whether they are there.
+//! `[health]`: how apps, instances and servers with `ping = true` are pinged.
 
 use std::time::Duration;
 

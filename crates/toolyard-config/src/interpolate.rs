@@ -45,7 +45,7 @@ fn resolve(inside: &str, variables: &Variables<'_>) -> Result<String, Trouble> {
     if !is_name(name) {
         return Err(not_a_name(name));
     }
-    // As in a shell, `:-` also stands in for a variable that is set but empty.
+    // As in a shell, `:-` also replaces a variable that is set but empty.
     let value = variables(name).filter(|value| default.is_none() || !value.is_empty());
     value.or_else(|| default.map(ToOwned::to_owned)).ok_or_else(|| unset(name))
 }

@@ -42,7 +42,7 @@ pub struct LogConfig {
     pub level: Option<LogLevel>,
 }
 
-/// Whoever starts the gateway reads its log.
+/// The user who starts the gateway reads its log.
 pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<LogConfig> {
     if let Some(field) = root.take("log") {
         let help = "move it to your own config, or use this file with --config";

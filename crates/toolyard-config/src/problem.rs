@@ -1,4 +1,4 @@
-//! What is wrong with a config: where it stands, which key, what was expected, what to do.
+//! What is wrong with a config: position, key, what was expected, what to do.
 //!
 //! Problems are collected and reported together. They never quote the value of a key that may hold a secret.
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub enum Level {
     Error,
     Warning,
-    /// Nothing is wrong, but somebody may wonder.
+    /// Nothing is wrong, but it may be unexpected.
     Note,
 }
 
@@ -47,7 +47,7 @@ impl Problem {
 }
 
 impl Place {
-    /// Where the byte `at` of a text stands.
+    /// The line and column of the byte `at` of a text.
     pub fn find(file: &Path, text: &str, at: usize) -> Self {
         let before = &text[..text.floor_char_boundary(at)];
         let line = before.matches('\n').count() + 1;

@@ -67,7 +67,7 @@ fn is_path_segment(name: &str) -> bool {
     starts_well && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }
 
-/// Whoever registers under one of these ids, whenever that is.
+/// Ids of apps, which may register at any time.
 fn apps(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
     let items = field.items(reader);
     let id = |item: &Field| {

@@ -16,12 +16,12 @@ use crate::system;
 pub use backup::{Backup, back_up};
 pub use lock::{Lock, lock};
 
-/// Who is to read a file that is made anew. One that is there keeps its permissions.
+/// Who may read a new file. An existing file keeps its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// Its owner: it may come to hold secrets.
     Owner,
-    /// Whoever the system lets: files of a project are shared.
+    /// The default of the system: files of a project are shared.
     Usual,
 }
 
@@ -67,7 +67,7 @@ impl Change<'_> {
 
     fn put(&self, draft: &Path, path: &Path) -> io::Result<()> {
         let _theirs = self.has_folder_lock.then(|| lock::folder(path)).transpose()?;
-        // Whoever the file belongs to may have written it meanwhile, and that must not be lost.
+        // The file's owner may have written it in the meantime, and that must not be lost.
         if read(path)?.as_deref() != self.before {
             let message = "it was changed by somebody else in this moment, so nothing was written; try again";
             return Err(io::Error::other(message));
@@ -91,7 +91,7 @@ fn make_folder(path: &Path, readers: Readers) -> io::Result<()> {
     Ok(())
 }
 
-/// A new file beside it, that nobody else can have put there.
+/// A new file beside it, which no other process can have created.
 fn make_draft(path: &Path, readers: Readers) -> io::Result<(File, PathBuf)> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -102,7 +102,7 @@ fn make_draft(path: &Path, readers: Readers) -> io::Result<(File, PathBuf)> {
     first_free(&options, name)
 }
 
-/// Opens the first of these names that nobody has.
+/// Creates a file with the first of these names that is free.
 fn first_free(options: &OpenOptions, name: impl Fn(u32) -> PathBuf) -> io::Result<(File, PathBuf)> {
     for number in 0..1000 {
         let path = name(number);

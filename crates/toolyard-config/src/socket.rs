@@ -1,4 +1,4 @@
-//! Where the local socket of a config set is, and that nobody else can put one there.
+//! The path of a config set's local socket, and the check that no other user can create one there.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn usual(set: &str, variables: &Variables<'_>) -> PathBuf {
 pub fn make_folder(socket: &Path) -> io::Result<()> {
     let Some(folder) = socket.parent() else { return Ok(()) };
     system::create_folder(folder)?;
-    // Elsewhere it is the business of whoever chose the place.
+    // Other places are the responsibility of the user who chose them.
     let Some(shared) = folder.parent().filter(|parent| parent.file_name().is_some_and(is_own_name)) else {
         return Ok(());
     };

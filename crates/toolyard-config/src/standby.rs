@@ -1,5 +1,5 @@
-//! A gateway that waits for the socket of its config set is known to wait, so that nobody starts another one in the
-//! moment between the end of the gateway that has it and the next look of the one that waits.
+//! Marks a gateway that waits for the socket of its config set, so that `toolyard stdio` does not start another one in
+//! the moment between the end of the gateway that has the socket and the next attempt of the one that waits.
 //!
 //! It is known by a lock on a file beside the socket: however it ends, the system takes that back.
 
@@ -17,7 +17,7 @@ impl Standby {
     /// Several may wait for one socket.
     pub fn new(socket: &Path) -> io::Result<Self> {
         let file = File::options().create(true).read(true).append(true).open(place(socket))?;
-        // Whoever looks has it for no longer than a look.
+        // A process that checks holds the lock only for the check.
         file.lock_shared()?;
         Ok(Self { _lock: file })
     }

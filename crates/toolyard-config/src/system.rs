@@ -1,5 +1,5 @@
 //! What systems do not have in common, as far as this program needs it: the folders of a user, files that are
-//! nobody else's, and how a program is set loose.
+//! private, and how a program is detached.
 
 #[cfg(unix)]
 mod unix;

@@ -1,4 +1,4 @@
-//! `[tools."UPSTREAM:TOOL"]`: what is said of single tools, whoever offers them: servers, apps, instances, packs.
+//! `[tools."UPSTREAM:TOOL"]`: settings of single tools of any upstream: servers, apps, instances, packs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A config file as a tree in which every key and value knows where it stands, whatever the format.
+//! A config file as a tree in which every key and value has its position, in either format.
 
 mod json;
 mod toml;

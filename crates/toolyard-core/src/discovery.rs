@@ -1,4 +1,4 @@
-//! Instances that are found. A file is a hint that somebody listens; whether that is so, the connection shows.
+//! Discovery of instances and apps. A file or a variable is only a hint that a program listens; the connection proves it.
 
 mod endpoint;
 mod file;

@@ -27,7 +27,7 @@ pub(crate) use call::{Led, lead};
 pub(crate) use result::{may_need_wrapping, wrapped};
 pub(crate) use tools::{hub_tools, with_slash, yard_tools};
 
-/// How to go on, for whoever is not connected.
+/// The hint for a session that is not connected.
 const HOW: &str = "`instances_list` shows the instances, and `instances_connect` with an `instance_id` connects this session to one";
 
 /// Who is connected to what. An instance is known by its id, so that one that is restarted is still it.
@@ -158,7 +158,7 @@ impl Desk<'_> {
     }
 }
 
-/// The instance that somebody means by this id: its own, or that of the upstream it is.
+/// The instance with this id: its own id, or that of its upstream.
 fn find<'a>(upstreams: &'a [Arc<Upstream>], id: &str) -> Result<&'a Arc<Upstream>, CallError> {
     let mut instances = upstreams.iter().filter(|upstream| upstream.kind() == UpstreamKind::Instance);
     let is_it = |one: &&Arc<Upstream>| one.id().as_str().eq_ignore_ascii_case(id) || own_id(one) == id;

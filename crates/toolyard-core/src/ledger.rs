@@ -1,5 +1,5 @@
-//! What was called, by whom, how long it took and how it ended. Every call is closed here exactly once, and
-//! everything that is told of calls (the log, the counts, the last ones) is written from that one record.
+//! What was called, by which principal, how long it took and how it ended. Every call is closed here exactly once, and
+//! all reports on calls (the log, the counters, the last calls) are made from that one record.
 //!
 //! Arguments, answers and tokens never come here.
 

@@ -42,8 +42,8 @@ impl Gateway {
     }
 }
 
-/// The report for whoever asks. A client that proved who it is with a token of its own is told of its own
-/// calls alone.
+/// The report for a client. A client that authenticated with its own token sees only its own
+/// calls.
 pub(crate) fn report(
     upstreams: &[Arc<Upstream>],
     ledger: &Ledger,

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 
-/// A text in which `*` stands for any run of characters.
+/// A text in which `*` matches any run of characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// What the text starts with; the whole text where there is no `*`.

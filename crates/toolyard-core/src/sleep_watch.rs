@@ -1,5 +1,5 @@
 //! Notices that the machine has slept, or that this process was stopped for a while. Links may have died
-//! meanwhile without a word, and what could not be reached may be there now; so everything is looked at anew.
+//! silently in the meantime, and unreachable upstreams may be reachable now, so everything is checked again.
 //!
 //! Sleep is seen by the clock on the wall: it has gone further than the wait between two looks. Nothing is
 //! asked of the network for it, and no link is judged by anything but itself.

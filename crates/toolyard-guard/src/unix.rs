@@ -24,7 +24,7 @@ const COMMAND: &str = "guard";
 /// The program that runs right now, even if the file it came from has been replaced since.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// What a guard is told to do.
+/// The arguments of a guard.
 struct Order {
     /// The process to end with.
     gateway: i32,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use crate::Guard;
 
-/// Guards, if that is what the program was started for. Nobody starts it for that here.
+/// Guards, if that is what the program was started for. On Windows it never is.
 pub fn run(_: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     None
 }

@@ -134,7 +134,7 @@ impl Memory {
             handshake.is_confirmed = true;
         }
         if notification.method == Method::CANCELLED {
-            // Nobody waits for its answer any more.
+            // The client no longer waits for its answer.
             let id = notification.params.as_ref().and_then(|params| params.member("requestId"));
             id.and_then(Id::from_raw).map(|id| self.calls.remove(&id));
         }
@@ -147,7 +147,7 @@ impl Memory {
             Some(own) if Some(&own) == response.id.as_ref() => Some(line),
             Some(own) => Some(Message::Response(Response { id: Some(own), ..response }).render()),
             None if self.generation == 0 => Some(line),
-            // Whoever asked is gone.
+            // The gateway that asked is gone.
             None => None,
         }
     }
@@ -248,7 +248,7 @@ impl Memory {
         self.lost(why)
     }
 
-    /// The same for what was said since to nobody.
+    /// The same for messages that were not delivered to any gateway since.
     pub(crate) fn not_passed_on(&mut self, why: &str) -> Vec<Bytes> {
         self.handshake = None;
         self.calls.drain().map(|(id, call)| call.not_passed_on(id, why)).collect()
@@ -349,7 +349,7 @@ impl Call {
     }
 }
 
-/// What the client has to look at anew after a handshake that it did not see.
+/// The notifications for a client after a repeated handshake, so that it reads the lists again.
 fn changes(greeting: &Raw) -> Vec<Bytes> {
     let announces = |capability: &&str| {
         let flag = greeting.at(&["capabilities", capability, "listChanged"]);

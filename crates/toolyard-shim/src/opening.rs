@@ -99,7 +99,7 @@ impl Opening {
     }
 }
 
-/// Where the system has no randomness, the process stands for it.
+/// Without randomness from the system, the process id is used.
 fn random() -> u64 {
     getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()))
 }

@@ -30,7 +30,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long a session of the hub may take to be back at its instance, which the new gateway has to find first.
 const RETURN: Duration = Duration::from_secs(15);
-/// How long a client is listened to before it is told that nothing can be done for it.
+/// How long the client's first messages are awaited before the failure is reported.
 const LAST_QUESTIONS: Duration = Duration::from_millis(200);
 /// A connection that ends sooner was short.
 const SHORT: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ impl Relay {
                 return self.farewell(&client, &mut stdout, why).await;
             }
             short = if since.elapsed() < SHORT { short + 1 } else { 0 };
-            // Whoever answers is of use, however often it ends.
+            // A gateway that has answered counts as useful, however often it ends.
             if short > MOST_SHORT && self.memory().answers() == answers {
                 self.give_up(&mut client, &mut stdout, "the gateway ended again and again").await;
                 let message =
@@ -114,7 +114,7 @@ impl Relay {
             tokio::select! {
                 biased;
                 written = write_lines(&mut stdout, failures) => written?,
-                // Whoever reads nothing and has closed its end is gone.
+                // A client that does not read and has closed its end is gone.
                 () = client.left_alone() => return self.farewell(&client, &mut stdout, None).await,
             }
             tracing::warn!("the gateway is gone: looking for another");
@@ -279,7 +279,7 @@ async fn read_client(sender: mpsc::Sender<Bytes>, gone: Scope, trouble: Arc<Once
                 break;
             }
             Err(error) => {
-                // Nobody else sets it.
+                // It is set only here.
                 let _ = trouble.set(error);
                 break;
             }

@@ -1,4 +1,4 @@
-//! A client in memory: calls a [`Handler`] as somebody of a certain revision, answers its questions from a
+//! A client in memory: calls a [`Handler`] as a client of a certain revision, answers its questions from a
 //! script, and keeps every notification.
 
 use std::collections::HashMap;

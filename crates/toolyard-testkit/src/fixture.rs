@@ -4,8 +4,8 @@
 //! Its answers depend on the request alone, so that an answer through a gateway can be compared with a
 //! direct one byte by byte. What changes does so only when a tool is called for it (`test_trigger_*`).
 //!
-//! Around the set stands a thin [`Handler`] for what no set should do: to speak one era only, to have lists
-//! that differ from one moment to the next, and to offer fields that nobody knows.
+//! A thin [`Handler`] around the set does what no set should do: speak one era only, have lists
+//! that differ from one moment to the next, and offer unknown fields.
 
 mod by_era;
 mod completion;
@@ -39,7 +39,7 @@ pub enum Eras {
     Both,
     /// Modern requests are met as by a server that never heard of them.
     Legacy,
-    /// An `initialize` is told which versions are spoken.
+    /// An `initialize` is answered with the supported versions.
     Modern,
 }
 

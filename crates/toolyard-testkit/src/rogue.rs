@@ -27,7 +27,7 @@ pub struct Rogue {
     pub modern: bool,
 }
 
-/// The way back to whoever asked.
+/// The channel back to the caller.
 pub(crate) trait Out {
     /// One message, in the frame of the transport.
     fn say(&mut self, message: &[u8]);

@@ -1,5 +1,5 @@
-//! The doors for apps. One that somebody else has is not given up: it is tried again until it is free, and
-//! everything else goes on meanwhile.
+//! The listeners for apps. An address that another program uses is tried again until it is free;
+//! everything else is served meanwhile.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::address_file::OwnAddresses;
 use crate::bind::listen;
 use crate::doors::{Local, open_local};
 
-/// How often a door that somebody else has is tried.
+/// How often an address that another program uses is tried.
 const AGAIN: Duration = Duration::from_secs(5);
 
 pub(crate) struct AppDoors {
@@ -28,7 +28,7 @@ pub(crate) struct AppDoors {
 
 enum Tcp {
     Open(TcpListener, SocketAddr),
-    /// Somebody else has it.
+    /// Another program uses it.
     Taken(SocketAddr),
 }
 
@@ -54,7 +54,7 @@ impl AppDoors {
         (tcp, self.local.path())
     }
 
-    /// The address that somebody else has.
+    /// The address that another program uses.
     pub(crate) fn taken(&self) -> Option<SocketAddr> {
         match &self.tcp {
             Some(Tcp::Taken(address)) => Some(*address),

@@ -11,11 +11,11 @@ use toolyard_config::DEFAULT_ADDRESS;
 
 /// How many ports after the default one are tried.
 const MORE_PORTS: u16 = 100;
-/// How long the end of whoever had an address before may take.
+/// How long the previous user of an address may take to end.
 const LONGEST_END: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A listener, and whether somebody else had the place first.
+/// A listener, and whether another program used the default address.
 pub(crate) struct Bound {
     pub(crate) listener: TcpListener,
     pub(crate) address: SocketAddr,
@@ -35,7 +35,7 @@ fn explain(address: SocketAddr) -> String {
     format!("cannot listen on {address} (choose another address with --listen, or http in [listen])")
 }
 
-/// Many clients may knock at the same moment; whom the system turns away comes back only after a second.
+/// Many clients may connect at the same moment; a refused client retries only after a second.
 const WAITING: u32 = 4096;
 
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {

@@ -112,7 +112,7 @@ pub(crate) struct ValidateArgs {
     pub(crate) json: bool,
 }
 
-/// What somebody gets wrong often is answered in more words than "unexpected argument".
+/// Frequent mistakes get a more helpful message than "unexpected argument".
 pub(crate) fn explained(
     mut error: clap::Error,
     arguments: impl IntoIterator<Item = OsString>,

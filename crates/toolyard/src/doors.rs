@@ -91,7 +91,7 @@ impl Doors {
         }
     }
 
-    /// The usual address, where somebody else had it first.
+    /// The default address, if another program uses it.
     pub(crate) fn taken(&self) -> Option<SocketAddr> {
         self.http.taken
     }

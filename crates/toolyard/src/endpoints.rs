@@ -15,7 +15,7 @@ use toolyard_proto::name::UpstreamId;
 
 use crate::connect::{self, ConnectContext};
 
-/// How to reach somebody who listens at an endpoint.
+/// How to connect to a listener at an endpoint.
 pub(crate) fn dial(id: &UpstreamId, endpoint: Endpoint, source: Source, context: &ConnectContext) -> Dial {
     let mcp = Arc::new(connect::Upstream::at(id, &endpoint, context));
     Dial { endpoint, mcp, description: None, about: None, source }
@@ -48,7 +48,7 @@ pub(crate) struct Endpoints {
     context: ConnectContext,
     wanted: Vec<EndpointConfig>,
     dialled: Vec<(EndpointConfig, Arc<Upstream>)>,
-    /// Those whose id somebody else has.
+    /// Those whose id another upstream has.
     refused: Vec<EndpointConfig>,
     /// Whether any was ever named.
     is_used: bool,
@@ -68,7 +68,7 @@ impl Endpoints {
         self.dial_all();
     }
 
-    /// An id that somebody else had may be free now.
+    /// An id that another upstream had may be free now.
     pub(crate) fn try_again(&mut self) {
         if !self.refused.is_empty() {
             self.dial_all();

@@ -45,7 +45,7 @@ struct Seen {
     found: Option<(Instance, Arc<Upstream>)>,
     /// Why it is not used, where it is not.
     why_not: Option<String>,
-    /// Because somebody else has its id.
+    /// Because another upstream has its id.
     is_taken: bool,
 }
 
@@ -82,14 +82,14 @@ impl Instances {
         self.report();
         loop {
             if self.scan().await {
-                // Whoever waited for an id that is free now is not kept waiting.
+                // An id may have become free for another file.
                 self.scan().await;
                 self.report();
             }
             if self.looked.elapsed() >= LOOK {
                 self.looked = Instant::now();
                 self.clear_stale().await;
-                // Whoever had the id of one may be gone by now.
+                // The upstream that had the id may be gone by now.
                 self.seen.values_mut().filter(|seen| seen.is_taken).for_each(|seen| seen.stamp = NEVER);
                 self.report();
             }
@@ -97,7 +97,7 @@ impl Instances {
         }
     }
 
-    /// Whether anything has changed. Files are read where it disturbs nobody.
+    /// Whether anything has changed. Files are read on a thread for blocking work.
     async fn scan(&mut self) -> bool {
         let known = self.seen.iter().filter(|(_, seen)| !seen.has_ended());
         let known: HashMap<PathBuf, Stamp> = known.map(|(path, seen)| (path.clone(), seen.stamp)).collect();
@@ -207,7 +207,7 @@ impl Instances {
     async fn clear_stale(&self) {
         let stale = self.seen.iter().filter_map(|(path, seen)| {
             let (instance, upstream) = seen.found.as_ref()?;
-            // Somebody is just writing it anew, or answers there.
+            // The file is being rewritten, or the instance answers.
             let is_used = seen.why_not.is_some() || upstream.state().phase == Phase::Active;
             (!is_used).then(|| (path.clone(), seen.stamp, instance.clone()))
         });

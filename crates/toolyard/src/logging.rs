@@ -51,7 +51,7 @@ impl Loudness {
     }
 }
 
-/// What was asked for, by whom, in the order of who is heard first.
+/// The requested settings by source, in the order of their priority.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     /// `--log-level`.
@@ -90,7 +90,7 @@ impl Wish {
     }
 }
 
-/// Whoever wants warnings alone does not want to read of every call.
+/// At level `warn` and below, calls are not logged.
 fn is_sparing(asked: &str) -> bool {
     ["off", "error", "warn"].contains(&asked)
 }
@@ -116,7 +116,7 @@ pub(crate) fn start(wish: &Wish) -> Result<(), String> {
     Ok(())
 }
 
-/// What went wrong in a way that nobody expected, as one record. Whoever wants a backtrace asks for it as ever.
+/// A panic as one log record. `RUST_BACKTRACE` adds a backtrace as usual.
 fn tell_panic(panic: &PanicHookInfo<'_>) {
     let why = panic.payload_as_str().unwrap_or_default();
     let place = panic.location().map(ToString::to_string);

@@ -97,13 +97,13 @@ pub(crate) struct PackState {
     pub(crate) config: Result<Value, String>,
 }
 
-/// Where every pack stands under this config: on, unless it lacks something, its id is taken or somebody
-/// switched it off.
+/// The state of every pack under this config: on, unless it lacks config, its id is in use or it is
+/// switched off.
 pub(crate) fn states(config: &Config) -> Vec<PackState> {
     all().iter().map(|pack| PackState { pack, config: config_of(pack, config) }).collect()
 }
 
-/// Which packs that somebody may miss are off, each with the reason. Nobody misses one that was never set up.
+/// The configured packs that are off, each with the reason.
 pub(crate) fn off(config: &Config) -> Option<String> {
     let is_set_up = |name: &str| config.packs.iter().any(|written| written.name == name);
     let off = states(config).into_iter().filter_map(|PackState { pack, config }| Some((pack, config.err()?)));
@@ -134,8 +134,8 @@ fn config_of(pack: &Pack, config: &Config) -> Result<Value, String> {
 /// How long functions of packs may take to end that still run when the gateway does.
 const LAST_FUNCTIONS: Duration = Duration::from_secs(5);
 
-/// The sets of tools that packs have been put together to, to be ended with the gateway. Those that nobody uses any
-/// more, after a change of the config, are not kept for it.
+/// The tool sets of packs, which end with the gateway. Sets that are unused after a change of the config are
+/// not kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sets(Arc<Mutex<Vec<Weak<ToolSet>>>>);
 

@@ -33,7 +33,7 @@ pub(crate) fn raw(bytes: &[u8]) {
     let _ = std::io::stdout().write_all(bytes);
 }
 
-/// Whether the person at the terminal says yes. Where there is none, nobody does.
+/// Whether the user at the terminal confirms; false without a terminal.
 pub(crate) fn agreed(question: impl Display) -> bool {
     if !std::io::stdin().is_terminal() {
         return false;

@@ -12,7 +12,7 @@ use super::beside;
 /// How long another one may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
-/// How old a folder is that somebody forgot.
+/// The age from which a lock folder counts as abandoned.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// How many folders may have to be made for a file.
@@ -28,7 +28,7 @@ pub fn lock(path: &Path) -> io::Result<Lock> {
     loop {
         let Some(near) = nearest_folder(path) else { return Ok(Lock(Vec::new())) };
         match take(&near) {
-            // Whoever had it may have made the folder that the file really is in.
+            // The previous holder may have created the folder of the file.
             Some(lock) if nearest_folder(path).as_ref() == Some(&near) => return Ok(lock),
             Some(_) => {}
             None if start.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
@@ -42,8 +42,8 @@ pub fn lock(path: &Path) -> io::Result<Lock> {
     }
 }
 
-/// This folder for us alone, and those above it for all but one who is about to make this one. Nothing where somebody
-/// else has one of them; not every file system has locks.
+/// Locks this folder exclusively, and those above it shared, because another process may be about to create this one.
+/// `None` if another process holds one of them; not every file system has locks.
 fn take(folder: &Path) -> Option<Lock> {
     let above = folder.ancestors().skip(1).take(NEW_FOLDERS);
     let mut held = Vec::new();

@@ -1,4 +1,4 @@
-//! Nothing is lost, whoever else writes.
+//! No data is lost if other processes write, too.
 
 use super::*;
 
@@ -96,7 +96,7 @@ fn while_its_client_writes_it_waits() {
     Change { before: Some("client"), ..change }.write().unwrap();
     assert_eq!(read(&path).unwrap().as_deref(), Some("new"));
     assert!(!lock.exists());
-    // A folder that somebody forgot keeps nobody out, and is left to whom it belongs.
+    // An abandoned lock folder is ignored and not removed.
     fs::create_dir(&lock).unwrap();
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_mins(1);
     File::open(&lock).unwrap().set_modified(long_ago).unwrap();

@@ -3,7 +3,7 @@
 
 use super::{is_reference, is_secret, is_secret_name};
 
-/// What stands instead of a secret: its name, or what it would be called, and its value.
+/// The replacement of a secret: its variable name, given or derived, and its value.
 type Instead<'a> = dyn FnMut(&str, &str) -> String + 'a;
 
 /// How values of headers begin that say what they are.

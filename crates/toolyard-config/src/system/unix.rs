@@ -71,13 +71,13 @@ pub fn keep_mode<'a>(options: &'a mut OpenOptions, path: &Path) -> &'a mut OpenO
     options.mode(fs::metadata(path).map_or(0o600, |about| about.permissions().mode() & 0o777))
 }
 
-/// Whether it is ours, and nobody else can change what is in it.
+/// Whether it is ours, and no other user can change its content.
 pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
     let about = fs::symlink_metadata(folder)?;
     Ok(about.uid() == user() && about.mode() & 0o022 == 0)
 }
 
-/// For reading, without following a link or waiting for whoever writes into a pipe.
+/// For reading, without following a link or waiting for the writer of a pipe.
 pub fn open_plain(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     File::options().read(true).custom_flags(flags.bits()).open(path)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::absolute;
 use crate::Variables;
 
-/// Users have no numbers here, and nothing is told apart by them.
+/// Users have no numeric ids here, and nothing depends on them.
 pub fn user() -> u32 {
     0
 }
@@ -43,7 +43,7 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// A file that is made by this belongs to whom its folder does.
+/// A new file inherits the owner of its folder.
 pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
@@ -53,8 +53,8 @@ pub fn keep_mode<'a>(options: &'a mut OpenOptions, _: &Path) -> &'a mut OpenOpti
     options
 }
 
-/// Who may change it stands in lists that only unsafe code can read. It is where a profile is, or where the
-/// user said.
+/// Access control lists can only be read by unsafe code. The folder is in the user's profile, or was chosen by the
+/// user.
 pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
     fs::symlink_metadata(folder).map(|_| true)
 }
@@ -72,7 +72,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     if fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("it is no file")) }
 }
 
-/// A file in a profile belongs to whom the profile does.
+/// A file in a profile belongs to the owner of the profile.
 pub fn keep_owner(_: &File, _: &Path) -> io::Result<()> {
     Ok(())
 }

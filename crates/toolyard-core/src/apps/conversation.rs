@@ -22,9 +22,9 @@ use crate::dynamic_upstreams::Seat;
 
 /// How much is read at once at least.
 const CHUNK: usize = 16 * 1024;
-/// How long somebody who is refused has to read why.
+/// How long a refused app has to read the reason.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How much of a line that nobody understands goes into the log.
+/// How much of an unreadable line is logged.
 const EXCERPT: usize = 200;
 const REGISTER_FIRST: &str = "send {\"type\":\"register\",\"appName\":…,\"tools\":[…]} as the first line";
 /// How much of a text of the app is repeated in an answer, in characters.
@@ -60,8 +60,8 @@ where
     }
 }
 
-/// Listens to somebody whom we dialled. Whoever does not register within `patience` may speak something else:
-/// then there is nothing. A link lives on in the scope of the apps.
+/// Waits for the registration of an app to which we connected. Returns nothing if it does not register within
+/// `patience`, because it may speak another protocol. Its link lives in the scope of the apps.
 pub(super) async fn meet<S>(
     apps: &Apps,
     stream: S,
@@ -104,7 +104,7 @@ where
     Ok(Some(Arrival { connected, linked }))
 }
 
-/// What somebody is told who finds no room.
+/// The refusal if there is no room.
 pub(super) fn no_room(most: usize) -> Refused {
     let reason = format!("{most} apps are connected, and there is room for no more");
     Refused::new(reason, "try again later, or raise `max_connections` in [apps]")
@@ -322,7 +322,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         }
     }
 
-    /// Finding out takes a look at every process, so nobody waits for it.
+    /// This reads every process of the system, so it runs in the background.
     fn look_for_process(&mut self, id: &UpstreamId, linked: &Arc<Linked>) {
         let Some(find) = self.caller.find.take() else { return };
         let (apps, id, linked) = (self.apps.clone(), id.clone(), linked.clone());
@@ -435,7 +435,7 @@ impl Session {
         }
     }
 
-    /// The same app says anew what it offers.
+    /// The same app replaces its list of tools.
     fn register_again(&self, register: &Register) {
         let same = |name: &str| register.app.eq_ignore_ascii_case(name);
         match read_id(register) {

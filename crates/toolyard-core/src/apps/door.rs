@@ -1,4 +1,4 @@
-//! Where apps come in: TCP and the local socket. As many as there is room for; whoever comes then is told so.
+//! The listeners for apps: TCP and the local socket. Connections beyond the limit receive a refusal.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::Apps;
 use super::conversation::{Caller, converse, no_room};
 use super::process::Process;
 
-/// How long somebody who finds no room has to read so.
+/// How long a refused connection has to read the reason.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Apps {

@@ -40,7 +40,7 @@ impl Process {
         Some(boot.trim().parse::<u64>().ok()? + self.started / 100)
     }
 
-    /// Whoever holds the other end of a connection on this machine.
+    /// The process at the other end of a connection on this machine.
     pub(crate) fn behind(theirs: SocketAddr, ours: SocketAddr) -> Option<Self> {
         let inode = inode_of(theirs, ours)?;
         let socket = format!("socket:[{inode}]");
@@ -66,7 +66,7 @@ fn started(pid: u32) -> Option<u64> {
     let (_, after) = stat.rsplit_once(')')?;
     let mut fields = after.split_whitespace();
     let state = fields.next()?;
-    // A zombie has ended; only nobody has looked yet.
+    // A zombie has ended; its parent has not fetched its status yet.
     if matches!(state, "Z" | "X") { None } else { fields.nth(18)?.parse().ok() }
 }
 

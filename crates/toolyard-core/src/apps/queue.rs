@@ -1,5 +1,5 @@
-//! How many calls an app has under way. More wait for their turn, and whoever waits is told so; beyond that
-//! they are refused, so that a slow app costs no more than it has room for.
+//! Limits the calls in flight at one app. Further calls are queued, and their clients are informed; calls beyond
+//! that are refused, so that a slow app uses a limited amount of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use toolyard_proto::{CallError, Method, Notification, Raw};
 
 /// How many bytes the calls of one app may hold that it has not answered yet.
 const ROOM: usize = 64 * 1024 * 1024;
-/// How often whoever waits is told.
+/// How often the client of a queued call is informed.
 const TOLD_EVERY: Duration = Duration::from_secs(1);
 /// Progress must grow, and whatever the app says later must be more.
 const TINY: f64 = 1e-6;

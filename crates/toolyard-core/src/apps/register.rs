@@ -1,5 +1,5 @@
-//! Who is registered. An id belongs to one app at a time; whoever comes with it again either is that app, and
-//! takes its seat back, or is refused and told how to choose another.
+//! The registered apps. An id belongs to one app at a time. A second registration with the same id is either the
+//! same app, which takes over its seat, or is refused with a hint how to choose another id.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -42,7 +42,7 @@ pub(super) struct Applicant {
     pub(super) endpoint: Arc<str>,
 }
 
-/// Why somebody is not let in, and what to do.
+/// Why a registration is refused, and what to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) reason: String,
@@ -61,7 +61,7 @@ pub(super) struct Arrival {
     pub(super) linked: Arc<Linked>,
 }
 
-/// How an app stands, as its maker would say it: a view of its upstream's state.
+/// The state of an app in the words of its protocol, derived from its upstream's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppStatus {
     Connected,
@@ -188,8 +188,8 @@ impl Apps {
         self.shared.gateway.join(plan)
     }
 
-    /// Dials an app wherever it listens, for as long as this is not taken back. An app that comes by itself
-    /// under the same id is the same app. Whoever has the id otherwise keeps it.
+    /// Connects to an app that listens, until this is withdrawn. An app that registers itself under the same id
+    /// is the same app. Any other upstream that has the id keeps it.
     pub fn expect(&self, id: &UpstreamId, dial: Dial) -> Result<Arc<Upstream>, Taken> {
         let mut entries = self.entries();
         entries.retain(|_, entry| !entry.upstream.life.is_retired());
@@ -233,7 +233,7 @@ impl Apps {
         self.shared.gateway.remove(upstream);
     }
 
-    /// The way to somebody who listens and may register, but is no app among others.
+    /// Connects to a program that listens and may register, but is not listed as an app.
     pub fn way_to(&self, id: &UpstreamId, dial: Dial) -> Arc<dyn Connect> {
         Arc::new(Reach::new(self, id.clone(), Some(dial)))
     }
@@ -243,7 +243,7 @@ impl Apps {
         self.entries().values().filter(|entry| !entry.upstream.life.is_retired()).map(Entry::record).collect()
     }
 
-    /// The session of whoever has this seat. Who has no seat among the apps has one that leads nowhere.
+    /// The session of the app in this seat; an unusable one if the seat does not belong to a registered app.
     pub(super) fn session_of(&self, id: &UpstreamId, seat: &Arc<Seat>) -> Arc<str> {
         let entries = self.entries();
         let entry = entries.get(&id.fold()).filter(|entry| Arc::ptr_eq(entry.reach.seat(), seat));

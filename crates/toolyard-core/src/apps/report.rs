@@ -1,4 +1,4 @@
-//! What is told of apps: each as its maker would say it, with the numbers that show trouble.
+//! The report on apps: each with its state in the words of the app protocol, and counters that indicate problems.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{AppRecord, Apps, Shared};
 use crate::report::at;
 
-/// Adds apps to what is told of the gateway.
+/// Adds apps to the report of the gateway.
 pub(super) fn tell(shared: &Arc<Shared>) {
     let apps = Arc::downgrade(shared);
     shared.gateway.report_on("apps", move || {

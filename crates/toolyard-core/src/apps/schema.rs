@@ -1,5 +1,5 @@
-//! Whether a schema is one. Without `$schema` it is read as 2020-12; one that is valid only as draft-07 is
-//! stamped so, because whoever reads it later would take it for the newer.
+//! Checks a schema. Without `$schema` it is read as 2020-12; a schema that is valid only as draft-07 gets that
+//! `$schema`, because later readers would assume the newer draft.
 
 use serde_json::Value;
 use toolyard_proto::Raw;

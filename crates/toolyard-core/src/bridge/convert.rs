@@ -38,7 +38,7 @@ pub(super) fn params_for_older(revision: Revision, method: &Method, params: Raw)
     }
 }
 
-/// Where a task stands, in today's words.
+/// The status of a task in the modern form.
 pub(super) fn task_from_older(task: &Raw) -> Raw {
     let mut flat = task.without(&["ttl", "pollInterval"]).without_in("_meta", &[RELATED_TASK]);
     for (old, new) in [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")] {
@@ -49,8 +49,8 @@ pub(super) fn task_from_older(task: &Raw) -> Raw {
     flat
 }
 
-/// Where a task of today stands, in the words of 2025-11-25: a tool that failed is a task that failed, and what became
-/// of it is fetched apart.
+/// The status of a modern task in the form of 2025-11-25: a failed tool is a failed task, and its result is
+/// fetched separately.
 pub(super) fn task_for_older(task: &Raw) -> Raw {
     let flat = [
         "resultType",

@@ -124,7 +124,7 @@ async fn cancel(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
     Ok(AnswerBody::ours(convert::task_for_older(&task)))
 }
 
-/// Where a task stands, in today's words.
+/// The status of a task in the modern form.
 async fn standing(call: &Call, link: &Arc<dyn Link>, id: &str) -> Result<Raw, CallError> {
     if let Some(task) = call.upstream.links.tracked_tasks.find(id, &call.origin)?.and_then(|held| held.over())
     {
@@ -164,8 +164,8 @@ async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
     Ok(AnswerBody::ours(Raw::empty_object().with("tasks", &Raw::array(&tasks))))
 }
 
-/// Waits for the end, and puts the task's questions to the client while it does. Whoever does not wait any longer
-/// may come again: the task goes on.
+/// Waits for the end of the task, and asks the client its questions meanwhile. A client that stops waiting may
+/// ask for the result again: the task continues.
 async fn result(call: &Call, link: &Arc<dyn Link>, id: &str) -> Answer {
     let mut answered = HashSet::new();
     loop {

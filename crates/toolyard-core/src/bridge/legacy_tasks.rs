@@ -17,7 +17,7 @@ use crate::upstream::{Lease, Upstream};
 
 /// How long a task may live that we make for a client.
 const TTL: Duration = Duration::from_hours(1);
-/// How long an upstream may take to say something about a task that nobody waits for.
+/// How long an upstream may take to answer about a task that no client waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
@@ -108,7 +108,7 @@ fn held_by(call: &Call) -> Result<(String, Option<Arc<TrackedTask>>), CallError>
     Ok((id, None))
 }
 
-/// `tasks/get`: where the task stands, with its result or its questions.
+/// `tasks/get`: the status of the task, with its result or its questions.
 pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let (id, held) = held_by(call)?;
     let said = match held.as_deref().map(TrackedTask::stands) {
@@ -145,7 +145,7 @@ async fn without_holding(call: &Call, link: &Arc<dyn Link>, id: &str, task: Raw)
     with_outcome(&task, result.and_then(whole))
 }
 
-/// Where a task stands that the gateway holds.
+/// The status of a task that the gateway tracks.
 pub(crate) enum Standing {
     Working,
     Asking(Raw),

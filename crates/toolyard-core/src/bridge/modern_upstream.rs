@@ -29,7 +29,7 @@ pub(super) async fn converse(call: Call, lease: &Arc<Lease>) -> Answer {
         return legacy_task_proxy::started(&call, lease, answer);
     }
     let answer = match rounds(&call, link, &convert::stamped(&call.origin, &params)).await {
-        // Only then do we say that tasks are known: whoever can answer at once should.
+        // Tasks are declared only now: an upstream that can answer at once should do so.
         Err(error) if modern_tasks::wants_task(&error) => {
             rounds(&call, link, &convert::stamped_with_tasks(&call.origin, &params)).await
         }

@@ -16,11 +16,11 @@ pub(crate) struct ParamHeaders(Vec<ParamHeader>);
 #[derive(Debug)]
 struct ParamHeader {
     name: HeaderName,
-    /// Where the value stands in the arguments.
+    /// The path of the value in the arguments.
     path: Vec<String>,
 }
 
-/// The headers that a call of `tool` needs beside its `params`, for whoever calls by HTTP.
+/// The headers that a call of `tool` over HTTP needs in addition to its `params`.
 pub fn param_headers(tool: &Raw, params: &Raw) -> Option<Box<HeaderMap>> {
     ParamHeaders::of(tool).made(params)
 }

@@ -38,7 +38,7 @@ pub fn search<'a>(entries: &'a [Arc<Entry>], query: &str, limit: usize) -> Vec<&
     ranked.into_iter().take(limit).map(|(_, entry)| entry).collect()
 }
 
-/// A word counts fully where it stands, and half where it begins another.
+/// A whole word scores fully, a prefix of another word scores half.
 fn weight(document: &HashMap<String, f64>, word: &str) -> f64 {
     if let Some(weight) = document.get(word) {
         return *weight;

@@ -1,4 +1,4 @@
-//! Where somebody listens: `tcp://HOST:PORT`, `unix:///PATH`, `pipe://NAME`, or an `http` URL.
+//! The address of a listener: `tcp://HOST:PORT`, `unix:///PATH`, `pipe://NAME`, or an `http` URL.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -67,7 +67,7 @@ impl Endpoint {
         Self::Http(url.expect("a number is a port"))
     }
 
-    /// Whether nobody but this machine can be behind it.
+    /// Whether the address can only belong to this machine.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Http(_) => self.place().is_some_and(|(host, _)| is_loopback(&host)),
@@ -85,7 +85,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether whoever listens here is whom the other leads to.
+    /// Whether a listener at this address is reached through the other one.
     pub fn is_met_at(&self, other: &Self) -> bool {
         let is_everywhere = |host: &str| addresses_of(host).first().is_some_and(IpAddr::is_unspecified);
         match (self.place(), other.place()) {
@@ -136,7 +136,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it lies where others could have put it first, so that whoever answers must be of our own user.
+    /// Whether other users could have created it first, so that the process that answers must belong to our user.
     pub(crate) fn is_in_the_open(&self) -> bool {
         matches!(self, Self::Pipe(_))
     }
@@ -191,8 +191,8 @@ pub(super) fn addresses_of(host: &str) -> Vec<IpAddr> {
     bare.parse().into_iter().collect()
 }
 
-/// The first address of this machine is one with its name, whichever kind is meant, and is what is reached by
-/// whoever dials all of them.
+/// The first loopback address equals `localhost` in either address family, and is the one that is reached through
+/// the unspecified address.
 fn name_of(host: &str) -> String {
     let addresses = addresses_of(host);
     let is_first = |ip: &IpAddr| {
@@ -260,10 +260,10 @@ mod tests {
         assert_ne!(listener("tcp://127.0.0.1:1"), listener("tcp://127.0.0.1:2"));
         assert_ne!(listener("tcp://127.0.0.1:1"), listener("tcp://10.0.0.1:1"));
         assert_eq!(listener("tcp://a.example:1"), listener("http://A.Example:1/mcp"));
-        // Whoever dials all addresses reaches the first.
+        // The unspecified address reaches the first.
         assert_eq!(listener("tcp://0.0.0.0:1"), listener("tcp://localhost:1"));
         assert_eq!(listener("tcp://[::]:1"), listener("tcp://[::1]:1"));
-        // At each of the others may be somebody else.
+        // Each of the others may belong to another program.
         assert_ne!(listener("tcp://127.0.0.2:1"), listener("tcp://127.0.0.1:1"));
         assert_ne!(listener("tcp://127.0.0.2:1"), listener("tcp://127.0.0.3:1"));
         assert_eq!(listener("tcp://127.0.0.2:1"), listener("http://127.0.0.2:1/mcp"));

@@ -114,7 +114,7 @@ impl Instance {
         seconds(self.started.as_deref()?)
     }
 
-    /// What is told of it, under the names of both forms.
+    /// The reported data, under the keys of both forms.
     pub fn about(&self) -> Value {
         json!({
             "id": self.own_id, "name": self.name, "directory": self.directory, "path": self.directory,

@@ -1,13 +1,13 @@
-//! Whose a port of this machine is, at the addresses that are dialled: another address of the same port may be
-//! somebody else's. Linux lists every socket with the user it belongs to; elsewhere nobody can
-//! tell.
+//! Which user listens at a port of this machine, at the addresses that are used: another address of the same port may
+//! belong to another user. Linux lists every socket with its user; other systems do not provide
+//! this.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 /// The state of a socket that listens, as the tables have it.
 const LISTENS: &str = "0A";
-/// Whoever is that can do as he likes anyhow. What forwards ports into containers runs so.
+/// The administrator has all rights anyway. Programs that forward ports into containers run as this user.
 const ROOT: u32 = 0;
 
 /// Who listens at a port, at one of some addresses or at all that there are.
@@ -15,7 +15,7 @@ const ROOT: u32 = 0;
 pub(crate) enum Holder {
     /// Our own user, or the administrator.
     Ours,
-    /// Somebody else, at one of them at least.
+    /// Another user, at one of the addresses at least.
     Other,
     Nobody,
     /// The system does not tell.

@@ -232,7 +232,7 @@ fn judge(
     }
 }
 
-/// A name for somebody who gave none, the same for everybody who inherited the variable.
+/// A name for an app without an id, the same for every process that inherited the variable.
 fn id_of(endpoint: &Endpoint) -> UpstreamId {
     let name = match endpoint {
         Endpoint::Local(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),

@@ -1,4 +1,4 @@
-//! What was seen by each way of looking for upstreams, for whoever wonders why something is not there.
+//! What each kind of discovery has found and left out, so that users can see why an upstream is missing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -46,7 +46,7 @@ pub struct Report {
     pub more_skipped: usize,
 }
 
-/// Somebody who was found.
+/// A discovered program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
     pub id: String,

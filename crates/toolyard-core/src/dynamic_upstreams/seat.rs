@@ -26,7 +26,7 @@ impl Seat {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a link over; whoever does so wakes the upstream then. One that nobody has taken yet is let go.
+    /// Hands a link over; the caller must wake the upstream afterwards. A previous link that was not taken is dropped.
     pub fn take(&self, connected: Connected) {
         let mut state = self.state();
         state.said_goodbye = false;

@@ -1,5 +1,5 @@
-//! Handles: what a client without a session holds on to an instance with. Nobody can guess one, each belongs
-//! to who asked for it, and one that is not used for an hour is forgotten.
+//! Handles: names for instances, for clients without a session. A handle is unguessable, belongs to the principal
+//! that requested it, and expires an hour after its last use.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

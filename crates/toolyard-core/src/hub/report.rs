@@ -1,4 +1,4 @@
-//! What is told of instances: where they are, where in their life, and how they are.
+//! The report on instances: address, state and health.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -48,7 +48,7 @@ impl Desk<'_> {
     }
 }
 
-/// An instance with everything that is told of one in a list.
+/// An instance with all data of a list entry.
 fn instance(upstream: &Upstream, hub: &Hub) -> Value {
     let state = upstream.state();
     let age = |time: SystemTime| duration(time.elapsed().unwrap_or_default());

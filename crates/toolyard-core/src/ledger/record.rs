@@ -136,7 +136,7 @@ impl Record {
         (self.duration.as_secs_f64() * 1_000_000.0).round() / 1_000.0
     }
 
-    /// Which client it was, in a form that nobody can use.
+    /// Which client it was, in a form that cannot be misused.
     pub fn client_label(&self) -> String {
         label(&self.client)
     }

@@ -22,7 +22,7 @@ impl Default for Ring {
 impl Ring {
     pub(super) fn push(&self, record: Record) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        // Held by somebody else only if a hundred calls ended within this moment, or by a reader.
+        // Locked only if a hundred calls end at the same moment, or by a reader.
         if let Ok(mut place) = self.places[number % PLACES].try_lock() {
             *place = Some((number, record));
         }

@@ -1,5 +1,5 @@
-//! What was watched at an upstream that goes is watched at whoever comes after it, also where that takes its
-//! time to be there.
+//! Moves the subscriptions of a replaced upstream to its successor, also if the successor takes time to
+//! connect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// The least time between two attempts.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Why nobody is asked any more.
+/// Why subscribing has ended.
 enum Ended {
     ForGood,
     MayComeBack,
@@ -43,7 +43,7 @@ impl Listeners {
                         Arc::ptr_eq(&watched.upstream, &old) && watched.own_uri == own_uri
                     };
                     let gone: Vec<Watched> = listener.watched().extract_if(.., is_old).collect();
-                    // Somebody who has turned to another instance meanwhile wants to know no longer.
+                    // A session that has connected to another instance in the meantime is no longer interested.
                     let is_wanted = !gone.is_empty();
                     drop(gone);
                     if let Some((upstream, subscription)) = subscribed.ok().filter(|_| is_wanted) {
@@ -69,7 +69,7 @@ impl Listeners {
         }
     }
 
-    /// Subscribes at `upstream`, or at whoever has its name by then, for as long as somebody listens.
+    /// Subscribes at `upstream`, or at its successor, until no client listens any more.
     async fn subscribe_once_there(
         self: &Arc<Self>,
         listener: &Arc<Listener>,

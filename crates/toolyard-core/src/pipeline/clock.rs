@@ -1,4 +1,4 @@
-//! The time a call has left. Progress extends it, and it stands still while the user is being asked.
+//! The time a call has left. Progress extends it, and it is paused while the user is asked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ pub struct Clock {
     /// How long the clock has stood still in all.
     frozen: AtomicU64,
     asking: AtomicUsize,
-    /// Since when it stands still; questions that overlap count once.
+    /// Since when it is paused; overlapping questions count once.
     frozen_since: AtomicU64,
     resumed: Notify,
 }
@@ -51,7 +51,7 @@ impl Clock {
         })
     }
 
-    /// A sign of life: the idle time starts anew.
+    /// Restarts the idle time, after any sign of progress.
     pub fn touch(&self) {
         self.touched.store(self.elapsed(), Ordering::Relaxed);
     }

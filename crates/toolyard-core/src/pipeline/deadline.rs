@@ -64,7 +64,7 @@ impl Step for Deadline {
     }
 }
 
-/// A task `goes_on` though nobody waits for its result any longer.
+/// A task `goes_on` after the wait for its result has ended.
 fn overdue(subject: &str, bound: Expired, goes_on: bool) -> CallError {
     CallError::timeout(match bound {
         Expired::Idle(limit) | Expired::Hard(limit) if goes_on => format!(

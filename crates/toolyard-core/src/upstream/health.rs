@@ -1,5 +1,5 @@
-//! Whether an upstream answers: when it is asked, and what its silence means. Pure: the clock is somebody
-//! else's, and so is the asking.
+//! Whether an upstream responds: when it is pinged, and what its silence means. Pure: time and ping results are
+//! arguments.
 
 #[cfg(test)]
 mod model;
@@ -31,7 +31,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Nobody knows before it was asked.
+    /// Unknown before the first ping.
     pub fn is_healthy(&self) -> Option<bool> {
         self.last_ping.map(|_| self.misses == 0)
     }
@@ -55,7 +55,7 @@ impl Health {
         self.last_error = Some(reason.clone());
     }
 
-    /// For whoever reports on it. Times are seconds since 1970, the round trip is in milliseconds.
+    /// The form for reports. Times are seconds since 1970, the round trip is in milliseconds.
     pub fn told(&self) -> Value {
         let unix = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
         json!({
@@ -105,7 +105,7 @@ pub(super) struct Vigil {
     regular: bool,
     due: Option<Instant>,
     misses: u32,
-    /// Whoever has never answered may not know the question, and is not judged by its silence.
+    /// An upstream that has never answered may not support the ping, and is not judged by its silence.
     answers: bool,
     away: bool,
 }

@@ -20,7 +20,7 @@ impl Default for KeyedLock {
 }
 
 impl KeyedLock {
-    /// Waits until nobody else subscribes to this resource, or takes it back.
+    /// Waits until no other task subscribes to this resource or unsubscribes from it.
     pub(super) async fn lock(&self, uri: &str) -> MutexGuard<'_, ()> {
         let lanes = u64::try_from(LANES).unwrap_or(1);
         let lane = usize::try_from(self.choice.hash_one(uri) % lanes).unwrap_or_default();

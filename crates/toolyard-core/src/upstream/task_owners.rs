@@ -1,5 +1,5 @@
-//! Whose the tasks of an upstream are, where all clients share one channel to it: it cannot tell them apart, so
-//! the gateway does. Whoever did not make a task learns nothing of it, not even that it is there.
+//! The owners of an upstream's tasks, if all clients share one channel to it: the upstream cannot distinguish them, so
+//! the gateway does. Other clients learn nothing of a task, not even that it exists.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,7 +45,7 @@ impl TaskOwners {
         Making(self)
     }
 
-    /// A client has made a task. An upstream that begins anew may give an id a second time.
+    /// A client has made a task. A restarted upstream may assign an id a second time.
     pub(crate) fn made(&self, id: &str, origin: &Origin) {
         let mut known = self.known();
         if known.owners.insert(id.to_owned(), Owner::of(origin)).is_none() {
@@ -58,7 +58,7 @@ impl TaskOwners {
         }
     }
 
-    /// Refuses what is somebody else's. What nobody is known to have made is for the upstream to judge: it may
+    /// Refuses requests about tasks of other clients. A task without a known owner is left to the upstream: it may
     /// be older than this process.
     pub(crate) fn check(&self, params: &Raw, origin: &Origin) -> Result<(), CallError> {
         // The upstream must not be able to read another one than was checked.
@@ -96,8 +96,8 @@ impl TaskOwners {
         listed.with("tasks", &Raw::from_serialize(&own.collect::<Vec<Raw>>()))
     }
 
-    /// Whether a notification may reach this client: one about a task is for who made it. As long as some are being
-    /// made, one that nobody knows may be among them, and is for nobody.
+    /// Whether a notification may reach this client: one about a task is for its owner. While tasks are being
+    /// created, an unknown task may be one of them, and its notification reaches no client.
     pub(crate) fn may_hear(&self, notification: &Notification, origin: &Origin) -> bool {
         if notification.method.as_str() != "notifications/tasks/status" {
             return true;

@@ -99,7 +99,7 @@ impl TrackedTasks {
         }
     }
 
-    /// The task, if it is held. Whoever did not make it learns nothing of it, not even that it is there.
+    /// The task, if it is tracked. Other clients learn nothing of it, not even that it exists.
     pub(crate) fn find(&self, id: &str, origin: &Origin) -> Result<Option<Arc<TrackedTask>>, CallError> {
         let mut all = self.all();
         if all.get(id).is_some_and(|task| task.is_forgotten()) {
@@ -154,7 +154,7 @@ impl TrackedTask {
         }
     }
 
-    /// Its time is over, and nobody waits for what becomes of it.
+    /// Its time is over, and no client waits for its result.
     fn is_forgotten(&self) -> bool {
         self.expires <= Instant::now() && self.state().ended.is_some()
     }
@@ -174,7 +174,7 @@ impl TrackedTask {
         let mut state = self.state();
         for question in std::mem::take(&mut state.open) {
             match responses.member(&question.key) {
-                // Whoever asked may have given up meanwhile.
+                // The client may have stopped waiting in the meantime.
                 Some(response) => drop(question.reply.send(Ok(response))),
                 None => state.open.push(question),
             }

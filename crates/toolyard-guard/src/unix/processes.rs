@@ -1,7 +1,7 @@
-//! The system's processes, as far as ending them needs: who is whose child, and signals that reach nobody
-//! else. A process is its id together with its start, because ids are used again.
+//! The system's processes, as far as ending them needs: parents and children, and signals that reach only the intended
+//! process. A process is identified by its id and its start time, because ids are reused.
 //!
-//! Read from `/proc`. Where there is none, nobody is ever found, and process groups have to do.
+//! Read from `/proc`. Without `/proc` no process is ever found, and only process groups are ended.
 
 use std::collections::HashSet;
 use std::fs;
@@ -89,7 +89,7 @@ impl Process {
         has_begun_to_end(&String::from_utf8_lossy(&stat)) || is_killed(&String::from_utf8_lossy(&status))
     }
 
-    /// Sends a signal to this very process, and to nobody who has its id by now.
+    /// Sends a signal to this process, and never to another one that has its id by now.
     pub fn signal(&self, signal: Signal) {
         let (Some(id), Some(signal)) =
             (Pid::from_raw(self.id), rustix::process::Signal::from_named_raw(signal as i32))
@@ -108,7 +108,7 @@ impl Process {
     }
 }
 
-/// Ending processes: TERM once to each, KILL to whoever is still there later.
+/// Ends processes: TERM once to each, later KILL to those that remain.
 #[derive(Debug)]
 pub struct Ending {
     term_at: Instant,
@@ -144,7 +144,7 @@ impl Ending {
     }
 }
 
-/// Ends whoever `left` finds, until it finds nobody or `bound` is over; gives those who are still there.
+/// Ends the processes that `left` finds, until it finds none or `bound` is over; returns those that remain.
 pub fn end_all(grace: Duration, bound: Duration, mut left: impl FnMut() -> Vec<Process>) -> Vec<Process> {
     let begun = Instant::now();
     let mut ending = Ending::new(begun, Duration::ZERO, grace);

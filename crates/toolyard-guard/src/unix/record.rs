@@ -48,8 +48,8 @@ impl Run {
         format!("TOOLYARD_RUN_{}", self.token().to_ascii_uppercase())
     }
 
-    /// Whoever was killed a moment ago may still look alive. So one that ends is waited for, and one that does
-    /// not seem to is looked at for a moment longer, since it may just not have heard of it.
+    /// A process that was killed a moment ago may still look alive. A process that is ending is therefore waited for, and
+    /// any other is watched for a moment longer, because the signal may not have arrived yet.
     fn is_over(&self) -> bool {
         let begun = Instant::now();
         while let Some(process) = self.process() {
@@ -155,7 +155,7 @@ fn end_marked(run: &Run) -> bool {
     left.is_empty()
 }
 
-/// Everybody with the mark and all below them, but never us or whoever started us.
+/// All processes with the mark and their descendants, but never this process or its ancestors.
 fn marked(mark: &str) -> Vec<Process> {
     let all = processes::all();
     let mut marked: Vec<Process> = all.iter().copied().filter(|process| has_mark(process, mark)).collect();

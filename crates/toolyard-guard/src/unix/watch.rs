@@ -96,7 +96,7 @@ impl Watch {
         }
     }
 
-    /// Fetches the status of whoever has ended; true if nobody is left.
+    /// Fetches the status of ended children; true if none is left.
     fn is_alone(&mut self) -> bool {
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {

@@ -150,6 +150,6 @@ fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
     check(true, &[connect("one", &good), watch.clone(), connect("two", &bad)], &["one", "a:"]);
     let away = ("instances/disconnect", "", good.clone());
     check(true, &[connect("one", &good), watch.clone(), away], &[]);
-    // Elsewhere a tool of that name is somebody's own.
+    // In other views a tool of that name belongs to an upstream.
     check(false, &[connect("one", &good), watch], &["a:"]);
 }

@@ -90,7 +90,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<(Door, Fixture),
     door.map(|door| (door, fixture)).ok_or_else(|| USAGE.to_owned())
 }
 
-/// To stderr: over stdio, stdout is the transport. If nobody reads it, nothing is lost.
+/// To stderr: over stdio, stdout is the transport. A failure to write is ignored.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

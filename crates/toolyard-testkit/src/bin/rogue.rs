@@ -43,7 +43,7 @@ fn serve(rogue: &Rogue, door: &str, place: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// To stderr: over stdio, stdout is the transport. If nobody reads it, nothing is lost.
+/// To stderr: over stdio, stdout is the transport. A failure to write is ignored.
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

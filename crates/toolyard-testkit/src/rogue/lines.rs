@@ -14,7 +14,7 @@ struct Line<W> {
 
 impl<W: Write> Line<W> {
     fn put(&mut self, bytes: &[u8]) {
-        // Whoever asked may be gone.
+        // The caller may be gone.
         let _ = self.write.write_all(bytes).and_then(|()| self.write.flush());
     }
 }

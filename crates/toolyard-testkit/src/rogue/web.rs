@@ -31,7 +31,7 @@ struct Events {
 
 impl Events {
     fn put(&mut self, bytes: &[u8]) {
-        // Whoever asked may be gone.
+        // The caller may be gone.
         let _ = self.stream.write_all(bytes);
     }
 }

@@ -185,7 +185,7 @@ impl Client {
         self.send(json!({ "jsonrpc": "2.0", "method": method })).await
     }
 
-    /// The notifications of a kind that it has heard so far and nobody waited for.
+    /// The notifications of a kind that it has received so far and that were not awaited.
     pub fn heard(&self, method: &str) -> Vec<Value> {
         let state = self.state();
         state

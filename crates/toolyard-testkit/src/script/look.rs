@@ -15,7 +15,7 @@ impl Server {
         self.state().open
     }
 
-    /// How many of its questions nobody has answered.
+    /// The number of its unanswered questions.
     pub fn open_asks(&self) -> usize {
         self.state().asks.len()
     }

@@ -1,5 +1,5 @@
-//! A server of one revision, message by message. What is not of its revision is refused, so that whoever sends
-//! it is found out.
+//! A server of one revision, message by message. It refuses everything that is not of its revision, so that a sender
+//! of such messages is detected.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

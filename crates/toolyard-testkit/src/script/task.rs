@@ -93,7 +93,7 @@ impl Call {
 }
 
 impl Server {
-    /// 2026-07-28: whoever wants to know asks again and again.
+    /// 2026-07-28: the client polls.
     pub(super) fn tasks_today(&self, method: &str, params: &Value) -> Result<Value, Value> {
         let id = params["taskId"].as_str().unwrap_or_default();
         let mut state = self.state();

@@ -107,7 +107,7 @@ async fn progress(call: &Call, steps: u32) -> Result<Value, Value> {
     Ok(text("progressed"))
 }
 
-/// Speaks only when it was told that somebody wants to hear.
+/// Sends log messages only if a client requested them.
 async fn log(call: &Call) -> Result<Value, Value> {
     let level = if call.server.is_modern() {
         call.params["_meta"][LOG_LEVEL].as_str().map(str::to_owned)

@@ -42,7 +42,7 @@ struct Finding {
 #[serde(rename_all = "lowercase")]
 enum State {
     Good,
-    /// Nothing is wrong, but somebody may wonder.
+    /// Nothing is wrong, but it may be unexpected.
     Note,
     Wrong,
 }

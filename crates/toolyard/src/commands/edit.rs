@@ -116,7 +116,7 @@ impl Draft {
         }
     }
 
-    /// What stands before a section that is added.
+    /// The text before a section that is added.
     fn space(&self) -> &'static str {
         if self.document.to_string().trim().is_empty() { "" } else { "\n" }
     }
@@ -182,7 +182,7 @@ impl Draft {
     }
 }
 
-/// With a section goes the comment right above it. A comment that stands apart, by an empty line, belongs to
+/// The comment directly above a section is removed with it. A comment that is separated by an empty line belongs to
 /// the file and stays.
 fn with_comments_of(before: &str, after: String) -> String {
     if before.len() <= after.len() {

@@ -1,5 +1,5 @@
-//! `toolyard install`: puts Toolyard into the config of a client, so that nobody edits JSON by hand. It shows what
-//! it would do, keeps the file as it was beside the new one, and does nothing the second time.
+//! `toolyard install`: adds Toolyard to the config of a client, so that users need not edit JSON by hand. It shows what
+//! it would do, keeps a backup of the file, and changes nothing the second time.
 
 mod entry;
 mod report;
@@ -30,7 +30,7 @@ const CLIENTS: [Client; 7] = [
     Client::Windsurf,
 ];
 
-/// What an entry is called if nobody says otherwise.
+/// The default name of an entry.
 pub(super) const NAME: &str = "toolyard";
 
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ pub(super) struct Place {
     pub(super) scope: Scope,
 }
 
-/// Whether it is done, and how it is told.
+/// Whether the change is made, and how it is reported.
 #[derive(Debug, Args)]
 pub(super) struct Consent {
     /// Write without asking.
@@ -170,7 +170,7 @@ impl Consent {
     }
 }
 
-/// What belongs into the config, whoever puts it there.
+/// The content of the entry, for `--print` and for writing.
 fn print(args: &InstallArgs, entry: &Entry) {
     let client = args.client.unwrap_or(Client::ClaudeDesktop);
     say::raw(entry.file(client, &args.place.name).as_bytes());

@@ -41,8 +41,8 @@ pub(super) fn tools(common: &Common, command: ToolsCommand) -> Result<(), Failur
     }
 }
 
-/// Does something with a client of the gateway, until it is done or somebody interrupts it. Of a gateway that is
-/// started for this, only the upstream `only` is started.
+/// Runs `f` with a client of the gateway, until it is done or interrupted. If a gateway is
+/// started for this, it starts only the upstream `only`.
 pub(super) fn with_client<T>(
     common: &Common,
     only: Option<&str>,

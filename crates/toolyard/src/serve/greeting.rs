@@ -1,4 +1,4 @@
-//! The first words of the gateway: where it listens, how to connect a client, what stands behind it.
+//! The first lines of the gateway's output: where it listens, how to connect a client, its upstreams.
 
 use std::net::SocketAddr;
 
@@ -10,9 +10,9 @@ use crate::say;
 
 pub(super) struct Greeting<'a> {
     pub(super) addresses: &'a Addresses,
-    /// The usual address, where somebody else had it first.
+    /// The default address, if another program uses it.
     pub(super) taken: Option<SocketAddr>,
-    /// The address for apps, where somebody else has it.
+    /// The address for apps, if another program uses it.
     pub(super) apps_taken: Option<SocketAddr>,
     pub(super) found: &'a Found,
     pub(super) config: &'a Config,
@@ -81,7 +81,7 @@ pub(crate) fn off_label(off: &OffUpstream) -> String {
     }
 }
 
-/// One that is off says why, so that nobody has to wonder.
+/// A pack that is off is listed with the reason.
 fn packs(config: &Config) -> String {
     let said = states(config).into_iter().map(|PackState { pack, config }| match config {
         Ok(_) => pack.name().to_owned(),

@@ -2,8 +2,8 @@
 //! with mistakes is not applied at all.
 //!
 //! The files are looked at every second. Being told by the system would be quicker, but editors replace files,
-//! network folders tell nothing, and a second is soon enough for somebody who edits by hand. A program that
-//! cannot wait says so by a signal, where there are signals.
+//! network folders send no events, and a second is fast enough for a person who edits by hand. A program that
+//! cannot wait sends a signal, where there are signals.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

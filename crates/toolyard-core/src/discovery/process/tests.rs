@@ -177,12 +177,12 @@ fn hints_lead_nowhere_else_and_ids_keep_to_the_rules() {
 fn the_real_system_shows_our_own_child() {
     let mut child = std::process::Command::new("sleep")
         .arg("60")
-        // Nobody on this machine dials it.
+        // It is not an address of this machine.
         .env("AVALONIA_MCP_ENDPOINT", "tcp://192.0.2.1:1")
         .spawn()
         .unwrap();
     let uid = Path::new("/proc/self").metadata().unwrap().uid();
-    // As if this process were nobody's.
+    // As if this process belonged to another user.
     let mut processes = Processes::new(uid, u32::MAX);
     assert!(processes.can_look());
     let sees = |processes: &mut Processes| {

@@ -97,7 +97,7 @@ fn taken(address: SocketAddr, key: &str) -> Option<(io::ErrorKind, Finding)> {
     Some((error.kind(), Finding::new(State::Wrong, "port", message, help)))
 }
 
-/// A socket that nobody listens on.
+/// A socket without a listener.
 fn stale(path: &Path) -> Option<Finding> {
     let about = std::fs::symlink_metadata(path).ok()?;
     let shown = path.display();

@@ -1,5 +1,5 @@
-//! What the running gateway has seen: apps, what was looked for where, who was called and by whom, and the last
-//! calls with what they took.
+//! The report of the running gateway: apps, discovery, calls per upstream and per client, and the last
+//! calls with their duration.
 
 use serde_json::Value;
 

@@ -39,20 +39,20 @@ fn finding(state: &Live) -> Finding {
     }
     let reason = state.reason.as_deref().unwrap_or("does not answer");
     let help = state.hint.as_deref().unwrap_or_default();
-    // Apps come and go, and nobody has to mend that.
+    // Apps come and go; that is not a problem.
     let is_guest = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
     let state_of = if is_guest { State::Note } else { State::Wrong };
     Finding::new(state_of, &state.id, reason, help)
 }
 
-/// Entries that clients would refuse, and the whole list with them. Only their server can mend that.
+/// Entries that clients would refuse, and the whole list with them. Only their server can fix that.
 fn faults(state: &Live) -> impl Iterator<Item = Finding> {
     let help = format!("the server has to mend it; at /mcp/{} it stands as it was said", state.id);
     let note = move |fault: &String| Finding::new(State::Note, &state.id, fault.as_str(), help.as_str());
     state.faults.iter().map(note)
 }
 
-/// The door for apps, where somebody else has it.
+/// The listener for apps, if another program uses its address.
 fn taken(report: &Value) -> Option<Finding> {
     let taken = report["doors"]["appsTaken"].as_str()?;
     let message = format!("{taken} is taken by another program, so apps cannot register there");

@@ -12,7 +12,7 @@ use crate::{say, settings};
 struct Row {
     client: Client,
     scope: Scope,
-    /// Nothing where nobody can say.
+    /// `None` if unknown.
     file: Option<ClientFile>,
     /// What is wrong with it.
     problems: Vec<Problem>,

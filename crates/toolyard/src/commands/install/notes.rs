@@ -1,4 +1,4 @@
-//! What somebody should know who is about to install Toolyard somewhere.
+//! Notes for a user who is about to install Toolyard in a client.
 
 use std::path::Path;
 

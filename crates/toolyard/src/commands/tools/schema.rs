@@ -1,5 +1,5 @@
-//! What a tool takes, read from its schema as far as one line can tell: what stands elsewhere in the schema (`$ref`)
-//! is put in its place, and alternatives (`anyOf`, `oneOf`) become one kind, or one list of choices.
+//! The parameters of a tool, read from its schema as far as one line can describe them: a `$ref` is
+//! resolved, and alternatives (`anyOf`, `oneOf`) become one kind, or one list of choices.
 
 use serde_json::{Map, Value, json};
 
