@@ -7,7 +7,7 @@ use crate::{deny, process, tidy, workspace};
 
 pub(crate) fn check() -> Result<()> {
     step("format", || process::run(workspace::cargo().args(["fmt", "--all", "--check"])))?;
-    step("tidy", tidy::tidy)?;
+    step("tidy", || tidy::tidy(&tidy::Options::default()))?;
     step("clippy", || {
         let clippy = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
         process::run(workspace::cargo().args(clippy))

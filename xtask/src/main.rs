@@ -38,7 +38,7 @@ enum Command {
     /// Formatting, lints, tidy, licences and sources of dependencies.
     Check,
     /// The rules that no linter knows: crate edges, file heads, sizes, who may name an era.
-    Tidy,
+    Tidy(tidy::Options),
     /// Licences, bans and sources of all dependencies.
     Deny,
     /// All tests of the workspace.
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     }
     let done = match arguments.command {
         Command::Check => check::check(),
-        Command::Tidy => tidy::tidy(),
+        Command::Tidy(options) => tidy::tidy(&options),
         Command::Deny => deny::deny(),
         Command::Test => test::test(),
         Command::Conformance(options) => conformance::conformance(&options),

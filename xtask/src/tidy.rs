@@ -4,6 +4,7 @@ mod documents;
 mod edges;
 mod eras;
 mod heads;
+mod messages;
 mod places;
 mod sizes;
 mod source;
@@ -17,7 +18,17 @@ use anyhow::{Result, bail};
 use crate::workspace::{self, Detail};
 use source::Source;
 
-pub(crate) fn tidy() -> Result<()> {
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Write down how many words of the old dialect are left, where they are fewer than before.
+    #[arg(long)]
+    shrink: bool,
+}
+
+pub(crate) fn tidy(options: &Options) -> Result<()> {
+    if options.shrink {
+        words::shrink()?;
+    }
     let findings = look()?;
     for warning in &findings.warnings {
         eprintln!("warning: {warning}");
@@ -66,7 +77,8 @@ fn look() -> Result<Findings> {
     sizes::check(&sources, &mut findings);
     eras::check(&sources, &mut findings);
     systems::check(&sources, &mut findings);
-    words::check(&files, &sources, &mut findings);
+    messages::check(&files, &sources, &mut findings);
+    words::check(&files, &mut findings);
     documents::check(&files, &sources, &mut findings);
     Ok(findings)
 }

@@ -1,235 +1,222 @@
-//! Whatever the program says to a person stands in an expected output, so that somebody has read it as its
-//! reader will: every sentence in the code of the program must occur in `tests/golden/*.txt` or in a transcript
-//! `tests/commands/*.md`.
+//! Words that may not come back: comments, strings, names and documents are written in plain technical English.
 //!
-//! A sentence is a string literal with words in it. What is filled in (`{…}`) may be anything; all that stands
-//! around it must occur. Not looked at: tests, attributes, what goes into the log, and why an `expect` holds.
+//! Each folder has a budget in `xtask/words-budget.txt`, the number of such words that are still there. It may only
+//! shrink: more is an error, less is a warning until `cargo xtask tidy --shrink` has written it down. A folder without
+//! a line has no budget. Words are compared without case, and identifiers are taken apart: `is_told`, `ToldBy`.
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use syn::Lit;
+use anyhow::{Context as _, Result};
 
 use super::Findings;
-use super::source::Source;
 use crate::workspace;
 
-const PROGRAM: [&str; 5] = [
-    "crates/toolyard/src/",
-    "crates/toolyard-clients/src/",
-    "crates/toolyard-config/src/",
-    "crates/toolyard-guard/src/",
-    "crates/toolyard-shim/src/",
-];
-const EXPECTED: [&str; 2] = ["crates/toolyard/tests/golden/", "crates/toolyard/tests/commands/"];
-
-/// What cannot be brought about in a test, or is no word to a person, by how it begins; and why.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    (
-        "the config is not good:",
-        "needs a gateway that asks for tokens, and a config that was broken since; tests/apps/shim.rs shows it",
-    ),
-    (
-        "cannot listen for apps on",
-        "a loopback address is free, or taken, or beyond the rights of whoever asks",
-    ),
-    (
-        "{first} and the {MORE_PORTS} ports after it are taken",
-        "needs the usual ports, which are not for tests to take",
-    ),
-    (
-        "{taken} is taken, so this is the next free port",
-        "the same; tests/cli shows that the next port is used",
-    ),
-    ("the next free port is used", "the same"),
-    ("does not answer", "stands in for a reason, and whoever is not ready has one"),
-    ("~/Library/Application Support", "a path"),
-    (
-        "it was changed by somebody else",
-        "needs a client that writes in that moment; tests/cli/installing.rs shows it",
-    ),
-    ("it belongs to another user or group", "needs a file of somebody else, and tests have one user"),
-    ("set the owner of", "root may do that, and nobody else tries"),
-    ("number out of range", "what the JSON library says, which is put in other words"),
-    ("recursion limit", "the same"),
-    ("cannot record used tokens in", "needs a state directory that cannot be written since it was opened"),
-    ("cannot read or write the keys in", "the same"),
-    ("start the runtime", "needs a system without file handles"),
-    ("find this program", "needs a system without /proc"),
-    ("no random numbers", "needs a system without them"),
-    ("the guard cannot do its work", "needs a kernel without subreapers"),
-    ("the gateway sent a stream", "none is asked for; the type allows it"),
-    ("nobody can be asked on the command line", "servers are told so beforehand, by the capabilities"),
-    ("duplicate key", "what the TOML library says, which is put in other words"),
-    ("the config cannot be watched any more", "goes into the log"),
-    ("no client is left", "goes into the log"),
-    ("waiting for", "comes and goes on a terminal"),
-    ("{name}:{latest}", "the same"),
-    ("{} under way, {} waiting", "no word but a cell of a table; tests/apps has apps"),
-    ("LAST ACTIVITY", "the same"),
-    ("discovery by", "the same, of instances"),
-    ("the gateway tells nothing", "needs a gateway older than this program"),
-    ("the config names it", "a reason in the list of instances; tests/apps has instances"),
-    ("that is this gateway", "the same"),
-    ("this system does not show", "needs another system"),
-    ("the pack `{name}` does not run on", "the same; every pack runs on Linux"),
-    ("this program was built without the pack", "tests run with all features"),
-    ("uri {uri}", "a key"),
-    ("the gateway ended again and again", "a client hears it that asks in that moment"),
+/// A word or a phrase, and what to write instead.
+const WORDS: &[(&str, &str)] = &[
+    ("whoever", "name the client, the caller, the program"),
+    ("whomever", "name the client, the caller, the program"),
+    ("whom", "name the client, the caller, the program"),
+    ("nobody", "no client, no process, no other user"),
+    ("somebody", "a client, another process, another user"),
+    ("anew", "again"),
+    ("mend", "fix"),
+    ("mended", "fixed"),
+    ("mends", "fixes"),
+    ("seldom", "rarely"),
+    ("stands", "is"),
+    ("stood", "was"),
+    ("hear", "receive"),
+    ("hears", "receives"),
+    ("heard", "received"),
+    ("tells", "reports, returns"),
+    ("told", "reported, returned"),
+    ("says", "reports, returns, states"),
+    ("said", "reported, returned, printed"),
+    ("classic", "legacy"),
+    ("older client", "legacy client"),
+    ("older clients", "legacy clients"),
+    ("older server", "legacy server"),
+    ("older servers", "legacy servers"),
+    ("older upstream", "legacy upstream"),
+    ("older upstreams", "legacy upstreams"),
+    ("older kind", "legacy"),
+    ("older era", "legacy era"),
+    ("older form", "legacy form"),
+    ("older ones", "legacy ones"),
+    ("oldest transport", "HTTP+SSE"),
+    ("oldest kind", "HTTP+SSE"),
+    ("oldest form", "HTTP+SSE"),
+    ("last words", "stderr output"),
+    ("and its kin", "name them"),
+    ("changed its mind", "requires something else"),
+    ("gave no sign of life", "timed out"),
 ];
 
-pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Findings) {
-    let expected = expected(files);
-    let mut unused: Vec<&str> = EXCEPTIONS.iter().map(|(words, _)| *words).collect();
-    for source in sources.iter().filter(|source| is_of_program(&source.path) && !source.is_test()) {
-        for (line, text) in sentences(source) {
-            let missing = parts(&text).into_iter().find(|part| !expected.contains(part));
-            let Some(missing) = missing else { continue };
-            if let Some((words, _)) = EXCEPTIONS.iter().find(|(words, _)| squeezed(&text).starts_with(words))
-            {
-                unused.retain(|unused| unused != words);
-                continue;
-            }
-            findings.error(
-                &format!("{}:{line}", source.path),
-                &format!(
-                    "`{missing}` is in no expected output: bring it about in crates/toolyard/tests/commands/*.md, or say in EXCEPTIONS of xtask/src/tidy/words.rs why it cannot be"
-                ),
-            );
+/// Where a word is right, by the start of the path; and why.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("xtask/src/tidy/words.rs", "", "names the words"),
+    ("xtask/src/tidy/messages.rs", "", "quotes messages until they are reworded"),
+    ("CHANGELOG.md", "classic", "quotes messages of earlier versions"),
+];
+
+const BUDGET: &str = "xtask/words-budget.txt";
+const HEAD: &str = "# Words of xtask/src/tidy/words.rs that are still there, by folder. The numbers may only shrink:\n\
+                    # `cargo xtask tidy --shrink` writes them down.\n";
+
+pub(super) fn check(files: &[String], findings: &mut Findings) {
+    let counted = count(files);
+    let budget = match std::fs::read_to_string(workspace::root().join(BUDGET)) {
+        Ok(text) => parse(&text),
+        Err(error) => return findings.error(BUDGET, &format!("cannot be read: {error}")),
+    };
+    for (folder, found) in &counted {
+        let allowed = budget.get(folder).copied().unwrap_or_default();
+        if found.len() > allowed {
+            let shown = found.iter().take(if allowed == 0 { 20 } else { 5 });
+            let shown: Vec<String> = shown.map(Found::show).collect();
+            let what = format!("{} words of another dialect, {allowed} allowed", found.len());
+            findings.error(folder, &format!("{what}; among them:\n    {}", shown.join("\n    ")));
         }
     }
-    for words in unused {
-        findings.error("xtask/src/tidy/words.rs", &format!("the exception `{words}` is not needed any more"));
+    for (folder, allowed) in &budget {
+        let found = counted.get(folder).map_or(0, Vec::len);
+        if found < *allowed {
+            let what = format!("{found} instead of {allowed} words: run `cargo xtask tidy --shrink`");
+            findings.warn(folder, &what);
+        }
     }
 }
 
-fn is_of_program(path: &str) -> bool {
-    PROGRAM.iter().any(|folder| path.starts_with(folder))
+/// Writes the budget down where it has shrunk; never raises it.
+pub(super) fn shrink() -> Result<()> {
+    let path = workspace::root().join(BUDGET);
+    let budget = parse(&std::fs::read_to_string(&path).unwrap_or_default());
+    let is_first = budget.is_empty();
+    let mut text = HEAD.to_owned();
+    for (folder, found) in count(&workspace::files()?) {
+        let allowed = if is_first { found.len() } else { budget.get(&folder).copied().unwrap_or_default() };
+        let left = found.len().min(allowed);
+        if left > 0 {
+            writeln!(text, "{folder} {left}").context("write to a string")?;
+        }
+    }
+    std::fs::write(&path, text).with_context(|| format!("write `{BUDGET}`"))
 }
 
-/// All expected outputs, as one line.
-fn expected(files: &[String]) -> String {
-    let is_expected = |path: &&String| {
-        let kind = Path::new(path).extension().and_then(OsStr::to_str);
-        let is_output = matches!(kind, Some("txt" | "md"));
-        is_output && EXPECTED.iter().any(|folder| path.starts_with(folder))
-    };
-    let read = |path: &String| std::fs::read_to_string(workspace::root().join(path)).unwrap_or_default();
-    squeezed(&files.iter().filter(is_expected).map(read).collect::<Vec<_>>().join("\n"))
+struct Found {
+    place: String,
+    word: &'static str,
+    instead: &'static str,
 }
 
-fn squeezed(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+impl Found {
+    fn show(&self) -> String {
+        format!("{}: `{}` (instead: {})", self.place, self.word, self.instead)
+    }
 }
 
-/// The sentences outside of tests, each with its line.
-fn sentences(source: &Source) -> Vec<(usize, String)> {
-    let Ok(tokens) = source.text.parse::<TokenStream>() else { return Vec::new() };
+/// What was found in each folder. Folders without any are there too.
+fn count(files: &[String]) -> BTreeMap<String, Vec<Found>> {
+    let mut counted: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+    for path in files.iter().filter(|path| is_text(path)) {
+        let Ok(text) = std::fs::read_to_string(workspace::root().join(path)) else { continue };
+        let found = counted.entry(folder(path)).or_default();
+        for (index, line) in text.lines().enumerate() {
+            for (word, instead) in in_line(line) {
+                if !is_exception(path, word) {
+                    found.push(Found { place: format!("{path}:{}", index + 1), word, instead });
+                }
+            }
+        }
+    }
+    counted
+}
+
+fn is_text(path: &str) -> bool {
+    let kind = Path::new(path).extension().and_then(std::ffi::OsStr::to_str);
+    matches!(kind, Some("rs" | "md" | "toml" | "txt" | "py" | "sh" | "mjs" | "ts" | "js" | "html"))
+}
+
+fn is_exception(path: &str, word: &str) -> bool {
+    EXCEPTIONS
+        .iter()
+        .any(|(start, excepted, _)| path.starts_with(start) && (excepted.is_empty() || *excepted == word))
+}
+
+/// A package, or the top folder of other files.
+fn folder(path: &str) -> String {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts.as_slice() {
+        [top @ ("crates" | "sdk" | "packs" | "examples"), package, _, ..] => format!("{top}/{package}"),
+        [top, _, ..] => (*top).to_owned(),
+        _ => ".".to_owned(),
+    }
+}
+
+fn parse(text: &str) -> BTreeMap<String, usize> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(folder, count)| Some((folder.to_owned(), count.trim().parse().ok()?)))
+        .collect()
+}
+
+/// The words of the list in a line.
+fn in_line(line: &str) -> Vec<(&'static str, &'static str)> {
+    let words = split(line);
     let mut found = Vec::new();
-    walk(tokens, &mut found);
-    found.retain(|(line, text)| !source.is_test_line(*line) && is_sentence(text));
+    for (phrase, instead) in WORDS {
+        let wanted: Vec<&str> = phrase.split(' ').collect();
+        let times = words.windows(wanted.len()).filter(|window| window.iter().eq(wanted.iter())).count();
+        found.extend(std::iter::repeat_n((*phrase, *instead), times));
+    }
     found
 }
 
-fn walk(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
-    // The words before a group, as far as they say what it is for.
-    let mut before: Vec<String> = Vec::new();
-    for token in tokens {
-        match token {
-            TokenTree::Group(group) => {
-                if !is_passed_over(&before, group.delimiter()) {
-                    walk(group.stream(), found);
-                }
-                before.clear();
-            }
-            TokenTree::Literal(literal) => {
-                if let Lit::Str(text) = Lit::new(literal.clone()) {
-                    found.push((literal.span().start().line, text.value()));
-                }
-                before.clear();
-            }
-            TokenTree::Ident(name) => before.push(name.to_string()),
-            TokenTree::Punct(punct) if matches!(punct.as_char(), '#' | '!' | ':') => {
-                before.push(punct.to_string());
-            }
-            TokenTree::Punct(_) => before.clear(),
+/// The words of a line in lower case; `is_told` and `IsTold` are two each.
+fn split(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut after_lower = false;
+    for letter in line.chars() {
+        let is_hump = letter.is_uppercase() && after_lower;
+        if !letter.is_alphabetic() || is_hump {
+            words.push(String::new());
         }
-    }
-}
-
-/// Attributes, the log, and the reason of an `expect`.
-fn is_passed_over(before: &[String], delimiter: Delimiter) -> bool {
-    let ends_with = |words: &[&str]| before.iter().rev().zip(words.iter().rev()).all(|(a, b)| a == b);
-    match delimiter {
-        Delimiter::Bracket => {
-            before.last().is_some_and(|last| last == "#") || before.len() > 1 && ends_with(&["#", "!"])
+        if letter.is_alphabetic()
+            && let Some(word) = words.last_mut()
+        {
+            word.extend(letter.to_lowercase());
         }
-        Delimiter::Parenthesis => {
-            before.first().is_some_and(|first| first == "tracing")
-                || before.last().is_some_and(|last| last == "expect")
-        }
-        _ => false,
+        after_lower = letter.is_lowercase();
     }
-}
-
-/// Two words beside each other.
-fn is_sentence(text: &str) -> bool {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let ends_as_word = |word: &str| word.trim_end_matches([',', ';', ':']).ends_with(char::is_alphabetic);
-    let begins_as_word =
-        |word: &str| word.starts_with(|c: char| c.is_alphabetic() || matches!(c, '`' | '{' | '('));
-    words.windows(2).any(|pair| ends_as_word(pair[0]) && begins_as_word(pair[1]))
-}
-
-/// What is said around that which is filled in.
-fn parts(text: &str) -> Vec<String> {
-    let (mut parts, mut rest) = (vec![String::new()], text);
-    while let Some(at) = rest.find(['{', '}']) {
-        let (said, more) = rest.split_at(at);
-        parts.last_mut().into_iter().for_each(|part| part.push_str(said));
-        let is_doubled = more.len() > 1 && more.as_bytes()[0] == more.as_bytes()[1];
-        rest = if is_doubled {
-            parts.last_mut().into_iter().for_each(|part| part.push_str(&more[..1]));
-            &more[2..]
-        } else {
-            parts.push(String::new());
-            more.find('}').map_or("", |end| &more[end + 1..])
-        };
-    }
-    parts.last_mut().into_iter().for_each(|part| part.push_str(rest));
-    let parts = parts.iter().map(|part| squeezed(part));
-    parts.filter(|part| part.chars().filter(|c| c.is_alphabetic()).count() > 2).collect()
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(code: &str, expected: &[&[&str]]) {
-        let source = Source::parse("src/a.rs", format!("//! A file.\n{code}")).unwrap();
-        let found: Vec<Vec<String>> = sentences(&source).iter().map(|(_, text)| parts(text)).collect();
-        assert_eq!(found, expected, "{code}");
+    #[test]
+    fn words_are_found_in_prose_and_in_names() {
+        let found = |line: &str| in_line(line).into_iter().map(|(word, _)| word).collect::<Vec<_>>();
+        assert_eq!(found("/// Whoever asks is told: nobody's."), ["whoever", "nobody", "told"]);
+        assert_eq!(found("fn an_older_client_is_served() {}"), ["older client"]);
+        assert_eq!(found("struct ToldBy; // older than that"), ["told"]);
+        assert_eq!(found("the server standstill, toldest, saidest"), Vec::<&str>::new());
     }
 
     #[test]
-    fn what_is_filled_in_may_be_anything() {
-        check(
-            r#"fn f() { bail!("cannot read {path}: it is {} bytes") }"#,
-            &[&["cannot read", ": it is", "bytes"]],
+    fn a_budget_is_one_line_for_each_folder() {
+        let budget = parse("# a comment\ncrates/toolyard 12\n. 3\n");
+        assert_eq!(
+            budget.into_iter().collect::<Vec<_>>(),
+            [(".".to_owned(), 3), ("crates/toolyard".to_owned(), 12)]
         );
-        check(
-            r#"const HELP: &str = "write \
-                 it {{ so }}";"#,
-            &[&["write it { so }"]],
-        );
-    }
-
-    #[test]
-    fn words_that_no_person_reads_are_passed_over() {
-        check(r#"fn f() { tracing::warn!("it is gone"); }"#, &[]);
-        check(r#"#[expect(dead_code, reason = "it is fine")] fn f() {}"#, &[]);
-        check(r#"fn f() { x.expect("it is there"); y("key", "a.b") }"#, &[]);
-        check(r#"#[cfg(test)] mod tests { const A: &str = "a test says"; }"#, &[]);
+        assert_eq!(folder("crates/toolyard/src/main.rs"), "crates/toolyard");
+        assert_eq!(folder("docs/guide/cli.md"), "docs");
+        assert_eq!(folder("README.md"), ".");
     }
 }

@@ -1,0 +1,235 @@
+//! Whatever the program says to a person stands in an expected output, so that somebody has read it as its
+//! reader will: every sentence in the code of the program must occur in `tests/golden/*.txt` or in a transcript
+//! `tests/commands/*.md`.
+//!
+//! A sentence is a string literal with words in it. What is filled in (`{…}`) may be anything; all that stands
+//! around it must occur. Not looked at: tests, attributes, what goes into the log, and why an `expect` holds.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use syn::Lit;
+
+use super::Findings;
+use super::source::Source;
+use crate::workspace;
+
+const PROGRAM: [&str; 5] = [
+    "crates/toolyard/src/",
+    "crates/toolyard-clients/src/",
+    "crates/toolyard-config/src/",
+    "crates/toolyard-guard/src/",
+    "crates/toolyard-shim/src/",
+];
+const EXPECTED: [&str; 2] = ["crates/toolyard/tests/golden/", "crates/toolyard/tests/commands/"];
+
+/// What cannot be brought about in a test, or is no word to a person, by how it begins; and why.
+const EXCEPTIONS: &[(&str, &str)] = &[
+    (
+        "the config is not good:",
+        "needs a gateway that asks for tokens, and a config that was broken since; tests/apps/shim.rs shows it",
+    ),
+    (
+        "cannot listen for apps on",
+        "a loopback address is free, or taken, or beyond the rights of whoever asks",
+    ),
+    (
+        "{first} and the {MORE_PORTS} ports after it are taken",
+        "needs the usual ports, which are not for tests to take",
+    ),
+    (
+        "{taken} is taken, so this is the next free port",
+        "the same; tests/cli shows that the next port is used",
+    ),
+    ("the next free port is used", "the same"),
+    ("does not answer", "stands in for a reason, and whoever is not ready has one"),
+    ("~/Library/Application Support", "a path"),
+    (
+        "it was changed by somebody else",
+        "needs a client that writes in that moment; tests/cli/installing.rs shows it",
+    ),
+    ("it belongs to another user or group", "needs a file of somebody else, and tests have one user"),
+    ("set the owner of", "root may do that, and nobody else tries"),
+    ("number out of range", "what the JSON library says, which is put in other words"),
+    ("recursion limit", "the same"),
+    ("cannot record used tokens in", "needs a state directory that cannot be written since it was opened"),
+    ("cannot read or write the keys in", "the same"),
+    ("start the runtime", "needs a system without file handles"),
+    ("find this program", "needs a system without /proc"),
+    ("no random numbers", "needs a system without them"),
+    ("the guard cannot do its work", "needs a kernel without subreapers"),
+    ("the gateway sent a stream", "none is asked for; the type allows it"),
+    ("nobody can be asked on the command line", "servers are told so beforehand, by the capabilities"),
+    ("duplicate key", "what the TOML library says, which is put in other words"),
+    ("the config cannot be watched any more", "goes into the log"),
+    ("no client is left", "goes into the log"),
+    ("waiting for", "comes and goes on a terminal"),
+    ("{name}:{latest}", "the same"),
+    ("{} under way, {} waiting", "no word but a cell of a table; tests/apps has apps"),
+    ("LAST ACTIVITY", "the same"),
+    ("discovery by", "the same, of instances"),
+    ("the gateway tells nothing", "needs a gateway older than this program"),
+    ("the config names it", "a reason in the list of instances; tests/apps has instances"),
+    ("that is this gateway", "the same"),
+    ("this system does not show", "needs another system"),
+    ("the pack `{name}` does not run on", "the same; every pack runs on Linux"),
+    ("this program was built without the pack", "tests run with all features"),
+    ("uri {uri}", "a key"),
+    ("the gateway ended again and again", "a client hears it that asks in that moment"),
+];
+
+pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Findings) {
+    let expected = expected(files);
+    let mut unused: Vec<&str> = EXCEPTIONS.iter().map(|(words, _)| *words).collect();
+    for source in sources.iter().filter(|source| is_of_program(&source.path) && !source.is_test()) {
+        for (line, text) in sentences(source) {
+            let missing = parts(&text).into_iter().find(|part| !expected.contains(part));
+            let Some(missing) = missing else { continue };
+            if let Some((words, _)) = EXCEPTIONS.iter().find(|(words, _)| squeezed(&text).starts_with(words))
+            {
+                unused.retain(|unused| unused != words);
+                continue;
+            }
+            findings.error(
+                &format!("{}:{line}", source.path),
+                &format!(
+                    "`{missing}` is in no expected output: bring it about in crates/toolyard/tests/commands/*.md, or say in EXCEPTIONS of xtask/src/tidy/messages.rs why it cannot be"
+                ),
+            );
+        }
+    }
+    for words in unused {
+        findings.error("xtask/src/tidy/messages.rs", &format!("the exception `{words}` is not needed any more"));
+    }
+}
+
+fn is_of_program(path: &str) -> bool {
+    PROGRAM.iter().any(|folder| path.starts_with(folder))
+}
+
+/// All expected outputs, as one line.
+fn expected(files: &[String]) -> String {
+    let is_expected = |path: &&String| {
+        let kind = Path::new(path).extension().and_then(OsStr::to_str);
+        let is_output = matches!(kind, Some("txt" | "md"));
+        is_output && EXPECTED.iter().any(|folder| path.starts_with(folder))
+    };
+    let read = |path: &String| std::fs::read_to_string(workspace::root().join(path)).unwrap_or_default();
+    squeezed(&files.iter().filter(is_expected).map(read).collect::<Vec<_>>().join("\n"))
+}
+
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The sentences outside of tests, each with its line.
+fn sentences(source: &Source) -> Vec<(usize, String)> {
+    let Ok(tokens) = source.text.parse::<TokenStream>() else { return Vec::new() };
+    let mut found = Vec::new();
+    walk(tokens, &mut found);
+    found.retain(|(line, text)| !source.is_test_line(*line) && is_sentence(text));
+    found
+}
+
+fn walk(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
+    // The words before a group, as far as they say what it is for.
+    let mut before: Vec<String> = Vec::new();
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => {
+                if !is_passed_over(&before, group.delimiter()) {
+                    walk(group.stream(), found);
+                }
+                before.clear();
+            }
+            TokenTree::Literal(literal) => {
+                if let Lit::Str(text) = Lit::new(literal.clone()) {
+                    found.push((literal.span().start().line, text.value()));
+                }
+                before.clear();
+            }
+            TokenTree::Ident(name) => before.push(name.to_string()),
+            TokenTree::Punct(punct) if matches!(punct.as_char(), '#' | '!' | ':') => {
+                before.push(punct.to_string());
+            }
+            TokenTree::Punct(_) => before.clear(),
+        }
+    }
+}
+
+/// Attributes, the log, and the reason of an `expect`.
+fn is_passed_over(before: &[String], delimiter: Delimiter) -> bool {
+    let ends_with = |words: &[&str]| before.iter().rev().zip(words.iter().rev()).all(|(a, b)| a == b);
+    match delimiter {
+        Delimiter::Bracket => {
+            before.last().is_some_and(|last| last == "#") || before.len() > 1 && ends_with(&["#", "!"])
+        }
+        Delimiter::Parenthesis => {
+            before.first().is_some_and(|first| first == "tracing")
+                || before.last().is_some_and(|last| last == "expect")
+        }
+        _ => false,
+    }
+}
+
+/// Two words beside each other.
+fn is_sentence(text: &str) -> bool {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let ends_as_word = |word: &str| word.trim_end_matches([',', ';', ':']).ends_with(char::is_alphabetic);
+    let begins_as_word =
+        |word: &str| word.starts_with(|c: char| c.is_alphabetic() || matches!(c, '`' | '{' | '('));
+    words.windows(2).any(|pair| ends_as_word(pair[0]) && begins_as_word(pair[1]))
+}
+
+/// What is said around that which is filled in.
+fn parts(text: &str) -> Vec<String> {
+    let (mut parts, mut rest) = (vec![String::new()], text);
+    while let Some(at) = rest.find(['{', '}']) {
+        let (said, more) = rest.split_at(at);
+        parts.last_mut().into_iter().for_each(|part| part.push_str(said));
+        let is_doubled = more.len() > 1 && more.as_bytes()[0] == more.as_bytes()[1];
+        rest = if is_doubled {
+            parts.last_mut().into_iter().for_each(|part| part.push_str(&more[..1]));
+            &more[2..]
+        } else {
+            parts.push(String::new());
+            more.find('}').map_or("", |end| &more[end + 1..])
+        };
+    }
+    parts.last_mut().into_iter().for_each(|part| part.push_str(rest));
+    let parts = parts.iter().map(|part| squeezed(part));
+    parts.filter(|part| part.chars().filter(|c| c.is_alphabetic()).count() > 2).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(code: &str, expected: &[&[&str]]) {
+        let source = Source::parse("src/a.rs", format!("//! A file.\n{code}")).unwrap();
+        let found: Vec<Vec<String>> = sentences(&source).iter().map(|(_, text)| parts(text)).collect();
+        assert_eq!(found, expected, "{code}");
+    }
+
+    #[test]
+    fn what_is_filled_in_may_be_anything() {
+        check(
+            r#"fn f() { bail!("cannot read {path}: it is {} bytes") }"#,
+            &[&["cannot read", ": it is", "bytes"]],
+        );
+        check(
+            r#"const HELP: &str = "write \
+                 it {{ so }}";"#,
+            &[&["write it { so }"]],
+        );
+    }
+
+    #[test]
+    fn words_that_no_person_reads_are_passed_over() {
+        check(r#"fn f() { tracing::warn!("it is gone"); }"#, &[]);
+        check(r#"#[expect(dead_code, reason = "it is fine")] fn f() {}"#, &[]);
+        check(r#"fn f() { x.expect("it is there"); y("key", "a.b") }"#, &[]);
+        check(r#"#[cfg(test)] mod tests { const A: &str = "a test says"; }"#, &[]);
+    }
+}
