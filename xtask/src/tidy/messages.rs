@@ -8,7 +8,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::Lit;
 
 use super::Findings;
@@ -83,7 +83,7 @@ pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Finding
     let expected = expected(files);
     let mut unused: Vec<&str> = EXCEPTIONS.iter().map(|(words, _)| *words).collect();
     for source in sources.iter().filter(|source| is_of_program(&source.path) && !source.is_test()) {
-        for (line, text) in sentences(source) {
+        for (line, text) in sentences(source, Kind::Printed) {
             let missing = parts(&text).into_iter().find(|part| !expected.contains(part));
             let Some(missing) = missing else { continue };
             if let Some((words, _)) = EXCEPTIONS.iter().find(|(words, _)| squeezed(&text).starts_with(words))
@@ -123,23 +123,32 @@ fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Which string literals count as messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// What the program prints.
+    Printed,
+    /// Log lines and the texts of error types as well.
+    All,
+}
+
 /// The sentences outside of tests, each with its line.
-fn sentences(source: &Source) -> Vec<(usize, String)> {
+pub(super) fn sentences(source: &Source, kind: Kind) -> Vec<(usize, String)> {
     let Ok(tokens) = source.text.parse::<TokenStream>() else { return Vec::new() };
     let mut found = Vec::new();
-    walk(tokens, &mut found);
+    walk(tokens, kind, &mut found);
     found.retain(|(line, text)| !source.is_test_line(*line) && is_sentence(text));
     found
 }
 
-fn walk(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
+fn walk(tokens: TokenStream, kind: Kind, found: &mut Vec<(usize, String)>) {
     // The words before a group, as far as they say what it is for.
     let mut before: Vec<String> = Vec::new();
     for token in tokens {
         match token {
             TokenTree::Group(group) => {
-                if !is_passed_over(&before, group.delimiter()) {
-                    walk(group.stream(), found);
+                if !is_passed_over(&before, &group, kind) {
+                    walk(group.stream(), kind, found);
                 }
                 before.clear();
             }
@@ -159,18 +168,25 @@ fn walk(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
 }
 
 /// Attributes, the log, and the reason of an `expect`.
-fn is_passed_over(before: &[String], delimiter: Delimiter) -> bool {
+fn is_passed_over(before: &[String], group: &Group, kind: Kind) -> bool {
     let ends_with = |words: &[&str]| before.iter().rev().zip(words.iter().rev()).all(|(a, b)| a == b);
-    match delimiter {
+    match group.delimiter() {
         Delimiter::Bracket => {
-            before.last().is_some_and(|last| last == "#") || before.len() > 1 && ends_with(&["#", "!"])
+            let is_attribute =
+                before.last().is_some_and(|last| last == "#") || before.len() > 1 && ends_with(&["#", "!"]);
+            is_attribute && !(kind == Kind::All && is_error_text(group))
         }
         Delimiter::Parenthesis => {
-            before.first().is_some_and(|first| first == "tracing")
+            kind == Kind::Printed && before.first().is_some_and(|first| first == "tracing")
                 || before.last().is_some_and(|last| last == "expect")
         }
         _ => false,
     }
+}
+
+/// `#[error("…")]`, the text of an error type.
+fn is_error_text(attribute: &Group) -> bool {
+    matches!(attribute.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "error")
 }
 
 /// Two words beside each other.
@@ -208,7 +224,8 @@ mod tests {
 
     fn check(code: &str, expected: &[&[&str]]) {
         let source = Source::parse("src/a.rs", format!("//! A file.\n{code}")).unwrap();
-        let found: Vec<Vec<String>> = sentences(&source).iter().map(|(_, text)| parts(text)).collect();
+        let found: Vec<Vec<String>> =
+            sentences(&source, Kind::Printed).iter().map(|(_, text)| parts(text)).collect();
         assert_eq!(found, expected, "{code}");
     }
 
