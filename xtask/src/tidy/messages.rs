@@ -100,7 +100,8 @@ pub(super) fn check(files: &[String], sources: &[Source], findings: &mut Finding
         }
     }
     for words in unused {
-        findings.error("xtask/src/tidy/messages.rs", &format!("the exception `{words}` is not needed any more"));
+        findings
+            .error("xtask/src/tidy/messages.rs", &format!("the exception `{words}` is not needed any more"));
     }
 }
 
