@@ -1,4 +1,4 @@
-//! Dates and times of day, from seconds since 1970. Which offset a place has is left to whoever asks.
+//! Dates and times of day, from seconds since 1970. The caller supplies the offset of a time zone.
 
 use std::fmt;
 

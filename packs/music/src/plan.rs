@@ -1,5 +1,5 @@
-//! Plans: many changes in one call, foreseen before they are made and undone together. A journal in the library
-//! says what is about to be done before it is done, so that a plan can be undone whoever was killed meanwhile.
+//! Plans: many changes in one call, with a dry run and a common undo. A journal in the library
+//! records each change before it is made, so that a plan can be undone even if the process was killed.
 
 pub(crate) mod forecast;
 pub(crate) mod journal;

@@ -205,13 +205,13 @@ fields! {
     replaygain_album_peak: String = ReplayGainAlbumPeak,
 }
 
-/// A field by its name; `year` stands for `date`.
+/// A field by its name; `year` means `date`.
 pub(crate) fn field(name: &str) -> Option<Field> {
     let name = if name == "year" { "date" } else { name };
     FIELDS.iter().find(|field| field.name == name).copied()
 }
 
-/// How the value of a field stands in a file.
+/// The form of a field's value in a file.
 trait Value: Sized {
     fn read(text: String) -> Option<Self>;
     fn write(&self) -> String;

@@ -46,7 +46,7 @@ pub(crate) fn tell(error: JailError) -> ToolError {
     ToolError::from(error).hint(hint)
 }
 
-/// The call was cancelled; nobody reads this, but a function must end somehow.
+/// The call was cancelled; the client does not receive this error.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("cancelled; what was done until then stays")
 }

@@ -59,7 +59,7 @@ pub(crate) struct Remarks {
     pub(crate) is_cut: bool,
 }
 
-/// No more warnings than somebody would read.
+/// The maximum number of warnings.
 const MOST_WARNINGS: usize = 50;
 
 impl Remarks {

@@ -22,7 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// How long saying goodbye may take.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// How an app stands with Toolyard.
+/// The state of an app's registration.
 ///
 /// ```
 /// use toolyard_app::{App, Door, Standing};
@@ -38,7 +38,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 ///
 /// # #[tokio::main]
 /// # async fn main() -> std::io::Result<()> {
-/// // Somebody who takes the connection and says nothing.
+/// // A listener that accepts the connection and sends nothing.
 /// let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0")).at(Door::Tcp(silent.local_addr()?));
 /// assert_eq!(word(&app.start().standing()), "dialling");
@@ -77,7 +77,7 @@ type ServeHttp = Box<dyn FnOnce(String) -> BoxFuture<Result<Server, ServeError>>
 ///     .at(Door::Tcp(nobody))
 ///     .first_wait(Duration::from_millis(100))
 ///     .token(|| "made anew for each connection".into());
-/// // Nobody is there yet, which is no mistake: it goes on dialling.
+/// // No gateway is running yet, which is not an error: the app keeps connecting.
 /// assert!(tokio::time::timeout(Duration::from_millis(20), app.run()).await.is_err());
 /// # Ok(())
 /// # }
@@ -250,7 +250,7 @@ impl Drop for EndOnDrop {
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// // Stands for Toolyard, which takes the registration and says so.
+/// // Plays the role of Toolyard, which confirms the registration.
 /// let toolyard = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// let app = App::new("Lamp", ToolSet::new("lamp", "1.0.0")).at(Door::Tcp(toolyard.local_addr()?));
 ///
@@ -280,7 +280,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// How it stands with Toolyard now.
+    /// The current state of the registration.
     pub fn standing(&self) -> Standing {
         self.standing.borrow().clone()
     }

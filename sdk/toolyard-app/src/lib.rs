@@ -1,7 +1,7 @@
 //! Make a running app callable by agents.
 //!
-//! An app has a set of tools and registers it with Toolyard. It dials by itself, for ever: Toolyard may start
-//! later, stop and come back, and so may the app. Nobody has to configure anything again.
+//! An app has a set of tools and registers it with Toolyard. It reconnects automatically, for ever: Toolyard may start
+//! later, stop and come back, and so may the app, without any reconfiguration.
 //!
 //! ```
 //! use toolyard_app::{App, Door};
@@ -16,7 +16,7 @@
 //! # use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # // Stands for Toolyard: takes the registration, calls the tool and reads its answer.
+//! # // Plays the role of Toolyard: accepts the registration, calls the tool and reads its answer.
 //! # let toolyard = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 //! # let door = Door::Tcp(toolyard.local_addr()?);
 //! let app = App::new("Greeter", ToolSet::new("greeter", "1.0.0").with::<hello>());

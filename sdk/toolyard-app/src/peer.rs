@@ -1,12 +1,12 @@
-//! Whether somebody of another user has connected. A port of this machine is open to everybody on it; the
-//! system's table of connections says whose the other end is.
+//! Whether a process of another user has connected. A port of this machine is open to all its users; the
+//! system's table of connections shows the user of the other end.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::system;
 
-/// Only where it is certain: a system that does not tell has nobody turned away.
+/// Only if it is certain: on a system without this information, no client is rejected.
 pub(crate) fn is_of_another_user(theirs: SocketAddr, ours: SocketAddr) -> bool {
     let own = system::own_user();
     let table = if theirs.is_ipv4() { "/proc/net/tcp" } else { "/proc/net/tcp6" };

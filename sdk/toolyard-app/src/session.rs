@@ -170,7 +170,7 @@ impl Session {
         })
     }
 
-    /// Writes until it is told to hang up, and then finishes the line.
+    /// Writes until the session ends, and then finishes the line.
     fn start_writing(&mut self, mut writer: Writer) {
         let (hang_up, lines) = (self.hang_up.clone(), self.lines.take());
         self.parent.spawn(async move {

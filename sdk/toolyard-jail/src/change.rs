@@ -22,12 +22,12 @@ impl Jail {
         for folder in self.missing_folders(path)? {
             match self.make_folder(&folder) {
                 Ok(()) => made.push(folder),
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(JailError::Exists { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        // Whoever was faster may have made something else.
+        // The other process may have created something else.
         self.folder(path)?;
         Ok(made)
     }

@@ -24,8 +24,8 @@
 //! # Ok::<(), Box<dyn Error>>(())
 //! ```
 //!
-//! What it does not protect from: hard links that somebody else makes to files outside, and folders that
-//! somebody else moves out of the root while they are open.
+//! What it does not protect from: hard links that another process creates to files outside, and folders that
+//! another process moves out of the root while they are open.
 #![warn(missing_docs)]
 
 mod change;
@@ -102,7 +102,7 @@ const TEMPORARY: &str = ".toolyard-tmp-";
 /// How folders are opened on the way: to read, as a folder, without following a link.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// How files are opened: without following a link, and without waiting for whoever writes into a pipe.
+/// How files are opened: without following a link, and without waiting for the writer of a pipe.
 const FILE: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 impl Jail {
@@ -121,8 +121,8 @@ impl Jail {
         &self.0.path
     }
 
-    /// A path as somebody wrote it: relative to the root, or absolute and below it. Nothing needs to be
-    /// there.
+    /// Parses a path: relative to the root, or absolute and below it. It need not
+    /// exist.
     pub fn path(&self, text: &str) -> Result<Inside, JailError> {
         path::parse(text, &[&self.0.path, &self.0.given])
     }

@@ -1,5 +1,5 @@
-//! What writers left that were killed goes at the next write into the same folder. Only what is surely ours and
-//! surely nobody's any more: a regular file with the name of a draft, which nobody holds a lock on, and which has
+//! Removes the drafts of killed writers at the next write into the same folder. A file is removed only if it is certainly
+//! an abandoned draft: a regular file with the name of a draft, which is not locked and has
 //! not been written for an hour.
 
 use std::collections::HashSet;
@@ -26,7 +26,7 @@ const MOST_FOLDERS: usize = 10_000;
 pub(crate) struct Swept(Mutex<HashSet<(u64, u64)>>);
 
 impl Swept {
-    /// Whether nobody has looked into this folder yet.
+    /// Whether this folder has not been checked yet.
     fn is_new(&self, folder: &OwnedFd) -> bool {
         let Ok(stat) = fstat(folder) else { return false };
         let mut swept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,8 +45,8 @@ impl Swept {
 }
 
 impl Jail {
-    /// Removes drafts in a folder whose writer was killed, also young ones: nobody holds them, and no process here has
-    /// the number that is in their names. Writing does that by itself with old ones; this is for folders that should
+    /// Removes drafts in a folder whose writer was killed, also young ones: they are not locked, and no process here has
+    /// the id that is in their names. Writing removes old ones automatically; this is for folders that should
     /// be empty.
     pub fn sweep(&self, folder: &Inside) -> Result<(), JailError> {
         sweep(self.folder(folder)?.handle(), |process, _| is_gone(process));
@@ -71,7 +71,7 @@ fn is_gone(process: i32) -> bool {
     test_kill_process(process) == Err(Errno::SRCH)
 }
 
-/// Whether something of this name is what a writer left that was killed. Nobody misses it.
+/// Whether a file of this name is an abandoned draft of a killed writer.
 ///
 /// ```
 /// use std::ffi::OsStr;
@@ -91,13 +91,13 @@ fn writer(name: &OsStr) -> Option<i32> {
     (is_number(process) && is_number(count)).then(|| process.parse().ok())?
 }
 
-/// Whoever writes a draft holds a lock on it.
+/// A writer holds a lock on its draft.
 pub(crate) fn hold(draft: impl AsFd) {
     // File systems without locks are left with the age alone.
     let _ = flock(draft, FlockOperation::NonBlockingLockExclusive);
 }
 
-/// How long ago a draft was written that nobody holds.
+/// How long ago an unlocked draft was written.
 fn unheld_since(folder: &OwnedFd, name: &OsStr) -> Option<Duration> {
     let file = openat(folder, name, FILE, Mode::empty()).ok()?;
     let look = Look::from_stat(&fstat(&file).ok()?);

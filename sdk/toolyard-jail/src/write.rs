@@ -1,5 +1,5 @@
-//! Writing: a file appears whole or not at all. It is written beside its place, brought to the disk, and
-//! then takes its place in one step; whoever is killed meanwhile leaves the old file as it was.
+//! Writing: a file appears whole or not at all. It is written in the same folder, synced, and
+//! then renamed in one step; a process that is killed meanwhile leaves the old file unchanged.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -156,7 +156,7 @@ impl<'a> Draft<'a> {
                     sweep::hold(&handle);
                     return Ok(Self { place, path, name, file: handle.into(), is_placed: false });
                 }
-                // Left by somebody with our process id.
+                // Left by an earlier process with our process id.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(JailError::opening(path, error)),
             }

@@ -1,4 +1,4 @@
-//! What stands in the brackets of `#[tool(…)]`.
+//! The arguments of `#[tool(…)]`.
 
 use proc_macro2::Span;
 use syn::parse::ParseStream;

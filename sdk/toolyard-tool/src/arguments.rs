@@ -159,7 +159,7 @@ impl<A: Arguments> Reader<A> {
     }
 }
 
-/// What no schema finds out and only reading does, such as a date that is none, and where it stands.
+/// Problems that only deserialization finds, such as an invalid date, with their paths.
 fn unreadable<A: Arguments>(value: &Value) -> Problems {
     let mut problems = Problems::default();
     if let Err(error) = serde_path_to_error::deserialize::<_, A>(value) {
@@ -174,7 +174,7 @@ fn unreadable<A: Arguments>(value: &Value) -> Problems {
     problems
 }
 
-/// As a model would write it, up to where nobody knows: what is read in several ways has no place.
+/// The path as a model would write it, as far as it is known: a value that can be read in several ways has none.
 fn path(path: &serde_path_to_error::Path) -> String {
     let mut text = String::new();
     for segment in path {

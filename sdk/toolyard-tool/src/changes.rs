@@ -10,7 +10,7 @@ use toolyard_proto::{Method, Notification, Raw};
 /// A listener that is this many announcements behind loses the oldest.
 const BACKLOG: usize = 256;
 
-/// Announces changes to whoever listens. Cloning is cheap, and clones announce for the same set.
+/// Announces changes to subscribed clients. Cloning is cheap, and clones announce for the same set.
 ///
 /// ```
 /// use toolyard_tool::ToolSet;
@@ -60,7 +60,7 @@ impl Changes {
     }
 
     pub(crate) fn announce(&self, change: Change) {
-        // Nobody listening is no failure.
+        // Having no subscribers is not an error.
         let _ = self.0.send(change);
     }
 

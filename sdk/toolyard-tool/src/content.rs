@@ -94,7 +94,7 @@ impl Content {
         self
     }
 
-    /// Adds structured data beside the blocks. A value that is not an object stands under `result`.
+    /// Adds structured data beside the blocks. A value that is not an object is put under `result`.
     pub fn structured(mut self, value: &impl Serialize) -> Self {
         let value = serde_json::to_value(value).unwrap_or(Value::Null);
         self.structured = Some(if value.is_object() { value } else { json!({ "result": value }) });
@@ -119,7 +119,7 @@ impl Content {
         self
     }
 
-    /// The result as it stands on the wire; with the protocol's stamps if it is said who answers. They are those
+    /// The result as it is on the wire; with the protocol's own fields if `server` is given. They are those
     /// that `stamp_result` would add afterwards.
     pub(crate) fn into_raw(self, server: Option<&RawValue>) -> Raw {
         let Self { blocks, structured, is_error, others, meta } = &self;

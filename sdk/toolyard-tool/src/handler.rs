@@ -160,8 +160,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     }
 }
 
-/// Runs a tool to its end; dropping this tells the function that nobody wants the answer any more. The answer
-/// bears the protocol's stamps if it is said who answers.
+/// Runs a tool to its end; dropping this future marks the call as cancelled. The answer
+/// has the protocol's own fields if the server info is given.
 async fn run_tool(
     tool: Arc<Tool>,
     arguments: Option<Raw>,

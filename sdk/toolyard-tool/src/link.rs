@@ -72,7 +72,7 @@ impl Link for MemoryLink {
         let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).take();
         Box::pin(async move {
             if let Some(closed) = closed {
-                // Whoever does not take the event has let go of the link already.
+                // If the event is not received, the link has been dropped already.
                 let _ = closed.try_send(LinkEvent::Closed("the link was closed".into()));
             }
         })

@@ -1,7 +1,7 @@
 //! From a function's return type to the answer: its schema, its structured content and its text.
 //!
 //! Structured content is always an object, since clients before 2026-07-28 accept nothing else: a list or a
-//! number stands under `result`, and so does what need not be an object, such as an `Option` or an enum with
+//! number is put under `result`, and so is a value that need not be an object, such as an `Option` or an enum with
 //! data. Text and `()` have none.
 
 use schemars::JsonSchema;
@@ -91,7 +91,7 @@ fn content_of<T: Serialize>(value: &T, shape: &Shape, text: Option<String>) -> R
         Shape::Object(_) => {
             Ok(Content::new().text(text.unwrap_or_else(|| readable(&value))).structured(&value))
         }
-        // What may be an object or something else stands there as an object, too: so its schema says.
+        // A value that may or may not be an object is wrapped in any case, as its schema requires.
         Shape::Wrapped(_) => {
             let text = text.unwrap_or_else(|| readable(&value));
             Ok(Content::new().text(text).structured(&json!({ "result": value })))
@@ -150,7 +150,7 @@ pub struct Told<T> {
 }
 
 impl<T> Told<T> {
-    /// `value` as structured content, `text` for whoever reads.
+    /// `value` as structured content, `text` as its text.
     pub fn new(value: T, text: impl Into<String>) -> Self {
         Self { value, text: text.into() }
     }

@@ -1,4 +1,4 @@
-//! Names that nobody can guess.
+//! Unguessable names.
 
 use data_encoding::HEXLOWER;
 

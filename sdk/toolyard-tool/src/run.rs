@@ -94,7 +94,7 @@ fn stopped(name: &str, panic: &(dyn Any + Send)) -> ToolError {
         .hint("this is a defect of the tool, not of the call")
 }
 
-/// What somebody said who panicked.
+/// The message of a panic.
 pub(crate) fn reason(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")

@@ -70,7 +70,7 @@ fn generate<T: JsonSchema>(contract: Contract) -> Value {
 }
 
 /// The schema of a form that a user fills in: flat, with nothing but simple fields, and with the formats of
-/// numbers, as [`input`]. What its fields say about each other is checked, but [`shown`] to nobody.
+/// numbers, as [`input`]. Conditions between its fields are checked, but not [`shown`].
 pub(crate) fn form<T: JsonSchema>() -> Value {
     let mut settings = SchemaSettings::draft2020_12().with_transform(Plain).with_transform(Flat);
     settings.meta_schema = None;

@@ -63,7 +63,7 @@ pub enum ServeError {
         /// Why not.
         source: std::io::Error,
     },
-    /// Others could reach it, and nobody would be asked who they are.
+    /// Other machines could reach it without authentication.
     #[error(
         "{0} is reachable from elsewhere: listen on 127.0.0.1, and put a gateway with authentication in front"
     )]
@@ -73,7 +73,7 @@ pub enum ServeError {
     Usage(#[from] UsageError),
 }
 
-/// Serves a set until the client on stdio leaves or the process is told to end.
+/// Serves a set until the client on stdio leaves or the process receives a signal to end.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -82,7 +82,7 @@ pub enum ServeError {
 /// # async fn main() {
 /// let set = ToolSet::new("clock", "1.0.0");
 /// let serving = toolyard_tool::serve(set, [Door::Http("127.0.0.1:0".into())]);
-/// // Nobody tells this one to end, so it is watched for a moment only.
+/// // Nothing stops this server, so the example waits only for a moment.
 /// assert!(tokio::time::timeout(Duration::from_millis(20), serving).await.is_err());
 /// # }
 /// ```

@@ -170,7 +170,7 @@ impl<S: Send + Sync + 'static> Held<S> {
 }
 
 impl<S: Send + Sync + 'static> Later<S> {
-    /// Whoever comes first has it made, in a task of its own: a call that gives up does not stop it.
+    /// The first caller has it created, in a separate task: a cancelled call does not stop it.
     async fn get(self: &Arc<Self>, scope: &Scope) -> Result<Arc<S>, ToolError> {
         if let Some(made) = self.made.get() {
             return Ok(made.clone());
@@ -180,7 +180,7 @@ impl<S: Send + Sync + 'static> Later<S> {
         match outcome {
             Some(Ok(made)) => Ok(made),
             Some(Err(Failed::Error(error))) => Err(error),
-            // Whoever called says under which name it broke down.
+            // The caller reports the panic with the tool's name.
             Some(Err(Failed::Panicked(text))) => resume_unwind(Box::new(text)),
             None => Err(ToolError::new("the server is shutting down")),
         }
@@ -201,7 +201,7 @@ impl<S: Send + Sync + 'static> Later<S> {
                 Err(panic) => Err(Failed::Panicked(reason(panic.as_ref()).to_owned())),
             };
             if let Ok(made) = &outcome {
-                // Nobody else makes it meanwhile.
+                // No other task creates it meanwhile.
                 let _ = later.made.set(made.clone());
             }
             sender.send_replace(Some(outcome));

@@ -1,5 +1,5 @@
-//! Threads for functions that block. They are the runtime's, which has some hundreds for everybody in the process,
-//! and a function that listens to nobody keeps its own: so each set gets only so many.
+//! Threads for functions that block. They belong to the runtime, which has a few hundred for the whole process,
+//! and a function that ignores its cancellation keeps its thread: so each set gets a limited number.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -32,7 +32,7 @@ impl Resampler {
         // What has the right rate already stays as it is.
         let taps = if from == RATE { 1 } else { whole(CROSSINGS / factor) };
         let kernel = (0..=PHASES).flat_map(|phase| weights(factor, taps, phase)).collect();
-        // The first output stands over the first sample, so that much is missing before it.
+        // The first output is at the first sample, so that many samples are missing before it.
         let held = vec![0.0; before(taps)];
         Self { from: u64::from(from), taps, kernel, held, place: (0, 0) }
     }
@@ -88,7 +88,7 @@ fn before(taps: usize) -> usize {
     (taps - 1) / 2
 }
 
-/// The weights of the samples around an output that stands `phase` parts of the way to the next sample.
+/// The weights of the samples around an output at `phase` parts of the way to the next sample.
 #[expect(clippy::cast_precision_loss, reason = "a few hundred taps")]
 fn weights(factor: f64, taps: usize, phase: u32) -> Vec<f64> {
     if taps == 1 {

@@ -32,7 +32,7 @@ impl Template {
         for (part, name) in self.parts.iter().zip(names) {
             let mut steps = 0;
             for (field, value) in fit_part(part, name, &mut steps)? {
-                // A field that stands twice must say the same twice.
+                // A field that occurs twice must have the same value twice.
                 let known = values.insert(field.name.clone(), value.to_owned());
                 if known.is_some_and(|known| known != value) {
                     return None;

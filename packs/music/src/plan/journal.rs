@@ -207,7 +207,7 @@ fn read(library: &Library, plans: &Inside, id: String) -> Result<Option<Record>,
     };
     let mut record = Record { id, folder, created: 0, operations: 0, begun: Vec::new() };
     for line in BufReader::new(file).lines() {
-        // A last line without an end was being written when somebody was killed: its change never began.
+        // A last line without an end was being written when the process was killed: its change never began.
         let Ok(line) = serde_json::from_str::<Line>(&line?) else { break };
         match line {
             Line::Plan { created, operations } => (record.created, record.operations) = (created, operations),

@@ -1,5 +1,5 @@
-//! Taking a plan back, the last change first. Each step looks at what is there instead of believing the journal
-//! alone, so it can be repeated after having been interrupted, and never overwrites what somebody changed since.
+//! Undoes a plan, the last change first. Each step checks the files instead of relying on the journal
+//! alone, so it can be repeated after an interruption, and never overwrites later changes.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -118,7 +118,7 @@ fn restore(library: &Library, record: &Record, begun: &Begun, path: &str, force:
     }
     let is_as_left = match (now, begun.after) {
         (Some(now), Some(after)) => after.is_of(now),
-        // Interrupted right after writing: nobody else had the time.
+        // Interrupted directly after writing: no other process had the time to change it.
         (Some(_), None) => !begun.is_done,
         (None, _) => false,
     };

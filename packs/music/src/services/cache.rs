@@ -1,5 +1,5 @@
 //! Answers that are kept for a while, in one SQLite file that several processes may share. Without a place for
-//! it, everything is asked anew.
+//! it, every request goes to the service.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -26,7 +26,7 @@ impl Cache {
         query.query_row(params![key, i64::try_from(now).ok()?], |row| row.get(0)).optional().ok()?
     }
 
-    /// What cannot be kept is asked again; nobody needs to know.
+    /// An answer that cannot be stored is requested again; this is not reported.
     pub(crate) fn put(&self, key: &str, value: &[u8], now: u64, time: Duration) {
         let Some(connection) = self.connection() else { return };
         let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);

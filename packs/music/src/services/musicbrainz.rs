@@ -71,7 +71,7 @@ impl MusicBrainz {
         })?;
         let time = if matches!(entity, "label" | "work") { DAY * 7 } else { DAY };
         let (cache, now) = (self.cache.clone(), (self.clock)());
-        // Nobody waits for it, and one that is lost is asked again.
+        // The write is not awaited; a lost answer is requested again.
         let _ = tokio::task::spawn_blocking(move || cache.put(&url, &body, now, time)).await;
         Ok(value)
     }

@@ -1,4 +1,4 @@
-//! So much time between two requests to a service, whoever makes them; and more if the service asks for it.
+//! The minimum time between two requests to a service, for all tools together; longer if the service requires it.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ impl Pace {
         Self { gap, next: Mutex::new(None) }
     }
 
-    /// Waits for its turn. Whoever gives up meanwhile leaves a gap, which does no harm.
+    /// Waits for its turn. A cancelled caller leaves a gap, which does no harm.
     pub(crate) async fn turn(&self) {
         let at = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +34,7 @@ impl Pace {
         self.hold(self.gap);
     }
 
-    /// Nobody asks for that long.
+    /// No request is sent for that long.
     pub(crate) fn hold(&self, time: Duration) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + time;

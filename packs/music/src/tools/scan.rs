@@ -14,7 +14,7 @@ use crate::walk::{AUDIO, DEEPEST, Flow, Wanted, walk};
 const MOST: u32 = 5000;
 /// The text names the first of them; the structured answer has all.
 const MOST_SHOWN: usize = 200;
-/// How often somebody who waits hears of it.
+/// How often progress is reported.
 pub(crate) const TELL_EVERY: u64 = 200;
 
 #[derive(Deserialize, JsonSchema)]

@@ -16,7 +16,7 @@ pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)
 }
 
-/// A file that is made by this belongs to whom its folder does.
+/// A new file inherits the owner of its folder.
 pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }

@@ -106,8 +106,8 @@ impl<'a> At<'a> {
     }
 }
 
-/// How many looks a check may take. Forms within forms and conditions within conditions can make that double
-/// with every level of a value, and whoever sends it would choose how long we look.
+/// How many comparisons a check may take. Nested alternatives and conditions can double that number
+/// with every level of a value, so a client could otherwise choose how long a check runs.
 pub(crate) struct Budget(Cell<usize>);
 
 impl Budget {

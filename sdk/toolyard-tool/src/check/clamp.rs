@@ -94,8 +94,8 @@ fn without_fraction(value: &mut Value) {
     }
 }
 
-/// Takes clamped ranges out of a schema and says them in the description, so that nobody on the way refuses
-/// what the tool would accept.
+/// Moves clamped ranges from a schema into its description, so that no client rejects
+/// a value that the tool would accept.
 pub(super) fn publish(keywords: &mut Map<String, Value>) {
     keywords.remove(PATH);
     if keywords.remove(CLAMP).is_some() {

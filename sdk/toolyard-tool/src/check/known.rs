@@ -1,6 +1,6 @@
-//! What a schema may ask for. A keyword that asks for something and is not checked would let everything pass, or
-//! refuse everything where it stands under `not`; so it is refused before anybody is served, as a pattern that is
-//! none. What only describes, such as `title`, `format` or `x-…`, may stand anywhere.
+//! The supported keywords of a schema. A constraint that is not checked would accept everything, or
+//! reject everything under `not`; it is therefore rejected when the set is built, like an invalid
+//! pattern. Keywords that only describe, such as `title`, `format` or `x-…`, are allowed anywhere.
 
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ pub(super) fn check(schema: &mut Value) {
 }
 
 /// `unevaluatedProperties` comes from flattened structs that refuse unknown fields, or take any; reading them
-/// does the same. In a condition nobody reads.
+/// does the same. In a condition nothing is deserialized.
 fn check_condition(keywords: &mut Map<String, Value>, name: &str) {
     if let Some(condition) = keywords.get_mut(name) {
         schema::each(condition, |keywords| {

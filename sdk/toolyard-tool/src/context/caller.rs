@@ -19,7 +19,7 @@ use super::Context;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
-    /// Who they are, as proven by what they presented; `local` where nobody had to present anything.
+    /// The identity, as proven by the credentials; `local` if no credentials are required.
     pub principal: String,
     /// The client's program, as it says itself. Never base a decision on it.
     pub client: Option<String>,

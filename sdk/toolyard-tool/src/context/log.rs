@@ -17,7 +17,7 @@ use super::Context;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Details for whoever looks for a defect.
+    /// Details for debugging.
     Debug,
     /// What happens.
     Info,
@@ -29,7 +29,7 @@ pub enum Level {
     Error,
     /// A part has failed.
     Critical,
-    /// Somebody must act at once.
+    /// Action must be taken at once.
     Alert,
     /// Nothing works any more.
     Emergency,

@@ -69,7 +69,7 @@ impl Context {
     /// Unlike with [`Context::ask`], nothing waits in the server for a client that may never come back: the
     /// call ends with the questions, and when the client calls again with the answers, the function runs
     /// again from its beginning and gets past the questions. So ask before you do anything that must not be
-    /// done twice, and give each question a name of its own: a name that stands for two different questions is an
+    /// done twice, and give each question a name of its own: two different questions with the same name are an
     /// error. Earlier answers are kept by the client, under seal. Clients of older revisions are asked
     /// while the call is under way. In a task the questions wait until the client asks about it, unless the tool
     /// has `asks_first`: then the call ends with the first of them, and becomes a task once they are answered.

@@ -29,7 +29,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         self.public(&said.into())
     }
 
-    /// What the set says of itself to the gateway it stands in.
+    /// The set's description of itself for the gateway that contains it.
     pub(crate) fn greeting(&self) -> Raw {
         self.discover(&Origin::gateway(Raw::empty_object(), Raw::empty_object()))
     }

@@ -14,7 +14,7 @@ use super::{Door, ServeError, Server};
 /// tool.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// A door that is open, but where nobody is let in yet.
+/// A bound listener that does not accept clients yet.
 pub(super) enum Listening {
     Stdio,
     Tcp(TcpListener),

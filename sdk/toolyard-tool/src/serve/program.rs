@@ -22,7 +22,7 @@ pub(super) use windows::told_to_end;
 const LAST_THREADS: Duration = Duration::from_millis(100);
 
 /// The whole `main` of a standalone server: opens the doors that the program's arguments ask for
-/// ([`Door::from_args`]) and serves until the client leaves or the process is told to end.
+/// ([`Door::from_args`]) and serves until the client leaves or the process receives a signal to end.
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -55,7 +55,7 @@ pub fn run<S: Send + Sync + 'static>(set: ToolSet<S>) -> ExitCode {
     }
 }
 
-/// Serves a set on these doors until the client on stdio leaves or the process is told to end. For programs
+/// Serves a set on these doors until the client on stdio leaves or the process receives a signal to end. For programs
 /// with arguments of their own; makes its own runtime, so it must not be called from within one.
 ///
 /// ```
@@ -111,6 +111,6 @@ fn listening(place: &str) {
 
 /// Only stderr is for people: stdout may be a client's.
 fn say(text: &str) {
-    // There is nobody left to tell if this fails.
+    // A failure cannot be reported any more.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -44,7 +44,7 @@ pub(crate) struct Items {
     pub(crate) lists: Lists,
 }
 
-/// The lists of a copy are made anew: it is there to be changed.
+/// The lists of a copy are rendered again, because a copy is made to be changed.
 impl Clone for Items {
     fn clone(&self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What a set offers, while it is served: read by every request, changed by whoever holds the handle.
+//! The items of a set while it is served: read by every request, changed through the handle.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -53,7 +53,7 @@ impl Kept {
         Ok(())
     }
 
-    /// One of somebody else is as unknown as one that never was.
+    /// A task of another client is unknown, like one that never existed.
     pub(super) fn find(&self, id: &str, owner: &Owner) -> Option<Arc<Task>> {
         self.tasks().get(id).filter(|task| task.owner() == owner).cloned()
     }

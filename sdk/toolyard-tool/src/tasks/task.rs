@@ -1,4 +1,4 @@
-//! One task: where it stands, what it wants to know, and what came of it.
+//! One task: its status, its questions and its result.
 
 mod first;
 mod questions;
@@ -34,14 +34,14 @@ pub(crate) struct Task {
     work: Scope,
     changes: Changes,
     state: Mutex<State>,
-    /// Counts changes, for whoever waits for one.
+    /// Counts changes, for waiters.
     version: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct State {
     stage: Stage,
-    /// Whoever made the call, until it is a task.
+    /// The caller, until the call becomes a task.
     call: Option<Peer>,
     outcome: Option<Outcome>,
     questions: Vec<Question>,
@@ -59,7 +59,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The answer to a call may ask; what comes of a task may not, since nobody can answer it.
+    /// The answer to a call may ask; the result of a task may not, because it could not be answered.
     fn of_task(self) -> Self {
         let asks = |result: &Raw| {
             result.member("resultType").is_some_and(|kind| kind.as_bytes() == b"\"input_required\"")
@@ -81,7 +81,7 @@ impl Outcome {
     }
 }
 
-/// Where a task stands, at one moment.
+/// The status of a task at one moment.
 #[derive(Debug)]
 pub(super) struct Standing {
     pub(super) outcome: Option<Outcome>,
@@ -140,7 +140,7 @@ impl Task {
         self.work.spawn(async move { task.finish(running.await) });
     }
 
-    /// Whether the client knows of it, or is told now.
+    /// Whether the client knows of the task, or learns of it now.
     pub(super) fn is_begun(&self) -> bool {
         self.state().stage == Stage::Task
     }
@@ -171,7 +171,7 @@ impl Task {
         was_running
     }
 
-    /// Stops it if it still runs: nobody can ask about it any more.
+    /// Stops it if it is still running: no client can ask about it any more.
     pub(super) fn stop(&self) {
         self.cancel();
         self.scope.cancel();
@@ -221,8 +221,8 @@ impl Task {
     }
 }
 
-/// The way back of a call that runs as a task: questions wait until somebody asks about the task. Progress
-/// and log messages have no place in a task, and reach whoever made the call until it is one.
+/// The way back of a call that runs as a task: questions wait until the client asks about the task. Progress
+/// and log messages have no place in a task, and reach the caller only until the call becomes one.
 impl Back for Task {
     fn notify(&self, notification: Notification) {
         let call = self.state().call.clone();
@@ -256,7 +256,7 @@ mod tests {
                 Changes::default(),
             );
             let firsts = std::thread::scope(|scope| {
-                // Nobody gets on before all are there.
+                // No thread continues before all have started.
                 let state = task.state();
                 let ending: Vec<_> = (0..8).map(|_| scope.spawn(|| task.cancel())).collect();
                 drop(state);

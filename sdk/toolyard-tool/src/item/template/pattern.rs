@@ -1,4 +1,4 @@
-//! URI templates of the simple kind: `{name}` stands for one part without `/`, `{+name}` for anything.
+//! URI templates of the simple kind: `{name}` matches one part without `/`, `{+name}` matches anything.
 
 /// A URI template, taken apart.
 #[derive(Clone, Debug, PartialEq)]

@@ -22,11 +22,11 @@ pub(crate) enum Stage {
     Call,
     /// It asks by its answer, or looks whether it has to.
     Asking,
-    /// Its client is told of the task.
+    /// The client receives the task.
     Task,
 }
 
-/// A task that its client has not been told of. Dropped like this it is stopped: nobody can ask about it.
+/// A task that has not been announced to its client. Dropping it stops the task: no client can ask about it.
 struct Untold {
     task: Arc<Task>,
     kept: Arc<Kept>,
@@ -42,7 +42,7 @@ pub(in crate::tasks) fn answer(
     let untold = Untold { task, kept, is_told: false };
     async move {
         let task = &untold.task;
-        // Whoever asks by the answer ends at once; who still runs after another while has something else in mind.
+        // A function that asks through its answer ends at once; one that still runs after another wait does other work.
         for may_begin in [|stage| stage == Stage::Call, |_| true] {
             if tokio::time::timeout(PATIENCE, task.settled()).await.is_ok() {
                 break;
@@ -103,7 +103,7 @@ impl Task {
 }
 
 impl State {
-    /// From now on it is a task, and whoever made the call hears no more of it.
+    /// From now on it is a task, and the caller receives no more messages of it.
     pub(super) fn begin(&mut self) {
         self.stage = Stage::Task;
         self.call = None;

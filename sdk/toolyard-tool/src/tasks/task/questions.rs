@@ -1,5 +1,5 @@
-//! What a task wants to know, and how the answers come back: with an update by whoever asks about the task, or
-//! from whoever waits for its result.
+//! The questions of a task, and how the answers come back: with an update by the client that polls the task, or
+//! from the client that waits for its result.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ type Asking = BoxFuture<Result<Raw, AskError>>;
 #[derive(Debug)]
 pub(super) struct Question {
     number: usize,
-    /// No two questions of a task have the same, not even one after the other: an answer that comes twice must
-    /// not count for a question that nobody has seen.
+    /// No two questions of a task have the same, not even one after the other: an answer that arrives twice must
+    /// not count for a question that the client has not seen.
     pub(super) key: String,
     pub(super) ask: Ask,
     reply: oneshot::Sender<Result<Raw, AskError>>,
-    /// Whether somebody who waits for the result is being asked.
+    /// Whether a client that waits for the result is being asked.
     is_put: bool,
 }
 
-/// A question that is being put; whoever else waits for the result takes it up when this is dropped.
+/// A question that is being asked; another client that waits for the result takes over when this is dropped.
 pub(in crate::tasks) struct Putting {
     task: Arc<Task>,
     number: usize,
@@ -51,7 +51,7 @@ impl Task {
         });
     }
 
-    /// The first question that nobody is being asked yet.
+    /// The first question that is not being asked yet.
     pub(in crate::tasks) fn put_next(self: &Arc<Self>) -> Option<Putting> {
         let mut state = self.state();
         let question = state.questions.iter_mut().find(|one| !one.is_put)?;
@@ -105,7 +105,7 @@ impl Putting {
         });
     }
 
-    /// Waits until the answer is not needed any more: the task is over, or somebody else has answered.
+    /// Waits until the answer is not needed any more: the task is over, or another client has answered.
     pub(in crate::tasks) async fn settled(&self) {
         let mut seen = self.task.version();
         while self.task.asks(self.number) {
