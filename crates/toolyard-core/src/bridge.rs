@@ -130,6 +130,16 @@ pub(crate) fn subscribes_by_listening(revision: Revision) -> bool {
     revision.is_modern()
 }
 
+/// Whether an upstream can send requests to its client in the middle of calls.
+pub(crate) fn asks_in_calls(revision: Revision) -> bool {
+    !revision.is_modern()
+}
+
+/// Whether `origin` and an upstream speak different eras, so that calls between them are converted.
+pub(crate) fn crosses(origin: &Origin, greeting: &toolyard_model::Greeting) -> bool {
+    origin.revision.era() != greeting.revision.era()
+}
+
 /// Whether `origin` keeps a session in which out-of-call messages can arrive.
 pub(crate) fn has_inbox(origin: &Origin) -> bool {
     !origin.revision.is_modern()

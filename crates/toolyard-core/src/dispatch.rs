@@ -403,10 +403,7 @@ async fn discover(shared: Arc<Shared>, request: Request) -> Answer {
     let Some(alone) = view.alone.as_ref().filter(|_| !view.is_hub) else {
         return Ok(AnswerBody::ours(greet::discover(view, &request.origin)));
     };
-    let greeting = match alone.definitions() {
-        Some(definitions) => definitions.greeting.clone(),
-        None => alone.link().await?.greeting().clone(),
-    };
+    let greeting = alone.greeting_for(&request.origin).await?;
     let (result, revision) = bridge::greeting_for(&request.origin, &greeting);
     Ok(AnswerBody::Whole(result, revision))
 }

@@ -266,8 +266,8 @@ impl Handler for Gateway {
             _ => return true,
         };
         let snapshot = self.shared.catalog.snapshot();
-        let alone = snapshot.view(view).and_then(|view| view.alone.as_ref()?.definitions());
-        alone.is_none_or(|definitions| definitions.greeting.capabilities.at(needed).is_some())
+        let alone = snapshot.view(view).and_then(|view| view.alone.as_ref());
+        alone.is_none_or(|alone| alone.declares_in_session(needed))
     }
 
     fn offers(&self, view: &View) -> bool {

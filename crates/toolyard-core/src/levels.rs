@@ -51,7 +51,7 @@ pub(crate) fn catch_up(upstream: &Arc<Upstream>, origin: &Arc<Origin>, hub: Arc<
 
 async fn tell_level(upstream: &Arc<Upstream>, origin: &Arc<Origin>, id: &Id, level: LogLevel) {
     let least = upstream.links.want_level(&origin.client, Some(level)).unwrap_or(level);
-    let Some(link) = upstream.links.live() else { return };
+    let Some(link) = upstream.links.open_in(upstream.lane_of(origin)) else { return };
     let greeting = link.greeting();
     if !greeting.keeps_level() {
         return;

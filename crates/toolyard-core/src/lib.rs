@@ -27,7 +27,7 @@ mod yard;
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{
-    AfterLoss, Connect, Connected, DisabledUpstream, Plan, ProfilePlan, Sharing, Timeouts, ToolRule,
+    AfterLoss, Connect, Connected, DisabledUpstream, NoCounterpart, Plan, ProfilePlan, Sharing, Timeouts, ToolRule,
     UpstreamKind, UpstreamPlan,
 };
 pub use sleep_watch::WallClock;

@@ -16,7 +16,7 @@ use toolyard_proto::{CallError, Method, Notification, Raw};
 
 use crate::bridge;
 use crate::catalog::{Catalog, Change, ListKind, Snapshot};
-use crate::upstream::{Subscribed, Upstream};
+use crate::upstream::{Lane, Subscribed, Upstream};
 
 /// How many resources one request may listen to.
 const MOST_RESOURCES: usize = 1_000;
@@ -166,30 +166,62 @@ impl Listeners {
         }
     }
 
+    /// Passes on what an upstream sent outside of calls, on one of its links.
+    pub(crate) fn take(
+        &self,
+        upstream: &Upstream,
+        lane: Lane,
+        client: Option<&ClientKey>,
+        notification: &Notification,
+    ) {
+        match &notification.params {
+            Some(params) if notification.method == Method::RESOURCE_UPDATED => {
+                self.resource_updated(upstream, lane, client, params);
+            }
+            _ => self.pass_on(upstream, lane, client, notification),
+        }
+    }
+
     /// A resource changed. Servers may name a part of what was watched, so the beginning decides.
-    pub(crate) fn resource_updated(&self, upstream: &Upstream, client: Option<&ClientKey>, params: &Raw) {
+    pub(crate) fn resource_updated(
+        &self,
+        upstream: &Upstream,
+        lane: Lane,
+        client: Option<&ClientKey>,
+        params: &Raw,
+    ) {
         let Some(uri) = params.member("uri").and_then(|uri| uri.as_string()) else { return };
         let Some(snapshot) = self.snapshot() else { return };
         for listener in self.all() {
             let watches = |watched: &Watched| {
                 watched.upstream.id() == upstream.id() && uri.starts_with(&watched.own_uri)
             };
-            if belongs(&listener.origin, client) && listener.watched().iter().any(watches) {
+            if belongs(&listener.origin, client)
+                && upstream.lane_of(&listener.origin) == lane
+                && listener.watched().iter().any(watches)
+            {
                 listener.tell_of_update(&snapshot, upstream.id(), params);
             }
         }
     }
 
     /// A resource is watched again: what became of it before that, nobody heard.
-    pub(crate) fn watched_again(&self, upstream: &Upstream, client: Option<&ClientKey>, own_uri: &str) {
-        self.resource_updated(upstream, client, &update_of(own_uri));
+    pub(crate) fn watched_again(
+        &self,
+        upstream: &Upstream,
+        lane: Lane,
+        client: Option<&ClientKey>,
+        own_uri: &str,
+    ) {
+        self.resource_updated(upstream, lane, client, &update_of(own_uri));
     }
 
     /// A message that belongs to no call reaches clients that keep a session: logs wherever the upstream is
     /// seen, everything else only where it is seen alone.
-    pub(crate) fn pass_on(
+    fn pass_on(
         &self,
         upstream: &Upstream,
+        lane: Lane,
         client: Option<&ClientKey>,
         notification: &Notification,
     ) {
@@ -211,6 +243,7 @@ impl Listeners {
             if first
                 && in_sight
                 && belongs(origin, client)
+                && upstream.lane_of(origin) == lane
                 && sees(&snapshot, origin, upstream.id())
                 && grave_enough(origin, notification)
                 && (client == Some(&origin.client)

@@ -210,6 +210,12 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         self.connect(known)
     }
 
+    /// Opens a link in the other era than the one that [`connect`](Self::connect) has found, for clients of that
+    /// era: for one client alone, or for all of them.
+    fn connect_counterpart(&self, _: Option<&Origin>) -> BoxFuture<Result<Connected, NoCounterpart>> {
+        Box::pin(async { Err(NoCounterpart::OneEra("it is reached in one era only".into())) })
+    }
+
     /// Looks, without a word, whether there is anybody to connect to; if not, why not. While there is nobody, an
     /// upstream stays discovered.
     fn look(&self) -> BoxFuture<Result<(), Reason>> {
@@ -224,6 +230,23 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// What to do once there is no connection any more.
     fn after_loss(&self) -> AfterLoss {
         AfterLoss::TryAgain
+    }
+}
+
+/// Why there is no link in the other era.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCounterpart {
+    /// The upstream speaks one era only, or only one at a time, or the config allows only one.
+    OneEra(Reason),
+    /// The upstream could not be reached this time.
+    Failed(Reason),
+}
+
+impl NoCounterpart {
+    pub fn into_reason(self) -> Reason {
+        match self {
+            Self::OneEra(reason) | Self::Failed(reason) => reason,
+        }
     }
 }
 

@@ -5,6 +5,7 @@ pub mod state;
 pub mod policy;
 mod life;
 mod links;
+mod counterpart;
 mod lease;
 mod pool;
 mod supervise;
@@ -39,7 +40,9 @@ use links::Links;
 use policy::Policy;
 use state::{Phase, State};
 
+pub use counterpart::CounterpartStatus;
 pub(crate) use lease::Lease;
+pub(crate) use links::Lane;
 pub(crate) use subscribe::Subscribed;
 pub(crate) use supervise::Outlets;
 
@@ -261,7 +264,8 @@ impl Upstream {
             let _ = tokio::time::timeout(at_most, self.flights.drained()).await;
         }
         self.life.scope.cancel();
-        let links = link.into_iter().chain(self.links.take_live()).chain(self.links.pool.drain());
+        let links = link.into_iter().chain(self.links.take_live()).chain(self.links.counterpart.take());
+        let links = links.chain(self.links.pool.drain());
         let closing = join_all(links.map(|link| async move { link.close().await }));
         let _ = tokio::time::timeout(CLOSE_WAIT, closing).await;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use toolyard_model::{AnswerBody, Link, LinkRequest, Origin, Peer};
 use toolyard_proto::error::code;
 use toolyard_proto::splice::elements;
-use toolyard_proto::{CallError, Id, Kind, Raw};
+use toolyard_proto::{CallError, Id, Kind, Method, Raw};
 
 use crate::bridge;
 use crate::catalog::ListKind;
@@ -75,11 +75,16 @@ fn of_own_request(error: CallError) -> CallError {
     error.with_reason(reason)
 }
 
+/// Whether a notification announces that a list has changed.
+pub(super) fn is_list_change(method: &Method) -> bool {
+    [Method::TOOLS_CHANGED, Method::PROMPTS_CHANGED, Method::RESOURCES_CHANGED].contains(method)
+}
+
 /// A request of the gateway itself.
 pub(super) fn own_request(
     link: &dyn Link,
     origin: &Arc<Origin>,
-    method: toolyard_proto::Method,
+    method: Method,
     params: Raw,
     id: &str,
 ) -> LinkRequest {

@@ -1,4 +1,4 @@
-//! Which link a call takes: the one that all share, or one of the client's own.
+//! Which link a call takes: the definition link, the counterpart in the client's era, or one of the client's own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,46 +6,56 @@ use std::sync::Arc;
 use toolyard_model::{ClientKey, Link, Origin};
 use toolyard_proto::{CallError, Notification};
 
-use super::Upstream;
+use super::counterpart::CounterpartUse;
 use super::pool::{self, Held};
+use super::state::Phase;
+use super::{Lane, Upstream};
 use crate::bridge;
 
 /// A link for as long as a call needs it, with everything that the call does on it.
 pub(crate) struct Lease {
     link: Arc<dyn Link>,
-    held: Option<Held>,
+    place: Place,
+}
+
+/// Where the link belongs.
+enum Place {
+    Definition,
+    Counterpart(CounterpartUse),
+    /// A link of the client's own.
+    Own(Held),
 }
 
 impl Lease {
-    fn shared(link: Arc<dyn Link>) -> Self {
-        Self { link, held: None }
-    }
-
     pub(super) fn own(link: Arc<dyn Link>, held: Held) -> Self {
-        Self { link, held: Some(held) }
+        Self { link, place: Place::Own(held) }
     }
 
     pub(crate) fn link(&self) -> &Arc<dyn Link> {
         &self.link
     }
 
-    /// Whether what lives there is one client's: a link of its own, or a session.
+    /// Whether what lives there belongs to one client: a link of its own, or a session.
     pub(crate) fn is_apart(&self) -> bool {
-        self.held.is_some() || self.link.per_client()
+        matches!(self.place, Place::Own(_)) || self.link.per_client()
     }
 
-    /// Waits for the end of a link of one's own. That of the one that all share is told by the upstream's state.
-    pub(super) async fn ended(&self) {
-        match &self.held {
-            Some(held) => held.gone().await,
-            None => std::future::pending().await,
+    /// Waits until the link has ended.
+    pub(super) async fn ended(&self, upstream: &Upstream) {
+        match &self.place {
+            Place::Own(held) => held.gone().await,
+            Place::Counterpart(counterpart) => counterpart.of().replaced(&self.link).await,
+            Place::Definition => {
+                let is_lost = |phase| matches!(phase, Phase::Retrying | Phase::Dead | Phase::Ended);
+                upstream.life.reaches(is_lost).await;
+            }
         }
     }
 
-    /// The call came to its end, so that the next one may have the link. One that is merely dropped is not
-    /// trusted with another client's call.
+    /// The call has ended, so that the next one may have the link. A link whose call was dropped is not given to
+    /// another client.
     pub(crate) fn done(&self) {
-        if let Some(held) = &self.held {
+        if let Place::Own(held) = &self.place {
             held.done();
         }
     }
@@ -53,27 +63,45 @@ impl Lease {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("own", &self.held.is_some()).finish_non_exhaustive()
+        let place = match self.place {
+            Place::Definition => "definition",
+            Place::Counterpart(_) => "counterpart",
+            Place::Own(_) => "own",
+        };
+        f.debug_struct("Lease").field("place", &place).finish_non_exhaustive()
     }
 }
 
 impl Upstream {
     /// A link for a call of `origin`.
     pub(crate) async fn lease(self: &Arc<Self>, origin: &Origin) -> Result<Lease, CallError> {
-        let shared = self.link().await?;
-        if origin.client == ClientKey::Gateway || !self.links.pool.is_used(shared.as_ref()) {
-            return Ok(Lease::shared(shared));
+        let (lane, shared) = self.shared_lease(origin).await?;
+        if origin.client == ClientKey::Gateway || !self.links.pool.is_used(shared.link.as_ref()) {
+            return Ok(shared);
         }
-        Box::pin(pool::lease(self, origin)).await
+        drop(shared);
+        Box::pin(pool::lease(self, origin, lane)).await
     }
 
-    /// A link for what `origin` sets up to outlive a call: a request that stands alone has nowhere else.
+    /// A link for what `origin` sets up to outlive a call.
     pub(super) async fn lease_to_stay(self: &Arc<Self>, origin: &Origin) -> Result<Lease, CallError> {
-        let shared = self.link().await?;
-        if self.keeps_apart(shared.as_ref(), &origin.client) {
-            return Box::pin(pool::lease(self, origin)).await;
+        let (lane, shared) = self.shared_lease(origin).await?;
+        if self.keeps_apart(shared.link.as_ref(), &origin.client) {
+            drop(shared);
+            return Box::pin(pool::lease(self, origin, lane)).await;
         }
-        Ok(Lease::shared(shared))
+        Ok(shared)
+    }
+
+    /// The link that clients of this era share.
+    pub(super) async fn shared_lease(self: &Arc<Self>, origin: &Origin) -> Result<(Lane, Lease), CallError> {
+        if self.lane_of(origin) == Lane::Counterpart
+            && let Some((link, in_use)) = Box::pin(self.counterpart_for(origin)).await?
+        {
+            return Ok((Lane::Counterpart, Lease { link, place: Place::Counterpart(in_use) }));
+        }
+        let link = self.link().await?;
+        Ok((Lane::Definition, Lease { link, place: Place::Definition }))
     }
 
     /// Whether what this client sets up is kept apart from what others do.
@@ -82,9 +110,10 @@ impl Upstream {
         self.links.pool.is_promised(shared) && !stands_alone
     }
 
-    /// Passes a client's notification on, wherever it has a link.
+    /// Passes a client's notification on to every link that it uses.
     pub(crate) fn notify(&self, origin: &Arc<Origin>, notification: &Notification) {
-        let links = self.links.pool.link_of(&origin.client).into_iter().chain(self.links.live());
+        let own = self.links.pool.link_of(&origin.client);
+        let links = own.into_iter().chain(self.links.open_in(self.lane_of(origin)));
         for link in links.filter(|link| bridge::hears_clients(link.greeting().revision)) {
             link.notify(origin, notification.clone());
         }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use toolyard_model::{ClientKey, Link, Scope};
 use toolyard_proto::modern::LogLevel;
 
+use super::counterpart::Counterpart;
 use super::keyed_lock::KeyedLock;
 use super::pool::{Opened, Pool};
 use super::subscribe::Subscriptions;
@@ -15,9 +16,19 @@ use super::task_owners::TaskOwners;
 use super::tracked_tasks::TrackedTasks;
 use crate::plan::Sharing;
 
+/// Which of the links of an upstream serves a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Lane {
+    /// The link that lists, pins and health come from.
+    Definition,
+    /// The second link, in the era of the client.
+    Counterpart,
+}
+
 pub(crate) struct Links {
     /// Read on every call, so it is a pointer swap and not a lock.
     live: ArcSwapOption<Live>,
+    pub(super) counterpart: Counterpart,
     pub(super) pool: Pool,
     /// New links of the pool on their way to the task that takes their events.
     pub(super) opened: (mpsc::Sender<Opened>, tokio::sync::Mutex<mpsc::Receiver<Opened>>),
@@ -41,6 +52,7 @@ impl Links {
         let (open, opened) = mpsc::channel(16);
         Self {
             live: ArcSwapOption::empty(),
+            counterpart: Counterpart::default(),
             pool: Pool::new(sharing),
             opened: (open, tokio::sync::Mutex::new(opened)),
             levels: Mutex::default(),
@@ -52,17 +64,25 @@ impl Links {
         }
     }
 
-    /// The shared link, if the upstream is connected now.
+    /// The definition link, if the upstream is connected now.
     pub(crate) fn live(&self) -> Option<Arc<dyn Link>> {
         self.live.load().as_ref().map(|live| live.link.clone())
     }
 
-    /// There is a link: calls can be made from now on.
+    /// The open link of a lane.
+    pub(crate) fn open_in(&self, lane: Lane) -> Option<Arc<dyn Link>> {
+        match lane {
+            Lane::Definition => self.live(),
+            Lane::Counterpart => self.counterpart.live(),
+        }
+    }
+
+    /// There is a definition link: calls can be made from now on.
     pub(super) fn set_live(&self, link: Arc<dyn Link>) {
         self.live.store(Some(Arc::new(Live { link })));
     }
 
-    /// Takes the shared link away, so that no new call finds it.
+    /// Takes the definition link away, so that no new call finds it.
     pub(super) fn take_live(&self) -> Option<Arc<dyn Link>> {
         self.live.swap(None).map(|live| live.link.clone())
     }
@@ -93,6 +113,7 @@ impl Links {
         if let Some(link) = self.live() {
             link.leave(client);
         }
+        self.counterpart.leave(client);
         self.close_later(self.pool.leave(client));
     }
 
@@ -102,6 +123,7 @@ impl Links {
         if let Some(link) = self.live() {
             link.forget(client);
         }
+        self.counterpart.forget(client);
         self.close_later(self.pool.forget(client));
     }
 

@@ -13,11 +13,14 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use toolyard_model::{ClientKey, Link, LinkEvent, Origin, Principal};
-use toolyard_proto::{CallError, Method, Notification, Raw, Reason};
+use toolyard_proto::{CallError, Raw, Reason};
 
+use super::fetch::is_list_change;
+use super::links::Lane;
 use super::supervise::{CONNECT_BOUND, Outlets};
 use super::{Lease, Upstream};
-use crate::plan::Sharing;
+use crate::bridge;
+use crate::plan::{NoCounterpart, Sharing};
 
 /// How many links of their own the clients of one upstream may have.
 const MOST: usize = 16;
@@ -105,6 +108,9 @@ impl Pool {
     pub(super) fn is_used(&self, shared: &dyn Link) -> bool {
         if !shared.is_shared() {
             return false;
+        }
+        if !bridge::asks_in_calls(shared.greeting().revision) {
+            return self.promised;
         }
         if shared.is_interactive() && !self.needed.load(Ordering::Relaxed) {
             self.needed.store(true, Ordering::Relaxed);
@@ -236,7 +242,7 @@ impl State {
 }
 
 /// A link from the pool for the calls of `origin`, opened if need be.
-pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<Lease, CallError> {
+pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin, lane: Lane) -> Result<Lease, CallError> {
     let pool = &upstream.links.pool;
     let owner = Owner::of(origin, pool.promised);
     loop {
@@ -246,15 +252,27 @@ pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin) -> Result<L
         upstream.links.close_later(evicted);
         match found {
             Found::Ready(number, link) => return Ok(Lease::own(link, Held::new(upstream, number))),
-            Found::Room(number) => return open(upstream, number, origin).await,
+            Found::Room(number) => return open(upstream, number, origin, lane).await,
             Found::Wait => changed.await,
         }
     }
 }
 
-async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<Lease, CallError> {
+async fn open(
+    upstream: &Arc<Upstream>,
+    number: u64,
+    origin: &Origin,
+    lane: Lane,
+) -> Result<Lease, CallError> {
     let held = Held::new(upstream, number);
-    let connecting = upstream.connector().connect_for(upstream.known_revision(), origin);
+    let connector = upstream.connector();
+    let connecting = match lane {
+        Lane::Definition => connector.connect_for(upstream.known_revision(), origin),
+        Lane::Counterpart => {
+            let connecting = connector.connect_counterpart(Some(origin));
+            Box::pin(async move { connecting.await.map_err(NoCounterpart::into_reason) })
+        }
+    };
     let connecting = tokio::time::timeout(CONNECT_BOUND, connecting);
     let connected = match connecting.await {
         Ok(Ok(connected)) => connected,
@@ -263,7 +281,7 @@ async fn open(upstream: &Arc<Upstream>, number: u64, origin: &Origin) -> Result<
     };
     upstream.links.pool.opened(number, &connected.link);
     let owner = Owner::of(origin, upstream.links.pool.promised).client().cloned();
-    let member = Opened { number, owner, events: connected.events };
+    let member = Opened { number, owner, lane, events: connected.events };
     let _ = upstream.links.opened.0.send(member).await;
     Ok(Lease::own(connected.link, held))
 }
@@ -309,17 +327,17 @@ impl Drop for Held {
 pub(super) struct Opened {
     number: u64,
     owner: Option<ClientKey>,
+    lane: Lane,
     events: mpsc::Receiver<LinkEvent>,
 }
 
 /// Listens to the links of the pool and ends those that are idle, for as long as the upstream lives.
 pub(super) async fn tend(upstream: &Arc<Upstream>, outlets: &Outlets) {
-    whatever_happens(|| tend_links(upstream, outlets)).await;
+    restart_on_panic(|| tend_links(upstream, outlets)).await;
 }
 
-/// Does something until it has come to its end. Where it fails in a way that nobody expected it is begun anew:
-/// who waits for it must not wait for ever.
-async fn whatever_happens<F: Future<Output = ()>>(turn: impl Fn() -> F) {
+/// Runs something to its end, and starts it again if it panics: calls wait for what it does.
+pub(super) async fn restart_on_panic<F: Future<Output = ()>>(turn: impl Fn() -> F) {
     while AssertUnwindSafe(turn()).catch_unwind().await.is_err() {
         tracing::error!(target: "upstream", "looking after the links of clients failed, which is a bug");
         tokio::time::sleep(AFTER_PANIC).await;
@@ -355,29 +373,14 @@ async fn listen_to(upstream: &Arc<Upstream>, outlets: &Outlets, member: &mut Ope
     while let Some(event) = member.events.recv().await {
         match event {
             LinkEvent::Notification(_, notification) => {
-                if let Some(owner) = &member.owner {
-                    pass_on(upstream, outlets, owner, &notification);
+                if let Some(owner) = member.owner.as_ref().filter(|_| !is_list_change(&notification.method)) {
+                    outlets.listeners.take(upstream, member.lane, Some(owner), &notification);
                 }
             }
             LinkEvent::Ask(_, ask, reply) => drop(reply.send(upstream.answer_outside_call(&ask))),
             LinkEvent::Closed(_) => break,
         }
     }
-}
-
-/// Lists are one for all clients and come from the shared link.
-fn pass_on(upstream: &Upstream, outlets: &Outlets, owner: &ClientKey, notification: &Notification) {
-    match (notification.method.as_str(), &notification.params) {
-        ("notifications/resources/updated", Some(params)) => {
-            outlets.listeners.resource_updated(upstream, Some(owner), params);
-        }
-        _ if is_list_change(&notification.method) => {}
-        _ => outlets.listeners.pass_on(upstream, Some(owner), notification),
-    }
-}
-
-fn is_list_change(method: &Method) -> bool {
-    [Method::TOOLS_CHANGED, Method::PROMPTS_CHANGED, Method::RESOURCES_CHANGED].contains(method)
 }
 
 #[cfg(test)]
@@ -387,10 +390,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_has_panicked_is_begun_anew_until_it_has_come_to_its_end() {
+    async fn a_task_that_panics_is_started_again_until_it_ends() {
         let turns = AtomicUsize::new(0);
         let turn = || async { assert!(turns.fetch_add(1, Ordering::Relaxed) >= 2, "not yet") };
-        whatever_happens(turn).await;
+        restart_on_panic(turn).await;
         assert_eq!(turns.load(Ordering::Relaxed), 3);
     }
 }

@@ -6,14 +6,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::select;
 use tokio::sync::{mpsc, oneshot, watch};
 use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Link, Origin, Peer, Scope};
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
 use super::fetch::own_request;
-use super::state::Phase;
-use super::{Lease, Upstream};
+use super::{Lane, Lease, Upstream};
 use crate::bridge;
 use crate::listen::Listeners;
 
@@ -22,8 +20,14 @@ const HOLD_AGAIN: Duration = Duration::from_secs(2);
 /// How long an answer that nobody waits for any more is listened for, to take back what it leads to.
 const LATE: Duration = Duration::from_mins(1);
 
-/// A subscription is shared by all clients, or belongs to one where the upstream keeps a session for each.
-type Key = (Option<ClientKey>, String);
+/// What is subscribed to, and by whom.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    /// `None` if all clients share the subscription; a client if the upstream keeps a session for each.
+    client: Option<ClientKey>,
+    lane: Lane,
+    uri: String,
+}
 
 #[derive(Default)]
 pub(super) struct Subscriptions(Mutex<HashMap<Key, Shared>>);
@@ -61,9 +65,10 @@ impl Upstream {
         listeners: &Arc<Listeners>,
         scope: &Scope,
     ) -> Result<Subscribed, CallError> {
-        let link = self.link().await?;
+        let (lane, lease) = self.shared_lease(origin).await?;
+        let link = lease.link();
         let apart = link.per_client() || self.keeps_apart(link.as_ref(), &origin.client);
-        let key = (apart.then(|| origin.client.clone()), uri);
+        let key = Key { client: apart.then(|| origin.client.clone()), lane, uri };
         let (guard, mut outcome) = self.join(key, origin, listeners, scope);
         let decided = tokio::time::timeout(self.pace().connect, outcome.wait_for(Option::is_some)).await;
         match decided.map(|decided| decided.map(|outcome| outcome.clone())) {
@@ -71,7 +76,7 @@ impl Upstream {
             Ok(Ok(Some(Err(error)))) => Err(error),
             Err(_) => {
                 let message =
-                    format!("upstream `{}` did not say whether {} can be watched", self.id(), guard.key.1);
+                    format!("upstream `{}` did not say whether {} can be watched", self.id(), guard.key.uri);
                 Err(CallError::timeout(message).at(self.name()))
             }
             _ => Err(CallError::unavailable("the subscription ended before it began").at(self.name())),
@@ -90,7 +95,7 @@ impl Upstream {
             let (decide, outcome) = watch::channel(None);
             let own = scope.child();
             let (upstream, origin) = (self.clone(), origin.clone());
-            let watch = Watch { upstream, origin, client: key.0.clone(), uri: key.1.clone() };
+            let watch = Watch { upstream, origin, key: key.clone() };
             let keeper = Keeper { watch, listeners: listeners.clone(), decide };
             scope.spawn(keeper.run(own.clone()));
             Shared { count: 0, scope: own, outcome }
@@ -105,8 +110,7 @@ impl Upstream {
 struct Watch {
     upstream: Arc<Upstream>,
     origin: Arc<Origin>,
-    client: Option<ClientKey>,
-    uri: String,
+    key: Key,
 }
 
 /// Holds one subscription at the upstream and renews it when the link is renewed.
@@ -176,8 +180,8 @@ impl Keeper {
     fn accepted(&self) {
         let was_held = self.decide.send_replace(Some(Ok(()))).is_some();
         if was_held {
-            let Watch { upstream, client, uri, .. } = &self.watch;
-            self.listeners.watched_again(upstream, client.as_ref(), uri);
+            let Watch { upstream, key, .. } = &self.watch;
+            self.listeners.watched_again(upstream, key.lane, key.client.as_ref(), &key.uri);
         }
     }
 
@@ -185,11 +189,8 @@ impl Keeper {
         let told = self.watch.tell(lease.clone()).await;
         told.unwrap_or_else(|_| Err(CallError::unavailable("the upstream was ended")))?;
         self.accepted();
-        // It holds until the link is lost; the next link is told anew.
-        let mut state = self.watch.upstream.life.state.subscribe();
-        let is_lost = |phase| matches!(phase, Phase::Retrying | Phase::Dead | Phase::Ended);
-        let lost = state.wait_for(|state| is_lost(state.phase));
-        select(pin!(lost), pin!(lease.ended())).await;
+        // It holds until the link is lost; then it is set up again on the next link.
+        lease.ended(&self.watch.upstream).await;
         Ok(())
     }
 
@@ -207,8 +208,8 @@ impl Keeper {
             if notification.method == Method::ACKNOWLEDGED {
                 self.acknowledged(&notification)?;
             } else if let Some(params) = notification.params.as_ref() {
-                let Watch { upstream, client, .. } = &self.watch;
-                self.listeners.resource_updated(upstream, client.as_ref(), params);
+                let Watch { upstream, key, .. } = &self.watch;
+                self.listeners.resource_updated(upstream, key.lane, key.client.as_ref(), params);
             }
         }
     }
@@ -217,7 +218,7 @@ impl Keeper {
         let honoured =
             ack.params.as_ref().and_then(|params| params.at(&["notifications", "resourceSubscriptions"]));
         let uris: Vec<String> = honoured.and_then(|uris| uris.read().ok()).unwrap_or_default();
-        let Watch { upstream, uri, .. } = &self.watch;
+        let Watch { upstream, key: Key { uri, .. }, .. } = &self.watch;
         if !uris.contains(uri) {
             return Err(CallError::invalid_params(format!(
                 "{} does not offer to watch {uri}",
@@ -236,7 +237,7 @@ impl Watch {
         let (told, outcome) = oneshot::channel();
         let watch = self.clone();
         self.upstream.life.later(Box::pin(async move {
-            let turn = watch.upstream.links.keyed_lock.lock(&watch.uri).await;
+            let turn = watch.upstream.links.keyed_lock.lock(&watch.key.uri).await;
             if told.is_closed() {
                 return;
             }
@@ -259,11 +260,11 @@ impl Watch {
 
     async fn call(&self, link: &dyn Link, method: Method, peer: Peer) -> Result<(), CallError> {
         let params = if method == Method::LISTEN {
-            serde_json::json!({ "notifications": { "resourceSubscriptions": [self.uri] } })
+            serde_json::json!({ "notifications": { "resourceSubscriptions": [self.key.uri] } })
         } else {
-            serde_json::json!({ "uri": self.uri })
+            serde_json::json!({ "uri": self.key.uri })
         };
-        let id = format!("yard-{method}-{}", self.uri);
+        let id = format!("yard-{method}-{}", self.key.uri);
         let request = own_request(link, &self.origin, method, params.into(), &id);
         link.call(request, peer).await.map(drop)
     }
@@ -273,10 +274,10 @@ impl Watch {
         if bridge::subscribes_by_listening(link.greeting().revision) {
             return;
         }
-        let _turn = self.upstream.links.keyed_lock.lock(&self.uri).await;
+        let _turn = self.upstream.links.keyed_lock.lock(&self.key.uri).await;
         let is_wanted_again = {
             let all = self.upstream.links.subscriptions.0.lock().unwrap_or_else(PoisonError::into_inner);
-            all.contains_key(&(self.client.clone(), self.uri.clone()))
+            all.contains_key(&self.key)
         };
         if is_wanted_again {
             return;
@@ -284,7 +285,7 @@ impl Watch {
         let told = async {
             // A session that is gone, or shared with somebody who still watches, is not told.
             if link.per_client() {
-                link.unsubscribe(&self.origin, &self.uri).await;
+                link.unsubscribe(&self.origin, &self.key.uri).await;
             } else {
                 let _ = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::nobody()).await;
             }

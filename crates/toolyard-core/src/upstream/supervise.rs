@@ -19,7 +19,7 @@ use super::health::Vigil;
 use super::reconnect::Backoff;
 use super::state::Phase;
 use super::subscribe::Heard;
-use super::{Upstream, pool};
+use super::{Lane, Upstream, counterpart, pool};
 use crate::catalog::{Definitions, ListKind, Store};
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
@@ -59,7 +59,11 @@ impl Outlets {
 }
 
 pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
-    tokio::join!(keep_connected(&upstream, &outlets), pool::tend(&upstream, &outlets));
+    tokio::join!(
+        keep_connected(&upstream, &outlets),
+        pool::tend(&upstream, &outlets),
+        counterpart::tend(&upstream, &outlets)
+    );
 }
 
 /// However a turn ends, another follows: also if something in it has failed in a way that nobody expected.
@@ -159,6 +163,7 @@ impl<'a> Driver<'a> {
     fn begin(upstream: &'a Arc<Upstream>, outlets: &'a Outlets, connected: Connected) -> Self {
         let Connected { link, events } = connected;
         upstream.starts_anew();
+        upstream.links.counterpart.reset();
         upstream.links.set_live(link.clone());
         let (hear, heard) = mpsc::channel(64);
         let listen_at = bridge::must_listen(link.greeting().revision).then(Instant::now);
@@ -257,14 +262,8 @@ impl<'a> Driver<'a> {
             "notifications/tools/list_changed" => &[ListKind::Tools],
             "notifications/prompts/list_changed" => &[ListKind::Prompts],
             "notifications/resources/list_changed" => &[ListKind::Resources, ListKind::Templates],
-            "notifications/resources/updated" => {
-                if let Some(params) = notification.params.as_ref() {
-                    self.outlets.listeners.resource_updated(self.upstream, client, params);
-                }
-                return;
-            }
             "notifications/subscriptions/acknowledged" => return,
-            _ => return self.outlets.listeners.pass_on(self.upstream, client, notification),
+            _ => return self.outlets.listeners.take(self.upstream, Lane::Definition, client, notification),
         };
         for kind in kinds {
             if !self.dirty.contains(kind) {

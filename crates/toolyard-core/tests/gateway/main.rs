@@ -6,6 +6,7 @@
 mod support;
 mod calls;
 mod catalog;
+mod eras;
 mod health;
 mod hop;
 mod hub;
