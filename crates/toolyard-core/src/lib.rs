@@ -27,8 +27,8 @@ mod yard;
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{
-    AfterLoss, Connect, Connected, DisabledUpstream, NoCounterpart, Plan, ProfilePlan, Sharing, Timeouts, ToolRule,
-    UpstreamKind, UpstreamPlan,
+    AfterLoss, Connect, Connected, DisabledUpstream, NoCounterpart, Plan, ProfilePlan, Sharing, Timeouts,
+    ToolRule, UpstreamKind, UpstreamPlan,
 };
 pub use sleep_watch::WallClock;
 pub(crate) use toolyard_model::Scope;

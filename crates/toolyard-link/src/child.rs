@@ -83,6 +83,8 @@ impl fmt::Debug for ChildSpec {
     }
 }
 
+pub(crate) use system::Input;
+
 /// A running child. Cheap to clone; the process is owned by a task of its scope and dies with it.
 #[derive(Clone)]
 pub(crate) struct Process {

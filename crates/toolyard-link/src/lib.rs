@@ -12,6 +12,8 @@ mod inflight;
 mod levels;
 mod own;
 
-pub use connect::{ConnectError, SocketSpec, Target, Timeouts, Trouble, UpstreamTarget, connect};
+pub use connect::{
+    ConnectError, SocketSpec, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart,
+};
 pub use probe::connect;
 pub use probe::{EraPin, Offer};

@@ -9,10 +9,10 @@ use toolyard_config::{Program, Reach, Server, UpstreamConfig};
 use toolyard_core::apps::away_hint;
 use toolyard_core::discovery::Endpoint;
 use toolyard_core::greet::{gateway_id, gateways_in};
-use toolyard_core::{Connect, Connected};
+use toolyard_core::{Connect, Connected, NoCounterpart};
 use toolyard_link::child::{ChildSpec, Guard};
 use toolyard_link::http::HttpSpec;
-use toolyard_link::{EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect};
+use toolyard_link::{EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart};
 use toolyard_model::{BoxFuture, Origin, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
@@ -58,7 +58,11 @@ pub(crate) struct Upstream {
 impl Upstream {
     pub(crate) fn new(upstream: &UpstreamConfig, context: &ConnectContext) -> Self {
         let usual = Timeouts::default();
-        let timeouts = Timeouts { connect: upstream.connect_timeout.unwrap_or(usual.connect), ..usual };
+        let timeouts = Timeouts {
+            connect: upstream.connect_timeout.unwrap_or(usual.connect),
+            start: upstream.connect_timeout.unwrap_or(usual.start),
+            ..usual
+        };
         let target = UpstreamTarget {
             name: upstream.id.as_str().into(),
             target: target(&upstream.reach, context),
@@ -125,18 +129,38 @@ fn loop_reason(name: &str) -> Reason {
         .with_hint("remove it: its tools would be listed again and again")
 }
 
+impl Upstream {
+    /// What one client can do, as an offer to the upstream.
+    fn offer_of(&self, client: &Origin) -> Arc<Offer> {
+        let client_info = client.client_info.clone();
+        Arc::new(Offer {
+            capabilities: client.capabilities.clone(),
+            client_info: client_info.unwrap_or_else(|| self.context.offer.client_info.clone()),
+        })
+    }
+}
+
 impl Connect for Upstream {
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         self.connect_as(known, self.context.offer.clone())
     }
 
     fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, Reason>> {
-        let client_info = client.client_info.clone();
-        let offer = Offer {
-            capabilities: client.capabilities.clone(),
-            client_info: client_info.unwrap_or_else(|| self.context.offer.client_info.clone()),
-        };
-        self.connect_as(known, Arc::new(offer))
+        self.connect_as(known, self.offer_of(client))
+    }
+
+    fn connect_counterpart(&self, client: Option<&Origin>) -> BoxFuture<Result<Connected, NoCounterpart>> {
+        let offer = client.map_or_else(|| self.context.offer.clone(), |client| self.offer_of(client));
+        let (target, scope) = (self.target.clone(), self.context.scope.clone());
+        Box::pin(async move {
+            connect_counterpart(&target, &offer, &scope).await.map_err(|error| {
+                if error.means_one_era() {
+                    NoCounterpart::OneEra(error.into())
+                } else {
+                    NoCounterpart::Failed(error.into())
+                }
+            })
+        })
     }
 }
 

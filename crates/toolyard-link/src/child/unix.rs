@@ -4,6 +4,7 @@ mod ours;
 mod program;
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
@@ -16,6 +17,20 @@ use ours::Ours;
 
 /// What to do about a program that may not be run.
 pub(super) const MAY_NOT_RUN: &str = "make it executable (chmod +x)";
+
+/// The pipe to a child's stdin, seen from outside. To be dropped before the pipe is closed, since it holds it open.
+pub(crate) struct Input(OwnedFd);
+
+impl Input {
+    pub(crate) fn of(stdin: &ChildStdin) -> Option<Self> {
+        stdin.as_fd().try_clone_to_owned().ok().map(Self)
+    }
+
+    /// Whether the child has not read everything that was written: it is still starting.
+    pub(crate) fn is_unread(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.0).is_ok_and(|bytes| bytes > 0)
+    }
+}
 
 /// A child, and what we hold it by. When it is dropped early, the child is told to end and nobody waits.
 pub(super) struct Held {

@@ -18,6 +18,19 @@ use super::{ChildSpec, PATIENCE};
 /// What to do about a program that may not be run.
 pub(super) const MAY_NOT_RUN: &str = "see that you may read and run it";
 
+/// The pipe to a child's stdin. What the child has read of it is not known here.
+pub(crate) struct Input;
+
+impl Input {
+    pub(crate) fn of(_: &ChildStdin) -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn is_unread(&self) -> bool {
+        false
+    }
+}
+
 /// A child in its job. Dropping it ends the job.
 pub(super) struct Held {
     job: Box<dyn ChildWrapper>,

@@ -40,8 +40,10 @@ pub enum Target {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// For reaching an upstream, and again for its answer to the handshake.
+    /// For reaching an upstream over the network, and again for its answer to the handshake.
     pub connect: Duration,
+    /// For a child process to start and answer the handshake.
+    pub start: Duration,
     /// For a child's answer to the question which era it speaks; older ones may never answer that.
     pub probe: Duration,
     /// How long a session with an upstream may go unused.
@@ -52,6 +54,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
+            start: Duration::from_mins(2),
             probe: Duration::from_secs(3),
             session_idle: Duration::from_mins(10),
         }
@@ -87,6 +90,12 @@ pub struct ConnectError {
 impl ConnectError {
     pub(crate) fn new(trouble: Trouble, reason: impl Into<Reason>) -> Self {
         Self { trouble, reason: reason.into(), tried: Vec::new() }
+    }
+
+    /// Whether this means that an upstream that speaks one era does not speak the other, or not at the same time:
+    /// it refused, it ended instead of answering, or a second process could not be started.
+    pub fn means_one_era(&self) -> bool {
+        matches!(self.trouble, Trouble::Incompatible | Trouble::Gone | Trouble::CannotStart)
     }
 
     /// Adds what was tried before. The same failure is not listed twice.
@@ -129,15 +138,36 @@ pub async fn connect(
     offer: &Offer,
     scope: &Scope,
 ) -> Result<Connected, ConnectError> {
-    let plan = Plan { name: &upstream.name, timeouts: upstream.timeouts, offer, scope };
     let first = match (upstream.era, remembered) {
         (EraPin::Legacy, _) => First::Only(Era::Legacy),
         (EraPin::Modern, _) => First::Only(Era::Modern),
         (EraPin::Auto, Some(Era::Legacy)) => First::LegacyThenProbe,
-        // A probe is how a modern upstream is met anyway; one that was modern before may take its time.
-        (EraPin::Auto, Some(Era::Modern)) => First::Probe(upstream.timeouts.connect),
-        (EraPin::Auto, None) => First::Probe(upstream.timeouts.probe),
+        (EraPin::Auto, Some(Era::Modern)) => First::ProbeModern,
+        (EraPin::Auto, None) => First::Probe,
     };
+    open(upstream, first, offer, scope).await
+}
+
+/// Opens a legacy link to an upstream that was found to be modern, for legacy clients. See
+/// [`ConnectError::means_one_era`] for what an error means.
+pub async fn connect_counterpart(
+    upstream: &UpstreamTarget,
+    offer: &Offer,
+    scope: &Scope,
+) -> Result<Connected, ConnectError> {
+    if upstream.era != EraPin::Auto {
+        return Err(ConnectError::new(Trouble::Incompatible, "`era` is set to a single era"));
+    }
+    open(upstream, First::Only(Era::Legacy), offer, scope).await
+}
+
+async fn open(
+    upstream: &UpstreamTarget,
+    first: First,
+    offer: &Offer,
+    scope: &Scope,
+) -> Result<Connected, ConnectError> {
+    let plan = Plan { name: &upstream.name, timeouts: upstream.timeouts, offer, scope };
     match &upstream.target {
         Target::Child(spec) => child::connect(&plan, Source::Child(spec), first).await,
         Target::Socket(spec) => child::connect(&plan, Source::Socket(spec), first).await,
@@ -154,9 +184,12 @@ pub async fn connect(
 #[derive(Clone, Copy)]
 enum First {
     Only(Era),
+    /// It was legacy the last time.
     LegacyThenProbe,
-    /// Ask, and wait so long for an answer where silence means something.
-    Probe(Duration),
+    /// It was modern the last time, so silence means that it is slow and not that it is legacy.
+    ProbeModern,
+    /// Nothing is known of it.
+    Probe,
 }
 
 /// What every attempt needs to know.

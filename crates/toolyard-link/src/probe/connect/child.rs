@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use toolyard_model::{Connected, Greeting, LinkEvent, Peer};
 use toolyard_proto::{CallError, Era, Id, Kind, Method, Notification, Raw, Revision};
 
-use super::source::Source;
+use super::source::{Opened, Source};
 use super::{ConnectError, First, Plan, Trouble};
+use crate::child::Input;
 use crate::own::own_request;
 use crate::probe::{Discovered, judge, legacy_greeting, rejected};
 use crate::stream::{Channel, StreamLink};
@@ -25,24 +26,40 @@ pub(super) async fn connect(
     match first {
         First::Only(Era::Legacy) => fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await,
         First::Only(Era::Modern) => modern_only(plan, source).await,
-        First::Probe(patience) => probe(plan, source, patience).await,
+        First::Probe => probe(plan, source, Silence::MeansLegacy).await,
+        First::ProbeModern => probe(plan, source, Silence::MeansSlow).await,
         First::LegacyThenProbe => match fresh_legacy(plan, source, Revision::NEWEST_LEGACY).await {
-            Err(error) if error.trouble != Trouble::CannotStart => {
-                probe(plan, source, plan.timeouts.probe).await.map_err(|again| again.after([error.reason]))
+            Err(error) if !matches!(error.trouble, Trouble::CannotStart | Trouble::NoAnswer) => {
+                let probed = probe(plan, source, Silence::MeansLegacy).await;
+                probed.map_err(|again| again.after([error.reason]))
             }
             settled => settled,
         },
     }
 }
 
-async fn probe(plan: &Plan<'_>, source: Source<'_>, limit: Duration) -> Result<Connected, ConnectError> {
+/// What it means that a probe is not answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Silence {
+    MeansLegacy,
+    MeansSlow,
+}
+
+async fn probe(plan: &Plan<'_>, source: Source<'_>, silence: Silence) -> Result<Connected, ConnectError> {
     let attempt = Attempt::start(plan, source).await?;
     let mut discover = Box::pin(attempt.discover(plan));
-    let in_time = timeout(limit, &mut discover).await;
-    let was_silent = in_time.is_err();
+    let in_time = match silence {
+        Silence::MeansLegacy => attempt.answer_to_probe(plan, &mut discover).await,
+        Silence::MeansSlow => match timeout(attempt.patience(plan), &mut discover).await {
+            Ok(answer) => Some(answer),
+            Err(_) => return Err(attempt.silent(plan)),
+        },
+    };
+    let was_silent = in_time.is_none();
     let late = was_silent.then_some(discover);
+    let limit = plan.timeouts.probe;
     let (offer, why) =
-        match judge(plan.name, in_time.unwrap_or_else(|_| Err(no_answer(plan, &Method::DISCOVER, limit)))) {
+        match judge(plan.name, in_time.unwrap_or_else(|| Err(no_answer(plan, &Method::DISCOVER, limit)))) {
             Discovered::Modern(greeting) => return Ok(attempt.met(greeting)),
             Discovered::Incompatible(why) => return Err(ConnectError::new(Trouble::Incompatible, why)),
             Discovered::Legacy { offer, why } => (offer, why),
@@ -52,15 +69,19 @@ async fn probe(plan: &Plan<'_>, source: Source<'_>, limit: Duration) -> Result<C
         match (attempt.initialize(plan, offer).await, late) {
             (Ok(greeting), None) => return Ok(attempt.met(greeting)),
             (Ok(greeting), Some(late)) => return Ok(settle(plan, source, attempt, greeting, late).await),
+            (Err(error), None) if error.trouble == Trouble::NoAnswer => return Err(error),
             (Err(error), None) => tried.push(error.reason),
             (Err(error), Some(late)) => {
-                tried.push(error.reason);
                 // A modern server that was merely slow to start has answered both questions by now.
                 if let Ok(Discovered::Modern(greeting)) =
                     timeout(limit, late).await.map(|late| judge(plan.name, late))
                 {
                     return Ok(attempt.met(greeting));
                 }
+                if error.trouble == Trouble::NoAnswer {
+                    return Err(error);
+                }
+                tried.push(error.reason);
             }
         }
     }
@@ -106,7 +127,7 @@ async fn fresh_legacy(
 
 async fn modern_only(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, ConnectError> {
     let attempt = Attempt::start(plan, source).await?;
-    let limit = plan.timeouts.connect;
+    let limit = attempt.patience(plan);
     let outcome = timeout(limit, attempt.discover(plan)).await;
     let outcome = outcome.unwrap_or_else(|_| Err(no_answer(plan, &Method::DISCOVER, limit)));
     match judge(plan.name, outcome) {
@@ -120,12 +141,36 @@ async fn modern_only(plan: &Plan<'_>, source: Source<'_>) -> Result<Connected, C
 struct Attempt {
     channel: Channel,
     events: mpsc::Receiver<LinkEvent>,
+    input: Option<Input>,
 }
 
 impl Attempt {
     async fn start(plan: &Plan<'_>, source: Source<'_>) -> Result<Self, ConnectError> {
-        let (channel, events) = source.open(plan).await?;
-        Ok(Self { channel, events })
+        let Opened { channel, events, input } = source.open(plan).await?;
+        Ok(Self { channel, events, input })
+    }
+
+    /// Waits for the answer to a probe; `None` if the upstream is silent. A child that has not read the probe yet
+    /// is still starting, so its silence does not count.
+    async fn answer_to_probe<F>(&self, plan: &Plan<'_>, probe: &mut F) -> Option<F::Output>
+    where
+        F: Future + Unpin,
+    {
+        let begun = Instant::now();
+        loop {
+            if let Ok(answer) = timeout(plan.timeouts.probe, &mut *probe).await {
+                return Some(answer);
+            }
+            let is_starting = self.input.as_ref().is_some_and(Input::is_unread);
+            if !is_starting || begun.elapsed() >= self.patience(plan) {
+                return None;
+            }
+        }
+    }
+
+    /// How long the upstream may take to answer.
+    fn patience(&self, plan: &Plan<'_>) -> Duration {
+        if self.channel.process.is_some() { plan.timeouts.start } else { plan.timeouts.connect }
     }
 
     fn met(self, greeting: Greeting) -> Connected {
@@ -150,7 +195,7 @@ impl Attempt {
     }
 
     async fn initialize(&self, plan: &Plan<'_>, offer: Revision) -> Result<Greeting, ConnectError> {
-        let (params, limit) = (plan.offer.initialize_params(offer), plan.timeouts.connect);
+        let (params, limit) = (plan.offer.initialize_params(offer), self.patience(plan));
         let asked = timeout(limit, self.ask(plan, Method::INITIALIZE, params)).await;
         let result = asked.unwrap_or_else(|_| Err(no_answer(plan, &Method::INITIALIZE, limit)));
         let result =
@@ -174,9 +219,7 @@ impl Attempt {
     fn refused(&self, plan: &Plan<'_>, error: CallError) -> ConnectError {
         let (trouble, hint) = match error.kind {
             Kind::Reported(_) => (Trouble::Incompatible, "look at the log of the server".to_owned()),
-            Kind::Timeout => {
-                (Trouble::NoAnswer, format!("check that {}, or raise `connect_timeout`", self.expected()))
-            }
+            Kind::Timeout => (Trouble::NoAnswer, self.advice()),
             _ => (Trouble::NoAnswer, format!("check that {}", self.expected())),
         };
         let reason = rejected(plan.name, &Method::INITIALIZE, error);
@@ -190,6 +233,17 @@ impl Attempt {
         } else {
             "an MCP server listens there"
         }
+    }
+
+    /// The error of an upstream that was modern before and does not answer.
+    fn silent(&self, plan: &Plan<'_>) -> ConnectError {
+        let error = no_answer(plan, &Method::DISCOVER, self.patience(plan));
+        ConnectError::new(Trouble::NoAnswer, error.reason.or_hint(self.advice()))
+    }
+
+    fn advice(&self) -> String {
+        let key = if self.channel.process.is_some() { "start_timeout" } else { "connect_timeout" };
+        format!("check that {}, or raise `{key}`", self.expected())
     }
 }
 

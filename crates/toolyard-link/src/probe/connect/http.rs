@@ -45,7 +45,7 @@ impl Attempt<'_> {
         match first {
             First::Only(Era::Legacy) => self.legacy().await,
             First::Only(Era::Modern) => self.modern_only().await,
-            First::Probe(_) => self.probe().await,
+            First::Probe | First::ProbeModern => self.probe().await,
             First::LegacyThenProbe => match self.legacy().await {
                 Err(error) if error.trouble == Trouble::Incompatible => {
                     self.probe().await.map_err(|again| again.after([error.reason]))

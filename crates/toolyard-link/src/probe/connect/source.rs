@@ -13,7 +13,7 @@ use toolyard_model::{LinkEvent, Scope, local};
 use toolyard_proto::Reason;
 
 use super::{ConnectError, Plan, Trouble};
-use crate::child::{self, ChildSpec, Process};
+use crate::child::{self, ChildSpec, Input, Process};
 use crate::http::HttpSpec;
 use crate::http::endpoint::{CHECK_PATH, Endpoint};
 use crate::http::http_sse::{self, OpenError};
@@ -48,7 +48,13 @@ pub(super) enum Source<'a> {
     Sse(&'a HttpSpec),
 }
 
-type Opened = (Channel, mpsc::Receiver<LinkEvent>);
+/// An open channel to an upstream.
+pub(super) struct Opened {
+    pub(super) channel: Channel,
+    pub(super) events: mpsc::Receiver<LinkEvent>,
+    /// The pipe to a child's stdin.
+    pub(super) input: Option<Input>,
+}
 
 impl Source<'_> {
     pub(super) async fn open(self, plan: &Plan<'_>) -> Result<Opened, ConnectError> {
@@ -65,10 +71,11 @@ fn start(plan: &Plan<'_>, spec: &ChildSpec) -> Result<Opened, ConnectError> {
     let started =
         child::spawn(plan.name, spec, &scope).map_err(|why| ConnectError::new(Trouble::CannotStart, why))?;
     let process = started.process;
+    let input = Input::of(&started.stdin);
     let explain_end = process.explain_end();
     let (mux, events) = Mux::start(plan.name, (started.stdout, started.stdin), Some(explain_end), &scope);
     scope.spawn(end_with(process.clone(), mux.clone()));
-    Ok((Channel { mux, process: Some(process), scope }, events))
+    Ok(Opened { channel: Channel { mux, process: Some(process), scope }, events, input })
 }
 
 /// A child that is gone is no upstream, even if something it left behind still holds its output open.
@@ -97,7 +104,7 @@ async fn dial(plan: &Plan<'_>, spec: &SocketSpec) -> Result<Opened, ConnectError
     });
     let dialled = dialled.await.map_err(|_| failed(format!("no answer within {limit:?}")))?;
     let (mux, events) = dialled.map_err(|error| failed(error.to_string()))?;
-    Ok((Channel { mux, process: None, scope }, events))
+    Ok(Opened { channel: Channel { mux, process: None, scope }, events, input: None })
 }
 
 fn over_tcp(plan: &Plan<'_>, stream: TcpStream, scope: &Scope) -> (Mux, mpsc::Receiver<LinkEvent>) {
@@ -124,7 +131,7 @@ async fn listen(plan: &Plan<'_>, spec: &HttpSpec) -> Result<Opened, ConnectError
         not_heard(&endpoint, error)
     })?;
     let (mux, events) = Mux::start(plan.name, lines, None, &scope);
-    Ok((Channel { mux, process: None, scope }, events))
+    Ok(Opened { channel: Channel { mux, process: None, scope }, events, input: None })
 }
 
 fn not_heard(endpoint: &Endpoint, error: OpenError) -> ConnectError {
