@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolyard_link::child::ChildSpec;
-use toolyard_link::{ConnectError, EraPin, Target, Timeouts, Trouble, UpstreamTarget, connect};
+use toolyard_link::{
+    ConnectError, EraPin, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart,
+};
 use toolyard_model::{Connected, Peer, Scope};
 use toolyard_proto::{Era, Kind, Revision};
 
@@ -268,6 +270,67 @@ serve(on)
     let connected = soon(connect(&upstream, None, &offer(), &scope)).await.unwrap();
     assert_eq!(connected.era(), Era::Modern);
     assert_eq!(whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await), json!({}));
+}
+
+/// Speaks the era of its first message, and notes each start in a file.
+const DUAL: &str = r#"
+open(sys.argv[1], "a").write("x")
+time.sleep(float(sys.argv[2]))
+era = None
+def on(id, method, params):
+    global era
+    if era is None: era = "legacy" if method == "initialize" else "modern"
+    if method == "initialize" and era == "legacy": hello(id)
+    elif method == "server/discover" and era == "modern": described(id)
+    else: error(id, -32601)
+serve(on)
+"#;
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_child_that_has_not_read_the_probe_is_waited_for_and_started_once() {
+    let (scope, folder) = (Scope::new(), tempfile::tempdir().unwrap());
+    let starts = folder.path().join("starts");
+    let mut spec = python(DUAL);
+    spec.args.extend([starts.clone().into(), "1.5".into()]);
+    let mut upstream = target(spec, EraPin::Auto);
+    upstream.timeouts.probe = Duration::from_millis(200);
+    for remembered in [None, Some(Era::Modern)] {
+        let connected = soon(connect(&upstream, remembered, &offer(), &scope)).await.unwrap();
+        assert_eq!(connected.era(), Era::Modern, "{remembered:?}");
+    }
+    assert_eq!(std::fs::read_to_string(&starts).unwrap(), "xx");
+}
+
+#[tokio::test]
+async fn a_slow_restart_does_not_change_a_remembered_era() {
+    let (scope, folder) = (Scope::new(), tempfile::tempdir().unwrap());
+    let mut spec = python(DUAL);
+    spec.args.extend([folder.path().join("starts").into(), "30".into()]);
+    let mut upstream = target(spec, EraPin::Auto);
+    upstream.timeouts.start = Duration::from_millis(500);
+    let error = soon(connect(&upstream, Some(Era::Modern), &offer(), &scope)).await.unwrap_err();
+    assert_eq!(error.trouble, Trouble::NoAnswer);
+    assert!(!error.means_one_era(), "{error}");
+}
+
+#[tokio::test]
+async fn a_dual_child_has_a_link_of_each_era() {
+    let (scope, folder) = (Scope::new(), tempfile::tempdir().unwrap());
+    let starts = folder.path().join("starts");
+    let mut spec = python(DUAL);
+    spec.args.extend([starts.clone().into(), "0".into()]);
+    let modern = soon(connect(&target(spec.clone(), EraPin::Auto), None, &offer(), &scope)).await.unwrap();
+    let upstream = target(spec.clone(), EraPin::Auto);
+    let legacy = soon(connect_counterpart(&upstream, &offer(), &scope)).await.unwrap();
+    assert_eq!((modern.era(), legacy.era()), (Era::Modern, Era::Legacy));
+    assert_eq!(std::fs::read_to_string(&starts).unwrap(), "xx");
+    let pinned =
+        soon(connect_counterpart(&target(spec, EraPin::Modern), &offer(), &scope)).await.unwrap_err();
+    assert!(pinned.means_one_era(), "{pinned}");
+    let upstream = target(python(MODERN), EraPin::Auto);
+    let refused = soon(connect_counterpart(&upstream, &offer(), &scope)).await.unwrap_err();
+    assert!(refused.means_one_era(), "{refused}");
 }
 
 #[tokio::test]
