@@ -67,7 +67,7 @@ impl Gateway {
             drop(one_at_a_time);
             return self.join(plan);
         }
-        let upstream = self.make(plan, before.definitions());
+        let upstream = self.make(plan, before.definitions().map(|old| old.borrowed()));
         let put = |old: &Arc<Upstream>| if Arc::ptr_eq(old, before) { upstream.clone() } else { old.clone() };
         self.adopt(&old, old.upstreams.iter().map(put).collect());
         self.start_one(&upstream);

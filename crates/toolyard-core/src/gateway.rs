@@ -110,7 +110,8 @@ impl Gateway {
             let names = if before.is_some() { &mut done.changed } else { &mut done.added };
             names.push(wanted.id.to_string());
             // Until the new one has spoken, what the old one offered is the best guess.
-            let known = shared.outlets.stored(&wanted).or_else(|| before?.definitions());
+            let known =
+                shared.outlets.stored(&wanted).or_else(|| before?.definitions().map(|old| old.borrowed()));
             fresh.push(self.make(wanted, known));
             upstreams.extend(fresh.last().cloned());
         }

@@ -163,3 +163,18 @@ async fn a_changed_timeout_applies_without_a_new_connection() {
         double.seen.lock().unwrap().iter().filter(|(method, _)| method.as_str() == "server/discover").count();
     assert!(pings > 2, "it is pinged from now on: {pings}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_command_is_probed_again() {
+    let (before, after) = (Double::new(Revision::NEWEST_LEGACY, &["t"]), Double::new(NEW, &["t"]));
+    let gateway = gateway(&[("a", &before)]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    gateway.reload(plan(&[("a", &after)]));
+    assert_eq!(client.tools().await, ["a__t"], "until the new one has been read, the old list is shown");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(*after.expected.lock().unwrap(), [None]);
+    after.hang_up("gone");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(*after.expected.lock().unwrap(), [None, Some(NEW)]);
+}

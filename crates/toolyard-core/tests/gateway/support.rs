@@ -35,6 +35,8 @@ pub(crate) struct Double {
     /// Each attempt takes one outcome; when none is left, connecting works.
     pub(crate) attempts: Mutex<VecDeque<Attempt>>,
     pub(crate) connects: AtomicUsize,
+    /// The revision that each attempt was told to expect.
+    pub(crate) expected: Mutex<Vec<Option<Revision>>>,
     pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
     pub(crate) dropped: Arc<AtomicUsize>,
     /// Whether it answers no list any more.
@@ -69,6 +71,7 @@ impl Double {
             behaviour,
             attempts: Mutex::default(),
             connects: AtomicUsize::new(0),
+            expected: Mutex::default(),
             seen: Mutex::default(),
             dropped: Arc::default(),
             mute: AtomicBool::new(false),
@@ -141,10 +144,11 @@ impl fmt::Debug for Door {
 }
 
 impl Connect for Door {
-    fn connect(&self, _: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
+    fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         let double = self.0.clone();
         Box::pin(async move {
             double.connects.fetch_add(1, Ordering::SeqCst);
+            double.expected.lock().unwrap().push(known);
             let attempt = double.attempts.lock().unwrap().pop_front();
             match attempt {
                 Some(Attempt::Fails) => return Err("connection refused".into()),
