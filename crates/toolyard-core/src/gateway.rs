@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Origin, Peer, Request, Scope, View};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Method, Notification};
@@ -55,7 +55,8 @@ impl Gateway {
         let listeners = Arc::new(Listeners::default());
         let (changed, news) = mpsc::channel(1);
         let origin = bridge::own_origin(NAME, env!("CARGO_PKG_VERSION"));
-        let outlets = Outlets { changed, listeners: listeners.clone(), store, origin };
+        let starts = Arc::new(Semaphore::new(plan.pace.starts_at_once));
+        let outlets = Outlets { changed, listeners: listeners.clone(), store, origin, starts };
         let (yard_plan, yard_definitions, yard) = yard::plan();
         let common = Arc::new(Common { disabled: Mutex::new(plan.disabled), ..Common::default() });
         let steps = Arc::new(StepRules::new(plan.tools, Arc::new(Chains::new(plan.steps))));

@@ -53,6 +53,8 @@ pub struct Pace {
     /// How long that is; then it is tried once.
     pub half_open: Duration,
     pub pings: Pings,
+    /// How many processes start at the same time.
+    pub starts_at_once: usize,
 }
 
 /// How upstreams are asked whether they are there.
@@ -86,6 +88,7 @@ impl Default for Pace {
             breaker: 5,
             half_open: Duration::from_mins(1),
             pings: Pings::default(),
+            starts_at_once: 2 * std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
         }
     }
 }
@@ -220,6 +223,16 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// upstream stays discovered.
     fn look(&self) -> BoxFuture<Result<(), Reason>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// Whether connecting starts a process. Only so many start at the same time.
+    fn starts_process(&self) -> bool {
+        false
+    }
+
+    /// The longest that one attempt to connect may take, whatever its own timeouts are.
+    fn longest_attempt(&self) -> Duration {
+        Duration::from_secs(90)
     }
 
     /// What is known of it before it has said a word.

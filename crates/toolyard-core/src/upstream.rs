@@ -8,6 +8,7 @@ mod links;
 mod counterpart;
 mod lease;
 mod pool;
+mod questions;
 mod supervise;
 mod reconnect;
 pub mod retry;
@@ -177,18 +178,56 @@ impl Upstream {
         (!greeting.guessed).then_some(greeting.revision)
     }
 
-    /// A live link. While it is being connected, waits for it; while it cannot be reached, fails at once.
+    /// A live link. While it is being connected, waits for it, for a bounded time; while it cannot be reached, fails
+    /// at once.
     pub(crate) async fn link(&self) -> Result<Arc<dyn Link>, CallError> {
         if let Some(link) = self.links.live() {
             return Ok(link);
         }
+        let waited = tokio::time::timeout(self.pace().connect, self.awaited_link()).await;
+        waited.unwrap_or_else(|_| Err(self.not_connected(&self.state())))
+    }
+
+    /// A live link, waited for as long as it is known to come. An idle upstream is started.
+    pub(super) async fn awaited_link(&self) -> Result<Arc<dyn Link>, CallError> {
         let mut state = self.life.state.subscribe();
-        let decided = state.wait_for(|state| !state.is_under_way());
-        let state = match tokio::time::timeout(self.pace().connect, decided).await {
-            Ok(Ok(state)) => state.clone(),
-            _ => self.state(),
+        loop {
+            let (phase, is_coming) = {
+                let now = state.borrow_and_update();
+                (now.phase, now.is_under_way())
+            };
+            if let Some(link) = self.links.live() {
+                return Ok(link);
+            }
+            match phase {
+                Phase::Idle => self.life.signals.wanted.notify_one(),
+                // The link has just ended; what follows is known in a moment.
+                Phase::Active => {}
+                _ if is_coming => {}
+                _ => return Err(self.not_connected(&self.state())),
+            }
+            if state.changed().await.is_err() {
+                return Err(self.not_connected(&self.state()));
+            }
+        }
+    }
+
+    /// The error of a call that was not sent before its deadline, because it had to wait for a link.
+    pub(crate) fn waited_in_vain(&self) -> CallError {
+        if let Some(error) = self.links.pool.is_full().then(|| pool::all_in_use(self)) {
+            return error;
+        }
+        let state = self.state();
+        let seconds =
+            state.starting_since().and_then(|since| since.elapsed().ok()).map(|time| time.as_secs());
+        let why = match seconds {
+            Some(seconds) => {
+                let what = format!("has been starting for {seconds} s, and the call was not sent to it");
+                Reason::of_upstream(self.id.as_str(), what).with_hint("try again, or raise `timeout`")
+            }
+            None => self.why_unavailable(&state).or_hint("the gateway keeps trying"),
         };
-        self.links.live().ok_or_else(|| self.not_connected(&state))
+        CallError::unavailable(why).at(&self.name)
     }
 
     fn not_connected(&self, state: &State) -> CallError {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::json;
@@ -60,7 +61,7 @@ impl Upstream {
         let usual = Timeouts::default();
         let timeouts = Timeouts {
             connect: upstream.connect_timeout.unwrap_or(usual.connect),
-            start: upstream.connect_timeout.unwrap_or(usual.start),
+            start: upstream.start.timeout.or(upstream.connect_timeout).unwrap_or(usual.start),
             ..usual
         };
         let target = UpstreamTarget {
@@ -147,6 +148,17 @@ impl Connect for Upstream {
 
     fn connect_for(&self, known: Option<Revision>, client: &Origin) -> BoxFuture<Result<Connected, Reason>> {
         self.connect_as(known, self.offer_of(client))
+    }
+
+    fn starts_process(&self) -> bool {
+        matches!(self.target.target, Target::Child(_))
+    }
+
+    fn longest_attempt(&self) -> Duration {
+        // A program that ends when it is probed is started a second time.
+        let Timeouts { connect, start, .. } = self.target.timeouts;
+        let each = if self.starts_process() { start } else { connect };
+        2 * each + Duration::from_mins(1)
     }
 
     fn connect_counterpart(&self, client: Option<&Origin>) -> BoxFuture<Result<Connected, NoCounterpart>> {

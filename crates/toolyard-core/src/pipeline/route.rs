@@ -1,26 +1,29 @@
 //! The end of every chain: takes a live link, sends the call in the upstream's form, and renames in the answer what
 //! the client knows by other names.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::poll_immediate;
 use toolyard_model::{Answer, AnswerBody};
 use toolyard_proto::uri::{map_result, to_shown};
 use toolyard_proto::{CallError, Fault, Kind, Method, Raw, Retry};
 
 use super::{Call, Edits};
 use crate::catalog::{ListKind, param_headers};
-use crate::upstream::Upstream;
+use crate::upstream::{Lease, Upstream};
 use crate::{bridge, tasks};
 
 pub(super) async fn route(mut call: Call) -> Answer {
     let (in_flight, lease) = loop {
         let in_flight = call.upstream.begin(call.params.len() + call.id.as_bytes().len())?;
-        match call.upstream.lease(&call.origin).await {
+        match lease(&call).await {
             Ok(lease) => break (in_flight, Arc::new(lease)),
             // The config was changed since the call arrived: it goes to the upstream that has the name now.
             Err(error) => call.upstream = call.upstream.life.successor().ok_or(error)?,
         }
     };
+    call.peer = lease.watch(call.peer);
     let edits = call.edits;
     let upstream = call.upstream.clone();
     let link = lease.link();
@@ -60,6 +63,22 @@ pub(super) async fn route(mut call: Call) -> Answer {
     }
 }
 
+/// A link for the call. A call whose time is over before there is one fails with what it waited for.
+async fn lease(call: &Call) -> Result<Lease, CallError> {
+    let mut leasing = pin!(call.upstream.lease(&call.origin, &call.peer));
+    if let Some(lease) = poll_immediate(&mut leasing).await {
+        return lease;
+    }
+    match &call.deadline {
+        Some(clock) => tokio::select! {
+            biased;
+            lease = leasing => lease,
+            _ = clock.expired() => Err(call.upstream.waited_in_vain()),
+        },
+        None => leasing.await,
+    }
+}
+
 /// Sends a call again that the upstream refused because of its headers or protocol version, once the upstream has
 /// reported its definitions again. It has not carried the call out.
 async fn send_again(mut call: Box<Call>) -> Option<Answer> {
@@ -75,7 +94,7 @@ async fn send_again(mut call: Box<Call>) -> Option<Answer> {
         let tool = definitions.list(ListKind::Tools).iter().find(is_it)?;
         call.headers = param_headers(tool, &call.params);
     }
-    let lease = Arc::new(upstream.lease(&call.origin).await.ok()?);
+    let lease = Arc::new(upstream.lease(&call.origin, &call.peer).await.ok()?);
     let answer = bridge::exchange(*call, &lease).await;
     lease.done();
     Some(answer)

@@ -13,12 +13,13 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
-use toolyard_model::{ClientKey, Greeting, Link, LinkEvent, Origin};
+use toolyard_model::{ClientKey, Greeting, Link, LinkEvent, Origin, Peer};
 use toolyard_proto::{CallError, Reason, Revision};
 
 use super::links::Lane;
 use super::pool::restart_on_panic;
-use super::supervise::{CONNECT_BOUND, Outlets};
+use super::questions::{Starter, answer};
+use super::supervise::Outlets;
 use super::{Upstream, fetch};
 use crate::plan::NoCounterpart;
 use crate::{bridge, levels};
@@ -55,6 +56,8 @@ struct LiveCounterpart {
 struct Users {
     clients: HashSet<ClientKey>,
     last: Instant,
+    /// The call for which the link is opened.
+    starter: Option<Starter>,
 }
 
 /// How far the opening of the link is.
@@ -85,7 +88,7 @@ impl Default for Counterpart {
             stage: watch::Sender::new(Stage::Closed),
             wanted: Notify::new(),
             in_use: AtomicUsize::new(0),
-            users: Mutex::new(Users { clients: HashSet::new(), last: Instant::now() }),
+            users: Mutex::new(Users { clients: HashSet::new(), last: Instant::now(), starter: None }),
             greeting: ArcSwapOption::empty(),
         }
     }
@@ -191,7 +194,7 @@ impl Counterpart {
             users.clients.insert(origin.client.clone());
         }
         drop(users);
-        CounterpartUse { upstream: upstream.clone() }
+        CounterpartUse { upstream: upstream.clone(), starter: None }
     }
 
     /// Waits until the link is no longer `link`.
@@ -208,6 +211,8 @@ impl Counterpart {
 /// The counterpart in use by a call or a subscription.
 pub(super) struct CounterpartUse {
     upstream: Arc<Upstream>,
+    /// The way back of the call for which the link was opened.
+    starter: Option<Arc<Peer>>,
 }
 
 impl CounterpartUse {
@@ -246,7 +251,7 @@ impl Upstream {
         if let Some(known) = self.links.counterpart.greeting() {
             return Ok(Greeting::clone(&known));
         }
-        match self.counterpart_for(origin).await {
+        match self.counterpart_for(origin, None).await {
             Ok(Some((link, _))) => Ok(link.greeting().clone()),
             _ => Ok(own),
         }
@@ -278,9 +283,10 @@ impl Upstream {
     pub(super) async fn counterpart_for(
         self: &Arc<Self>,
         origin: &Origin,
+        peer: Option<&Peer>,
     ) -> Result<Option<(Arc<dyn Link>, CounterpartUse)>, CallError> {
         let counterpart = &self.links.counterpart;
-        let guard = Counterpart::use_by(self, origin);
+        let mut guard = Counterpart::use_by(self, origin);
         if let Some(link) = counterpart.live() {
             return Ok(Some((link, guard)));
         }
@@ -301,6 +307,9 @@ impl Upstream {
                 }
                 Stage::Closed | Stage::Failed(..) => {
                     attempts += 1;
+                    guard.starter = peer.map(|peer| Arc::new(peer.clone()));
+                    let starter = guard.starter.as_ref().map(|peer| Starter::new(origin, peer));
+                    counterpart.users().starter = starter;
                     counterpart.wanted.notify_one();
                 }
                 Stage::Opening => attempts += 1,
@@ -331,12 +340,13 @@ async fn keep(upstream: &Arc<Upstream>, outlets: &Outlets) {
     loop {
         counterpart.wanted.notified().await;
         counterpart.set(Stage::Opening);
-        let connecting = upstream.connector().connect_counterpart(None);
-        let connected = match tokio::time::timeout(CONNECT_BOUND, connecting).await {
+        let connector = upstream.connector();
+        let limit = connector.longest_attempt();
+        let connected = match tokio::time::timeout(limit, connector.connect_counterpart(None)).await {
             Ok(connected) => connected,
-            Err(_) => Err(NoCounterpart::Failed(
-                format!("no connection within {} s", CONNECT_BOUND.as_secs()).into(),
-            )),
+            Err(_) => {
+                Err(NoCounterpart::Failed(format!("no connection within {} s", limit.as_secs()).into()))
+            }
         };
         match connected {
             Ok(connected) => {
@@ -376,6 +386,7 @@ async fn attend(
     outlets: &Outlets,
     mut events: mpsc::Receiver<LinkEvent>,
 ) -> Reason {
+    let starter = upstream.links.counterpart.users().starter.take();
     let mut check = tokio::time::interval(CHECK);
     loop {
         let event = tokio::select! {
@@ -397,7 +408,7 @@ async fn attend(
             Some(LinkEvent::Notification(client, notification)) => {
                 outlets.listeners.take(upstream, Lane::Counterpart, client.as_ref(), &notification);
             }
-            Some(LinkEvent::Ask(_, ask, reply)) => drop(reply.send(upstream.answer_outside_call(&ask))),
+            Some(LinkEvent::Ask(_, ask, reply)) => answer(upstream, starter.as_ref(), ask, reply),
             Some(LinkEvent::Closed(reason)) => return reason,
             None => return "its connection ended".into(),
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use toolyard_model::{ClientKey, Link, Origin};
+use toolyard_model::{ClientKey, Link, Origin, Peer};
 use toolyard_proto::{CallError, Notification};
 
 use super::counterpart::CounterpartUse;
@@ -52,6 +52,14 @@ impl Lease {
         }
     }
 
+    /// The way back of a call that uses this link. On a link of the client's own its questions are counted.
+    pub(crate) fn watch(&self, peer: Peer) -> Peer {
+        match &self.place {
+            Place::Own(held) => held.counted(peer),
+            _ => peer,
+        }
+    }
+
     /// The call has ended, so that the next one may have the link. A link whose call was dropped is not given to
     /// another client.
     pub(crate) fn done(&self) {
@@ -73,34 +81,41 @@ impl fmt::Debug for Lease {
 }
 
 impl Upstream {
-    /// A link for a call of `origin`.
-    pub(crate) async fn lease(self: &Arc<Self>, origin: &Origin) -> Result<Lease, CallError> {
-        let (lane, shared) = self.shared_lease(origin).await?;
-        if origin.client == ClientKey::Gateway || !self.links.pool.is_used(shared.link.as_ref()) {
+    /// A link for a call of `origin`; `peer` is the way back of that call.
+    pub(crate) async fn lease(self: &Arc<Self>, origin: &Origin, peer: &Peer) -> Result<Lease, CallError> {
+        let (lane, shared) = self.shared_lease(origin, Some(peer)).await?;
+        if origin.client == ClientKey::Gateway || !self.links.pool.is_used(shared.link.as_ref(), origin) {
             return Ok(shared);
         }
         drop(shared);
-        Box::pin(pool::lease(self, origin, lane)).await
+        Box::pin(pool::lease(self, origin, lane, Some(peer))).await
     }
 
     /// A link for what `origin` sets up to outlive a call.
     pub(super) async fn lease_to_stay(self: &Arc<Self>, origin: &Origin) -> Result<Lease, CallError> {
-        let (lane, shared) = self.shared_lease(origin).await?;
+        let (lane, shared) = self.shared_lease(origin, None).await?;
         if self.keeps_apart(shared.link.as_ref(), &origin.client) {
             drop(shared);
-            return Box::pin(pool::lease(self, origin, lane)).await;
+            return Box::pin(pool::lease(self, origin, lane, None)).await;
         }
         Ok(shared)
     }
 
     /// The link that clients of this era share.
-    pub(super) async fn shared_lease(self: &Arc<Self>, origin: &Origin) -> Result<(Lane, Lease), CallError> {
+    pub(super) async fn shared_lease(
+        self: &Arc<Self>,
+        origin: &Origin,
+        peer: Option<&Peer>,
+    ) -> Result<(Lane, Lease), CallError> {
         if self.lane_of(origin) == Lane::Counterpart
-            && let Some((link, in_use)) = Box::pin(self.counterpart_for(origin)).await?
+            && let Some((link, in_use)) = Box::pin(self.counterpart_for(origin, peer)).await?
         {
             return Ok((Lane::Counterpart, Lease { link, place: Place::Counterpart(in_use) }));
         }
-        let link = self.link().await?;
+        let link = match self.links.live() {
+            Some(link) => link,
+            None => Box::pin(self.awaited_link()).await?,
+        };
         Ok((Lane::Definition, Lease { link, place: Place::Definition }))
     }
 

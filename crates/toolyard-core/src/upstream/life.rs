@@ -46,6 +46,8 @@ pub(super) struct Signals {
     pub(super) outdated: Notify,
     /// The policy was replaced.
     pub(super) policy: Notify,
+    /// A call needs an upstream that is idle.
+    pub(super) wanted: Notify,
 }
 
 impl Life {

@@ -21,7 +21,7 @@ pub struct UpstreamPolicy {
 /// When the process or connection of an upstream is started and ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartPolicy {
-    /// How long its start may take, if not the default.
+    /// How long its start may take, if not the default. The connector applies it.
     pub timeout: Option<Duration>,
     /// How long it may be idle before it is stopped; never if not given.
     pub stop_when_idle: Option<Duration>,

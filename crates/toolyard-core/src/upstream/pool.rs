@@ -12,18 +12,24 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use toolyard_model::{ClientKey, Link, LinkEvent, Origin, Principal};
+use tokio_util::sync::CancellationToken;
+use toolyard_model::{ClientKey, Link, LinkEvent, Origin, Peer, Principal};
 use toolyard_proto::{CallError, Raw, Reason};
 
 use super::fetch::is_list_change;
 use super::links::Lane;
-use super::supervise::{CONNECT_BOUND, Outlets};
+use super::questions::{CountedPeer, OpenQuestions, Starter, answer};
+use super::supervise::Outlets;
 use super::{Lease, Upstream};
 use crate::bridge;
 use crate::plan::{NoCounterpart, Sharing};
 
 /// How many links of their own the clients of one upstream may have.
 const MOST: usize = 16;
+/// How many of them one client may hold by calls that wait for its answers; then its oldest question is cancelled.
+const MOST_ASKING_PER_CLIENT: usize = 4;
+/// How many of them all such calls may hold. The rest is kept for calls that do not wait for an answer.
+const MOST_ASKING: usize = MOST - MOST / 4;
 /// How long one that nobody uses is kept.
 const IDLE: Duration = Duration::from_mins(1);
 /// The same where each client was promised its own: what the upstream keeps for it ends with it.
@@ -46,6 +52,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct State {
     last: u64,
+    last_question: u64,
     members: Vec<Member>,
 }
 
@@ -56,6 +63,9 @@ struct Member {
     link: Option<Arc<dyn Link>>,
     busy: usize,
     since: Instant,
+    /// The principal whose call opened it.
+    principal: Principal,
+    questions: OpenQuestions,
 }
 
 /// Whose a link is. The upstream is told what that client can do.
@@ -86,6 +96,11 @@ impl Owner {
     }
 }
 
+/// Whether a client can answer any question of an upstream.
+fn can_be_asked(origin: &Origin) -> bool {
+    ["elicitation", "sampling", "roots"].iter().any(|kind| origin.capabilities.member(kind).is_some())
+}
+
 /// What becomes of somebody who wants a link.
 enum Found {
     Ready(u64, Arc<dyn Link>),
@@ -105,7 +120,7 @@ impl Pool {
     }
 
     /// Whether calls of clients go over links of their own, given the link that all share.
-    pub(super) fn is_used(&self, shared: &dyn Link) -> bool {
+    pub(super) fn is_used(&self, shared: &dyn Link, origin: &Origin) -> bool {
         if !shared.is_shared() {
             return false;
         }
@@ -115,7 +130,8 @@ impl Pool {
         if shared.is_interactive() && !self.needed.load(Ordering::Relaxed) {
             self.needed.store(true, Ordering::Relaxed);
         }
-        self.promised || self.needed.load(Ordering::Relaxed)
+        // A client that can answer no question has no use for a link of its own.
+        self.promised || (self.needed.load(Ordering::Relaxed) && can_be_asked(origin))
     }
 
     /// Whether each client was promised its own, so that what it sets up belongs there too.
@@ -139,7 +155,7 @@ impl Pool {
     }
 
     /// Finds a link for `owner`, or room for one; an idle one makes room, and is given back to be closed.
-    fn find(&self, owner: &Owner) -> (Found, Option<Arc<dyn Link>>) {
+    fn find(&self, owner: &Owner, principal: &Principal) -> (Found, Option<Arc<dyn Link>>) {
         let mut state = self.state();
         for member in state.members.iter_mut().filter(|member| member.owner == *owner) {
             match &member.link {
@@ -161,8 +177,47 @@ impl Pool {
         }
         state.last += 1;
         let (number, owner, since) = (state.last, owner.clone(), Instant::now());
-        state.members.push(Member { number, owner, link: None, busy: 1, since });
+        let (principal, questions) = (principal.clone(), OpenQuestions::default());
+        state.members.push(Member { number, owner, link: None, busy: 1, since, principal, questions });
         (Found::Room(number), evicted)
+    }
+
+    /// Whether all links are in use.
+    pub(super) fn is_full(&self) -> bool {
+        let state = self.state();
+        state.members.len() >= MOST && state.members.iter().all(|member| member.busy > 0)
+    }
+
+    /// A call on this link asks its client. The token is cancelled when the question has to make room.
+    pub(super) fn begin_question(&self, number: u64) -> Result<CancellationToken, String> {
+        let mut state = self.state();
+        state.last_question += 1;
+        let since = state.last_question;
+        let Some(own) = state.member(number).map(|member| member.principal.clone()) else {
+            return Err("the connection of this call has ended".into());
+        };
+        let is_other = |member: &&Member| member.number != number && member.questions.is_open();
+        let asking = state.members.iter().filter(is_other).count();
+        let mine = state.members.iter().filter(is_other).filter(|member| member.principal == own);
+        if mine.clone().count() >= MOST_ASKING_PER_CLIENT || asking >= MOST_ASKING {
+            match mine.min_by_key(|member| member.questions.since()) {
+                Some(oldest) => oldest.questions.cancel(),
+                None => {
+                    return Err(format!(
+                        "{MOST_ASKING} questions of other clients are open; try again later"
+                    ));
+                }
+            }
+        }
+        let member = state.member(number).ok_or("the connection of this call has ended")?;
+        Ok(member.questions.begin(since))
+    }
+
+    pub(super) fn end_question(&self, number: u64) {
+        if let Some(member) = self.state().member(number) {
+            member.questions.end();
+        }
+        self.changed.notify_waiters();
     }
 
     fn remove(&self, number: u64) -> Option<Arc<dyn Link>> {
@@ -242,17 +297,24 @@ impl State {
 }
 
 /// A link from the pool for the calls of `origin`, opened if need be.
-pub(super) async fn lease(upstream: &Arc<Upstream>, origin: &Origin, lane: Lane) -> Result<Lease, CallError> {
+pub(super) async fn lease(
+    upstream: &Arc<Upstream>,
+    origin: &Origin,
+    lane: Lane,
+    peer: Option<&Peer>,
+) -> Result<Lease, CallError> {
     let pool = &upstream.links.pool;
     let owner = Owner::of(origin, pool.promised);
     loop {
         let mut changed = std::pin::pin!(pool.changed.notified());
         changed.as_mut().enable();
-        let (found, evicted) = pool.find(&owner);
+        let (found, evicted) = pool.find(&owner, &origin.principal);
         upstream.links.close_later(evicted);
         match found {
             Found::Ready(number, link) => return Ok(Lease::own(link, Held::new(upstream, number))),
-            Found::Room(number) => return open(upstream, number, origin, lane).await,
+            Found::Room(number) => {
+                return open(upstream, number, origin, lane, peer).await;
+            }
             Found::Wait => changed.await,
         }
     }
@@ -263,8 +325,11 @@ async fn open(
     number: u64,
     origin: &Origin,
     lane: Lane,
+    peer: Option<&Peer>,
 ) -> Result<Lease, CallError> {
-    let held = Held::new(upstream, number);
+    let mut held = Held::new(upstream, number);
+    held.starter = peer.map(|peer| Arc::new(peer.clone()));
+    let starter = held.starter.as_ref().map(|peer| Starter::new(origin, peer));
     let connector = upstream.connector();
     let connecting = match lane {
         Lane::Definition => connector.connect_for(upstream.known_revision(), origin),
@@ -273,7 +338,7 @@ async fn open(
             Box::pin(async move { connecting.await.map_err(NoCounterpart::into_reason) })
         }
     };
-    let connecting = tokio::time::timeout(CONNECT_BOUND, connecting);
+    let connecting = tokio::time::timeout(connector.longest_attempt(), connecting);
     let connected = match connecting.await {
         Ok(Ok(connected)) => connected,
         Ok(Err(reason)) => return Err(not_opened(upstream, &reason)),
@@ -281,7 +346,7 @@ async fn open(
     };
     upstream.links.pool.opened(number, &connected.link);
     let owner = Owner::of(origin, upstream.links.pool.promised).client().cloned();
-    let member = Opened { number, owner, lane, events: connected.events };
+    let member = Opened { number, owner, lane, starter, events: connected.events };
     let _ = upstream.links.opened.0.send(member).await;
     Ok(Lease::own(connected.link, held))
 }
@@ -293,21 +358,38 @@ fn not_opened(upstream: &Upstream, reason: &Reason) -> CallError {
     CallError::unavailable(why).at(upstream.name())
 }
 
+/// The error of a call that waited in vain for a link of its own.
+pub(super) fn all_in_use(upstream: &Upstream) -> CallError {
+    let what = format!(
+        "has {MOST} connections, one for each client that it asks questions, and all of them were in use for as long \
+         as this call could wait"
+    );
+    let why = Reason::of_upstream(upstream.id().as_str(), what);
+    CallError::limit(why.with_hint("answer or cancel open questions, or try again later")).at(upstream.name())
+}
+
 /// A link of the pool in use.
 pub(super) struct Held {
     upstream: Arc<Upstream>,
     number: u64,
     is_done: AtomicBool,
+    /// The way back of the call for which the link was opened.
+    starter: Option<Arc<Peer>>,
 }
 
 impl Held {
     fn new(upstream: &Arc<Upstream>, number: u64) -> Self {
-        Self { upstream: upstream.clone(), number, is_done: AtomicBool::new(false) }
+        Self { upstream: upstream.clone(), number, is_done: AtomicBool::new(false), starter: None }
     }
 
     /// Waits until the link is gone.
     pub(super) async fn gone(&self) {
         self.upstream.links.pool.gone(self.number).await;
+    }
+
+    /// The way back of a call on this link, with its questions counted.
+    pub(super) fn counted(&self, peer: Peer) -> Peer {
+        Peer::new(Arc::new(CountedPeer { peer, upstream: self.upstream.clone(), number: self.number }))
     }
 
     /// Nothing is under way on it any more.
@@ -328,6 +410,7 @@ pub(super) struct Opened {
     number: u64,
     owner: Option<ClientKey>,
     lane: Lane,
+    starter: Option<Starter>,
     events: mpsc::Receiver<LinkEvent>,
 }
 
@@ -377,7 +460,7 @@ async fn listen_to(upstream: &Arc<Upstream>, outlets: &Outlets, member: &mut Ope
                     outlets.listeners.take(upstream, member.lane, Some(owner), &notification);
                 }
             }
-            LinkEvent::Ask(_, ask, reply) => drop(reply.send(upstream.answer_outside_call(&ask))),
+            LinkEvent::Ask(_, ask, reply) => answer(upstream, member.starter.as_ref(), ask, reply),
             LinkEvent::Closed(_) => break,
         }
     }

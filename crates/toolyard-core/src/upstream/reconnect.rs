@@ -11,7 +11,7 @@ use super::Upstream;
 use super::retry::{self, Verdict};
 use super::state::Phase;
 use super::supervise::Outlets;
-use crate::plan::AfterLoss;
+use crate::plan::{AfterLoss, UpstreamKind};
 
 /// Somebody else's business for ever.
 const NEVER: Duration = Duration::from_hours(24 * 365);
@@ -43,7 +43,8 @@ impl Backoff {
         }
         let (first, after) = match loss {
             AfterLoss::TryAgain | AfterLoss::Left => {
-                match retry::after(&upstream.pace(), self.failures, retry::chance()) {
+                let spread = if upstream.connector().starts_process() { retry::WIDE } else { retry::NARROW };
+                match retry::after(&upstream.pace(), self.failures, spread, retry::chance()) {
                     Verdict::Again(wait) => (wait, None),
                     Verdict::Open(wait) => (Duration::ZERO, Some(wait)),
                 }
@@ -114,10 +115,15 @@ impl Upstream {
 
     fn lost(&self, reason: Reason, failures: u32) {
         self.links.take_live();
-        self.life.enter(Phase::Retrying, Some(reason));
+        let returns = self.kind() == UpstreamKind::Server
+            && self.connector().after_loss() == AfterLoss::TryAgain
+            && failures < self.pace().breaker;
+        // Set before the phase, or a call that waits sees a moment in which the upstream is not expected back.
         self.life.state.send_modify(|state| {
             state.failures = failures;
             state.settled = true;
+            state.returning = returns && state.connected.is_some();
         });
+        self.life.enter(Phase::Retrying, Some(reason));
     }
 }

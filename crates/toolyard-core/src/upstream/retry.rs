@@ -6,6 +6,11 @@ use std::time::Duration;
 
 use crate::plan::Pace;
 
+/// The spread of attempts to reach a network peer.
+pub(crate) const NARROW: f64 = 0.1;
+/// The spread of attempts to start a process: starting costs the machine much, so starts are spread widely.
+pub(crate) const WIDE: f64 = 0.5;
+
 /// What follows a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -15,15 +20,15 @@ pub enum Verdict {
     Open(Duration),
 }
 
-/// After `failures` in a row, at least one. `chance` is from 0 to 1 and spreads attempts by a tenth either way,
-/// so that what was lost together does not come back together.
-pub fn after(pace: &Pace, failures: u32, chance: f64) -> Verdict {
+/// After `failures` in a row, at least one. `chance` is from 0 to 1 and spreads attempts by the share `spread` either
+/// way, so that what was lost together does not come back together.
+pub fn after(pace: &Pace, failures: u32, spread: f64, chance: f64) -> Verdict {
     if failures >= pace.breaker {
         return Verdict::Open(pace.half_open);
     }
     let factor = 2u32.saturating_pow(failures.saturating_sub(1).min(16));
     let wait = pace.backoff_first.saturating_mul(factor).min(pace.backoff_most);
-    Verdict::Again(wait.mul_f64(0.9 + 0.2 * chance.clamp(0.0, 1.0)))
+    Verdict::Again(wait.mul_f64(1.0 - spread + 2.0 * spread * chance.clamp(0.0, 1.0)))
 }
 
 /// From 0 to 1.
@@ -39,7 +44,7 @@ mod tests {
     #[test]
     fn waits_double_up_to_half_a_minute_and_the_fifth_failure_opens_the_breaker() {
         let pace = Pace { breaker: 9, ..Pace::default() };
-        let wait = |failures, chance| match after(&pace, failures, chance) {
+        let wait = |failures, chance| match after(&pace, failures, NARROW, chance) {
             Verdict::Again(wait) => wait.as_millis(),
             Verdict::Open(wait) => panic!("open for {wait:?}"),
         };
@@ -48,8 +53,8 @@ mod tests {
         assert_eq!((wait(1, 0.0), wait(1, 1.0)), (900, 1100));
         assert_eq!((wait(7, 0.0), wait(7, 1.0)), (27_000, 33_000));
         let usual = Pace::default();
-        assert!(matches!(after(&usual, 4, 0.5), Verdict::Again(_)));
-        assert_eq!(after(&usual, 5, 0.5), Verdict::Open(Duration::from_mins(1)));
-        assert_eq!(after(&usual, u32::MAX, 0.5), Verdict::Open(Duration::from_mins(1)));
+        assert!(matches!(after(&usual, 4, WIDE, 0.5), Verdict::Again(_)));
+        assert_eq!(after(&usual, 5, WIDE, 0.5), Verdict::Open(Duration::from_mins(1)));
+        assert_eq!(after(&usual, u32::MAX, WIDE, 0.5), Verdict::Open(Duration::from_mins(1)));
     }
 }

@@ -19,7 +19,11 @@ pub enum Phase {
     /// Known of, and not tried yet, or not since the last sign of life.
     Discovered,
     Connecting,
+    /// Its process was started and has not answered yet.
+    Starting,
     Active,
+    /// Not running because no call needs it; the next call starts it.
+    Idle,
     /// Lost or never reached; tried again after a while, or expected back soon.
     Retrying,
     /// Given up until there is a new sign of life, or until it is time to look once more.
@@ -29,14 +33,24 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const ALL: [Self; 6] =
-        [Self::Discovered, Self::Connecting, Self::Active, Self::Retrying, Self::Dead, Self::Ended];
+    pub const ALL: [Self; 8] = [
+        Self::Discovered,
+        Self::Connecting,
+        Self::Starting,
+        Self::Active,
+        Self::Idle,
+        Self::Retrying,
+        Self::Dead,
+        Self::Ended,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Discovered => "discovered",
             Self::Connecting => "connecting",
+            Self::Starting => "starting",
             Self::Active => "active",
+            Self::Idle => "idle",
             Self::Retrying => "retrying",
             Self::Dead => "dead",
             Self::Ended => "ended",
@@ -46,12 +60,18 @@ impl Phase {
     /// Whether `next` may come after this one.
     pub fn may_become(self, next: Self) -> bool {
         match self {
-            Self::Discovered => matches!(next, Self::Connecting | Self::Dead | Self::Ended),
-            Self::Connecting => matches!(next, Self::Active | Self::Retrying | Self::Dead | Self::Ended),
-            Self::Active => matches!(next, Self::Retrying | Self::Dead | Self::Ended),
-            Self::Retrying => {
-                matches!(next, Self::Discovered | Self::Connecting | Self::Dead | Self::Ended)
+            Self::Discovered => {
+                matches!(next, Self::Connecting | Self::Starting | Self::Idle | Self::Dead | Self::Ended)
             }
+            Self::Connecting | Self::Starting => {
+                matches!(next, Self::Active | Self::Retrying | Self::Dead | Self::Ended)
+            }
+            Self::Active => matches!(next, Self::Idle | Self::Retrying | Self::Dead | Self::Ended),
+            Self::Idle => matches!(next, Self::Discovered | Self::Ended),
+            Self::Retrying => matches!(
+                next,
+                Self::Discovered | Self::Connecting | Self::Starting | Self::Dead | Self::Ended
+            ),
             Self::Dead => matches!(next, Self::Discovered | Self::Ended),
             Self::Ended => false,
         }
@@ -87,8 +107,10 @@ pub struct State {
     pub failures: u32,
     /// The first attempt is over, one way or the other, definitions included.
     pub settled: bool,
-    /// It is not tried because nobody is to be seen where it should be.
+    /// It is not tried because nothing is to be seen where it should be.
     pub unseen: bool,
+    /// It was connected before and is expected back soon, so calls wait for it.
+    pub returning: bool,
     pub history: History,
 }
 
@@ -103,13 +125,20 @@ impl State {
             failures: 0,
             settled: false,
             unseen: false,
+            returning: false,
             history: History::default(),
         }
     }
 
     /// Whether there will be a connection, or word of a failure, before long.
     pub fn is_under_way(&self) -> bool {
-        !self.unseen && matches!(self.phase, Phase::Discovered | Phase::Connecting)
+        let is_pending = matches!(self.phase, Phase::Discovered | Phase::Connecting | Phase::Starting);
+        (!self.unseen && is_pending) || (self.returning && self.phase == Phase::Retrying)
+    }
+
+    /// Whether a process is being started, and since when.
+    pub fn starting_since(&self) -> Option<SystemTime> {
+        (self.phase == Phase::Starting).then_some(self.since)
     }
 
     /// Goes on to `next`, if that is a step there is. To stay where it is changes nothing but the reason.
@@ -126,6 +155,7 @@ impl State {
         if next == Phase::Active {
             self.connected = Some(now);
             self.failures = 0;
+            self.returning = false;
         }
         if reason.is_some() || next == Phase::Active {
             self.reason = reason;

@@ -38,6 +38,12 @@ struct Shared {
     outcome: watch::Receiver<Option<Result<(), CallError>>>,
 }
 
+impl Subscriptions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
 /// Keeps a subscription alive; the last one to go ends it.
 pub(crate) struct Subscribed {
     upstream: Arc<Upstream>,
@@ -65,7 +71,7 @@ impl Upstream {
         listeners: &Arc<Listeners>,
         scope: &Scope,
     ) -> Result<Subscribed, CallError> {
-        let (lane, lease) = self.shared_lease(origin).await?;
+        let (lane, lease) = self.shared_lease(origin, None).await?;
         let link = lease.link();
         let apart = link.per_client() || self.keeps_apart(link.as_ref(), &origin.client);
         let key = Key { client: apart.then(|| origin.client.clone()), lane, uri };

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, Interval};
 use toolyard_model::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent, Origin, Peer};
 use toolyard_proto::error::code;
 use toolyard_proto::{Kind, Method, Notification, Raw, Reason};
@@ -26,9 +26,9 @@ use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
 use crate::{bridge, levels};
 use pings::{Outcome, Ping};
 
-/// Longest wait for one attempt to connect, whatever the target's own bounds are.
-pub(super) const CONNECT_BOUND: Duration = Duration::from_secs(90);
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
+/// How often the use of an upstream is checked that is stopped when idle.
+const USE_CHECK: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// An upstream that ends every listening at once is listened to this seldom in the end.
 const LISTEN_AT_MOST: Duration = Duration::from_mins(1);
@@ -44,6 +44,8 @@ pub(crate) struct Outlets {
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) store: Option<Arc<Store>>,
     pub(crate) origin: Arc<Origin>,
+    /// Permits to start a process.
+    pub(crate) starts: Arc<Semaphore>,
 }
 
 impl Outlets {
@@ -70,39 +72,90 @@ pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
 async fn keep_connected(upstream: &Arc<Upstream>, outlets: &Outlets) {
     let mut past = Backoff { lost_at: upstream.is_listed().then(Instant::now), failures: 0 };
     while !upstream.life.is_retired() {
+        upstream.rest_until_wanted(outlets).await;
         let turn = AssertUnwindSafe(connect_and_live(upstream, outlets, &mut past)).catch_unwind();
-        let reason =
-            turn.await.unwrap_or_else(|_| "the gateway failed in dealing with it, which is a bug".into());
+        let reason = match turn.await {
+            Ok(End::Idle) => continue,
+            Ok(End::Lost(reason)) => reason,
+            Err(_) => "the gateway failed in dealing with it, which is a bug".into(),
+        };
         tracing::warn!(target: "upstream", upstream = %upstream.id(), %reason, "not connected");
         past.rest(upstream, outlets, reason).await;
     }
 }
 
-/// Until the connection that could be made is lost, or it is clear that none can be made; gives the reason.
-async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Backoff) -> Reason {
+/// How a connection, or the attempt to make one, ended.
+enum End {
+    Lost(Reason),
+    /// It was not used, and was stopped for that.
+    Idle,
+}
+
+/// Until the connection that could be made has ended, or it is clear that none can be made.
+async fn connect_and_live(upstream: &Arc<Upstream>, outlets: &Outlets, past: &mut Backoff) -> End {
     if upstream.state().phase == Phase::Discovered {
         past.within_grace(upstream, outlets, upstream.sighted()).await;
     }
-    upstream.life.enter(Phase::Connecting, None);
-    let connecting = upstream.connector().connect(upstream.known_revision());
-    let attempt = tokio::time::timeout(CONNECT_BOUND, connecting);
-    match past.within_grace(upstream, outlets, attempt).await {
-        Ok(Ok(connected)) => {
+    match past.within_grace(upstream, outlets, attempt(upstream, outlets)).await {
+        Ok(connected) => {
             let begun = Instant::now();
             let mut driver = Driver::begin(upstream, outlets, connected);
-            let reason = driver.run().await;
+            let end = driver.run().await;
             if driver.learned {
                 past.lost_at = None;
                 past.failures = if begun.elapsed() < STEADY { past.failures } else { 0 };
             }
-            reason
+            end
         }
-        Ok(Err(reason)) => reason,
-        Err(_) => format!("no connection within {} s", CONNECT_BOUND.as_secs()).into(),
+        Err(reason) => End::Lost(reason),
+    }
+}
+
+/// One attempt to connect. A process waits for its turn to start, and its time runs from then on.
+async fn attempt(upstream: &Arc<Upstream>, outlets: &Outlets) -> Result<Connected, Reason> {
+    let connector = upstream.connector();
+    let _turn = if connector.starts_process() {
+        if upstream.life.phase() == Phase::Discovered {
+            upstream.life.enter(Phase::Discovered, Some("it waits for its turn to start".into()));
+        }
+        let turn = outlets.starts.acquire().await;
+        upstream.life.enter(Phase::Starting, Some("it is starting".into()));
+        turn.ok()
+    } else {
+        upstream.life.enter(Phase::Connecting, None);
+        None
+    };
+    let (limit, connecting) = (connector.longest_attempt(), connector.connect(upstream.known_revision()));
+    match tokio::time::timeout(limit, connecting).await {
+        Ok(connected) => connected,
+        Err(_) => Err(format!("no connection within {} s", limit.as_secs()).into()),
     }
 }
 
 impl Upstream {
+    /// Waits while it is not to run: until a call needs it.
+    async fn rest_until_wanted(&self, outlets: &Outlets) {
+        let was_stopped = self.life.phase() == Phase::Active;
+        let is_new = self.life.phase() == Phase::Discovered && self.state().connected.is_none();
+        let is_lazy = is_new && self.policy().own.start.lazy && self.known_revision().is_some();
+        if !was_stopped && !is_lazy {
+            return;
+        }
+        self.life.enter(Phase::Idle, Some("its next call starts it".into()));
+        self.life.state.send_modify(|state| state.settled = true);
+        outlets.announce();
+        self.life.signals.wanted.notified().await;
+        self.life.enter(Phase::Discovered, None);
+    }
+
+    /// Whether it has not been used for so long that it is to be stopped.
+    fn is_unused(&self) -> bool {
+        let Some(limit) = self.policy().own.start.stop_when_idle else { return false };
+        let used = self.last_activity().or(self.state().connected);
+        let unused = used.and_then(|used| used.elapsed().ok()).unwrap_or_default();
+        self.calls() == 0 && self.links.subscriptions.is_empty() && unused >= limit
+    }
+
     /// The answer to a question that belongs to no call.
     pub(super) fn answer_outside_call(&self, ask: &Ask) -> Result<Raw, AskError> {
         if ask.method == Method::ROOTS_LIST {
@@ -138,6 +191,9 @@ struct Driver<'a> {
     pinging: Option<Ping>,
     /// When the entries of one that does not answer leave the lists.
     unlist_at: Option<Instant>,
+    use_check: Interval,
+    /// Whether it is stopped when it is not used.
+    checks_use: bool,
 }
 
 type Fetched = Vec<(ListKind, Vec<Raw>)>;
@@ -157,6 +213,8 @@ enum Event {
     PingDue,
     Pinged(Outcome),
     GraceOver,
+    /// It is time to check whether it is used.
+    UseCheck,
 }
 
 impl<'a> Driver<'a> {
@@ -189,21 +247,27 @@ impl<'a> Driver<'a> {
             vigil,
             pinging: None,
             unlist_at: None,
+            use_check: tokio::time::interval(USE_CHECK),
+            checks_use: upstream.policy().own.start.stop_when_idle.is_some(),
         }
     }
 
-    /// Until the link ends; gives the reason.
-    async fn run(&mut self) -> Reason {
-        let reason = loop {
+    /// Until the link ends, or is ended because it is not used.
+    async fn run(&mut self) -> End {
+        let end = loop {
             self.start_refresh();
-            let event = self.next_event().await;
-            if let Some(reason) = self.take(event) {
-                break reason;
+            match self.next_event().await {
+                Event::UseCheck if self.learned && self.upstream.is_unused() => break End::Idle,
+                event => {
+                    if let Some(reason) = self.take(event) {
+                        break End::Lost(reason);
+                    }
+                }
             }
         };
         self.upstream.links.take_live();
         let _ = tokio::time::timeout(CLOSE_WAIT, self.link.let_go()).await;
-        reason
+        end
     }
 
     async fn next_event(&mut self) -> Event {
@@ -221,6 +285,7 @@ impl<'a> Driver<'a> {
             () = self.upstream.life.signals.doubted.notified() => Event::PingDue,
             outcome = pending_or(self.pinging.as_mut().map(|ping| &mut ping.outcome)) => Event::Pinged(outcome),
             () = at_time(self.unlist_at) => Event::GraceOver,
+            _ = self.use_check.tick(), if self.checks_use => Event::UseCheck,
         }
     }
 
@@ -240,7 +305,9 @@ impl<'a> Driver<'a> {
             Event::Refreshed(fetched) => return self.refreshed(fetched),
             Event::Suspected => self.ask(true),
             Event::PingDue => self.ask(false),
+            Event::UseCheck => {}
             Event::PolicyChanged => {
+                self.checks_use = self.upstream.policy().own.start.stop_when_idle.is_some();
                 let regular = pings_regularly(self.upstream, self.link.as_ref());
                 self.vigil.follow(self.upstream.pace().pings, regular, Instant::now());
             }

@@ -30,6 +30,9 @@ struct Dual {
     failing: Arc<AtomicUsize>,
     /// Methods that each process received, with its era.
     seen: Arc<Mutex<Vec<(Revision, String)>>>,
+    /// Whether a legacy process asks for the roots as soon as it is greeted, and what it was answered.
+    wants_roots: Arc<AtomicBool>,
+    roots: Arc<Mutex<Option<String>>>,
     /// Ends the legacy processes.
     kill: Arc<tokio::sync::Notify>,
 }
@@ -84,6 +87,10 @@ impl Dual {
         let (read, mut write) = split(stream);
         let mut lines = BufReader::new(read).lines();
         let mut asked = Vec::new();
+        if revision == LEGACY && self.wants_roots.load(Ordering::SeqCst) {
+            let ask = json!({ "jsonrpc": "2.0", "id": "roots", "method": "roots/list" });
+            write.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
+        }
         loop {
             let line = tokio::select! {
                 line = lines.next_line() => line,
@@ -103,6 +110,10 @@ impl Dual {
         let message: Value = serde_json::from_str(line).unwrap();
         let id = &message["id"];
         let text = |id: &Value, text: &str| json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [{ "type": "text", "text": text }] } });
+        if id == "roots" {
+            *self.roots.lock().unwrap() = message["result"]["roots"][0]["uri"].as_str().map(str::to_owned);
+            return Vec::new();
+        }
         let Some(method) = message["method"].as_str() else {
             return vec![text(&asked.remove(0), &message["result"]["content"].to_string())];
         };
@@ -292,4 +303,18 @@ async fn a_view_of_the_server_alone_declares_what_it_declares_in_the_era_of_the_
     assert!(greeting["capabilities"]["logging"].is_object(), "{greeting}");
     let greeting = new.ask("server/discover", json!({})).await.unwrap();
     assert!(greeting["capabilities"]["logging"].is_null(), "{greeting}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_whose_call_starts_a_process_is_asked_for_the_roots() {
+    let dual = Dual::default();
+    dual.wants_roots.store(true, Ordering::SeqCst);
+    let gateway = dual.gateway();
+    let mut old = Client::new(&gateway, LEGACY, "");
+    old.declare(json!({ "roots": {} }));
+    *old.inbox.reply.lock().unwrap() = Some(json!({ "roots": [{ "uri": "file:///home/ann" }] }));
+    old.tools().await;
+    said(&old, "era").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(dual.roots.lock().unwrap().as_deref(), Some("file:///home/ann"));
 }

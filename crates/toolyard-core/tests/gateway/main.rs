@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test's runtime owns its tasks")]
 
 mod support;
+mod starting;
 mod calls;
 mod catalog;
 mod eras;

@@ -100,11 +100,15 @@ impl Asking {
     }
 
     fn gateway(&self, sharing: Sharing) -> Gateway {
+        Gateway::start(self.plan(sharing, Duration::from_secs(30)), &Scope::new())
+    }
+
+    fn plan(&self, sharing: Sharing, idle: Duration) -> Plan {
         let id = UpstreamId::parse("a").unwrap();
         let mut upstream = UpstreamPlan::new(id, UpstreamKind::Server, Arc::new(self.clone()));
-        upstream.policy.timeouts = Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) };
+        upstream.policy.timeouts = Timeouts { idle, hard: Duration::from_mins(2) };
         upstream.sharing = sharing;
-        Gateway::start(Plan { upstreams: vec![upstream], ..Plan::default() }, &Scope::new())
+        Plan { upstreams: vec![upstream], ..Plan::default() }
     }
 
     /// Until so many connections are open.
@@ -121,8 +125,16 @@ impl Asking {
 
 /// A client that would answer, and says which it is.
 fn client(gateway: &Gateway, name: &str) -> Client {
-    let client = Client::new(gateway, Revision::V2025_11_25, "a");
+    let mut client = Client::new(gateway, Revision::V2025_11_25, "a");
+    client.declare(json!({ "elicitation": {} }));
     *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": name }));
+    client
+}
+
+/// A request that stands alone, of a client that could answer.
+fn alone(gateway: &Gateway) -> Client {
+    let mut client = Client::alone(gateway, "a");
+    client.declare(json!({ "elicitation": {} }));
     client
 }
 
@@ -171,7 +183,8 @@ async fn programs_that_share_a_token_are_never_asked_for_one_another() {
     let asking = Asking::default();
     let gateway = asking.gateway(Sharing::Shared);
     let [first, second] = ["first", "second"].map(|name| {
-        let client = Client::with_token(&gateway, "a");
+        let mut client = Client::with_token(&gateway, "a");
+        client.declare(json!({ "elicitation": {} }));
         *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "accept", "content": name }));
         client
     });
@@ -227,7 +240,7 @@ async fn connections_of_their_own_are_bounded_and_end_when_idle() {
     let held = start(&probe, "hold").await;
     said(&client(&gateway, "other"), "ask").await;
     held.abort();
-    let alone: Vec<Client> = (0..17).map(|_| Client::alone(&gateway, "a")).collect();
+    let alone: Vec<Client> = (0..17).map(|_| alone(&gateway)).collect();
     let mut running = Vec::new();
     for client in &alone[..16] {
         running.push(start(client, "hold").await);
@@ -255,6 +268,69 @@ async fn the_end_of_the_gateway_is_the_end_of_every_connection() {
     asking.wait_open(3).await;
     gateway.end().await;
     asking.wait_open(0).await;
+}
+
+/// A way back to a client that never answers.
+struct Silent;
+
+impl Back for Silent {
+    fn notify(&self, _: Notification) {}
+
+    fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_that_are_never_answered_hold_four_connections_of_a_client_at_most() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Client);
+    alone(&gateway).tools().await;
+    for _ in 0..17 {
+        let params = raw(json!({ "name": "ask", "arguments": {} }));
+        let call = Request { params: params.into(), ..alone(&gateway).request("tools/call") };
+        tokio::spawn(gateway.handle(call, Peer::new(Arc::new(Silent))));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let open = asking.open.load(Ordering::SeqCst);
+    assert!(open <= 6, "the shared one, four with questions and one that is free again: {open}");
+    let begun = tokio::time::Instant::now();
+    said(&alone(&gateway), "who").await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_in_vain_for_a_connection_of_its_own_is_refused_with_a_limit() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Client);
+    let callers: Vec<Client> = (0..17).map(|_| alone(&gateway)).collect();
+    callers[0].tools().await;
+    let mut running = Vec::new();
+    for caller in &callers[..16] {
+        running.push(start(caller, "hold").await);
+    }
+    gateway.reload(asking.plan(Sharing::Client, Duration::from_secs(5)));
+    let answer = callers[16].call("who", json!({})).await.unwrap();
+    let error = &answer["_meta"]["dev.toolyard/error"];
+    assert_eq!(error["kind"], "limit", "{answer}");
+    assert!(answer["content"][0]["text"].as_str().unwrap().contains("16 connections"), "{answer}");
+    for call in running {
+        call.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_can_answer_nothing_needs_no_connection_of_its_own() {
+    let asking = Asking::default();
+    let gateway = asking.gateway(Sharing::Shared);
+    let (first, second) = (client(&gateway, "first"), client(&gateway, "second"));
+    first.tools().await;
+    let held = start(&first, "hold").await;
+    said(&second, "ask").await;
+    held.abort();
+    assert_eq!(said(&second, "who").await, "1");
+    let plain = Client::new(&gateway, Revision::V2025_11_25, "a");
+    assert_eq!(said(&plain, "who").await, "0");
 }
 
 /// A way back to a client that fails as nobody expects.

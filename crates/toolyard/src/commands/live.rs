@@ -109,7 +109,8 @@ impl State {
 
     /// Whether it is just being connected. One that is only discovered for a reason has nobody to connect to.
     fn is_under_way(&self) -> bool {
-        self.phase == "connecting" || (self.phase == "discovered" && self.reason.is_none())
+        ["connecting", "starting"].contains(&self.phase.as_str())
+            || (self.phase == "discovered" && self.reason.is_none())
     }
 }
 

@@ -10,11 +10,13 @@ use super::history::MOST;
 use super::{Invalid, Phase, State};
 
 /// What may follow what, written out a second time by hand.
-const TABLE: [(Phase, &[Phase]); 6] = [
-    (Phase::Discovered, &[Phase::Connecting, Phase::Dead, Phase::Ended]),
+const TABLE: [(Phase, &[Phase]); 8] = [
+    (Phase::Discovered, &[Phase::Connecting, Phase::Starting, Phase::Idle, Phase::Dead, Phase::Ended]),
     (Phase::Connecting, &[Phase::Active, Phase::Retrying, Phase::Dead, Phase::Ended]),
-    (Phase::Active, &[Phase::Retrying, Phase::Dead, Phase::Ended]),
-    (Phase::Retrying, &[Phase::Discovered, Phase::Connecting, Phase::Dead, Phase::Ended]),
+    (Phase::Starting, &[Phase::Active, Phase::Retrying, Phase::Dead, Phase::Ended]),
+    (Phase::Active, &[Phase::Idle, Phase::Retrying, Phase::Dead, Phase::Ended]),
+    (Phase::Idle, &[Phase::Discovered, Phase::Ended]),
+    (Phase::Retrying, &[Phase::Discovered, Phase::Connecting, Phase::Starting, Phase::Dead, Phase::Ended]),
     (Phase::Dead, &[Phase::Discovered, Phase::Ended]),
     (Phase::Ended, &[]),
 ];
@@ -33,7 +35,7 @@ struct Model {
 proptest! {
     #[test]
     fn only_the_steps_of_the_table_are_made_and_history_tells_them(
-        steps in prop::collection::vec((0usize..6, 0u64..100_000, prop::option::of("[a-z]{1,8}")), 0..400),
+        steps in prop::collection::vec((0usize..8, 0u64..100_000, prop::option::of("[a-z]{1,8}")), 0..400),
     ) {
         let mut now = SystemTime::UNIX_EPOCH;
         let mut state = State::new(now);
@@ -42,7 +44,7 @@ proptest! {
             let reason = reason.map(Reason::from);
             now += Duration::from_millis(pause);
             // The end is rare, or there would be little to see.
-            let to = if to == 5 && pause % 50 != 0 { Phase::Connecting } else { Phase::ALL[to] };
+            let to = if to == 7 && pause % 50 != 0 { Phase::Connecting } else { Phase::ALL[to] };
             let outcome = state.enter(to, reason.clone(), now);
             if to == model.phase {
                 prop_assert_eq!(outcome, Ok(()));
