@@ -106,6 +106,14 @@ impl Definitions {
         Self { greeting, has_resources, lists: Default::default() }
     }
 
+    /// The same for another upstream that takes this one's place, until that one has been read. Which revision it
+    /// speaks is not known, so it is probed.
+    pub(crate) fn borrowed(&self) -> Arc<Self> {
+        let mut borrowed = self.clone();
+        borrowed.greeting.guessed = true;
+        Arc::new(borrowed)
+    }
+
     /// As the upstream reported it.
     pub fn list(&self, kind: ListKind) -> &[Raw] {
         &self.lists[kind.index()].entries
