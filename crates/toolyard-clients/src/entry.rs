@@ -32,6 +32,10 @@ impl Entry {
 
     /// Its keys, as they are written.
     pub fn fields(&self) -> Vec<(&'static str, Value)> {
+        if self.client == Some(Client::Opencode) {
+            let command: Vec<&String> = std::iter::once(&self.command).chain(&self.args).collect();
+            return vec![("type", json!("local")), ("command", json!(command)), ("enabled", json!(true))];
+        }
         let kind = match self.client {
             Some(Client::ClaudeCode | Client::Cursor | Client::Vscode) => Some(("type", json!("stdio"))),
             _ => None,

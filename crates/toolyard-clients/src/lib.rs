@@ -31,6 +31,12 @@ pub enum Client {
     Codex,
     Zed,
     Windsurf,
+    GeminiCli,
+    Opencode,
+    Cline,
+    Continue,
+    Junie,
+    Amp,
     Mcpproxy,
 }
 
@@ -53,7 +59,7 @@ pub struct Origin {
 }
 
 impl Client {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 14] = [
         Self::ClaudeCode,
         Self::ClaudeDesktop,
         Self::Cursor,
@@ -61,6 +67,12 @@ impl Client {
         Self::Codex,
         Self::Zed,
         Self::Windsurf,
+        Self::GeminiCli,
+        Self::Opencode,
+        Self::Cline,
+        Self::Continue,
+        Self::Junie,
+        Self::Amp,
         Self::Mcpproxy,
     ];
 
@@ -74,13 +86,24 @@ impl Client {
             Self::Codex => "codex",
             Self::Zed => "zed",
             Self::Windsurf => "windsurf",
+            Self::GeminiCli => "gemini-cli",
+            Self::Opencode => "opencode",
+            Self::Cline => "cline",
+            Self::Continue => "continue",
+            Self::Junie => "junie",
+            Self::Amp => "amp",
             Self::Mcpproxy => "mcpproxy",
         }
     }
 
     /// Another word for it.
     pub fn alias(self) -> Option<&'static str> {
-        (self == Self::ClaudeCode).then_some("claude")
+        match self {
+            Self::ClaudeCode => Some("claude"),
+            Self::GeminiCli => Some("gemini"),
+            Self::Junie => Some("jetbrains"),
+            _ => None,
+        }
     }
 
     /// As people call it.
@@ -93,6 +116,12 @@ impl Client {
             Self::Codex => "Codex",
             Self::Zed => "Zed",
             Self::Windsurf => "Windsurf",
+            Self::GeminiCli => "Gemini CLI",
+            Self::Opencode => "opencode",
+            Self::Cline => "Cline",
+            Self::Continue => "Continue",
+            Self::Junie => "Junie (JetBrains)",
+            Self::Amp => "Amp",
             Self::Mcpproxy => "mcpproxy",
         }
     }
@@ -117,6 +146,22 @@ impl Client {
                 ["$CONFIG/zed/settings.json", "~/.config/zed/settings.json", "$APPDATA/Zed/settings.json"]
             }
             Self::Windsurf => ["~/.codeium/windsurf/mcp_config.json"; 3],
+            Self::GeminiCli => ["~/.gemini/settings.json"; 3],
+            Self::Opencode => [
+                "$CONFIG/opencode/opencode.json",
+                "~/.config/opencode/opencode.json",
+                "~/.config/opencode/opencode.json",
+            ],
+            Self::Cline => [
+                "$CONFIG/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+                "~/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+                "$APPDATA/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+            ],
+            Self::Continue => ["~/.continue/mcpServers/mcp.json"; 3],
+            Self::Junie => ["~/.junie/mcp/mcp.json"; 3],
+            Self::Amp => {
+                ["$CONFIG/amp/settings.json", "~/.config/amp/settings.json", "~/.config/amp/settings.json"]
+            }
             Self::Mcpproxy => ["~/.mcpproxy.json"; 3],
         }
     }
@@ -162,9 +207,17 @@ impl Client {
     /// The key under which its servers are.
     pub fn section(self) -> &'static str {
         match self {
-            Self::ClaudeCode | Self::ClaudeDesktop | Self::Cursor | Self::Windsurf | Self::Mcpproxy => {
-                "mcpServers"
-            }
+            Self::ClaudeCode
+            | Self::ClaudeDesktop
+            | Self::Cursor
+            | Self::Windsurf
+            | Self::GeminiCli
+            | Self::Cline
+            | Self::Continue
+            | Self::Junie
+            | Self::Mcpproxy => "mcpServers",
+            Self::Amp => "amp.mcpServers",
+            Self::Opencode => "mcp",
             Self::Vscode => "servers",
             Self::Codex => "mcp_servers",
             Self::Zed => "context_servers",
@@ -185,7 +238,12 @@ impl Client {
             Self::Codex => Some(".codex/config.toml"),
             Self::Zed => Some(".zed/settings.json"),
             Self::Mcpproxy => Some(".mcpproxy.json"),
-            Self::ClaudeDesktop | Self::Windsurf => None,
+            Self::GeminiCli => Some(".gemini/settings.json"),
+            Self::Opencode => Some("opencode.json"),
+            Self::Continue => Some(".continue/mcpServers/mcp.json"),
+            Self::Junie => Some(".junie/mcp/mcp.json"),
+            Self::Amp => Some(".amp/settings.json"),
+            Self::ClaudeDesktop | Self::Windsurf | Self::Cline => None,
         }
     }
 }

@@ -52,6 +52,7 @@ pub(crate) fn read(origin: &Origin) -> Result<(Vec<Foreign>, Vec<Input>), Vec<Pr
         sections(&root).into_iter().flatten().map(|entry| foreign(&file, entry)).collect();
     let of_folder = of_folder(&root, origin).iter().map(|entry| foreign(&file, entry));
     found.extend(of_folder.map(|foreign| Foreign { is_of_folder: true, ..foreign }));
+    found.extend(of_opencode(&root).map(|entry| foreign(&file, entry)));
     found.extend(apps(&file, &root));
     Ok((found, inputs(&root)))
 }
@@ -128,8 +129,9 @@ fn beyond_us(problem: &Problem) -> Option<Problem> {
 
 /// The tables that hold servers, as the various clients call them.
 fn sections(root: &[Entry]) -> Vec<&[Entry]> {
-    let paths: [&[&str]; 6] = [
+    let paths: [&[&str]; 7] = [
         &["mcpServers"],
+        &["amp.mcpServers"],
         &["servers"],
         &["mcp", "servers"],
         &["context_servers"],
@@ -137,6 +139,17 @@ fn sections(root: &[Entry]) -> Vec<&[Entry]> {
         &["upstreams"],
     ];
     paths.iter().filter_map(|path| descend(root, path)).collect()
+}
+
+/// The servers of opencode, which has them right under `mcp`. Other clients have other things there.
+fn of_opencode(root: &[Entry]) -> impl Iterator<Item = &Entry> {
+    let is_server = |entry: &&Entry| match &entry.node.value {
+        Value::Table(keys) => keys.iter().any(|key| {
+            key.key == "type" && matches!(as_text(&key.node.value).as_deref(), Some("local" | "remote"))
+        }),
+        _ => false,
+    };
+    descend(root, &["mcp"]).unwrap_or_default().iter().filter(is_server)
 }
 
 /// What Claude Code keeps for this folder alone.
@@ -242,6 +255,13 @@ fn definition(keys: &mut Taken<'_>) -> Definition {
         args = inner.take("args").map(as_list).unwrap_or_default();
         env = inner.pairs(&["env"]);
     }
+    // opencode has the program and its arguments in one list.
+    if let Some(list @ Value::List(_)) = keys.take("command") {
+        let mut words = as_list(list).into_iter();
+        command = words.next();
+        args = words.collect();
+    }
+    env.extend(keys.pairs(&["environment"]));
     let mut headers = keys.pairs(&["headers", "http_headers"]);
     // Codex names variables instead of values.
     let by_variable = keys.pairs(&["env_http_headers"]);

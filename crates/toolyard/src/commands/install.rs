@@ -20,7 +20,7 @@ pub(super) use notes::in_folder;
 pub(super) use report::{Action, Outcome, Step};
 
 /// Those that a gateway can be put into.
-const CLIENTS: [Client; 7] = [
+const CLIENTS: [Client; 13] = [
     Client::ClaudeCode,
     Client::ClaudeDesktop,
     Client::Cursor,
@@ -28,6 +28,12 @@ const CLIENTS: [Client; 7] = [
     Client::Codex,
     Client::Zed,
     Client::Windsurf,
+    Client::GeminiCli,
+    Client::Opencode,
+    Client::Cline,
+    Client::Continue,
+    Client::Junie,
+    Client::Amp,
 ];
 
 /// The default name of an entry.
