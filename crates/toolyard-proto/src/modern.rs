@@ -192,6 +192,18 @@ pub fn name_in(method: &Method, params: &Raw) -> Option<String> {
 
 const SENTINEL: (&str, &str) = ("=?base64?", "?=");
 
+/// Whether an `Mcp-Param-*` header has the value of the body. Numbers are compared as numbers.
+pub fn same_value(body: &str, header: &str) -> bool {
+    if body == header {
+        return true;
+    }
+    if let (Ok(body), Ok(header)) = (body.parse::<i64>(), header.parse::<i64>()) {
+        return body == header;
+    }
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    number(body).zip(number(header)).is_some_and(|(body, header)| body.total_cmp(&header).is_eq())
+}
+
 /// A value as it may stand in an `Mcp-Name` or `Mcp-Param-*` header.
 pub fn encode_header(value: &str) -> String {
     let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))

@@ -1,11 +1,15 @@
 //! Credentials become a principal, or a challenge that says what to present.
 
+mod refusals;
+
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::HeaderValue;
 use subtle::ConstantTimeEq;
 
+use refusals::Refusals;
 use toolyard_model::Principal;
 pub use toolyard_model::signed::Signed;
 
@@ -53,6 +57,7 @@ pub struct Gate {
     tokens: Vec<(Principal, Box<[u8]>)>,
     operator: Option<Box<[u8]>>,
     signed: Option<Signed>,
+    refusals: Refusals,
     local: Admitted,
 }
 
@@ -69,6 +74,7 @@ impl Gate {
             tokens: Vec::new(),
             operator: None,
             signed: None,
+            refusals: Refusals::default(),
             local: Admitted::unproven(Principal::local()),
         }
     }
@@ -120,13 +126,14 @@ impl Gate {
             return Ok(self.local.clone());
         }
         let Some((header, token)) = presented else {
-            tracing::warn!(target: "auth", "rejected a request without a token");
+            self.refusals.missing(ticket.client);
             return Err(Challenge("Bearer"));
         };
         if let Some(admitted) = ticket.admits(header) {
             return Ok(admitted);
         }
-        let admitted = self.admit_token(token).ok_or(Challenge("Bearer error=\"invalid_token\""))?;
+        let admitted =
+            self.admit_token(ticket.client, token).ok_or(Challenge("Bearer error=\"invalid_token\""))?;
         if self.signed.is_some() {
             ticket.stamp(header, &admitted);
         }
@@ -137,8 +144,13 @@ impl Gate {
         self.operator.as_ref().is_some_and(|operator| bool::from(operator.as_ref().ct_eq(token)))
     }
 
+    /// Logs that a stream connection did not present a token.
+    pub(crate) fn note_missing(&self) {
+        self.refusals.missing(None);
+    }
+
     /// From a bare token, as the opening line of a stream connection carries it.
-    pub fn admit_token(&self, token: &[u8]) -> Option<Admitted> {
+    pub fn admit_token(&self, client: Option<IpAddr>, token: &[u8]) -> Option<Admitted> {
         if self.is_operator_token(token) {
             return Some(operator());
         }
@@ -148,23 +160,30 @@ impl Gate {
         }
         let checked = match (&self.signed, std::str::from_utf8(token)) {
             (Some(signed), Ok(token)) => signed.check(Some(token)).map_err(|bad| bad.to_string()),
-            _ => Err("it is not the one that is asked for".to_owned()),
+            _ => Err("the token is not the configured one".to_owned()),
         };
         match checked {
             Ok(client) => Some(Admitted::proven(Principal::app(&client))),
             Err(reason) => {
-                tracing::warn!(target: "auth", %reason, "a token was refused");
+                self.refusals.invalid(client, &reason);
                 None
             }
         }
     }
 }
 
-/// The token that was last accepted on a connection.
+/// The credential that a connection was admitted with last, and where the connection comes from.
 #[derive(Default)]
-pub struct Ticket(Mutex<Option<(Box<[u8]>, Admitted)>>);
+pub struct Ticket {
+    client: Option<IpAddr>,
+    last: Mutex<Option<(Box<[u8]>, Admitted)>>,
+}
 
 impl Ticket {
+    pub fn of(client: Option<IpAddr>) -> Self {
+        Self { client, last: Mutex::default() }
+    }
+
     fn admits(&self, header: &[u8]) -> Option<Admitted> {
         let stamped = self.stamped();
         stamped.as_ref().filter(|(used, _)| used.as_ref() == header).map(|(_, admitted)| admitted.clone())
@@ -175,7 +194,7 @@ impl Ticket {
     }
 
     fn stamped(&self) -> MutexGuard<'_, Option<(Box<[u8]>, Admitted)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -35,8 +35,8 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> HttpResponse {
     let (head, body) = request.into_parts();
-    let body = match post::read_body(body, endpoint).await {
-        Ok(body) => body,
+    let (body, _reservation) = match post::read_body(body, endpoint).await {
+        Ok(read) => read,
         Err(refusal) => return *refusal,
     };
     let request = ControlRequest {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use toolyard_model::{Control, Handler, Keys, Scope};
 
+use super::body_budget::BodyBudget;
 use super::catch_panics::CatchPanics;
 use super::legacy::sessions::Sessions;
 use super::legacy::sse::EventClients;
@@ -31,6 +32,8 @@ pub struct Options {
     pub origins: Vec<String>,
     pub connections: usize,
     pub body_limit: usize,
+    /// How many bytes of request bodies may be in memory at once, over all connections.
+    pub bodies_limit: usize,
     pub line_limit: usize,
     pub sessions: usize,
     pub session_idle: Duration,
@@ -59,6 +62,7 @@ impl Default for Options {
             origins: Vec::new(),
             connections: 5_000,
             body_limit: 16 * 1024 * 1024,
+            bodies_limit: 256 * 1024 * 1024,
             line_limit: toolyard_proto::codec::MAX_MESSAGE,
             sessions: 10_000,
             session_idle: Duration::from_hours(1),
@@ -101,6 +105,7 @@ pub struct Endpoint {
     pub(crate) scope: Scope,
     pub(crate) counts: Arc<Counts>,
     pub(crate) park: Park,
+    pub(crate) bodies: Arc<BodyBudget>,
     /// Of modern clients over HTTP, which have no place of their own.
     pub(crate) notify_limits: NotifyLimits,
     /// Told to end by [`Endpoint::end`]; doors and streams finish what they can and close.
@@ -129,6 +134,7 @@ impl Endpoint {
         let (counts, open) = (Arc::default(), watch::Sender::new(0));
         let park = Park::new(options.keys.clone(), options.parked, options.ask_timeout);
         let (event_clients, scope) = (EventClients::default(), scope.clone());
+        let bodies = BodyBudget::new(options.bodies_limit);
         let (control, notify_limits) = (None, NotifyLimits::default());
         Self {
             handler: Arc::new(CatchPanics(handler)),
@@ -139,6 +145,7 @@ impl Endpoint {
             scope,
             counts,
             park,
+            bodies,
             notify_limits,
             ending,
             open,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ::hyper::body::Incoming;
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, WWW_AUTHENTICATE};
+use http::header::{ALLOW, AUTHORIZATION, ORIGIN, WWW_AUTHENTICATE};
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -30,7 +30,7 @@ use super::guard::Guard;
 use super::poll_inline::PollInline;
 use super::reply::{self, HttpResponse};
 use super::write_timeout::WriteTimeout;
-use super::{control, legacy, post};
+use super::{control, cors, legacy, post};
 use crate::admit::{Admitted, Challenge, Ticket};
 use hyper::Handoff;
 
@@ -83,9 +83,10 @@ impl Door {
     async fn serve_connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         let _open = OpenConnection::new(&self.endpoint);
         tracing::debug!(target: "clients", from = stream.peer_addr().ok().map(tracing::field::display), "connected over HTTP");
+        let from = stream.peer_addr().ok().map(|address| address.ip());
         PollInline::new(async move {
             let stream = WriteTimeout::new(stream, self.endpoint.options.patience);
-            let ticket = Ticket::default();
+            let ticket = Ticket::of(from);
             match fast_path::serve(&self, stream, &ticket).await {
                 Ok(None) => {}
                 Ok(Some(handoff)) => Box::pin(hyper::serve(self, handoff, ticket)).await,
@@ -102,31 +103,47 @@ impl Door {
         ticket: &Ticket,
     ) -> impl Future<Output = Result<HttpResponse, Infallible>> + use<> {
         let uri = request.uri();
-        let destination = self.route(uri.path(), uri.authority(), Fields::Map(request.headers()), ticket);
+        let headers = request.headers();
+        let destination = match self.route(uri.path(), uri.authority(), Fields::Map(headers), ticket) {
+            Destination::Refused(response) => Destination::Refused(response),
+            _ if cors::is_preflight(request.method(), headers) => {
+                Destination::Answered(Box::new(cors::preflight(headers)))
+            }
+            destination => destination,
+        };
+        let origin = headers.get(ORIGIN).filter(|_| !matches!(destination, Destination::Refused(_))).cloned();
         async move {
-            let endpoint = &self.endpoint;
-            Ok(match destination {
-                Destination::Answered(response) => *response,
-                Destination::Elsewhere => {
-                    reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n")
+            let mut response = self.answer(destination, request).await;
+            if let Some(origin) = origin {
+                cors::allow(origin, &mut response);
+            }
+            Ok(response)
+        }
+    }
+
+    async fn answer(&self, destination: Destination, request: Request<Incoming>) -> HttpResponse {
+        let endpoint = &self.endpoint;
+        match destination {
+            Destination::Refused(response) | Destination::Answered(response) => *response,
+            Destination::Elsewhere => {
+                reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n")
+            }
+            Destination::Control(control, admitted) => {
+                Box::pin(control::answer(endpoint, &control, admitted, request)).await
+            }
+            Destination::Events(view, admitted) => {
+                Box::pin(legacy::sse::answer(endpoint, view, admitted, request)).await
+            }
+            Destination::Mcp(view, admitted) => match *request.method() {
+                Method::POST => post::post(endpoint, view, admitted, request).await,
+                Method::GET => {
+                    Box::pin(legacy::http::get(endpoint, &view, &admitted, request.headers())).await
                 }
-                Destination::Control(control, admitted) => {
-                    Box::pin(control::answer(endpoint, &control, admitted, request)).await
+                Method::DELETE => {
+                    Box::pin(legacy::http::delete(endpoint, &view, &admitted, request.headers())).await
                 }
-                Destination::Events(view, admitted) => {
-                    Box::pin(legacy::sse::answer(endpoint, view, admitted, request)).await
-                }
-                Destination::Mcp(view, admitted) => match *request.method() {
-                    Method::POST => post::post(endpoint, view, admitted, request).await,
-                    Method::GET => {
-                        Box::pin(legacy::http::get(endpoint, &view, &admitted, request.headers())).await
-                    }
-                    Method::DELETE => {
-                        Box::pin(legacy::http::delete(endpoint, &view, &admitted, request.headers())).await
-                    }
-                    _ => method_not_allowed(),
-                },
-            })
+                _ => method_not_allowed(),
+            },
         }
     }
 
@@ -162,7 +179,7 @@ impl Door {
             _ => {}
         }
         if let Some(reason) = self.guard.refusal(authority, fields) {
-            return answered(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n")));
+            return Destination::Refused(Box::new(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n"))));
         }
         let Some(place) = place(path) else { return Destination::Elsewhere };
         let admitted = match self.admit(&place, fields, ticket) {
@@ -194,6 +211,8 @@ impl Door {
 
 /// Where a request leads, judged by its head.
 enum Destination {
+    /// The Host or Origin is not accepted.
+    Refused(Box<HttpResponse>),
     /// It needs nothing further to be answered.
     Answered(Box<HttpResponse>),
     Elsewhere,

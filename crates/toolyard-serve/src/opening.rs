@@ -105,11 +105,11 @@ fn is_opening(line: &Bytes) -> bool {
 
 fn admit(gate: &Gate, trust: Trust, token: Option<&str>) -> Result<Admitted, String> {
     match token {
-        Some(token) if !gate.is_open() => {
-            gate.admit_token(token.as_bytes()).ok_or_else(|| "the token is not accepted here".to_owned())
-        }
+        Some(token) if !gate.is_open() => gate
+            .admit_token(None, token.as_bytes())
+            .ok_or_else(|| "the token is not accepted here".to_owned()),
         None if needs_token(gate, trust) => {
-            tracing::warn!(target: "auth", "nobody was let in without a token");
+            gate.note_missing();
             Err("a token is required: send {\"toolyard\":1,\"token\":\"…\"} as the first line".to_owned())
         }
         _ => Ok(Admitted::unproven(Principal::local())),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use http_body::Body;
@@ -20,6 +20,7 @@ use toolyard_proto::{
     Era, Incoming, Message, Method, Notification, ParseError, RequestMessage, Revision, RpcError, era,
 };
 
+use super::body_budget::Reservation;
 use super::endpoint::Endpoint;
 use super::fields::{Fields, text};
 use super::headers::VERSION;
@@ -36,8 +37,9 @@ pub(super) fn post(
 ) -> impl Future<Output = HttpResponse> {
     let (Parts { headers, .. }, body) = request.into_parts();
     async move {
-        let bytes = match read(endpoint, &headers, body).await {
-            Ok(bytes) => bytes,
+        // The reservation is held until the request is answered.
+        let (bytes, _reservation) = match read(endpoint, &headers, body).await {
+            Ok(read) => read,
             Err(refusal) => return *refusal,
         };
         begin(endpoint, view, admitted, Fields::Map(&headers), &bytes).respond(endpoint).await.into_http()
@@ -111,15 +113,15 @@ pub(super) async fn read(
     endpoint: &Endpoint,
     headers: &HeaderMap,
     body: IncomingBody,
-) -> Result<Bytes, Box<HttpResponse>> {
+) -> Result<(Bytes, Reservation), Box<HttpResponse>> {
     let fields = Fields::Map(headers);
     if let Some(refusal) =
         refuse_by_headers(fields).or_else(|| refuse_by_length(fields, endpoint.options.body_limit))
     {
         return Err(Box::new(refusal));
     }
-    let bytes = read_body(body, endpoint).await?;
-    refuse_by_depth(&bytes).map_or(Ok(bytes), |refusal| Err(Box::new(refusal)))
+    let (bytes, reservation) = read_body(body, endpoint).await?;
+    refuse_by_depth(&bytes).map_or(Ok((bytes, reservation)), |refusal| Err(Box::new(refusal)))
 }
 
 fn refuse_by_depth(bytes: &[u8]) -> Option<HttpResponse> {
@@ -199,9 +201,14 @@ fn too_large() -> HttpResponse {
 pub(super) async fn read_body(
     mut body: IncomingBody,
     endpoint: &Endpoint,
-) -> Result<Bytes, Box<HttpResponse>> {
-    let mut gathered =
-        BodyReader { first: Bytes::new(), more: BytesMut::new(), limit: endpoint.options.body_limit };
+) -> Result<(Bytes, Reservation), Box<HttpResponse>> {
+    let mut gathered = BodyReader {
+        first: Bytes::new(),
+        more: BytesMut::new(),
+        expected: body.size_hint().exact().and_then(|length| usize::try_from(length).ok()).unwrap_or(0),
+        limit: endpoint.options.body_limit,
+        reservation: endpoint.bodies.reserve(),
+    };
     let at_once = poll_fn(|cx| Poll::Ready(gathered.poll(&mut body, cx))).await;
     let gathering = match at_once {
         Poll::Ready(done) => done,
@@ -227,11 +234,14 @@ async fn in_time(
     }
 }
 
-/// A body as it comes: most come in one piece, which is kept as it is.
+/// A body as it arrives. Most arrive in one piece, which is kept as it is; others are collected in one buffer.
 struct BodyReader {
     first: Bytes,
     more: BytesMut,
+    /// How long the body is, if that is known.
+    expected: usize,
     limit: usize,
+    reservation: Reservation,
 }
 
 impl BodyReader {
@@ -240,10 +250,8 @@ impl BodyReader {
             match ready!(Pin::new(&mut *body).poll_frame(cx)) {
                 None => break,
                 Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data()
-                        && !self.add(data)
-                    {
-                        return Poll::Ready(Err(too_large()));
+                    if let Ok(data) = frame.into_data() {
+                        self.add(data).map_err(|refusal| *refusal)?;
                     }
                 }
                 Some(Err(_)) => {
@@ -255,28 +263,38 @@ impl BodyReader {
         Poll::Ready(Ok(()))
     }
 
-    /// False if it is too much.
-    fn add(&mut self, data: Bytes) -> bool {
+    fn add(&mut self, data: Bytes) -> Result<(), Box<HttpResponse>> {
         if self.first.len() + self.more.len() + data.len() > self.limit {
-            return false;
+            return Err(Box::new(too_large()));
         }
-        if self.first.is_empty() {
+        if !self.reservation.extend(data.len()) {
+            return Err(Box::new(too_many_bodies()));
+        }
+        if self.first.is_empty() && self.more.is_empty() {
             self.first = data;
-        } else {
-            self.more.extend_from_slice(&data);
+            return Ok(());
         }
-        true
+        if self.more.is_empty() {
+            let first = std::mem::take(&mut self.first);
+            self.more = BytesMut::with_capacity(self.expected.max(first.len() + data.len()));
+            self.more.extend_from_slice(&first);
+        }
+        self.more.extend_from_slice(&data);
+        Ok(())
     }
 
-    fn take(self) -> Bytes {
-        if self.more.is_empty() {
-            return self.first;
-        }
-        let mut whole = BytesMut::with_capacity(self.first.len() + self.more.len());
-        whole.extend_from_slice(&self.first);
-        whole.extend_from_slice(&self.more);
-        whole.freeze()
+    fn take(self) -> (Bytes, Reservation) {
+        let bytes = if self.more.is_empty() { self.first } else { self.more.freeze() };
+        (bytes, self.reservation)
     }
+}
+
+/// The bodies of other requests take all the memory there is for them.
+fn too_many_bodies() -> HttpResponse {
+    let text = "too many large requests are in progress; try again later\n";
+    let mut response = reply::text(StatusCode::SERVICE_UNAVAILABLE, text);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// A notification has no envelope; a client with a session is not modern.

@@ -8,7 +8,7 @@ use toolyard_proto::{Id, Message, Notification, Raw};
 /// Below this, copying into one buffer is cheaper than three.
 const WORTH_SHARING: usize = 16 * 1024;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rendered {
     head: Bytes,
     /// A result between `head` and a closing brace.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use toolyard_model::{ClientKey, Request};
-use toolyard_proto::modern::decode_header;
+use toolyard_proto::modern::{decode_header, same_value};
 use toolyard_proto::{CallError, Raw};
 
 /// An argument and the header that repeats it.
@@ -52,7 +52,11 @@ pub(crate) fn check(
             Some(None) => return Err(CallError::header_mismatch(format!("`{}` is malformed", one.header))),
             header => header.flatten(),
         };
-        if header != argument {
+        let agrees = match (&header, &argument) {
+            (Some(header), Some(argument)) => same_value(argument, header),
+            (header, argument) => header.is_none() && argument.is_none(),
+        };
+        if !agrees {
             let name = one.path.join(".");
             return Err(CallError::header_mismatch(format!("`{}` differs from `{name}`", one.header)));
         }

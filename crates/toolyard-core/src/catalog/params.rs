@@ -5,7 +5,7 @@ use std::iter;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
-use toolyard_proto::modern::{decode_header, encode_header};
+use toolyard_proto::modern::{decode_header, encode_header, same_value};
 use toolyard_proto::splice::{Twice, find_once};
 use toolyard_proto::{CallError, Raw};
 
@@ -53,7 +53,7 @@ impl ParamHeaders {
                 (Some(value), Some(sent)) => {
                     let sent =
                         sent.to_str().ok().and_then(decode_header).ok_or_else(|| wrong("is malformed"))?;
-                    if !same(&value, &sent) {
+                    if !same_value(&value, &sent) {
                         return Err(wrong("does not agree with the body"));
                     }
                 }
@@ -86,12 +86,6 @@ impl ParamHeader {
         let text = || value.as_string().unwrap_or_else(|| value.as_str().to_owned());
         Ok((!value.is_null()).then(text))
     }
-}
-
-/// Numbers are compared as numbers.
-fn same(body: &str, header: &str) -> bool {
-    body == header
-        || matches!((body.parse::<i64>(), header.parse::<i64>()), (Ok(body), Ok(header)) if body == header)
 }
 
 /// Only what is reached through `properties` alone counts.
@@ -137,6 +131,9 @@ mod tests {
         check(r#"{"region":"é"}"#, &[], false);
         check("{}", &[("mcp-param-region", "x")], false);
         check(r#"{"deep":{"n":7}}"#, &[("mcp-param-n", "007")], true);
+        check(r#"{"deep":{"n":42}}"#, &[("mcp-param-n", "42.0")], true);
+        check(r#"{"deep":{"n":42}}"#, &[("mcp-param-n", "42.5")], false);
+        check(r#"{"deep":{"n":9007199254740993}}"#, &[("mcp-param-n", "9007199254740992")], false);
         check(r#"{"deep":{"n":7}}"#, &[("mcp-param-n", "8"), ("mcp-param-other", "x")], false);
     }
 

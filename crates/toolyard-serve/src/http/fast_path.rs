@@ -46,7 +46,7 @@ fn begin<'a>(door: &'a Door, unread: &[u8], ticket: &Ticket) -> Option<(Routed<'
     let mut space = space();
     let request = PlainRequest::read(unread, &mut space)?;
     let begun = match door.route(request.path, None, request.fields, ticket) {
-        Destination::Answered(response) => Routed::Answered(*response),
+        Destination::Answered(response) | Destination::Refused(response) => Routed::Answered(*response),
         Destination::Mcp(view, admitted) => {
             let body = Bytes::copy_from_slice(request.body);
             post::whole(&door.endpoint, view, admitted, request.fields, &body)

@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use httparse::{Header, Status};
 
 use crate::fields::Fields;
@@ -63,7 +63,7 @@ fn body_length(fields: &[Header<'_>]) -> Option<usize> {
             if !field.value.eq_ignore_ascii_case(b"keep-alive") {
                 return None;
             }
-        } else if is(&TRANSFER_ENCODING) || is(&EXPECT) || is(&UPGRADE) {
+        } else if is(&TRANSFER_ENCODING) || is(&EXPECT) || is(&UPGRADE) || is(&ORIGIN) {
             return None;
         }
     }
@@ -116,6 +116,7 @@ mod tests {
             "Transfer-Encoding: identity",
             "expect: 100-continue",
             "upgrade: h2c",
+            "origin: http://localhost",
             "connection: close",
             "connection: keep-alive, upgrade",
             "no colon",

@@ -7,6 +7,9 @@ use toolyard_proto::{CallError, Id, Method, Params, Raw, Revision, legacy};
 
 use toolyard_model::{AnswerBody, ClientKey, Handler, Origin, Peer, Principal, Request, View};
 
+/// What a session keeps of its client's handshake may take so many bytes.
+const MAX_DECLARED: usize = 64 * 1024;
+
 /// A handshake that succeeded.
 pub(crate) struct Met {
     pub(crate) origin: Arc<Origin>,
@@ -34,12 +37,11 @@ pub(crate) async fn greet(
         .and_then(|version| version.as_string())
         .ok_or_else(|| CallError::invalid_params("`protocolVersion` must be a string"))?;
     let revision = Revision::negotiate(&version);
+    let (capabilities, client_info) = declared(&params)?;
     let origin = Arc::new(
         Origin::new(caller.view, caller.principal, caller.client, revision)
-            .with_capabilities(
-                params.member("capabilities").filter(Raw::is_object).unwrap_or_else(Raw::empty_object),
-            )
-            .with_client_info(params.member("clientInfo").filter(Raw::is_object)),
+            .with_capabilities(capabilities.unwrap_or_else(Raw::empty_object))
+            .with_client_info(client_info),
     );
     let request = Request::new(origin.clone(), id, Method::DISCOVER, Params::none());
     let answer = tokio::time::timeout(patience, handler.handle(request, Peer::nobody())).await;
@@ -49,4 +51,17 @@ pub(crate) async fn greet(
         }
         AnswerBody::Stream(_) => Err(CallError::internal("server/discover was answered with a stream")),
     }
+}
+
+/// Capabilities and client info. They are copied, so that a session does not keep the whole request.
+fn declared(params: &Params) -> Result<(Option<Raw>, Option<Raw>), CallError> {
+    let member = |key| params.member(key).filter(Raw::is_object);
+    let (capabilities, client_info) = (member("capabilities"), member("clientInfo"));
+    let length = |raw: &Option<Raw>| raw.as_ref().map_or(0, Raw::len);
+    if length(&capabilities) + length(&client_info) > MAX_DECLARED {
+        let text = format!("`capabilities` and `clientInfo` may take at most {MAX_DECLARED} bytes together");
+        return Err(CallError::invalid_params(text));
+    }
+    let copy = |raw: Raw| Raw::parse(raw.as_str().to_owned()).ok();
+    Ok((capabilities.and_then(copy), client_info.and_then(copy)))
 }

@@ -175,6 +175,13 @@ impl Streams {
         let Some(stream) = state.streams.get_mut(&number).filter(|stream| !stream.is_over()) else {
             return false;
         };
+        // A session without a reader needs to learn only once that a list has changed.
+        if number == OUTSIDE
+            && stream.reader.is_none()
+            && stream.waiting.iter().any(|item| item.message == message)
+        {
+            return true;
+        }
         let bytes = || stream.waiting.iter().map(|item| item.message.len()).sum();
         if weight.is_some_and(|weight| !weight.fits(stream.waiting.len(), bytes())) {
             Counts::add(&self.counts.dropped);

@@ -94,7 +94,7 @@ async fn take(
     };
     let (parts, body) = request.into_parts();
     let bytes = match post::read(endpoint, &parts.headers, body).await {
-        Ok(bytes) => bytes,
+        Ok((bytes, _reservation)) => bytes,
         Err(refusal) => return *refusal,
     };
     if let Err(error) = Incoming::parse(&bytes) {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod legacy;
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod control;
 #[cfg(test)]
 mod flood;

@@ -127,8 +127,8 @@ fn who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
     };
     eventually("every word", || {
         let all = has("said", "listening on http://")
-            && has("auth", "nobody was let in without a token")
-            && has("auth", "a token was refused")
+            && has("auth", "rejected a request without a token")
+            && has("auth", "rejected a token")
             && has("auth", "an app was not let in")
             && has("clients", "connected");
         all.then_some(())

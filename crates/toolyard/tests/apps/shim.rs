@@ -137,7 +137,7 @@ fn a_view_that_is_not_there_is_no_matter_of_tokens_whatever_its_name() {
     let refused = shim.agent.answer(id).to_string();
     assert!(refused.contains("there is no view") && !refused.contains("secret"), "{refused}");
     assert_eq!(shim.child.wait().unwrap().code(), Some(1));
-    assert!(!yard.said().contains("a token was refused"), "{}", yard.said());
+    assert!(!yard.said().contains("rejected a token"), "{}", yard.said());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_shim_without_the_secret_is_told_what_is_missing() {
     let refused = shim.agent.answer(id).to_string();
     assert!(refused.contains("a token is required") && refused.contains("[auth]"), "{refused}");
     assert_eq!(shim.child.wait().unwrap().code(), Some(1));
-    assert!(yard.said().contains("nobody was let in without a token"), "{}", yard.said());
+    assert!(yard.said().contains("rejected a request without a token"), "{}", yard.said());
 }
 
 /// Whoever answers a shim and leaves it at once, twice: the opening lines it was given.
