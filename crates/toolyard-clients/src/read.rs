@@ -99,7 +99,7 @@ fn servers(file: &File, root: &[Entry], key: &str) -> Result<Vec<Foreign>, Vec<P
     }
     let Value::Table(servers) = &section.node.value else {
         let message = format!("expected a table of servers, found {}", section.node.value.kind());
-        return Err(vec![wrong(section, message, "mend it there")]);
+        return Err(vec![wrong(section, message, "fix it there")]);
     };
     Ok(servers.iter().map(|entry| foreign(file, entry)).collect())
 }
@@ -109,8 +109,8 @@ fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
         file.text = jsonc::plain(&file.text);
     }
     let help = match file.format() {
-        Format::Json => "mend it there; comments and trailing commas are fine",
-        Format::Toml => "mend it there",
+        Format::Json => "fix it there; comments and trailing commas are fine",
+        Format::Toml => "fix it there",
     };
     let mended =
         |problem: Problem| beyond_us(&problem).unwrap_or(Problem { help: help.to_owned(), ..problem });

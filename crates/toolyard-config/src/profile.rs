@@ -124,7 +124,7 @@ fn pattern(reader: &mut Reader<'_>, item: &Field, ids: &[String]) -> Option<Stri
     }
     let Some((upstream, tool)) = text.split_once(':').filter(|(id, tool)| !id.is_empty() && !tool.is_empty())
     else {
-        let message = "expected a pattern `upstream:tool`, in which `*` stands for any characters";
+        let message = "expected a pattern `upstream:tool`, in which `*` matches any characters";
         item.error(reader, message, format!("write \"*:{}\" to mean every upstream", text.trim_matches(':')));
         return None;
     };

@@ -69,7 +69,8 @@ impl Change<'_> {
         let _theirs = self.has_folder_lock.then(|| lock::folder(path)).transpose()?;
         // The file's owner may have written it in the meantime, and that must not be lost.
         if read(path)?.as_deref() != self.before {
-            let message = "it was changed by somebody else in this moment, so nothing was written; try again";
+            let message =
+                "another program changed the file at the same time, so nothing was written; try again";
             return Err(io::Error::other(message));
         }
         fs::rename(draft, path)

@@ -32,7 +32,7 @@ pub fn make_folder(socket: &Path) -> io::Result<()> {
     };
     for folder in [shared, folder] {
         if !system::is_only_ours(folder)? {
-            let message = format!("{} can be changed by somebody else", folder.display());
+            let message = format!("{} can be changed by other users", folder.display());
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }
     }

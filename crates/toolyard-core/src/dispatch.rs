@@ -93,7 +93,7 @@ fn string_member(params: &Params, key: &str) -> Result<String, CallError> {
 fn member(params: &Params, key: &str) -> Result<Range<usize>, CallError> {
     let found = params.find_once(key);
     found
-        .map_err(|_| CallError::invalid_params(format!("`{key}` stands twice in `params`")))?
+        .map_err(|_| CallError::invalid_params(format!("duplicate `{key}` in `params`")))?
         .ok_or_else(|| must_be_string(key))
 }
 

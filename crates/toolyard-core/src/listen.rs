@@ -231,7 +231,7 @@ impl Listeners {
         if client.is_none()
             && !have_one_principal(&listeners, |origin| sees(&snapshot, origin, upstream.id()))
         {
-            tracing::debug!(upstream = %upstream.id(), method = %notification.method, "nobody can tell whom a message is for");
+            tracing::debug!(upstream = %upstream.id(), method = %notification.method, "dropped a notification: several principals share this upstream");
             return;
         }
         for listener in listeners {
@@ -389,7 +389,7 @@ pub(crate) async fn listen(
     peer.notify(Notification::new(Method::ACKNOWLEDGED, ack));
     open.ended().await;
     if !scope.is_ended() {
-        return Err(CallError::unavailable("what was listened to is not in sight any more"));
+        return Err(CallError::unavailable("the subscribed resource is no longer visible in this view"));
     }
     Ok(AnswerBody::ours(serde_json::json!({ "resultType": "complete" }).into()))
 }

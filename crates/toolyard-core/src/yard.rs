@@ -70,7 +70,7 @@ fn tools() -> Vec<Raw> {
         tool(
             "status",
             "Gateway status",
-            "How the gateway is: version, uptime, how many upstreams are active, how many tools they offer, and how many entries are left out.",
+            "Status of the gateway: version, uptime, how many upstreams are active, how many tools they offer, and how many entries are left out.",
             json!({}),
             json!([]),
         ),

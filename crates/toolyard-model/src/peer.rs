@@ -51,7 +51,7 @@ pub enum AskError {
     Reported(Raw),
     #[error("{0}")]
     Unsupported(String),
-    #[error("the client went away before it answered")]
+    #[error("the client disconnected before it answered")]
     Gone,
     #[error("the client did not answer in time")]
     Timeout,

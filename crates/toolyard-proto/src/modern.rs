@@ -137,7 +137,7 @@ impl RequestMeta {
             return Err(CallError::bad_envelope("`params._meta` is required in every request"));
         }
         if is_ambiguous {
-            return Err(CallError::bad_envelope("`params._meta`, or a key in it, stands there twice"));
+            return Err(CallError::bad_envelope("duplicate `params._meta`, or a duplicate key in it"));
         }
         Ok(Self {
             revision: read_version(version.as_ref())?,

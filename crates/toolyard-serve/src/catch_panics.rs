@@ -64,5 +64,5 @@ impl Handler for CatchPanics {
 fn broken(what: &str, panic: &(dyn Any + Send)) -> CallError {
     let said = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!("{what} panicked: {}", said.unwrap_or("no words"));
-    CallError::internal(format!("{what} failed inside of the server; its log says why"))
+    CallError::internal(format!("{what} failed inside the server; its log has the reason"))
 }

@@ -120,7 +120,7 @@ async fn first_line(read: &mut (impl AsyncRead + Unpin), endpoint: &Endpoint, tr
     };
     tokio::select! {
         first = reading => first,
-        () = late => First::Refused(RpcError::new(code::INVALID_REQUEST, "the opening line did not come in time")),
+        () = late => First::Refused(RpcError::new(code::INVALID_REQUEST, "the first line did not arrive in time")),
         () = endpoint.ending.ended() => First::Left,
     }
 }

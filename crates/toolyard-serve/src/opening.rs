@@ -68,9 +68,12 @@ pub(super) fn open(
         return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
     }
     let opening: Opening = serde_json::from_slice(&line)
-        .map_err(|error| refused(format!("the opening line is wrong: {error}")))?;
+        .map_err(|error| refused(format!("the first line is invalid: {error}")))?;
     if opening.toolyard != 1 {
-        return Err(refused(format!("opening line {} is not known here: send 1", opening.toolyard)));
+        return Err(refused(format!(
+            "version {} of the first line is not supported: send 1",
+            opening.toolyard
+        )));
     }
     let admitted =
         admit(gate, trust, opening.token.as_deref()).map_err(|text| refused_for(REFUSED_TOKEN, text))?;
@@ -184,9 +187,9 @@ mod tests {
         check("garbage", "Everything local message");
         check(r#"{"toolyard":1,"view":"nobody"}"#, "None there is no view \"nobody\"");
         check(r#"{"toolyard":1,"view":"a/b/c"}"#, "None there is no view");
-        check(r#"{"toolyard":2}"#, "None opening line 2");
-        check(r#"{"toolyard":1,"veiw":"hub"}"#, "None the opening line is wrong: unknown field `veiw`");
-        check(r#"{"toolyard":"1"}"#, "None the opening line is wrong: invalid type");
+        check(r#"{"toolyard":2}"#, "None version 2 of the first line");
+        check(r#"{"toolyard":1,"veiw":"hub"}"#, "None the first line is invalid: unknown field `veiw`");
+        check(r#"{"toolyard":"1"}"#, "None the first line is invalid: invalid type");
     }
 
     #[test]

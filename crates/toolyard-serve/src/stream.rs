@@ -162,7 +162,7 @@ impl Connection {
             match first.take().map_or_else(|| decoder.next_line(), |first| Ok(Some(first))) {
                 Ok(Some(line)) => {
                     if timeout(at_most, self.take(line)).await.is_err() {
-                        return tracing::debug!("a stream connection is left: its client takes no answers");
+                        return tracing::debug!("closed a stream connection: its client does not read");
                     }
                 }
                 Ok(None) => {

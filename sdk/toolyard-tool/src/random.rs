@@ -1,4 +1,4 @@
-//! Unguessable names.
+//! Random names that cannot be guessed.
 
 use data_encoding::HEXLOWER;
 

@@ -46,7 +46,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("does not answer", "stands in for a reason, and whoever is not ready has one"),
     ("~/Library/Application Support", "a path"),
     (
-        "it was changed by somebody else",
+        "another program changed the file",
         "needs a client that writes in that moment; tests/cli/installing.rs shows it",
     ),
     ("it belongs to another user or group", "needs a file of somebody else, and tests have one user"),

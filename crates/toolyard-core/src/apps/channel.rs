@@ -249,7 +249,7 @@ impl Channel {
     fn abandon(&self, id: i64, tell: bool) {
         let abandoned = self.calls().waiting.remove(&id).is_some();
         if abandoned && tell {
-            self.aside(app::cancel(id, "nobody waits for the answer any more"));
+            self.aside(app::cancel(id, "the call was cancelled"));
         }
     }
 }

@@ -106,7 +106,7 @@ where
 
 /// The refusal if there is no room.
 pub(super) fn no_room(most: usize) -> Refused {
-    let reason = format!("{most} apps are connected, and there is room for no more");
+    let reason = format!("{most} apps are connected, which is the limit");
     Refused::new(reason, "try again later, or raise `max_connections` in [apps]")
 }
 
@@ -315,7 +315,7 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
                 Err(Refused::new(format!("the token is for the client id `{client}`"), guidance))
             }
             Err(bad) => {
-                tracing::warn!(target: "auth", app = ?register.app, endpoint = %self.caller.endpoint, reason = %bad, "an app was not let in");
+                tracing::warn!(target: "auth", app = ?register.app, endpoint = %self.caller.endpoint, reason = %bad, "rejected an app");
                 let guidance = "send `authToken`: ClientId:UnixTimestamp:Base64(HMAC-SHA256(secret, \"ClientId:UnixTimestamp\")); `toolyard token` makes one";
                 Err(Refused::new(bad.to_string(), guidance))
             }
@@ -418,7 +418,7 @@ impl Session {
             Err(misread) => {
                 channel.count_garbage();
                 let excerpt = String::from_utf8_lossy(&line[..line.len().min(EXCERPT)]);
-                tracing::warn!(target: "apps", app = %self.id, %misread, %excerpt, "a line was not understood");
+                tracing::warn!(target: "apps", app = %self.id, %misread, %excerpt, "received an invalid line");
             }
         }
         Ok(())

@@ -88,7 +88,7 @@ impl Apps {
             });
         } else if let Ok(told) = self.shared.refusals.clone().try_acquire_owned() {
             let most = self.shared.options.connections;
-            tracing::warn!(target: "apps", most, "an app found no room");
+            tracing::warn!(target: "apps", most, "refused an app: too many are connected");
             scope.spawn(async move {
                 turn_away(stream, most).await;
                 drop(told);

@@ -140,7 +140,9 @@ async fn said(asking: impl Future<Output = Result<Raw, CallError>>) -> Result<Ra
 
 fn silent() -> CallError {
     let limit = SAID_WITHIN.as_secs();
-    CallError::timeout(format!("it did not say within {limit} s how its task is; ask for the result again"))
+    CallError::timeout(format!(
+        "it did not report the status of its task within {limit} s; ask for the result again"
+    ))
 }
 
 fn is_over(task: &Raw) -> bool {

@@ -57,7 +57,7 @@ async fn with_visits(link: &Arc<dyn Link>, request: &LinkRequest, peer: &Peer) -
             answer => return answer,
         }
     }
-    Err(CallError::bad_answer("the upstream keeps sending the user to pages without going on"))
+    Err(CallError::bad_answer("the upstream keeps sending the user to pages without continuing"))
 }
 
 fn finished(method: &Method, link: &dyn Link, answer: Answer) -> Answer {

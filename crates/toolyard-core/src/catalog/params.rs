@@ -45,10 +45,10 @@ impl ParamHeaders {
             let wrong = |why: &str| CallError::header_mismatch(format!("the {} header {why}", header.name));
             let value = header.value(params);
             // The upstream might read the other one.
-            let value = value.map_err(|Twice| wrong("stands for a parameter that the body has twice"))?;
+            let value = value.map_err(|Twice| wrong("names a parameter that is in the body twice"))?;
             match (value, sent) {
                 (None, None) => {}
-                (None, Some(_)) => return Err(wrong("stands for a parameter that the body does not have")),
+                (None, Some(_)) => return Err(wrong("names a parameter that is not in the body")),
                 (Some(_), None) => return Err(wrong("is required for this tool")),
                 (Some(value), Some(sent)) => {
                     let sent =

@@ -21,7 +21,7 @@ pub(crate) struct Led {
 /// The request that `request` stands for.
 pub(crate) fn lead(snapshot: &Snapshot, request: &Request) -> Result<Led, CallError> {
     let at = request.params.find_once("arguments");
-    let at = at.map_err(|_| CallError::invalid_params("`arguments` stands twice in `params`"))?;
+    let at = at.map_err(|_| CallError::invalid_params("duplicate `arguments` in `params`"))?;
     let given = at.map_or_else(Raw::empty_object, |at| request.params.slice(at));
     let arguments: Value = given.read().map_err(|error| refused(format!("`arguments`: {error}")))?;
     let tool = needed(&arguments, "tool")?;

@@ -63,7 +63,7 @@ fn list(description: &str) -> Raw {
 }
 
 fn health() -> Raw {
-    let description = "How instances are: whether each answers, how fast, how often it did not, and the last steps of its life with their reasons. Without `instance_id`, of all of them.";
+    let description = "Health of instances: whether each answers, how fast, how often it did not, and the last steps of its life with their reasons. Without `instance_id`, of all of them.";
     let tool = tool(HEALTH, "Health of instances", description, &properties(&["instance_id"]), &[], true);
     tool.with("outputSchema", &schema::health().into())
 }

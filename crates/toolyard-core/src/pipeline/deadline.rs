@@ -68,15 +68,15 @@ impl Step for Deadline {
 fn overdue(subject: &str, bound: Expired, goes_on: bool) -> CallError {
     CallError::timeout(match bound {
         Expired::Idle(limit) | Expired::Hard(limit) if goes_on => format!(
-            "a task of {subject} was still not done after {} s; it goes on, ask for its result again",
+            "a task of {subject} was not finished after {} s; it continues, so ask for its result again",
             limit.as_secs_f32()
         ),
         Expired::Idle(limit) => format!(
-            "{subject} gave no sign of life for {} s and was cancelled; raise `timeout` of this upstream or tool if it needs longer",
+            "{subject} made no progress for {} s and was cancelled; raise `timeout` of this upstream or tool if it needs longer",
             limit.as_secs_f32()
         ),
         Expired::Hard(limit) => {
-            format!("{subject} was still not done after {} s and was cancelled", limit.as_secs_f32())
+            format!("{subject} was not finished after {} s and was cancelled", limit.as_secs_f32())
         }
     })
 }
@@ -115,7 +115,8 @@ impl Body for Timed {
             self.clock.touch();
             return Poll::Ready(frame);
         }
-        self.poll_overdue(cx).map(|bound| Some(Err(RelayError::from(overdue("the answer", bound, false)))))
+        self.poll_overdue(cx)
+            .map(|bound| Some(Err(RelayError::Overdue(overdue("the answer", bound, false).message()))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -422,7 +422,7 @@ pub(super) async fn tend(upstream: &Arc<Upstream>, outlets: &Outlets) {
 /// Runs something to its end, and starts it again if it panics: calls wait for what it does.
 pub(super) async fn restart_on_panic<F: Future<Output = ()>>(turn: impl Fn() -> F) {
     while AssertUnwindSafe(turn()).catch_unwind().await.is_err() {
-        tracing::error!(target: "upstream", "looking after the links of clients failed, which is a bug");
+        tracing::error!(target: "upstream", "maintaining the links of clients failed, which is a bug");
         tokio::time::sleep(AFTER_PANIC).await;
     }
 }
@@ -447,7 +447,7 @@ async fn attend(upstream: Arc<Upstream>, outlets: Outlets, mut member: Opened) {
     let is_ended = listening.await.is_ok();
     let link = upstream.links.pool.remove(number);
     if !is_ended {
-        tracing::error!(target: "upstream", upstream = %upstream.id(), "what a client's link said was not taken, which is a bug");
+        tracing::error!(target: "upstream", upstream = %upstream.id(), "an event of a client's link was not handled, which is a bug");
         upstream.links.close_later(link);
     }
 }

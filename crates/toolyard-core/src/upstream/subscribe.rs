@@ -82,7 +82,7 @@ impl Upstream {
             Ok(Ok(Some(Err(error)))) => Err(error),
             Err(_) => {
                 let message =
-                    format!("upstream `{}` did not say whether {} can be watched", self.id(), guard.key.uri);
+                    format!("upstream `{}` did not answer the subscription to {}", self.id(), guard.key.uri);
                 Err(CallError::timeout(message).at(self.name()))
             }
             _ => Err(CallError::unavailable("the subscription ended before it began").at(self.name())),
@@ -227,7 +227,7 @@ impl Keeper {
         let Watch { upstream, key: Key { uri, .. }, .. } = &self.watch;
         if !uris.contains(uri) {
             return Err(CallError::invalid_params(format!(
-                "{} does not offer to watch {uri}",
+                "{} does not support subscriptions to {uri}",
                 upstream.id()
             )));
         }
@@ -310,6 +310,8 @@ impl Back for Heard {
     }
 
     fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        Box::pin(async { Err(AskError::Unsupported("nobody is there to be asked on a subscription".into())) })
+        Box::pin(async {
+            Err(AskError::Unsupported("a subscription has no client that could be asked".into()))
+        })
     }
 }

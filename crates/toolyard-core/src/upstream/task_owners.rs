@@ -63,7 +63,7 @@ impl TaskOwners {
     pub(crate) fn check(&self, params: &Raw, origin: &Origin) -> Result<(), CallError> {
         // The upstream must not be able to read another one than was checked.
         let id = find_once(params.as_bytes(), "taskId")
-            .map_err(|_| CallError::invalid_params("`taskId` stands twice in `params`"))?
+            .map_err(|_| CallError::invalid_params("duplicate `taskId` in `params`"))?
             .and_then(|range| params.slice(range).as_string());
         let Some(id) = id.filter(|id| self.is_of_another(id, origin)) else { return Ok(()) };
         Err(CallError::invalid_params(format!("unknown task {id:?}")))

@@ -29,14 +29,14 @@ async fn a_tool_is_called_under_its_own_name_by_either_of_its_shown_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_request_is_judged_by_may_not_stand_there_twice() {
+async fn duplicate_members_that_decide_a_request_are_rejected() {
     let double = Double::new(NEW, &["read", "delete"]);
     let gateway = gateway(&[("files", &double)]);
     let check = async |view: &str, method: &str, params: &str| {
         let client = Client::new(&gateway, NEW, view);
         let refused = client.send_exactly(method, Raw::parse(params.to_owned()).unwrap()).await.unwrap_err();
         assert_eq!(refused.code(), -32602, "{method}: {refused:?}");
-        assert!(refused.message().contains("twice"), "{refused:?}");
+        assert!(refused.message().contains("duplicate"), "{refused:?}");
     };
     check("files", "tools/call", r#"{"name":"delete","n\u0061me":"read"}"#).await;
     check("", "tools/call", r#"{"name":"files__delete","name":"files__read"}"#).await;
@@ -122,7 +122,7 @@ async fn silence_ends_a_call_as_a_failed_tool_that_says_what_to_do() {
         result["_meta"]["dev.toolyard/error"],
         json!({ "origin": "upstream", "upstream": "a", "kind": "timeout", "retry": "if-idempotent" })
     );
-    assert!(result["content"][0]["text"].as_str().unwrap().contains("a:t gave no sign of life for 30 s"));
+    assert!(result["content"][0]["text"].as_str().unwrap().contains("a:t made no progress for 30 s"));
     assert_eq!(double.dropped.load(Ordering::SeqCst), 1, "the call upstream was dropped");
 }
 

@@ -154,7 +154,7 @@ async fn an_error_in_answer_to_a_form_is_a_cancel_and_to_anything_else_the_end_o
     check_unanswered("elicitation/create", || AskError::Timeout, cancelled()).await;
     check_unanswered("sampling/createMessage", refused, Err("needs `sampling/createMessage`")).await;
     check_unanswered("roots/list", || AskError::Timeout, Err("did not answer in time")).await;
-    check_unanswered("roots/list", || AskError::Gone, Err("went away")).await;
+    check_unanswered("roots/list", || AskError::Gone, Err("disconnected")).await;
 }
 
 #[tokio::test(start_paused = true)]

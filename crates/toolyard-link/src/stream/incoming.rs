@@ -38,7 +38,7 @@ fn refuse(shared: &Shared, line: &Bytes, error: &ParseError) {
     // What is no message shows what went wrong; what is an answer is nobody's business.
     let shown = if error.is_answer { 0 } else { line.len().min(EXCERPT) };
     let excerpt = String::from_utf8_lossy(&line[..shown]);
-    tracing::debug!(upstream = %shared.name, %error, %excerpt, "a line was not understood");
+    tracing::debug!(upstream = %shared.name, %error, %excerpt, "received an invalid line");
     // Whoever waits for this answer gets no better one.
     if let Some(id) = error.id.as_ref().filter(|_| error.is_answer).and_then(Id::as_u64) {
         let name = &shared.name;

@@ -110,7 +110,7 @@ fn lock(path: &Path) -> io::Result<File> {
 /// A listener that is being killed still takes connections, so its end is waited for.
 fn refuse_if_in_use(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, "something that is no socket is in the way"));
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "the path exists and is not a socket"));
     }
     let begun = Instant::now();
     loop {

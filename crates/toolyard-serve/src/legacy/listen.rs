@@ -33,7 +33,7 @@ impl Session {
         let listening = self.open_listen("session", &everything, back);
         self.scope.spawn(async move {
             if let Err(error) = listening.await {
-                tracing::debug!(%error, "a session hears of no changes");
+                tracing::debug!(%error, "a session receives no change notifications");
             }
         });
     }
@@ -82,7 +82,7 @@ impl Session {
                 let ended = ended.ok().flatten();
                 return Err(ended.unwrap_or_else(|| CallError::internal("the subscription ended at once")));
             }
-            () = deadline => return Err(CallError::timeout(format!("no word on a subscription to {uri}"))),
+            () = deadline => return Err(CallError::timeout(format!("no answer to a subscription to {uri}"))),
         }
         let is_ended = scope.0.is_ended();
         self.subscriptions().insert(uri, scope);

@@ -53,7 +53,7 @@ impl Remember {
     /// Opens the folder; sessions that were unused for `idle` are deleted.
     pub(crate) fn open(folder: PathBuf, idle: Duration) -> Option<Self> {
         if let Err(error) = fs::create_dir_all(&folder) {
-            tracing::warn!(folder = %folder.display(), %error, "sessions do not outlive this process");
+            tracing::warn!(folder = %folder.display(), %error, "sessions are not kept across restarts");
             return None;
         }
         let remember = Self { folder };

@@ -135,7 +135,7 @@ async fn whoever_owes_a_token_has_to_bring_it_soon() {
     let mut silent = doors.tcp().await;
     let mut line = String::new();
     silent.0.read_line(&mut line).await.unwrap();
-    assert!(line.contains("did not come in time"), "{line}");
+    assert!(line.contains("did not arrive in time"), "{line}");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ fn apps_without_a_good_token_are_refused_and_the_log_holds_no_secret() {
         assert!(answer["reason"].as_str().unwrap().contains(reason), "{answer}");
     }
     let said = yard.said();
-    assert!(said.contains("an app was not let in"), "{said}");
+    assert!(said.contains("rejected an app"), "{said}");
     let signature = good.rsplit(':').next().unwrap();
     assert!(!said.contains(signature) && !said.contains(SECRET), "{said}");
     // The same client takes its seat back; another does not.

@@ -129,7 +129,7 @@ fn who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
         let all = has("said", "listening on http://")
             && has("auth", "rejected a request without a token")
             && has("auth", "rejected a token")
-            && has("auth", "an app was not let in")
+            && has("auth", "rejected an app")
             && has("clients", "connected");
         all.then_some(())
     });

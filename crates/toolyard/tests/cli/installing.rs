@@ -50,7 +50,7 @@ fn what_the_client_writes_while_it_asks_is_not_lost() {
     };
     let (code, said) = answer(&home, &["install", "cursor"], "y", meanwhile);
     assert_eq!(code, 1);
-    assert!(said.contains("it was changed by somebody else"), "{said}");
+    assert!(said.contains("another program changed the file"), "{said}");
     assert_eq!(fs::read_to_string(home.path(FILE)).unwrap(), "{ \"mcpServers\": { \"new\": {} } }\n");
     assert_eq!(fs::read_dir(home.path(".cursor")).unwrap().count(), 1, "nothing is left beside it");
 }
