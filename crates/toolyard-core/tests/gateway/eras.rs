@@ -312,9 +312,9 @@ async fn the_client_whose_call_starts_a_process_is_asked_for_the_roots() {
     let gateway = dual.gateway();
     let mut old = Client::new(&gateway, LEGACY, "");
     old.declare(json!({ "roots": {} }));
-    *old.inbox.reply.lock().unwrap() = Some(json!({ "roots": [{ "uri": "file:///home/ann" }] }));
+    *old.inbox.reply.lock().unwrap() = Some(json!({ "roots": [{ "uri": "file:///home/you" }] }));
     old.tools().await;
     said(&old, "era").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(dual.roots.lock().unwrap().as_deref(), Some("file:///home/ann"));
+    assert_eq!(dual.roots.lock().unwrap().as_deref(), Some("file:///home/you"));
 }
