@@ -6,6 +6,7 @@
 
 mod callgrind;
 mod case;
+mod churn;
 mod contestant;
 mod crossing;
 mod load;
@@ -15,7 +16,7 @@ mod scan;
 mod startup;
 mod usage;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -52,6 +53,12 @@ pub(crate) struct Options {
     /// What apps and instances cost instead: latency against an app alone, memory and tasks of many.
     #[arg(long)]
     apps: bool,
+    /// Another gateway program to compare with, measured in the same rounds (at least nine).
+    #[arg(long, value_name = "PATH")]
+    old: Option<PathBuf>,
+    /// The latency of calls while another upstream changes its list all the time, against quiet runs.
+    #[arg(long, conflicts_with_all = ["callgrind", "apps", "scan"])]
+    churn: bool,
     /// Count instructions per call under valgrind instead of measuring time.
     #[arg(long)]
     callgrind: bool,
@@ -87,14 +94,21 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
     if let Some(files) = options.scan {
         return scan(options, files, &logs);
     }
-    let programs = step("build", build)?;
+    let programs = step("build", || build(options.old.clone()))?;
+    if options.churn {
+        return step("churn", || churn::measure(&programs, options.quick, &logs));
+    }
     let load = Load::new(&programs, options.era.name());
     if options.callgrind {
         return step("count instructions", || {
             callgrind::count(&programs, &load, options.calls, &logs)?.print(options.json)
         });
     }
-    let (rounds, seconds) = if options.quick { (5, 0.8) } else { (11, 1.5) };
+    let (rounds, seconds) = match (options.quick, &options.old) {
+        (true, None) => (5, 0.8),
+        (true, Some(_)) => (9, 0.8),
+        (false, _) => (11, 1.5),
+    };
     let plan = rounds::Plan {
         rounds: options.rounds.unwrap_or(rounds),
         seconds: options.seconds.unwrap_or(seconds),
@@ -124,13 +138,13 @@ fn apps() -> Result<()> {
 fn scan(options: &Options, files: usize, logs: &Path) -> Result<()> {
     let folder = step("build", || workspace::build("toolyard", Profile::Release))?;
     let rounds = options.rounds.unwrap_or(if options.quick { 3 } else { 7 });
-    let report = step("scans", || scan::measure(&Programs { folder }, files, rounds, logs))?;
+    let report = step("scans", || scan::measure(&Programs { folder, old: None }, files, rounds, logs))?;
     report.print(options.json);
     Ok(())
 }
 
-fn build() -> Result<Programs> {
+fn build(old: Option<PathBuf>) -> Result<Programs> {
     let folder = workspace::build("toolyard-bench", Profile::Release)?;
     workspace::build("toolyard", Profile::Release)?;
-    Ok(Programs { folder })
+    Ok(Programs { folder, old })
 }

@@ -11,6 +11,7 @@ pub(crate) mod http_sse;
 pub(crate) mod obstacle;
 mod quiet_waker;
 pub(crate) mod refusal;
+mod relayed;
 pub(crate) mod sse;
 pub(crate) mod wire;
 pub(crate) mod wires;

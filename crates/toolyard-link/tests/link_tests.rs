@@ -17,6 +17,8 @@ mod legacy;
 mod messages;
 #[path = "link_tests/modern.rs"]
 mod modern;
+#[path = "link_tests/relay.rs"]
+mod relay;
 #[path = "link_tests/http_sse.rs"]
 mod http_sse;
 #[path = "link_tests/patience.rs"]

@@ -40,12 +40,13 @@ pub type RelayBody = Pin<Box<dyn Body<Data = Bytes, Error = RelayError> + Send>>
 
 /// Why a relayed answer broke off.
 #[derive(Debug, thiserror::Error)]
-pub enum RelayError {
-    #[error("{0}")]
-    Broken(String),
-    /// It took too long.
-    #[error("{0}")]
-    Overdue(String),
+#[error("{0}")]
+pub struct RelayError(pub Box<CallError>);
+
+impl From<CallError> for RelayError {
+    fn from(error: CallError) -> Self {
+        Self(Box::new(error))
+    }
 }
 
 /// An upstream's answer passing through, byte for byte.

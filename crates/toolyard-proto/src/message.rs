@@ -1,6 +1,9 @@
 //! The JSON-RPC envelope: parsed once, payloads left raw, ids kept as they were sent.
 
 mod envelope;
+mod nesting;
+
+pub use nesting::Nesting;
 
 use std::fmt;
 
@@ -9,6 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::error::code;
 use crate::raw::put_string;
+use crate::scan::Scan;
 use crate::{Method, Params, Raw, RpcError};
 use envelope::Envelope;
 
@@ -303,6 +307,26 @@ pub fn nests_too_deep(bytes: &[u8]) -> bool {
         at += 1;
     }
     false
+}
+
+/// The id at the start of a long answer, where it comes before the result.
+pub fn leading_id(start: &Bytes) -> Option<Id> {
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        // The end of the piece may cut a character.
+        Err(error) => std::str::from_utf8(&start[..error.valid_up_to()]).ok()?,
+    };
+    let (mut scan, mut id) = (Scan::new(text), None);
+    scan.skip_space();
+    let _ = scan.object(|scan, key| match &text[key.plain()?] {
+        "jsonrpc" => scan.value().map(drop),
+        "id" => {
+            id = scan.value();
+            None
+        }
+        _ => None,
+    });
+    Id::from_raw(Raw::part_of(start, id?))
 }
 
 /// In pieces whose count fits into a byte, many bytes are counted at once.

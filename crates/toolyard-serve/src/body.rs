@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use toolyard_model::Relay;
 use toolyard_model::answer::RelayError;
+use toolyard_proto::Id;
 
 use super::rendered::Rendered;
 
@@ -18,8 +19,32 @@ type LiveBody = Pin<Box<dyn Body<Data = Bytes, Error = RelayError> + Send>>;
 
 enum Inner {
     Parts { parts: [Bytes; 3], at: usize },
-    Relay(Relay),
+    Relay { relay: Relay, ends: RelayEnd },
     Live(LiveBody),
+}
+
+/// What becomes of a relayed answer that breaks.
+enum RelayEnd {
+    CutOff,
+    WithError(Id),
+    Over,
+}
+
+impl RelayEnd {
+    fn poll(
+        &mut self,
+        relay: &mut Relay,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if matches!(self, Self::Over) {
+            return Poll::Ready(None);
+        }
+        let polled = ready!(Pin::new(relay).poll_frame(cx));
+        let (Some(Err(error)), Self::WithError(id)) = (&polled, &*self) else { return Poll::Ready(polled) };
+        let last = Rendered::error(Some(id), &error.0.to_raw()).into_event(None);
+        *self = Self::Over;
+        Poll::Ready(Some(Ok(Frame::data(last))))
+    }
 }
 
 impl ServeBody {
@@ -35,8 +60,14 @@ impl ServeBody {
         Self(Inner::Parts { parts: message.into_parts(), at: 0 })
     }
 
+    /// An answer that is cut off where it breaks.
     pub(crate) fn relay(relay: Relay) -> Self {
-        Self(Inner::Relay(relay))
+        Self(Inner::Relay { relay, ends: RelayEnd::CutOff })
+    }
+
+    /// An event stream. Where it breaks, its last event is the error, as the answer to this request.
+    pub(crate) fn relayed_events(relay: Relay, id: Id) -> Self {
+        Self(Inner::Relay { relay, ends: RelayEnd::WithError(id) })
     }
 
     /// Something that makes its bytes as it goes; dropping the body ends it.
@@ -49,7 +80,7 @@ impl fmt::Debug for ServeBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
             Inner::Parts { .. } => "ServeBody::Parts",
-            Inner::Relay(_) => "ServeBody::Relay",
+            Inner::Relay { .. } => "ServeBody::Relay",
             Inner::Live(_) => "ServeBody::Live",
         })
     }
@@ -65,7 +96,7 @@ impl Body for ServeBody {
     ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         match &mut self.0 {
             Inner::Parts { parts, at } => Poll::Ready(next_part(parts, at).map(|part| Ok(Frame::data(part)))),
-            Inner::Relay(relay) => Pin::new(relay).poll_frame(cx),
+            Inner::Relay { relay, ends } => ends.poll(relay, cx),
             Inner::Live(body) => body.as_mut().poll_frame(cx),
         }
     }
@@ -73,7 +104,7 @@ impl Body for ServeBody {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Inner::Parts { parts, .. } => parts.iter().all(Bytes::is_empty),
-            Inner::Relay(relay) => relay.is_end_stream(),
+            Inner::Relay { relay, ends } => matches!(ends, RelayEnd::Over) || relay.is_end_stream(),
             Inner::Live(body) => body.is_end_stream(),
         }
     }
@@ -83,7 +114,7 @@ impl Body for ServeBody {
             Inner::Parts { parts, .. } => {
                 SizeHint::with_exact(parts.iter().map(|part| part.len() as u64).sum())
             }
-            Inner::Relay(relay) => relay.size_hint(),
+            Inner::Relay { relay, .. } => relay.size_hint(),
             Inner::Live(_) => SizeHint::default(),
         }
     }

@@ -123,7 +123,7 @@ impl Running {
             First::Answer(Ok(answer)) if back.subscription.is_none() && back.outbox.is_empty() => {
                 return match answer {
                     AnswerBody::Whole(result, _) => Reply::Message(Rendered::result(&id, result)),
-                    AnswerBody::Stream(relay) => reply::relay(relay).into(),
+                    AnswerBody::Stream(relay) => reply::relay(relay, id).into(),
                 };
             }
             First::Answer(answer) => CallStream::answered(endpoint, id, back, answer),

@@ -60,10 +60,10 @@ pub(crate) fn events(body: ServeBody) -> HttpResponse {
     response
 }
 
-pub(crate) fn relay(relay: Relay) -> HttpResponse {
+pub(crate) fn relay(relay: Relay, id: Id) -> HttpResponse {
     match relay.kind {
         RelayKind::Json => json(ServeBody::relay(relay)),
-        RelayKind::Sse => events(ServeBody::relay(relay)),
+        RelayKind::Sse => events(ServeBody::relayed_events(relay, id)),
     }
 }
 

@@ -47,11 +47,27 @@ pub(super) fn count(programs: &Programs, load: &Load, calls: u64, logs: &Path) -
         ("pack /mcp, 32", &gateway, pack, everything),
         ("pack /mcp/ID, 32", &gateway, pack, transparent),
     ];
+    let old = programs.old_gateway(&folder.path().join("old"), &origin)?;
+    let old_runs: Vec<Run<'_>> = old.as_ref().map_or_else(Vec::new, |old| {
+        vec![
+            ("old /mcp", old, echo, everything as fn(&str) -> Contestant),
+            ("old /mcp/ID", old, echo, transparent),
+            ("old pack /mcp, 32", old, pack, everything),
+        ]
+    });
     let per_call = runs
         .into_iter()
+        .chain(old_runs)
         .map(|(name, program, case, contestant)| (name, counter.per_call(name, program, case, contestant)))
         .collect();
     Ok(Counts { calls, per_call, profiles: logs.to_owned() })
+}
+
+/// Instructions of one call to the upstream in the view of everything.
+pub(super) fn per_call(load: &Load, gateway: &Command, logs: &Path) -> Result<u64> {
+    tools::debian("valgrind")?;
+    let counter = Counter { load, calls: 1000, logs };
+    counter.per_call("churn", gateway, case("echo_1"), |origin| Contestant::namespaced(origin, None))
 }
 
 /// A name, a program, what is called, and a contestant of the origin that the program listens on.

@@ -21,9 +21,16 @@ const UPSTREAM: &str = "bench";
 /// The pack that is measured; it needs no config.
 const PACK: &str = "dev";
 
+/// The views of the gateway to compare with, in the order of [`NEW`].
+pub(super) const OLD: [&str; 2] = ["old /mcp", "old /mcp/ID"];
+/// The views of the gateway that was built here.
+pub(super) const NEW: [&str; 2] = ["toolyard /mcp", "toolyard /mcp/ID"];
+
 /// Where the programs are that were built for this.
 pub(super) struct Programs {
     pub(super) folder: PathBuf,
+    /// Another gateway to compare with.
+    pub(super) old: Option<PathBuf>,
 }
 
 pub(super) struct Contestant {
@@ -75,6 +82,15 @@ impl Programs {
         self.gateway_with(folder, &text.unwrap_or_default())
     }
 
+    /// The same with the gateway to compare with.
+    pub(super) fn old_gateway(&self, folder: &Path, upstream: &str) -> Result<Option<Command>> {
+        let Some(program) = &self.old else { return Ok(None) };
+        let like = self.gateway(folder, Some(upstream))?;
+        let mut command = Command::new(program);
+        command.args(like.get_args());
+        Ok(Some(command))
+    }
+
     /// The gateway in front of one upstream of each era, named after it and held to it.
     pub(super) fn gateway_before(&self, folder: &Path, upstreams: &[(&str, String)]) -> Result<Command> {
         let upstream = |(era, origin): &(&str, String)| {
@@ -83,7 +99,7 @@ impl Programs {
         self.gateway_with(folder, &upstreams.iter().map(upstream).collect::<String>())
     }
 
-    fn gateway_with(&self, folder: &Path, config_text: &str) -> Result<Command> {
+    pub(super) fn gateway_with(&self, folder: &Path, config_text: &str) -> Result<Command> {
         fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
         let config = folder.join("toolyard.toml");
         fs::write(&config, config_text).context("write the gateway's config")?;
@@ -107,13 +123,18 @@ impl Contestant {
     /// The view of everything, where names are prefixed.
     pub(super) fn namespaced(origin: &str, process: Option<u32>) -> Self {
         let place = |prefix| Place { url: format!("{origin}/mcp"), prefix };
-        Self { name: "toolyard /mcp", upstream: place("bench__"), pack: Some(place("dev__")), process }
+        Self { name: NEW[0], upstream: place("bench__"), pack: Some(place("dev__")), process }
     }
 
     /// The view of one upstream, where nothing is renamed.
     pub(super) fn transparent(origin: &str, process: Option<u32>) -> Self {
         let place = |id: &str| Place { url: format!("{origin}/mcp/{id}"), prefix: "" };
-        Self { name: "toolyard /mcp/ID", upstream: place(UPSTREAM), pack: Some(place(PACK)), process }
+        Self { name: NEW[1], upstream: place(UPSTREAM), pack: Some(place(PACK)), process }
+    }
+
+    /// The same under another name.
+    pub(super) fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
     }
 
     /// Where a case is called.
@@ -155,6 +176,13 @@ impl Contestants {
                 running.insert(0, gateway);
             }
             Err(error) => missing.push(format!("TOOLYARD IS NOT MEASURED: {error:#}")),
+        }
+        if let Some(mut command) = programs.old_gateway(&folder.path().join("old"), &origin)? {
+            let (gateway, origin) =
+                Background::serve("the old toolyard", &mut command, &logs.join("old.log"))?;
+            all.push(Contestant::namespaced(&origin, Some(gateway.id())).named(OLD[0]));
+            all.push(Contestant::transparent(&origin, Some(gateway.id())).named(OLD[1]));
+            running.insert(0, gateway);
         }
         all.retain(|contestant| match CASES.iter().try_for_each(|case| load.wait_for(case, contestant)) {
             Ok(()) => true,

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::case::{CASES, Case};
+use super::case::{CASES, Case, Figure};
+use super::contestant::{NEW, OLD};
 use super::rounds::{Rounds, Series, median};
 use super::startup::Starts;
 use super::usage::Memory;
@@ -27,6 +28,7 @@ impl Report<'_> {
         for case in CASES.iter().filter(|case| self.is_measured(case)) {
             self.print_case(case);
         }
+        self.print_comparison();
         if !self.rounds.crossed.is_empty() {
             self.rounds.crossed.print();
         }
@@ -41,6 +43,24 @@ impl Report<'_> {
         }
         for problem in self.missing {
             println!("\n{problem}");
+        }
+    }
+
+    /// The gateway against the one to compare with: more than 1 is faster.
+    fn print_comparison(&self) {
+        if !self.rounds.series.iter().any(|series| OLD.contains(&series.contestant)) {
+            return;
+        }
+        println!("\nspeed compared with the old gateway, median over rounds (more is faster)");
+        for case in CASES.iter().filter(|case| self.is_measured(case)) {
+            for (new, old) in NEW.into_iter().zip(OLD) {
+                let Some(series) = self.rounds.of(case.key).find(|series| series.contestant == new) else {
+                    continue;
+                };
+                let Some(ratio) = self.rounds.ratio(series, old) else { continue };
+                let speed = if case.figure == Figure::Median { 1.0 / ratio } else { ratio };
+                println!("  {:<52} {new:<18} {speed:>6.3}", case.title);
+            }
         }
     }
 

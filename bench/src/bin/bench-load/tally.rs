@@ -70,6 +70,7 @@ impl Tally {
             "p50_us": self.percentile(50.0),
             "p90_us": self.percentile(90.0),
             "p99_us": self.percentile(99.0),
+            "p999_us": self.percentile(99.9),
             "max_us": self.percentile(100.0),
             "errors": self.errors.values().sum::<u64>(),
             "error_kinds": self.errors,

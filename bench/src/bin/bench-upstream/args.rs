@@ -1,7 +1,7 @@
 //! The command line of the measuring upstream.
 
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 
 use clap::{Parser, ValueEnum};
 
@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// Answer every HTTP request as an event stream rather than as JSON.
     #[arg(long)]
     pub(crate) sse: bool,
+    /// On stdio: change the list of tools and announce it every so many milliseconds.
+    #[arg(long, requires = "stdio")]
+    pub(crate) churn_ms: Option<NonZeroU64>,
     /// Which eras to speak.
     #[arg(long, value_enum, default_value_t = Eras::Both)]
     pub(crate) era: Eras,

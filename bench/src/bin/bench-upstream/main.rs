@@ -25,7 +25,7 @@ fn main() -> std::io::Result<()> {
     }
     let runtime = runtime.enable_all().build()?;
     let ended = if args.stdio {
-        runtime.block_on(stdio::serve(server))
+        runtime.block_on(stdio::serve(server, args.churn_ms))
     } else {
         runtime.block_on(http::serve(server, args.listen, args.sse))
     };

@@ -47,6 +47,11 @@ impl Server {
         Self { eras: args.era, tools: Tools::new(args.tools, args.page_size) }
     }
 
+    /// Makes the next list differ from the last.
+    pub(crate) fn change(&self) {
+        self.tools.change();
+    }
+
     pub(crate) fn speaks_legacy(&self) -> bool {
         self.eras != Eras::Modern
     }
@@ -141,7 +146,7 @@ fn unsupported(id: &RawValue, requested: Option<&str>) -> Answer {
 fn initialize(id: &RawValue, requested: Option<&str>) -> Answer {
     let version = requested.filter(|version| wire::LEGACY.contains(version)).unwrap_or(wire::LEGACY[0]);
     let fields = format!(
-        r#""protocolVersion":"{version}","capabilities":{{"tools":{{}}}},"serverInfo":{SERVER_INFO}"#
+        r#""protocolVersion":"{version}","capabilities":{{"tools":{{"listChanged":true}}}},"serverInfo":{SERVER_INFO}"#
     );
     Answer::Welcome { body: result(id, Era::Legacy, &fields) }
 }

@@ -1,6 +1,8 @@
 //! Newline-delimited JSON-RPC on stdin and stdout.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
@@ -9,10 +11,13 @@ use tokio_util::task::TaskTracker;
 use crate::message;
 use crate::server::{Answer, Server};
 
-pub(crate) async fn serve(server: Arc<Server>) -> std::io::Result<()> {
+pub(crate) async fn serve(server: Arc<Server>, churn_ms: Option<NonZeroU64>) -> std::io::Result<()> {
     let (sender, receiver) = mpsc::channel(1024);
     let tasks = TaskTracker::new();
     let writer = tasks.spawn(write(receiver));
+    if let Some(pause) = churn_ms {
+        tasks.spawn(churn(server.clone(), Duration::from_millis(pause.get()), sender.downgrade()));
+    }
     let mut input = BufReader::with_capacity(1 << 16, tokio::io::stdin());
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line).await? > 0 {
@@ -23,6 +28,19 @@ pub(crate) async fn serve(server: Arc<Server>) -> std::io::Result<()> {
     }
     drop(sender);
     writer.await?
+}
+
+/// Changes the list of tools and announces it, as long as there is a client.
+async fn churn(server: Arc<Server>, pause: Duration, sender: mpsc::WeakSender<String>) {
+    loop {
+        tokio::time::sleep(pause).await;
+        server.change();
+        let Some(sender) = sender.upgrade() else { return };
+        let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+        if sender.send(changed.to_owned()).await.is_err() {
+            return;
+        }
+    }
 }
 
 async fn respond(answer: Answer, sender: &mpsc::Sender<String>, tasks: &TaskTracker) {

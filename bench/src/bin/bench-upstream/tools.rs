@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(crate) struct Tools {
     /// All of them joined by commas, for lists of one page.
     joined: String,
     page_size: Option<NonZeroUsize>,
+    /// How often the list has changed; after the first time it ends with a tool of that number.
+    changes: AtomicU64,
     filler_names: HashSet<String>,
     /// Results of `blob` by size, already quoted.
     blobs: Mutex<HashMap<usize, Arc<str>>>,
@@ -37,13 +40,23 @@ impl Tools {
             filler_names.insert(name);
         }
         let joined = definitions.join(",");
-        Self { definitions, joined, page_size, filler_names, blobs: Mutex::default() }
+        Self {
+            definitions,
+            joined,
+            page_size,
+            changes: AtomicU64::new(0),
+            filler_names,
+            blobs: Mutex::default(),
+        }
     }
 
     /// One page of `tools/list`, or nothing if the cursor is not one of ours.
     pub(crate) fn list(&self, era: Era, cursor: Option<&str>) -> Option<String> {
         let Some(page_size) = self.page_size else {
-            return Some(page(&self.joined, None, era));
+            return Some(match self.changes.load(Ordering::Relaxed) {
+                0 => page(&self.joined, None, era),
+                number => page(&format!("{},{}", self.joined, changing(number)), None, era),
+            });
         };
         let from: usize = cursor.map_or(Ok(0), str::parse).ok()?;
         let to = from.saturating_add(page_size.get()).min(self.definitions.len());
@@ -75,6 +88,10 @@ impl Tools {
             Some(name) => refuse(&format!("unknown tool: {name}")),
             None => refuse("name is required"),
         }
+    }
+
+    pub(crate) fn change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     fn blob(&self, kib: usize) -> Arc<str> {
@@ -129,6 +146,11 @@ fn own_tools() -> [Value; 5] {
             &["n"],
         ),
     ]
+}
+
+/// The tool that is another one after each change.
+fn changing(number: u64) -> String {
+    json!({ "name": format!("changing_{number}"), "inputSchema": { "type": "object" } }).to_string()
 }
 
 /// A tool that only makes the list long, with a schema of the size that real ones have.

@@ -161,8 +161,8 @@ impl Body for WatchedBody {
                     self.see(piece);
                 }
             }
-            Poll::Ready(Some(Err(RelayError::Overdue(_)))) => self.close(Status::Timeout),
-            Poll::Ready(Some(Err(RelayError::Broken(_)))) => self.close(Status::Failed("lost")),
+            Poll::Ready(Some(Err(error))) if error.0.kind == Kind::Timeout => self.close(Status::Timeout),
+            Poll::Ready(Some(Err(error))) => self.close(Status::Failed(error.0.label())),
             Poll::Ready(None) => {
                 let status = self.reported().unwrap_or(Status::Answered);
                 self.close(status);

@@ -115,8 +115,7 @@ impl Body for Timed {
             self.clock.touch();
             return Poll::Ready(frame);
         }
-        self.poll_overdue(cx)
-            .map(|bound| Some(Err(RelayError::Overdue(overdue("the answer", bound, false).message()))))
+        self.poll_overdue(cx).map(|bound| Some(Err(RelayError::from(overdue("the answer", bound, false)))))
     }
 
     fn is_end_stream(&self) -> bool {

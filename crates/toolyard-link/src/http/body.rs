@@ -1,14 +1,9 @@
-//! Bodies of upstreams' answers: passed on as they come, or read whole within a bound.
-
-use std::pin::Pin;
-use std::task::{Context, Poll};
+//! Bodies of upstreams' answers, read whole within a bound.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
-use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use toolyard_model::answer::RelayError;
 
 use super::endpoint::root_cause;
 use super::wire::Arriving;
@@ -62,30 +57,4 @@ pub(crate) async fn read_whole(mut body: Arriving, limit: usize) -> Result<Bytes
     whole.extend_from_slice(&first);
     whole.extend_from_slice(&rest);
     Ok(whole.freeze())
-}
-
-/// An upstream's own bytes on their way to a client.
-pub(crate) struct Passing(pub(crate) Arriving);
-
-impl Body for Passing {
-    type Data = Bytes;
-    type Error = RelayError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
-        let polled = Pin::new(&mut self.0).poll_frame(cx);
-        polled.map_err(|error| {
-            RelayError::Broken(format!("the upstream's answer broke off: {}", root_cause(&error)))
-        })
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
-    }
 }

@@ -7,18 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
-use toolyard_model::{
-    Answer, AnswerBody, BoxFuture, Greeting, Link, LinkRequest, Origin, Peer, Relay, RelayKind, Scope,
-};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkRequest, Origin, Peer, Scope};
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::modern::{SUBSCRIPTION_ID, encode_header, name_in};
 use toolyard_proto::{
     CallError, Id, Message, Method, Notification, Raw, RequestMessage, Response as RpcResponse, Revision,
 };
 
-use super::body::{Content, Passing, ReadError, content, read_whole};
+use super::body::{Content, ReadError, content, read_whole};
 use super::endpoint::{Endpoint, METHOD, NAME, PROTOCOL_VERSION};
 use super::refusal::Refusal;
+use super::relayed;
 use super::sse::EventStream;
 use super::wire::Arriving;
 use crate::events::Events;
@@ -105,7 +104,7 @@ impl Caller {
     /// small future is cheap to make and to move.
     fn call(self: Arc<Self>, request: LinkRequest, peer: Peer) -> impl Future<Output = Answer> {
         let (relay, listens) = (request.relay, request.method == Method::LISTEN);
-        let id = (!relay).then(|| request.id.clone());
+        let id = request.id.clone();
         let (headers, body) = self.render(request);
         async move {
             let response = self.endpoint.send(HttpMethod::POST, headers, body).await?;
@@ -114,10 +113,15 @@ impl Caller {
                     let refusal = Box::pin(Refusal::read(response)).await;
                     Err(own_hop(refusal.to_call_error(&self.endpoint)))
                 }
-                Content::Json if relay => Ok(passing(RelayKind::Json, response)),
-                Content::Events if relay => Ok(passing(RelayKind::Sse, response)),
+                Content::Json if relay => {
+                    let body = response.into_body();
+                    Box::pin(relayed::json(self.endpoint.clone(), id, body)).await
+                }
+                Content::Events if relay => {
+                    Ok(relayed::events(self.endpoint.clone(), id, response.into_body()))
+                }
                 _ => {
-                    let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens, id: id.as_ref() };
+                    let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens, id: Some(&id) };
                     let result = Box::pin(reader.read(response)).await.map_err(own_hop)?;
                     Ok(AnswerBody::Whole(result, Revision::NEWEST))
                 }
@@ -185,7 +189,10 @@ impl Reader<'_> {
             ReadError::TooLarge => self.endpoint.too_large(),
         })?;
         match Message::parse(&body) {
-            Ok(Message::Response(response)) => self.settle(response.outcome),
+            Ok(Message::Response(response)) if self.is_answered_by(&response) => {
+                self.settle(response.outcome)
+            }
+            Ok(Message::Response(_)) => Err(self.endpoint.bad_answer("it answered another request")),
             Ok(_) => Err(self.endpoint.bad_answer("its answer is not a response")),
             Err(error) => Err(self.endpoint.bad_answer(&error.message)),
         }
@@ -212,10 +219,7 @@ impl Reader<'_> {
     /// The id as it was sent, or in another spelling of the same string; an error may come without.
     fn is_answered_by(&self, response: &RpcResponse) -> bool {
         let (Some(wanted), Some(id)) = (self.id, &response.id) else { return true };
-        id == wanted || {
-            let text = id.as_raw().as_string();
-            text.is_some() && text == wanted.as_raw().as_string()
-        }
+        is_same_id(id, wanted)
     }
 
     fn settle(&self, outcome: Result<Raw, Raw>) -> Result<Raw, CallError> {
@@ -223,8 +227,12 @@ impl Reader<'_> {
     }
 }
 
-fn passing(kind: RelayKind, response: Response<Arriving>) -> AnswerBody {
-    AnswerBody::Stream(Relay::new(kind, Passing(response.into_body())))
+/// Whether two ids are the same, in whatever spelling of the same string.
+pub(super) fn is_same_id(found: &Id, wanted: &Id) -> bool {
+    found == wanted || {
+        let text = found.as_raw().as_string();
+        text.is_some() && text == wanted.as_raw().as_string()
+    }
 }
 
 /// What a listen hears, without the subscription id: whoever listens further down has another.

@@ -118,6 +118,43 @@ pub fn encode(message: &[u8], id: Option<&str>) -> Bytes {
     out.freeze()
 }
 
+/// Where the first event in `bytes` ends, its blank line included. Otherwise, where to look on when more has come:
+/// nothing before that place can be the end. A carriage return at the very end may be half of a line end.
+pub fn event_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
+    let mut line = from;
+    loop {
+        let Some(step) = memchr2(b'\n', b'\r', &bytes[line..]) else { return Err(line) };
+        let end = line + step;
+        let next = match (bytes[end], bytes.get(end + 1)) {
+            (b'\r', None) => return Err(line),
+            (b'\r', Some(b'\n')) => end + 2,
+            _ => end + 1,
+        };
+        if end == line {
+            return Ok(next);
+        }
+        line = next;
+    }
+}
+
+/// The data of one whole event; none where it has no such field. Data on one line is not copied.
+pub fn data_of(event: &Bytes) -> Option<Bytes> {
+    let mut found: Option<Bytes> = None;
+    for line in event.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        let Some(value) = line.strip_prefix(b"data") else { continue };
+        let value = match value {
+            [] => value,
+            [b':', b' ', value @ ..] | [b':', value @ ..] => value,
+            _ => continue,
+        };
+        found = Some(match found {
+            None => event.slice_ref(value),
+            Some(before) => Bytes::from([&before, &b"\n"[..], value].concat()),
+        });
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +202,22 @@ mod tests {
         let mut decoder = EventDecoder::new(8);
         decoder.feed(b"data: 0123456789");
         assert!(decoder.next_event().is_err());
+    }
+
+    #[test]
+    fn events_are_found_in_bytes_as_the_decoder_finds_them() {
+        let text = ":x\r\n\r\nevent: message\ndata: {\"a\":\ndata: 1}\n\ndata:x\r\rdata: y\n\nid: 1\n\n";
+        let bytes = Bytes::from_static(text.as_bytes());
+        let (mut at, mut found) = (0, Vec::new());
+        while let Ok(end) = event_end(&bytes[at..], 0) {
+            found.push(data_of(&bytes.slice(at..at + end)));
+            at += end;
+        }
+        assert_eq!(at, bytes.len());
+        let found: Vec<Option<&[u8]>> = found.iter().map(Option::as_deref).collect();
+        assert_eq!(found, [None, Some(&b"{\"a\":\n1}"[..]), Some(b"x"), Some(b"y"), None]);
+        assert_eq!(event_end(b"data: 1\ndata: 2", 0), Err(8));
+        assert_eq!(event_end(b"data: 1\ndata: 2\n\n", 8), Ok(17));
+        assert_eq!(event_end(b"data: 1\r\n\r", 0), Err(9));
     }
 }

@@ -134,6 +134,11 @@ impl CallStream {
                     self.work = Work::Done;
                     return Poll::Ready(None);
                 }
+                Poll::Ready(Some(Err(error))) => {
+                    self.work = Work::Done;
+                    let last = Rendered::error(Some(&self.id), &error.0.to_raw());
+                    return Poll::Ready(Some(Ok(last.into_event(None))));
+                }
                 polled => polled,
             },
             Work::Collecting(..) => self.collect(cx).map(Some),
@@ -155,8 +160,8 @@ impl CallStream {
                     whole.extend_from_slice(&data);
                     continue;
                 }
-                Some(Ok(_)) => CallError::bad_answer("the upstream's answer is too large"),
-                Some(Err(error)) => CallError::lost(error.to_string()),
+                Some(Ok(_)) => CallError::answer_too_large("the upstream sent an answer of more than 64 MiB"),
+                Some(Err(error)) => *error.0,
                 None => {
                     let whole = std::mem::take(whole).freeze();
                     self.work = Work::Done;

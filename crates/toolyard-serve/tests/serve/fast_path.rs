@@ -240,6 +240,20 @@ async fn an_answer_that_breaks_off_ends_the_connection_and_has_no_end() {
 }
 
 #[tokio::test]
+async fn an_event_stream_that_breaks_ends_with_an_error_and_the_connection_stays() {
+    let world = world().await;
+    let mut client = Client::new(&world).await;
+    for id in 1..3 {
+        client.write(&call(&world, id, "events_broken", &json!({}), &[])).await;
+        let body = client.answer().await.body;
+        assert!(body.starts_with("data: 1\n\n"), "{body}");
+        let last = body.rsplit_once("data: ").unwrap().1;
+        let last: serde_json::Value = serde_json::from_str(last).unwrap();
+        assert_eq!((&last["id"], &last["error"]["message"]), (&json!(id), &json!("broken off")));
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_takes_nothing_is_left() {
     let world = world_with(Options { patience: Duration::from_millis(50), ..Options::default() }).await;
     let mut client = Client::new(&world).await;

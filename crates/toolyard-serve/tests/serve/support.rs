@@ -171,12 +171,13 @@ impl Double {
                     let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
                     return Ok(AnswerBody::Stream(Relay::new(kind, body.map_err(|e: RelayError| e))));
                 }
-                "relay_broken" => {
+                "relay_broken" | "events_broken" => {
                     count.finished();
-                    let broken = RelayError::Broken("broken off".into());
+                    let broken = RelayError::from(CallError::lost("broken off"));
                     let frames = [Ok(Frame::data(Bytes::from("data: 1\n\n"))), Err(broken)];
                     let body = StreamBody::new(futures_util::stream::iter(frames));
-                    return Ok(AnswerBody::Stream(Relay::new(RelayKind::Sse, body)));
+                    let kind = if name == "events_broken" { RelayKind::Sse } else { RelayKind::Json };
+                    return Ok(AnswerBody::Stream(Relay::new(kind, body)));
                 }
                 "missing_capability" => {
                     return Err(CallError::missing_capability(
