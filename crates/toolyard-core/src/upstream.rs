@@ -156,6 +156,11 @@ impl Upstream {
         self.policy.load().pace
     }
 
+    /// Whether it is an app that has unregistered and not come back. It stays known for the errors of late calls.
+    pub(crate) fn has_unregistered(&self) -> bool {
+        self.state().phase == Phase::Dead && self.connector().after_loss() == AfterLoss::Gone
+    }
+
     fn connector(&self) -> Arc<dyn Connect> {
         self.policy.load().connect.clone()
     }

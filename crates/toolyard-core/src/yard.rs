@@ -180,10 +180,11 @@ impl Yard {
         Ok(AnswerBody::ours(succeeded(&structured)))
     }
 
-    /// All upstreams, those that cannot be started last.
+    /// All upstreams, those that cannot be started last. Without apps that have unregistered.
     fn upstreams(&self, catalog: &Catalog) -> Value {
-        let mut upstreams: Vec<Value> =
-            catalog.rules().upstreams.iter().map(|upstream| about(upstream)).collect();
+        let rules = catalog.rules();
+        let present = rules.upstreams.iter().filter(|upstream| !upstream.has_unregistered());
+        let mut upstreams: Vec<Value> = present.map(|upstream| about(upstream)).collect();
         if let Some(common) = self.common.get().and_then(Weak::upgrade) {
             let disabled = common.disabled.lock().unwrap_or_else(PoisonError::into_inner);
             upstreams.extend(disabled.iter().map(about_disabled));

@@ -66,6 +66,9 @@ pub trait Back: Send + Sync + 'static {
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>>;
 
+    /// The call is still at work, though there is nothing to send. Only deadlines take notice.
+    fn alive(&self) {}
+
     /// Hangs up the client's stream of this call; it comes back for the rest. Only some legacy clients can,
     /// so for all others nothing happens.
     fn hang_up(&self, _come_back_after: Duration) {}
@@ -91,6 +94,10 @@ impl Peer {
 
     pub fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         self.0.ask(ask)
+    }
+
+    pub fn alive(&self) {
+        self.0.alive();
     }
 
     pub fn hang_up(&self, come_back_after: Duration) {

@@ -79,5 +79,8 @@ pub(crate) fn pack_plan(
     let upstream = PackUpstream::new(pack, config, context.packs());
     let mut plan = UpstreamPlan::new(upstream.id()?, UpstreamKind::BuiltIn, Arc::new(upstream));
     plan.fingerprint = fingerprint;
+    if let Some(idle) = pack.idle_limit() {
+        plan.policy.timeouts.idle = idle;
+    }
     Some(plan)
 }

@@ -1,19 +1,17 @@
-//! `uuid`: ids that nobody else has. Models make them up badly: what looks random to them is not.
+//! `uuid`: unique ids. Models are bad at making them up: what looks random to a model is not.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use data_encoding::HEXLOWER;
+use ::uuid::Uuid;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{ToolError, clamp, tool};
+use toolyard_tool::{clamp, tool};
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Wish {
-    /// How many.
+    /// The number of ids.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100), transform = clamp)]
     count: usize,
-    /// Which kind.
+    /// The version of the UUIDs.
     #[serde(default)]
     version: Version,
 }
@@ -24,7 +22,7 @@ pub(crate) enum Version {
     /// Random.
     #[default]
     V4,
-    /// Begins with the time, so that later ones sort behind earlier ones.
+    /// Begins with the time, so that later ids sort after earlier ones.
     V7,
 }
 
@@ -34,27 +32,12 @@ fn one() -> usize {
 
 /// Makes new UUIDs.
 #[tool(read_only)]
-pub(crate) async fn uuid(wish: Wish) -> Result<Vec<String>, ToolError> {
-    (0..wish.count).map(|_| make(wish.version)).collect()
-}
-
-fn make(version: Version) -> Result<String, ToolError> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)?;
-    if let Version::V7 = version {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        bytes[..6].copy_from_slice(&millis.to_be_bytes()[2..]);
-    }
-    let number = match version {
-        Version::V4 => 0x40,
-        Version::V7 => 0x70,
+pub(crate) async fn uuid(wish: Wish) -> Vec<String> {
+    let make = match wish.version {
+        Version::V4 => Uuid::new_v4,
+        Version::V7 => Uuid::now_v7,
     };
-    bytes[6] = number | (bytes[6] & 0x0f);
-    bytes[8] = 0x80 | (bytes[8] & 0x3f);
-    let digits = HEXLOWER.encode(&bytes);
-    let parts = [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]];
-    Ok(parts.join("-"))
+    (0..wish.count).map(|_| make().to_string()).collect()
 }
 
 #[cfg(test)]
@@ -64,7 +47,7 @@ mod tests {
     #[tokio::test]
     async fn ids_have_the_form_of_their_version() {
         for (version, digit) in [(Version::V4, b'4'), (Version::V7, b'7')] {
-            let ids = uuid(Wish { count: 20, version }).await.unwrap();
+            let ids = uuid(Wish { count: 20, version }).await;
             let distinct: std::collections::BTreeSet<&String> = ids.iter().collect();
             assert_eq!(distinct.len(), 20);
             for id in &ids {

@@ -80,12 +80,23 @@ pub(crate) struct Surroundings {
     pub(crate) threads: Threads,
     /// Made when it is first needed, unless the set was given a key.
     pub(crate) seal: OnceLock<Seal>,
+    /// Background work of the pack that the set belongs to.
+    pub(crate) background: OnceLock<Scope>,
+}
+
+impl Drop for Surroundings {
+    fn drop(&mut self) {
+        if let Some(work) = self.background.get() {
+            work.cancel();
+        }
+    }
 }
 
 impl Surroundings {
     pub(crate) fn new(name: Arc<str>) -> Self {
         let (scope, threads) = (Scope::new(), Threads::default());
-        Self { name, changes: Changes::default(), scope, threads, seal: OnceLock::new() }
+        let (seal, background) = (OnceLock::new(), OnceLock::new());
+        Self { name, changes: Changes::default(), scope, threads, seal, background }
     }
 }
 
@@ -135,8 +146,9 @@ impl Context {
         Self::new(&request, Peer::nobody(), Arc::new(Surroundings::new("none".into())))
     }
 
-    /// Reports progress, if the client asked for it: `done` of `total` in any unit, `None` for an unknown total.
-    /// Steps that do not go forward are dropped.
+    /// Reports progress: `done` of `total` in any unit, `None` for an unknown total. Steps that do not go forward are
+    /// dropped. The client receives it if it asked for progress; in any case it shows that the call is still at work
+    /// and starts the idle time anew.
     pub fn progress(&self, done: impl Amount, total: impl Total) {
         self.tell_progress(done.amount(), total.total(), None);
     }
@@ -161,7 +173,10 @@ impl Context {
     /// # assert!(!Context::detached().partial(Content::new()));
     /// ```
     pub fn partial(&self, content: Content) -> bool {
-        let Some(token) = self.progress_token() else { return false };
+        let Some(token) = self.progress_token() else {
+            self.0.peer.alive();
+            return false;
+        };
         let content =
             content.into_raw(None).member("content").filter(|content| content.len() <= MOST_PARTIAL);
         let Some(content) = content else { return false };
@@ -181,7 +196,7 @@ impl Context {
     }
 
     fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<String>) {
-        let Some(token) = self.progress_token() else { return };
+        let Some(token) = self.progress_token() else { return self.0.peer.alive() };
         {
             let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
             // What is no number would let later steps go backward.

@@ -4,12 +4,13 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::arguments::{NoArguments, Reader};
 use crate::schema::PATH;
-use crate::{Arguments, ToolError, ToolSet};
+use crate::{Arguments, Host, ToolError, ToolSet};
 
 /// A set of tools with a name and a configuration, ready to be put into a gateway or served alone.
 ///
@@ -40,10 +41,11 @@ pub struct Pack {
     keys: Vec<Key>,
     check: Box<Check>,
     make: Box<Make>,
+    idle: Option<Duration>,
 }
 
 type Check = dyn Fn(&Value) -> Vec<Wrong> + Send + Sync;
-type Make = dyn Fn(Value) -> Result<ToolSet, ToolError> + Send + Sync;
+type Make = dyn Fn(Value, Host) -> Result<ToolSet, ToolError> + Send + Sync;
 
 /// One key of a pack's configuration.
 ///
@@ -102,6 +104,31 @@ impl Pack {
         summary: &'static str,
         make: impl Fn(C) -> ToolSet<S> + Send + Sync + 'static,
     ) -> Self {
+        Self::with_host(name, summary, move |config: C, _| make(config))
+    }
+
+    /// A pack that uses what the hosting program offers. Take from the host only when a tool is called: listing the
+    /// tools of a pack makes no folder, file or process.
+    ///
+    /// ```
+    /// use schemars::JsonSchema;
+    /// use serde::Deserialize;
+    /// use serde_json::json;
+    /// use toolyard_tool::{Host, Pack, ToolSet};
+    ///
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Config {}
+    ///
+    /// let pack = Pack::with_host("code", "Searches code", |_: Config, host: Host| {
+    ///     ToolSet::new("code", "1.0.0").state(host)
+    /// });
+    /// assert!(pack.tools(json!({})).is_ok());
+    /// ```
+    pub fn with_host<C: Arguments, S: Send + Sync + 'static>(
+        name: &'static str,
+        summary: &'static str,
+        make: impl Fn(C, Host) -> ToolSet<S> + Send + Sync + 'static,
+    ) -> Self {
         let reader = Reader::<C>::new(name, None);
         let keys = reader.fields().map(|(name, schema)| Key {
             name: name.clone(),
@@ -113,8 +140,24 @@ impl Pack {
         let reader = Arc::new(reader);
         let checking = reader.clone();
         let check = Box::new(move |config: &Value| checking.problems(config.clone()).into_wrongs());
-        let make = Box::new(move |config| Ok(make(reader.read_config(config)?).state(())));
-        Self { name, summary, keys, check, make }
+        let make = Box::new(move |config, host: Host| {
+            let tools = make(reader.read_config(config)?, host.clone());
+            Ok(tools.state(()).hosted(&host))
+        });
+        Self { name, summary, keys, check, make, idle: None }
+    }
+
+    /// How long a call of this pack may go without a sign of life, if that is longer than usual. The config can set
+    /// another time for the pack and for each tool.
+    #[must_use]
+    pub fn idle(mut self, limit: Duration) -> Self {
+        self.idle = Some(limit);
+        self
+    }
+
+    /// What [`idle`](Self::idle) was set to.
+    pub fn idle_limit(&self) -> Option<Duration> {
+        self.idle
     }
 
     /// What it is called, as an upstream and in `[packs.NAME]`.
@@ -144,7 +187,12 @@ impl Pack {
 
     /// The tools, for a configuration that [`Pack::check`] finds nothing wrong with.
     pub fn tools(&self, config: Value) -> Result<ToolSet, ToolError> {
-        (self.make)(config)
+        self.tools_in(config, Host::inert(self.name))
+    }
+
+    /// The tools in a hosting program.
+    pub fn tools_in(&self, config: Value, host: Host) -> Result<ToolSet, ToolError> {
+        (self.make)(config, host)
     }
 }
 

@@ -12,6 +12,7 @@ use toolyard_proto::Raw;
 
 use crate::changes::Changes;
 use crate::context::Surroundings;
+use crate::host::Host;
 use crate::item::Item;
 use crate::seal::Seal;
 use crate::state::{Gives, Held, Loading, Wanted};
@@ -181,6 +182,12 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         self.holding(Held::later(make))
     }
 
+    /// The background work of this host ends with the set.
+    pub(crate) fn hosted(self, host: &Host) -> Self {
+        let _ = self.surroundings.background.set(host.scope().clone());
+        self
+    }
+
     fn holding<T>(self, held: Held<T>) -> ToolSet<T> {
         let Self { about, offer, tasks, surroundings, .. } = self;
         ToolSet { about, held, offer, tasks, surroundings }
@@ -261,6 +268,9 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// Ends tasks and waits for blocking functions that are still running. Bound it with a timeout: a thread
     /// cannot be stopped from outside.
     pub async fn end(&self) {
+        if let Some(work) = self.surroundings.background.get() {
+            work.end().await;
+        }
         self.tasks.end().await;
         self.surroundings.threads.end().await;
     }

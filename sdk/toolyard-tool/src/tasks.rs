@@ -5,6 +5,7 @@ mod kept;
 mod task;
 mod time;
 mod wire;
+pub(crate) mod store;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -162,7 +162,7 @@ impl Channel {
             (call.peer.clone(), call.token.clone())
         });
         let Some((peer, token)) = found else { return self.count_stray() };
-        let Some(token) = token else { return };
+        let Some(token) = token else { return peer.alive() };
         let mut params =
             Raw::empty_object().with("progressToken", &token).with("progress", &progress.progress);
         for (key, value) in [("total", progress.total), ("message", progress.message)] {
@@ -179,7 +179,7 @@ impl Channel {
             (call.peer.clone(), call.token.clone(), call.progress)
         });
         let Some((peer, token, progress)) = found else { return self.count_stray() };
-        let Some(token) = token else { return };
+        let Some(token) = token else { return peer.alive() };
         let params = Raw::empty_object()
             .with("progressToken", &token)
             .with("progress", &Raw::from_serialize(&progress))

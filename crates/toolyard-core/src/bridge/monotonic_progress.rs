@@ -39,6 +39,10 @@ impl Back for Monotonic {
         self.peer.ask(ask)
     }
 
+    fn alive(&self) {
+        self.peer.alive();
+    }
+
     fn hang_up(&self, come_back_after: Duration) {
         self.peer.hang_up(come_back_after);
     }

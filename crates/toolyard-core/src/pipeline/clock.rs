@@ -154,6 +154,12 @@ impl Back for Watched {
         })
     }
 
+    fn alive(&self) {
+        self.clock.touch();
+        self.upstream.life.heard();
+        self.peer.alive();
+    }
+
     fn hang_up(&self, come_back_after: Duration) {
         self.peer.hang_up(come_back_after);
     }

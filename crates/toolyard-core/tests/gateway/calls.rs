@@ -319,3 +319,26 @@ async fn what_an_upstream_says_of_our_own_hop_is_not_passed_on() {
     let result = client.call("a__t", json!({})).await.unwrap();
     assert_eq!(result["_meta"]["dev.toolyard/error"]["kind"], "turned-away");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sign_of_life_without_a_message_restarts_the_idle_time() {
+    for upstream in [NEW, OLD] {
+        let behaviour: Behaviour = Arc::new(move |request, peer| {
+            Box::pin(async move {
+                for _ in 0..9 {
+                    tokio::time::sleep(Duration::from_secs(50)).await;
+                    peer.alive();
+                }
+                if request.params.at(&["arguments", "silent"]).is_some() {
+                    tokio::time::sleep(Duration::from_secs(1000)).await;
+                }
+                Ok(AnswerBody::Whole(raw(json!({ "content": [], "resultType": "complete" })), upstream))
+            })
+        });
+        let double = Double::with(upstream, &["read"], behaviour);
+        let client = Client::new(&gateway(&[("files", &double)]), NEW, "");
+        client.call("files__read", json!({})).await.unwrap();
+        let silent = client.call("files__read", json!({ "silent": true })).await;
+        assert!(silent.is_err() || silent.is_ok_and(|result| result["isError"] == true));
+    }
+}

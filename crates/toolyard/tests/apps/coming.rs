@@ -18,6 +18,8 @@ fn an_app_that_says_goodbye_takes_its_tools_along_at_once() {
         agent.wait_for_news(<[String]>::is_empty);
         let text = agent.failure(&format!("{name}__go"));
         assert!(text.contains(&name) && text.contains("unregistered"), "{text}");
+        let (_, listed) = yard.run(&["list"]);
+        assert!(!listed.contains(&name), "{listed}");
         assert!(app.is_closed());
     }
 }

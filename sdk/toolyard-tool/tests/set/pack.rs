@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use toolyard_tool::{Pack, ToolSet, tool};
+use toolyard_tool::{Host, Pack, ToolError, ToolSet, tool};
 
 use super::support::{Client, text};
 
@@ -67,4 +67,37 @@ fn a_condition_between_keys_is_blamed_on_no_key() {
         wrong("`token` and `token_file` must not be given together")
     );
     assert_eq!(said(json!({})), wrong("the whole must have at least 1 field, not 0"));
+}
+
+/// Says where it keeps its data.
+#[tool]
+async fn place(host: &Host) -> Result<String, ToolError> {
+    host.spawn("watch", std::future::pending());
+    Ok(host.state()?.display().to_string())
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Nothing {}
+
+#[tokio::test]
+async fn a_pack_uses_its_host_only_when_called_and_its_background_work_ends_with_its_set() {
+    let pack = Pack::with_host("keeper", "Keeps things", |_: Nothing, host: Host| {
+        ToolSet::new("keeper", "1").state(host).with::<place>()
+    });
+    let pack = pack.idle(std::time::Duration::from_mins(5));
+    assert_eq!(pack.idle_limit(), Some(std::time::Duration::from_mins(5)));
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::for_tests(folder.path());
+    let (set, client) = (pack.tools_in(json!({}), host.clone()).unwrap(), Client::newest());
+    client.request(&set, "tools/list", json!({})).await.unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "listing made something");
+    let kept = text(&client.call(&set, "place", json!({})).await).to_owned();
+    assert!(std::path::Path::new(&kept).starts_with(folder.path()), "{kept}");
+    assert_eq!(host.running(), ["watch"]);
+    set.end().await;
+    assert_eq!(host.running(), Vec::<String>::new());
+    // Served alone, the pack says what is missing.
+    let alone = pack.tools(json!({})).unwrap();
+    let missing = client.call(&alone, "place", json!({})).await;
+    assert!(text(&missing).contains("offers no folders to the pack `keeper`"), "{missing}");
 }

@@ -1,0 +1,268 @@
+//! What a program gives to the packs that it hosts: folders, background work, child processes, limits, hooks,
+//! tasks and credentials. Each part is a trait with an inert default, so that a pack that is served alone, and a
+//! test, need nothing else.
+
+mod child;
+mod folders;
+mod services;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt as _;
+use serde_json::Value;
+use toolyard_model::Scope;
+
+use crate::run::reason;
+
+pub use crate::tasks::store::{MemoryTasks, TaskRecord, TaskState, TaskStore, TaskStoreError};
+pub use child::{Child, ChildCommand, ChildControl, Children};
+pub use folders::{Folders, FoldersIn};
+pub use services::{Credentials, Hooks, Limits, NotSignedIn, Permit, Verdict};
+
+/// A handle to what the hosting program offers. Cloning is cheap.
+///
+/// ```
+/// use serde_json::json;
+/// use toolyard_tool::Host;
+/// use toolyard_tool::host::Verdict;
+///
+/// # #[tokio::main]
+/// # async fn main() -> std::io::Result<()> {
+/// # let folder = tempfile::tempdir()?;
+/// let host = Host::for_tests(folder.path());
+/// assert!(host.state()?.is_dir());
+/// assert_eq!(host.hooks("pre_model_invoke", json!({ "model": "a" })).await, Verdict::Continue(json!({ "model": "a" })));
+/// assert!(host.credentials("github").await.is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Host(Arc<Inner>);
+
+struct Inner {
+    pack: Arc<str>,
+    folders: Option<Arc<dyn Folders>>,
+    children: Option<Arc<dyn Children>>,
+    limits: Option<Arc<dyn Limits>>,
+    hooks: Option<Arc<dyn Hooks>>,
+    credentials: Option<Arc<dyn Credentials>>,
+    tasks: Arc<dyn TaskStore>,
+    /// Background work; ends with the pack's tool set.
+    scope: Scope,
+    running: Mutex<Vec<Arc<str>>>,
+}
+
+/// Puts a host together. What is not given is inert.
+///
+/// ```
+/// use std::sync::Arc;
+/// use toolyard_tool::Host;
+/// use toolyard_tool::host::FoldersIn;
+///
+/// let host = Host::builder("code").folders(Arc::new(FoldersIn::new("/var/lib/toolyard", "/var/cache/toolyard"))).build();
+/// assert_eq!(host.pack(), "code");
+/// ```
+#[must_use]
+pub struct HostBuilder(Inner);
+
+impl Host {
+    /// A host for the pack of this name.
+    pub fn builder(pack: &str) -> HostBuilder {
+        HostBuilder(Inner {
+            pack: pack.into(),
+            folders: None,
+            children: None,
+            limits: None,
+            hooks: None,
+            credentials: None,
+            tasks: Arc::new(MemoryTasks::default()),
+            scope: Scope::new(),
+            running: Mutex::default(),
+        })
+    }
+
+    /// A host that offers nothing but background work and tasks in memory: for a pack that is served alone.
+    pub fn inert(pack: &str) -> Self {
+        Self::builder(pack).build()
+    }
+
+    /// An inert host with folders below `folder`.
+    pub fn for_tests(folder: &Path) -> Self {
+        let folders = FoldersIn::new(folder.join("state"), folder.join("cache"));
+        Self::builder("test").folders(Arc::new(folders)).build()
+    }
+
+    /// The name of the pack.
+    pub fn pack(&self) -> &str {
+        &self.0.pack
+    }
+
+    /// The pack's folder for data that must last, made if it is not there. One for each config.
+    pub fn state(&self) -> io::Result<PathBuf> {
+        self.folders()?.state(&self.0.pack)
+    }
+
+    /// The pack's folder for data that can be made again, made if it is not there. All gateways of the user share
+    /// it: lock what must not be written twice.
+    pub fn cache(&self) -> io::Result<PathBuf> {
+        self.folders()?.cache(&self.0.pack)
+    }
+
+    fn folders(&self) -> io::Result<&Arc<dyn Folders>> {
+        self.0.folders.as_ref().ok_or_else(|| self.missing("folders"))
+    }
+
+    /// Runs background work until it ends or the pack's tool set does. A panic is logged.
+    ///
+    /// ```
+    /// # use toolyard_tool::Host;
+    /// # #[tokio::main]
+    /// # async fn main() {
+    /// let host = Host::inert("code");
+    /// host.spawn("index", std::future::pending());
+    /// assert_eq!(host.running(), ["index"]);
+    /// # }
+    /// ```
+    pub fn spawn(&self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
+        let (host, name): (_, Arc<str>) = (self.clone(), name.into());
+        self.work().push(name.clone());
+        let guard = Done { host: self.clone(), name: name.clone() };
+        self.0.scope.spawn(async move {
+            let _guard = guard;
+            if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
+                let panic = reason(panic.as_ref());
+                tracing::error!(pack = %host.0.pack, work = %name, panic, "background work of a pack panicked");
+            }
+        });
+    }
+
+    /// The names of the background work that runs.
+    pub fn running(&self) -> Vec<String> {
+        self.work().iter().map(ToString::to_string).collect()
+    }
+
+    fn work(&self) -> std::sync::MutexGuard<'_, Vec<Arc<str>>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a program that ends with the pack, however the pack ends.
+    pub async fn child(&self, command: ChildCommand) -> io::Result<Child> {
+        let children = self.0.children.as_ref().ok_or_else(|| self.missing("child processes"))?;
+        children.start(&self.0.pack, command).await
+    }
+
+    /// Waits for a permit under a limit of the config; without such a limit it is there at once. Dropping the
+    /// permit returns it.
+    pub async fn limits(&self, name: &str) -> Permit {
+        match &self.0.limits {
+            Some(limits) => limits.acquire(name).await,
+            None => Permit::unlimited(),
+        }
+    }
+
+    /// Runs the hooks of a point with this input.
+    pub async fn hooks(&self, point: &str, input: Value) -> Verdict {
+        match &self.0.hooks {
+            Some(hooks) => hooks.run(point, input).await,
+            None => Verdict::Continue(input),
+        }
+    }
+
+    /// The store for tasks that last.
+    pub fn tasks(&self) -> &Arc<dyn TaskStore> {
+        &self.0.tasks
+    }
+
+    /// A fresh access token of a provider that the user has signed in to.
+    pub async fn credentials(&self, provider: &str) -> Result<String, NotSignedIn> {
+        match &self.0.credentials {
+            Some(credentials) => credentials.token(provider).await,
+            None => Err(NotSignedIn::new(provider)),
+        }
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.0.scope
+    }
+
+    fn missing(&self, what: &str) -> io::Error {
+        let why =
+            format!("this program offers no {what} to the pack `{}`: run it in the gateway", self.0.pack);
+        io::Error::new(io::ErrorKind::Unsupported, why)
+    }
+}
+
+/// Takes the name of background work off the list, however the work ends.
+struct Done {
+    host: Host,
+    name: Arc<str>,
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        let mut running = self.host.work();
+        if let Some(at) = running.iter().position(|name| *name == self.name) {
+            running.remove(at);
+        }
+    }
+}
+
+impl HostBuilder {
+    /// Where the pack keeps its files.
+    pub fn folders(mut self, folders: Arc<dyn Folders>) -> Self {
+        self.0.folders = Some(folders);
+        self
+    }
+
+    /// What starts its child processes.
+    pub fn children(mut self, children: Arc<dyn Children>) -> Self {
+        self.0.children = Some(children);
+        self
+    }
+
+    /// What bounds its calls to others.
+    pub fn limits(mut self, limits: Arc<dyn Limits>) -> Self {
+        self.0.limits = Some(limits);
+        self
+    }
+
+    /// What runs the user's hooks.
+    pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
+        self.0.hooks = Some(hooks);
+        self
+    }
+
+    /// What signs the user in.
+    pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
+        self.0.credentials = Some(credentials);
+        self
+    }
+
+    /// Where its tasks are stored; in memory by default.
+    pub fn tasks(mut self, tasks: Arc<dyn TaskStore>) -> Self {
+        self.0.tasks = tasks;
+        self
+    }
+
+    /// The host.
+    pub fn build(self) -> Host {
+        Host(Arc::new(self.0))
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Host({})", self.0.pack)
+    }
+}
+
+impl fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuilder({})", self.0.pack)
+    }
+}

@@ -1,0 +1,70 @@
+//! Limits, hooks and credentials of the hosting program.
+
+use std::any::Any;
+use std::fmt;
+
+use serde_json::Value;
+use toolyard_model::BoxFuture;
+
+/// The named limits of the config.
+pub trait Limits: Send + Sync + 'static {
+    /// Waits for a permit under a limit. A name without a limit is unlimited.
+    fn acquire(&self, name: &str) -> BoxFuture<Permit>;
+}
+
+/// Held while something runs under a limit; returned when it is dropped.
+#[must_use]
+pub struct Permit(Option<Box<dyn Any + Send + Sync>>);
+
+impl Permit {
+    /// Holds whatever gives the permit back when it is dropped.
+    pub fn new(held: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(held)))
+    }
+
+    /// Where there is no limit.
+    pub fn unlimited() -> Self {
+        Self(None)
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Permit" } else { "Permit(unlimited)" })
+    }
+}
+
+/// The hooks of the user.
+pub trait Hooks: Send + Sync + 'static {
+    /// Runs all hooks of a point, each with the output of the one before it.
+    fn run(&self, point: &str, input: Value) -> BoxFuture<Verdict>;
+}
+
+/// What hooks decided.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Go on with this input, which hooks may have changed.
+    Continue(Value),
+    /// Do not go on, for this reason.
+    Block(String),
+}
+
+/// The accounts of the user.
+pub trait Credentials: Send + Sync + 'static {
+    /// A fresh access token of a provider.
+    fn token(&self, provider: &str) -> BoxFuture<Result<String, NotSignedIn>>;
+}
+
+/// The user has not signed in to a provider.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not signed in to `{provider}`")]
+pub struct NotSignedIn {
+    provider: String,
+}
+
+impl NotSignedIn {
+    /// To this provider.
+    pub fn new(provider: &str) -> Self {
+        Self { provider: provider.to_owned() }
+    }
+}
