@@ -16,7 +16,7 @@ pub struct Entry {
     pub client: Option<Client>,
     pub command: String,
     pub args: Vec<String>,
-    /// Whether it says where the state is.
+    /// Whether its arguments name the state directory.
     pub is_state_said: bool,
 }
 

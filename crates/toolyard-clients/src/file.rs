@@ -39,7 +39,7 @@ pub struct ClientFile {
     pub client: Client,
     pub scope: Scope,
     pub path: PathBuf,
-    /// What it says; nothing where it is not there.
+    /// Its content; nothing if it does not exist.
     before: Option<String>,
     servers: Vec<Foreign>,
     /// Where else its client has Toolyard, in this file, for single folders.
@@ -173,7 +173,7 @@ impl ClientFile {
         if self.client == Client::Codex { Format::Toml } else { Format::Json }
     }
 
-    /// What was made of the text, if it says what it should and can be written.
+    /// The new text, if it has exactly the intended change and may be written.
     fn checked(
         &self,
         after: Option<String>,
@@ -233,7 +233,7 @@ fn is_blank(text: &str) -> bool {
     text.trim_start_matches('\u{feff}').trim().is_empty()
 }
 
-/// A section with nothing in it says as much as none.
+/// An empty section means the same as no section.
 fn without_empty(mut root: Map<String, Value>, section: &str) -> Map<String, Value> {
     if root.get(section).and_then(Value::as_object).is_some_and(Map::is_empty) {
         root.remove(section);

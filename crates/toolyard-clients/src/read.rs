@@ -109,7 +109,7 @@ fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
         file.text = jsonc::plain(&file.text);
     }
     let help = match file.format() {
-        Format::Json => "fix it there; comments and trailing commas are fine",
+        Format::Json => "fix it there; comments and trailing commas are allowed",
         Format::Toml => "fix it there",
     };
     let mended =

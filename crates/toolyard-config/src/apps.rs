@@ -10,13 +10,13 @@ use super::listen::{self, LocalDoor, read_address};
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
 
-/// Where apps look for the gateway when nothing else is said.
+/// Where apps look for the gateway by default.
 pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5100);
 
 /// No call may take longer than this.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 const MOST: i64 = 100_000;
-/// Longer means never, and that is written otherwise.
+/// To scan less often than this means not to scan, which has its own setting.
 pub(crate) const SELDOMEST_SCAN: Duration = Duration::from_hours(1);
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,7 +40,7 @@ pub struct AppsConfig {
 pub struct EndpointConfig {
     pub id: UpstreamId,
     pub endpoint: Endpoint,
-    /// Told to agents.
+    /// Shown to agents.
     pub description: Option<String>,
 }
 

@@ -78,7 +78,7 @@ pub fn in_file(file: &File) -> Vec<Written> {
     found
 }
 
-/// The apps that a file says are to be dialled.
+/// The apps in `[apps.endpoints]` of a file.
 pub fn apps_in_file(file: &File) -> Vec<Written> {
     let table = |entries: Vec<Entry>, key: &str| match entries
         .into_iter()
@@ -108,7 +108,7 @@ impl fmt::Debug for Definition {
 }
 
 impl Definition {
-    /// What can be made of it; mistakes are for whoever checks the file.
+    /// Reads what is valid and ignores the rest; mistakes are reported by the check of the file.
     pub fn read(keys: &[Entry]) -> Self {
         let find = |key: &str| keys.iter().find(|entry| entry.key == key).map(|entry| &entry.node.value);
         let text = |key: &str| find(key).and_then(as_text);
@@ -179,7 +179,7 @@ impl Definition {
         }
     }
 
-    /// What it runs or leads to, without what else stands there and may be nobody's business.
+    /// The program or the host alone, without arguments and paths, which may hold secrets.
     pub fn what(&self) -> String {
         match (&self.command, &self.url) {
             (Some(command), _) => format!("runs {}", quoted(command)),

@@ -88,12 +88,12 @@ pub fn find(asked: Option<&Path>, folder: &Path, variables: &Variables<'_>) -> F
     Found { sources, user_file, unused }
 }
 
-/// Where the app proxy that Toolyard replaces was told its config is.
+/// The config that the environment names for mcpproxy, which Toolyard replaces.
 pub fn of_the_proxy() -> Option<PathBuf> {
     std::env::var_os("MCP_CONFIG").filter(|file| !file.is_empty()).map(PathBuf::from)
 }
 
-/// Says that a project file was left alone, and how to use it.
+/// The note that a project file is not used, and how to use it.
 pub fn unused_hint(file: &Path, standing: &TrustState) -> Problem {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let message = match standing {

@@ -72,12 +72,12 @@ pub struct Config {
     pub profiles: Vec<ProfilePlan>,
     pub listen: ListenConfig,
     pub apps: AppsConfig,
-    /// How upstreams are asked whether they are there.
+    /// How upstreams are pinged.
     pub pings: Pings,
-    /// What tokens of apps and agents are checked by, where they are asked for.
+    /// How tokens of apps and agents are checked, where tokens are required.
     pub auth: Option<Rules>,
     pub log: LogConfig,
-    /// What is said of single tools.
+    /// Settings of single tools.
     pub tools: Vec<ToolRule>,
     /// Show the only upstream as if clients spoke to it directly.
     pub transparent: bool,
@@ -86,11 +86,11 @@ pub struct Config {
     pub debounce: Option<Duration>,
 }
 
-/// A config, if there is nothing wrong with it, and what there is to say about it.
+/// A config, if it is valid, and its problems.
 #[derive(Debug)]
 pub struct Loaded {
     pub config: Option<Config>,
-    /// What tokens are made from, even where something else is wrong.
+    /// What tokens are made from, also where the rest of the config is not valid.
     pub auth: Option<Rules>,
     pub problems: Vec<Problem>,
 }
@@ -121,14 +121,14 @@ pub fn load(sources: &[Source], context: &ReadContext<'_>) -> Loaded {
         problems.extend(more);
         config.lay_over(layer.unwrap_or_default());
         if !is_good {
-            // What a later file says of an earlier one that is broken would be guesswork.
+            // A later file cannot be checked against an earlier one that is broken.
             return Loaded { config: None, auth: config.auth, problems };
         }
     }
     Loaded { auth: config.auth.clone(), config: Some(config), problems }
 }
 
-/// What would be wrong with a file if this stood in it. `below` are the files that come before it.
+/// The problems that a file would have with this text. `below` are the files that come before it.
 pub fn check(source: &Source, text: String, below: &[Source], context: &ReadContext<'_>) -> Vec<Problem> {
     let below = load(below, context).config.unwrap_or_default();
     read(&File { path: source.path.clone(), text }, source.role, &below, context).1
@@ -142,7 +142,7 @@ pub fn read_file(path: &Path) -> Result<File, Problem> {
     Ok(File { path: path.to_owned(), text })
 }
 
-/// What one file says; what it leaves open is left to the files below it.
+/// The settings of one file; those that it does not have come from the files below it.
 #[derive(Default)]
 struct Layer {
     upstreams: Upstreams,
@@ -179,7 +179,7 @@ impl Config {
     }
 }
 
-/// What can be read of a file, and what is wrong with it. `below` is what the files before this one said.
+/// The settings of a file and its problems. `below` is the config of the files before this one.
 fn read(file: &File, role: Role, below: &Config, context: &ReadContext<'_>) -> (Option<Layer>, Vec<Problem>) {
     let entries = match file.entries() {
         Ok(entries) => entries,

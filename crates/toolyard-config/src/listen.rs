@@ -12,7 +12,7 @@ use super::reach::absolute;
 use super::reader::{Field, Reader, Section};
 use super::tree::Value;
 
-/// Where the gateway listens when nothing else is said.
+/// Where the gateway listens by default.
 pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7777);
 
 const LONGEST_KEEP_ALIVE: Duration = Duration::from_hours(1);

@@ -1,4 +1,4 @@
-//! `[log]`: how much the gateway says, and in which form.
+//! `[log]`: how much the gateway logs, and in which form.
 
 use super::reader::{Field, Reader, Section};
 

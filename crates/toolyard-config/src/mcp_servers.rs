@@ -1,5 +1,5 @@
 //! An `mcpServers` file, as many clients keep it, taken as it is. What other programs keep in such a file
-//! does not concern us, so unknown keys are no mistake here; what they meant for a server is said aloud.
+//! does not concern us, so unknown keys are not errors here; unknown keys of a server are reported as warnings.
 
 use std::collections::HashSet;
 

@@ -32,7 +32,7 @@ const LEVELS: [(&str, LogLevel); 7] = [
 /// Changes are gathered no longer than this.
 const LONGEST_DEBOUNCE: Duration = Duration::from_mins(1);
 
-/// What such a file says.
+/// The settings of such a file.
 #[derive(Default)]
 pub(crate) struct McpProxy {
     pub(crate) apps: AppsConfig,

@@ -63,7 +63,7 @@ impl fmt::Debug for PackConfig {
     }
 }
 
-/// What a file says of a pack.
+/// The section of a pack in a file.
 pub struct PackConfig {
     pub name: &'static str,
     pub enabled: bool,

@@ -52,7 +52,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The gateway sets these itself, for every request anew.
+/// The gateway sets these headers itself, for every request.
 const OWN_HEADERS: [&str; 8] = [
     "accept",
     "connection",
@@ -252,7 +252,7 @@ fn header_map(reader: &mut Reader<'_>, field: &Field) -> HeaderMap {
     headers
 }
 
-/// Without asking the file system, so that a missing folder is reported by whoever needs it.
+/// Makes a path absolute without asking the file system; a missing folder is reported when it is used.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

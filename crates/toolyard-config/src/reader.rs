@@ -1,5 +1,5 @@
 //! Takes keys out of a section, checks what they hold, and collects what is wrong, so that one run shows
-//! everything. Whatever nobody took is an unknown key.
+//! everything. A key that was not taken is unknown.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(crate) enum Unset {
 pub(crate) struct Section {
     /// The keys that lead here, with dots.
     pub(crate) path: String,
-    /// Where the key of this section stands.
+    /// The byte at which the key of this section starts.
     pub(crate) at: usize,
     entries: Vec<Entry>,
     known: Vec<&'static str>,
@@ -48,7 +48,7 @@ pub(crate) struct Field {
     pub(crate) path: String,
     /// The last part of the path.
     pub(crate) key: String,
-    /// Where the key stands.
+    /// The byte at which the key starts.
     pub(crate) at: usize,
     node: Node,
 }
@@ -168,7 +168,7 @@ impl Section {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
-    /// Whether a key is left that somebody may have meant as `key`.
+    /// Whether a key is left that is probably a misspelt `key`.
     pub(crate) fn has_slip_of(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| nearest(&entry.key, [key]).is_some())
     }
@@ -242,7 +242,7 @@ impl Field {
         Some(text.clone())
     }
 
-    /// A text in which `${VAR}` stands for a variable of the environment.
+    /// A text with each `${VAR}` replaced by the environment variable.
     pub(crate) fn expanded(&self, reader: &mut Reader<'_>) -> Option<String> {
         let text = self.text(reader)?;
         match expand(&text, reader.variables) {

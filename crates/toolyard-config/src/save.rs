@@ -25,11 +25,11 @@ pub enum Readers {
     Usual,
 }
 
-/// What a file is to say instead of what it says.
+/// A file and the text that replaces its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     pub path: &'a Path,
-    /// What it said when it was read; nothing where it was not there.
+    /// Its content when it was read; nothing if it did not exist.
     pub before: Option<&'a str>,
     pub text: &'a str,
     pub readers: Readers,
@@ -37,7 +37,7 @@ pub struct Change<'a> {
     pub has_folder_lock: bool,
 }
 
-/// What a file says; nothing where it is not there.
+/// The content of a file; nothing if it does not exist.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     match read_there(path) {
         Ok(text) => Ok(Some(text)),
@@ -46,7 +46,7 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// What a file says. Whatever is no file (a pipe, a device) is not waited for.
+/// The content of a file. Pipes and devices are refused, since reading them could block.
 pub fn read_there(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     system::open_file(path)?.read_to_string(&mut text)?;

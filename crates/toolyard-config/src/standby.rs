@@ -7,7 +7,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Of this gateway, for as long as it waits.
+/// Held by a gateway for as long as it waits.
 #[derive(Debug)]
 pub struct Standby {
     _lock: File,
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_heir_is_known_while_it_waits() {
+    fn a_standby_is_known_while_it_waits() {
         let folder = tempfile::tempdir().unwrap();
         let (socket, other) = (folder.path().join("mcp.sock"), folder.path().join("apps.sock"));
         assert!(!Standby::is_there(&socket));

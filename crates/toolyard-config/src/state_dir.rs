@@ -26,7 +26,7 @@ pub fn locate(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>
     asked.map_or_else(|| usual(files, variables), |asked| Ok(asked.to_owned()))
 }
 
-/// An existing folder keeps its permissions: it may be somebody else's.
+/// An existing folder keeps its permissions: it may belong to another user.
 pub fn create(folder: &Path) -> io::Result<()> {
     system::create_folder(folder).map_err(|error| attempted(&error, "create", folder))
 }
@@ -72,7 +72,7 @@ fn canonical(file: &Path) -> PathBuf {
     })
 }
 
-/// Tells other programs that the gateway runs and where; taken back when dropped.
+/// The file by which other programs find the running gateway; removed when dropped.
 #[derive(Debug)]
 pub struct Announcement {
     path: PathBuf,
@@ -113,7 +113,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Whether it says just these addresses.
+    /// Whether it has exactly these addresses.
     pub fn is_at(&self, addresses: &Addresses) -> bool {
         let Self { http, tcp, socket, apps, apps_socket, .. } = self;
         let Addresses { http: own, .. } = addresses;
@@ -122,7 +122,7 @@ impl Running {
     }
 }
 
-/// The gateway that says it runs with this folder. It may have been killed since.
+/// The gateway whose address file is in this folder. It may have been killed since.
 pub fn announced(folder: &Path) -> Option<Running> {
     read(&folder.join(GATEWAY_FILE))
 }
@@ -135,7 +135,7 @@ impl Announcement {
         Ok(own)
     }
 
-    /// Says it again, whoever has said what since.
+    /// Writes the file again, also if another gateway has replaced it since.
     pub fn renew(&self, addresses: &Addresses) -> io::Result<()> {
         let Addresses { http, tcp, socket, apps, apps_socket } = addresses.clone();
         let pid = std::process::id();
@@ -155,7 +155,7 @@ fn read(path: &Path) -> Option<Running> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-/// The socket of the gateway whose state is in this folder, as it said itself.
+/// The socket in the address file of this folder.
 pub fn announced_socket(folder: &Path) -> Option<PathBuf> {
     announced(folder)?.socket
 }
@@ -168,7 +168,7 @@ impl Drop for Announcement {
     }
 }
 
-/// In one step, so that nobody reads half of it.
+/// Replaces a file in one step, so that no reader sees half of it.
 pub fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let draft = path.with_extension(format!("json.{}", std::process::id()));
     let mut options = fs::OpenOptions::new();

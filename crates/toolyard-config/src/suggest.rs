@@ -1,4 +1,4 @@
-//! Finds the word that somebody probably meant.
+//! Finds the known word that is nearest to an unknown one.
 
 /// What others call the same thing.
 const ELSEWHERE: [(&str, &str); 5] = [
@@ -35,7 +35,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn slips_are_mended_and_other_words_left_alone() {
+    fn slips_get_a_suggestion_and_other_words_do_not() {
         let known = ["command", "args", "env", "cwd", "url", "name_budget"];
         let check = |word: &str, expected: Option<&str>| assert_eq!(nearest(word, known), expected, "{word}");
         check("comand", Some("command"));

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use crate::Variables;
 
-/// A variable that says where something is, which must be absolute to count.
+/// A variable that holds a path; relative paths are ignored.
 fn absolute(variables: &Variables<'_>, name: &str) -> Option<PathBuf> {
     variables(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

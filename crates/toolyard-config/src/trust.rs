@@ -23,7 +23,7 @@ const HARMLESS: [&str; 8] =
 /// Of a pack, every key of its own may say what it may touch.
 const HARMLESS_OF_PACKS: [&str; 1] = ["enabled"];
 
-/// How the user stands to a project file.
+/// Whether the user trusts a project file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustState {
     Trusted,
@@ -49,7 +49,7 @@ pub struct Agreed {
 }
 
 impl Trusted {
-    /// A list that is not there, or broken, trusts nobody.
+    /// A missing or broken list trusts no file.
     pub fn read(variables: &Variables<'_>) -> Self {
         let path = state_dir::base(variables).map(|base| base.join("trust.json"));
         let text = path.as_ref().and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Trusted {
 
     pub fn state(&self, file: &Path) -> TrustState {
         let Some(agreed) = self.files.get(&canonical(file)) else { return TrustState::Unknown };
-        // Of a file that cannot be read nothing is run; whoever reads it says what is wrong with it.
+        // Nothing is run from a file that cannot be read; loading it reports the problem.
         let Some(now) = hashes(file) else { return TrustState::Trusted };
         let is_other = |(name, hash): &(String, String)| agreed.upstreams.get(name) != Some(hash);
         let changed: Vec<String> = now.into_iter().filter(is_other).map(|(name, _)| name).collect();

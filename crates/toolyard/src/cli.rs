@@ -23,7 +23,7 @@ Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) says how much of 
 /// The heading in the help of what goes with every command.
 const COMMON: &str = "For every command";
 
-/// One endpoint for every tool: an MCP gateway. Without a command it serves.
+/// One endpoint for every tool: an MCP gateway. Runs the gateway if no command is given.
 #[derive(Debug, Parser)]
 #[command(name = "toolyard", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -45,10 +45,10 @@ pub(crate) struct Common {
     /// Where things are kept between runs [default: a folder for this config in `$XDG_STATE_HOME/toolyard`].
     #[arg(long, value_name = "DIR", global = true, help_heading = COMMON, env = "TOOLYARD_STATE_DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Say more; twice for everything.
+    /// Log more; twice for everything.
     #[arg(short, long, global = true, help_heading = COMMON, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
-    /// Say no more than where it listens, answers and errors.
+    /// Print only the listen address, results and errors.
     #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) quiet: bool,
     /// Say this much on stderr; wins over `TOOLYARD_LOG`, -v and -q.
@@ -64,12 +64,12 @@ pub(crate) enum Command {
     /// Run the gateway.
     #[command(aliases = ["run", "start"])]
     Serve(ServeArgs),
-    /// Speak MCP on stdin and stdout: what the config of a client runs.
+    /// Serve MCP on stdin and stdout, as the config of a client runs it.
     #[command(after_help = "\
 It joins the gateway that runs with this config, or starts one that ends soon after its last client. `toolyard
 install CLIENT` writes it into the config of a client; or: claude mcp add toolyard -- toolyard stdio")]
     Stdio(StdioArgs),
-    /// Check the config and say what is wrong with it.
+    /// Check the config and report its problems.
     Validate(ValidateArgs),
     #[command(flatten)]
     Other(commands::Command),

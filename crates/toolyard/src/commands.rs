@@ -26,36 +26,36 @@ pub(crate) use live::{answers, running};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Put a server into the config.
+    /// Add a server to the config.
     Add(add::AddArgs),
-    /// Take a server out of the config.
+    /// Remove a server from the config.
     #[command(alias = "rm")]
     Remove(remove::RemoveArgs),
-    /// Show servers, packs, apps and instances, and how they are.
+    /// List servers, packs, apps and instances with their status.
     #[command(aliases = ["ls", "status"])]
     List(list::ListArgs),
-    /// Show one server of the config, and how it is.
+    /// Show one server of the config with its status.
     Get(get::GetArgs),
     /// Show and call the tools of all servers.
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
-    /// Take servers over from other clients.
+    /// Import servers from other clients.
     Import(import::ImportArgs),
-    /// Put Toolyard into the config of a client.
+    /// Add Toolyard to the config of a client.
     Install(install::InstallArgs),
-    /// Take Toolyard out of the config of a client.
+    /// Remove Toolyard from the config of a client.
     Uninstall(uninstall::UninstallArgs),
-    /// Let a project's `toolyard.toml` count, as it is now.
+    /// Trust this project's `toolyard.toml` in its current form.
     Trust(trust::TrustArgs),
     /// Serve one pack alone, on stdio or where its flags say.
     Pack(pack::PackArgs),
-    /// Look for what is wrong, and say how to mend it.
+    /// Find problems and report how to fix them.
     Doctor(doctor::DoctorArgs),
-    /// Say why a tool is there, and under which name, or why it is not.
+    /// Explain why a tool is listed, and under which name, or why it is not.
     Explain(explain::ExplainArgs),
     /// Make a token for an app or a client, or the secret that tokens are made from.
     Token(token::TokenArgs),
-    /// Print what a shell needs to complete commands.
+    /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use serde_json::json;
 use toolyard_config::state_dir::Addresses;
 use toolyard_config::system;
 use toolyard_config::{AppsConfig, Config, EndpointConfig, Reach};
@@ -149,7 +150,9 @@ impl Scan {
             *old = hint;
             return report.found.push(sighting);
         }
-        let dial = dial(&hint.id, hint.endpoint.clone(), Source::Hint, &self.context);
+        let mut dial = dial(&hint.id, hint.endpoint.clone(), Source::Hint, &self.context);
+        dial.about =
+            Some(json!({ "endpoint": hint.endpoint.to_string(), "description": null, "origin": origin }));
         match self.apps.expect(&hint.id, dial) {
             Ok(upstream) => {
                 tracing::info!(target: "apps", id = %hint.id, endpoint = %hint.endpoint, pid = hint.pid, "found");

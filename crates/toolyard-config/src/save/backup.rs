@@ -23,8 +23,8 @@ impl Backup {
     }
 }
 
-/// Keeps what a file said, which it may not say any more, with `.bak` after the name `kept`. The last backup will do
-/// if it says the same.
+/// Writes the earlier content of a file to `kept` with `.bak` at its end. The last backup is used if it has the same
+/// content.
 pub fn back_up(path: &Path, kept: &Path, before: &str) -> io::Result<Backup> {
     let name = |number: u32| match number {
         0 => beside(kept, ".bak"),

@@ -51,7 +51,7 @@ fn pair(text: &str, separator: &str, instead: &mut Instead<'_>) -> Option<String
     })
 }
 
-/// The value of a header: what it says of its kind stays.
+/// The value of a header. Its scheme, such as `Bearer`, stays.
 pub fn credential(name: &str, value: &str, instead: &mut Instead<'_>) -> String {
     match value.split_once(' ') {
         Some((scheme, rest)) if SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme)) => {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_secrets_behind_is_told_their_names() {
+    fn removed_secrets_are_reported_by_name() {
         let words = ["--password", "a", "X_KEY=b", "--header", "Authorization: Bearer c", "http://u:d@h/"];
         let mut found = Vec::new();
         args(&words.map(str::to_owned), &mut |name, value| {

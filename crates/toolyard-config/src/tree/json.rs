@@ -1,4 +1,4 @@
-//! JSON into a tree. `serde_json` says whether the text is valid; the spans come from walking it again.
+//! JSON into a tree. `serde_json` checks that the text is valid; a second walk finds the spans.
 
 use toolyard_proto::splice::{elements, members};
 
@@ -73,7 +73,7 @@ fn table(object: &[u8], at: usize) -> Vec<Entry> {
         .collect()
 }
 
-/// The value that a text starts with; what follows belongs to somebody else.
+/// The value that a text starts with; the rest of the text is ignored.
 fn first<T: serde::de::DeserializeOwned>(text: &[u8]) -> Option<T> {
     serde_json::Deserializer::from_slice(text).into_iter().next()?.ok()
 }

@@ -113,13 +113,13 @@ impl Process {
 pub struct Ending {
     term_at: Instant,
     kill_at: Instant,
-    told: HashSet<(i32, u64)>,
+    terminated: HashSet<(i32, u64)>,
 }
 
 impl Ending {
-    /// `alone` is for those who end by themselves, `grace` for those who do when told.
+    /// `alone` is the time for processes to end by themselves, `grace` the time between TERM and KILL.
     pub fn new(now: Instant, alone: Duration, grace: Duration) -> Self {
-        Self { term_at: now + alone, kill_at: now + alone + grace, told: HashSet::new() }
+        Self { term_at: now + alone, kill_at: now + alone + grace, terminated: HashSet::new() }
     }
 
     /// Less patience than before, never more.
@@ -137,7 +137,7 @@ impl Ending {
         for process in left {
             if now >= self.kill_at {
                 process.signal(Signal::SIGKILL);
-            } else if now >= self.term_at && self.told.insert((process.id, process.start)) {
+            } else if now >= self.term_at && self.terminated.insert((process.id, process.start)) {
                 process.signal(Signal::SIGTERM);
             }
         }

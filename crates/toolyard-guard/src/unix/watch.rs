@@ -25,8 +25,8 @@ const GATEWAY_MS: u8 = 250;
 const ALONE: Duration = Duration::from_millis(200);
 /// Between TERM and KILL for what a child or a gateway leaves behind.
 const GRACE: Duration = Duration::from_millis(500);
-/// Between TERM and KILL when the gateway says so, and still waits for us.
-const GRACE_WHEN_TOLD: Duration = Duration::from_millis(1500);
+/// Between TERM and KILL when the gateway asks for it and still waits for the guard.
+const GRACE_ON_REQUEST: Duration = Duration::from_millis(1500);
 
 pub(super) struct Gateway {
     pub(super) id: Pid,
@@ -38,17 +38,17 @@ pub(super) struct Gateway {
 pub(super) struct News {
     /// A byte for every child that ended.
     ended: UnixStream,
-    /// A byte for every time we are told to end.
-    told: UnixStream,
+    /// A byte for every signal to end.
+    stop_requested: UnixStream,
 }
 
 impl News {
     pub(super) fn listen() -> io::Result<Self> {
-        Ok(Self { ended: hear(&[SIGCHLD])?, told: hear(&[SIGTERM, SIGINT, SIGHUP])? })
+        Ok(Self { ended: on_signals(&[SIGCHLD])?, stop_requested: on_signals(&[SIGTERM, SIGINT, SIGHUP])? })
     }
 }
 
-fn hear(signals: &[i32]) -> io::Result<UnixStream> {
+fn on_signals(signals: &[i32]) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     for signal in signals {
@@ -111,7 +111,7 @@ impl Watch {
 
     /// Until there is news, or it is time to look.
     fn wait(&self) {
-        let sources = [Some(self.news.ended.as_fd()), Some(self.news.told.as_fd())];
+        let sources = [Some(self.news.ended.as_fd()), Some(self.news.stop_requested.as_fd())];
         let sources = sources.into_iter().chain([self.gateway.handle.as_ref().map(AsFd::as_fd)]);
         let mut sources: Vec<_> = sources.flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let limit = match (&self.ending, &self.gateway.handle) {
@@ -122,11 +122,11 @@ impl Watch {
         let _ = poll(&mut sources, limit);
     }
 
-    /// Who says it twice means now.
+    /// A second signal ends everything at once.
     fn hear(&mut self) {
         drain(&self.news.ended);
-        for _ in 0..drain(&self.news.told) {
-            let grace = if self.ending.is_none() { GRACE_WHEN_TOLD } else { Duration::ZERO };
+        for _ in 0..drain(&self.news.stop_requested) {
+            let grace = if self.ending.is_none() { GRACE_ON_REQUEST } else { Duration::ZERO };
             self.end(Duration::ZERO, grace);
         }
     }

@@ -167,9 +167,19 @@ fn print<'a>(
     }
     for Other { id, kind, live, .. } in others {
         let [word, tools] = cells(*live);
-        rows.push([(*id).to_owned(), word, tools, (*kind).to_owned()]);
+        rows.push([(*id).to_owned(), word, tools, how_found(kind, *live)]);
     }
     say::table(&rows);
+}
+
+/// What kind of upstream it is, and where one that the gateway found by itself came from.
+fn how_found(kind: &str, live: Option<&State>) -> String {
+    let about = live.and_then(|state| state.about.as_ref());
+    let text = |key: &str| about.and_then(|about| about[key].as_str());
+    match (text("origin"), text("endpoint")) {
+        (Some(origin), Some(endpoint)) => format!("{kind} (found by scan: {origin} at {endpoint})"),
+        _ => kind.to_owned(),
+    }
 }
 
 /// Whether a variable that it needs is not set.

@@ -47,7 +47,7 @@ fn finding(state: &Live) -> Finding {
 
 /// Entries that clients would refuse, and the whole list with them. Only their server can fix that.
 fn faults(state: &Live) -> impl Iterator<Item = Finding> {
-    let help = format!("the server has to mend it; at /mcp/{} it stands as it was said", state.id);
+    let help = format!("only the server can fix this; /mcp/{} shows its original definition", state.id);
     let note = move |fault: &String| Finding::new(State::Note, &state.id, fault.as_str(), help.as_str());
     state.faults.iter().map(note)
 }

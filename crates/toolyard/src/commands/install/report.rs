@@ -57,9 +57,9 @@ impl Step<'_> {
         say::result(format_args!("wrote {path}{}", before.unwrap_or_default()));
         let verb = if self.action == Action::Remove { "loses" } else { "gets" };
         let when = match self.file.client {
-            Client::Cursor | Client::Vscode => "at the latest when it starts anew",
-            Client::ClaudeDesktop => "when it is quit, not only its window closed, and starts anew",
-            _ => "when it starts anew",
+            Client::Cursor | Client::Vscode => "at the latest when it is restarted",
+            Client::ClaudeDesktop => "when it is quit, not only its window closed, and started again",
+            _ => "when it is restarted",
         };
         say::result(format_args!("{client} {verb} it {when}"));
     }
