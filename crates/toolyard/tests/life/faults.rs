@@ -36,7 +36,7 @@ fn a_bad_answer_is_the_trouble_of_its_own_call() {
     let gateway = ready(&yard, &["good", "half", "closes", "dies", "crashes", "twice", "late", "invalid"]);
     check(&gateway, "half", Err("exited with status 5"));
     check(&gateway, "closes", Err("`closes`"));
-    check(&gateway, "dies", Err("exited with status 6; its last words on stderr: out of cheese"));
+    check(&gateway, "dies", Err("exited with status 6: stderr: out of cheese"));
     check(&gateway, "crashes", Err("ended by signal SIGKILL"));
     check(&gateway, "twice", Ok("first"));
     check(&gateway, "twice", Ok("first"));
@@ -81,7 +81,7 @@ fn how_long_one_may_take_to_start_can_be_set() {
     let gateway = yard.start();
     soon("the reason names the time", || {
         let reason = gateway.upstream("hangs")["reason"].to_string();
-        if reason.contains("no answer within 1s") { Ok(()) } else { Err(reason) }
+        if reason.contains("within 1s") { Ok(()) } else { Err(reason) }
     });
     stop(&yard, gateway);
 }
@@ -128,8 +128,8 @@ fn what_cannot_be_started_is_named_as_without_a_guard() {
     yard.also("[upstreams.locked]\ncommand = \"./config.toml\"\n");
     let gateway = ready(&yard, &["good"]);
     for (upstream, expected) in [
-        ("missing", "program `no-such-program` was not found: install it"),
-        ("locked", "program `./config.toml` may not be run: make it executable"),
+        ("missing", "program `no-such-program` was not found"),
+        ("locked", "program `./config.toml` may not be run"),
     ] {
         soon(upstream, || {
             let about = gateway.upstream(upstream);
