@@ -1,5 +1,7 @@
 //! What happens when there is too much of something.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -119,4 +121,41 @@ fn an_instance_that_hangs_fills_no_memory() {
     let carried_out = answers.filter(Value::is_null).count();
     assert!((100..=128).contains(&carried_out), "{carried_out}");
     assert!(agent.call("shop__test_echo", &json!({ "text": "again" }))["isError"].is_null());
+}
+
+/// The most memory that a process has had, in MiB.
+fn peak_memory(process: u32) -> u64 {
+    let about = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = about.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+/// Sends the head of a POST and most of its body; gives the connection.
+fn post_most_of(address: &str, body: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len() + 1024
+    );
+    stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    // The gateway may refuse it before all is written.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    stream
+}
+
+#[test]
+fn large_bodies_of_many_clients_do_not_fill_the_memory() {
+    let yard = Yard::start("");
+    let address = yard.note("http").as_str().unwrap().strip_prefix("http://").unwrap();
+    let body = vec![b' '; 15 * 1024 * 1024];
+    let connections: Vec<TcpStream> = (0..64).map(|_| post_most_of(address, &body)).collect();
+    let refused = connections.into_iter().rev().find_map(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let mut reply = [0; 64];
+        let count = stream.read(&mut reply).unwrap_or(0);
+        String::from_utf8_lossy(&reply[..count]).contains("503").then_some(())
+    });
+    assert!(refused.is_some(), "some of them are refused");
+    let peak = peak_memory(yard.pid());
+    assert!(peak < 400, "{peak} MiB");
 }
