@@ -247,7 +247,7 @@ fn about(upstream: &Upstream) -> Value {
     let definitions = upstream.definitions();
     let count = |kind| definitions.as_ref().map_or(0, |definitions| definitions.shown(kind));
     let unix = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    json!({
+    let mut about = json!({
         "id": upstream.id().as_str(),
         "kind": upstream.kind().as_str(),
         "state": state.phase.as_str(),
@@ -266,7 +266,13 @@ fn about(upstream: &Upstream) -> Value {
         "faults": definitions.as_ref().map(|definitions| definitions.faults()).unwrap_or_default(),
         "revision": definitions.as_ref().map(|definitions| definitions.greeting.revision.as_str()),
         "server": definitions.as_ref().and_then(|definitions| definitions.greeting.server_info.clone()),
-    })
+    });
+    if let Some(second) = upstream.counterpart() {
+        about["secondLink"] = json!({
+            "revision": second.revision.as_str(), "sinceUnix": unix(second.since), "inUse": second.in_use,
+        });
+    }
+    about
 }
 
 /// Only what the caller's own view shows is found.

@@ -95,6 +95,9 @@ pub(super) struct State {
     pub(super) revision: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) server: Option<Value>,
+    /// The connection for clients of the other era, while it is open.
+    #[serde(default, rename = "secondLink", skip_serializing_if = "Option::is_none")]
+    pub(super) second_link: Option<Value>,
 }
 
 impl State {
