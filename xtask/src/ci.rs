@@ -23,6 +23,9 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("seeds", || seeds::seeds(&seeds::Options::default()))?;
         step("conformance", || conformance::conformance(&conformance::Options::every_door()))?;
         step("conformance across the eras", || conformance::conformance(&conformance::Options::crossed()))?;
+        step("conformance of servers that ask by era", || {
+            conformance::conformance(&conformance::Options::asking_by_era())
+        })?;
         step("peers", peers::peers)?;
         step("newcomer", newcomer::newcomer)?;
         if options.full { full() } else { Ok(()) }
@@ -31,8 +34,5 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
 
 /// What takes too long for every change.
 fn full() -> Result<()> {
-    step("conformance of servers that ask by era", || {
-        conformance::conformance(&conformance::Options::asking_by_era())
-    })?;
     step("slow starts", slow_starts::slow_starts)
 }
