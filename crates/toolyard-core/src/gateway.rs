@@ -1,7 +1,7 @@
 //! The gateway: everything behind the one endpoint, as a [`Handler`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
@@ -9,9 +9,12 @@ use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Origin, Peer, Reques
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Method, Notification};
 
+use crate::api::Controls;
 use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::discovery::Sightings;
+use crate::event::What;
 use crate::greet::NAME;
+use crate::ledger::label;
 use crate::listen::Listeners;
 use crate::pipeline::{Chains, Common, StepRules, audit};
 use crate::plan::{Pace, Plan, UpstreamPlan};
@@ -35,8 +38,10 @@ pub(crate) struct Shared {
     outlets: Outlets,
     pace: Pace,
     sightings: Sightings,
-    /// Held by whoever changes which upstreams there are.
+    /// Held while the set of upstreams changes.
     changing: Mutex<()>,
+    pub(crate) controls: OnceLock<Controls>,
+    pub(crate) started: Instant,
 }
 
 /// What a reload did, by id.
@@ -56,9 +61,11 @@ impl Gateway {
         let (changed, news) = mpsc::channel(1);
         let origin = bridge::own_origin(NAME, env!("CARGO_PKG_VERSION"));
         let starts = Arc::new(Semaphore::new(plan.pace.starts_at_once));
-        let outlets = Outlets { changed, listeners: listeners.clone(), store, origin, starts };
+        let common = Arc::new(Common::new(plan.sinks, plan.disabled));
+        let events = common.events.clone();
+        let outlets =
+            Outlets { changed, listeners: listeners.clone(), store, origin, starts, events: events.clone() };
         let (yard_plan, yard_definitions, yard) = yard::plan();
-        let common = Arc::new(Common { disabled: Mutex::new(plan.disabled), ..Common::default() });
         let steps = Arc::new(StepRules::new(plan.tools, Arc::new(Chains::new(plan.steps))));
         let make = |upstream, stored| Upstream::new(upstream, plan.pace, stored, scope.child());
         let mut upstreams = vec![make(yard_plan, Some(yard_definitions))];
@@ -74,7 +81,7 @@ impl Gateway {
             hub: Arc::default(),
             steps,
         };
-        let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone()));
+        let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone(), events));
         listeners.attach(&catalog);
         yard.attach(&catalog, &listeners, &common);
         for upstream in upstreams {
@@ -82,9 +89,18 @@ impl Gateway {
         }
         scope.spawn(catalog.clone().keep(news));
         scope.spawn(sleep_watch::watch(plan.wall, catalog.clone()));
-        let pace = plan.pace;
-        let (sightings, changing) = (Sightings::default(), Mutex::new(()));
-        let shared = Shared { catalog, listeners, scope, common, outlets, pace, sightings, changing };
+        let shared = Shared {
+            catalog,
+            listeners,
+            scope,
+            common,
+            outlets,
+            pace: plan.pace,
+            sightings: Sightings::default(),
+            changing: Mutex::new(()),
+            controls: OnceLock::new(),
+            started: Instant::now(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -98,7 +114,13 @@ impl Gateway {
         let mut done = Reloaded::default();
         let mut upstreams: Vec<Arc<Upstream>> = old.upstreams.iter().take(1).cloned().collect();
         let mut fresh = Vec::new();
+        let mut off = shared.common.switched_off();
+        off.retain(|id, _| plan.upstreams.iter().any(|wanted| wanted.id == *id));
         for wanted in plan.upstreams {
+            if let Some(plan) = off.get_mut(&wanted.id) {
+                *plan = wanted;
+                continue;
+            }
             let before = old.upstreams.iter().skip(1).find(|upstream| *upstream.id() == wanted.id);
             let before = before.filter(|upstream| !upstream.kind().is_dynamic());
             if let Some(same) = before.filter(|before| before.is_as(&wanted)) {
@@ -116,6 +138,7 @@ impl Gateway {
             fresh.push(self.make(wanted, known));
             upstreams.extend(fresh.last().cloned());
         }
+        drop(off);
         let is_free =
             |guest: &&Arc<Upstream>| upstreams.iter().all(|other| other.id().fold() != guest.id().fold());
         let guests = old.upstreams.iter().filter(|old| old.kind().is_dynamic()).filter(is_free).cloned();
@@ -160,6 +183,10 @@ impl Gateway {
         &self.shared.sightings
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
         self.shared.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -179,6 +206,12 @@ impl Gateway {
     pub(crate) fn make(&self, plan: UpstreamPlan, known: Option<Arc<Definitions>>) -> Arc<Upstream> {
         let shared = &self.shared;
         Upstream::new(plan, shared.pace, known, shared.scope.child())
+    }
+
+    /// Makes an upstream with the definitions that were stored for it.
+    pub(crate) fn make_stored(&self, plan: UpstreamPlan) -> Arc<Upstream> {
+        let known = self.shared.outlets.stored(&plan);
+        self.make(plan, known)
     }
 
     pub(crate) fn start_one(&self, upstream: &Arc<Upstream>) {
@@ -234,7 +267,14 @@ impl Handler for Gateway {
         }
     }
 
+    fn began(&self, origin: &Arc<Origin>) {
+        let (client, principal) = (label(&origin.client), origin.principal.clone());
+        self.shared.common.events.emit(What::SessionBegan { client, principal, view: origin.view.clone() });
+    }
+
     fn ended(&self, client: &ClientKey) {
+        let principal = self.shared.common.ledger.principal_of(client);
+        self.shared.common.events.emit(What::SessionEnded { client: label(client), principal });
         self.shared.common.ledger.forget(client);
         self.rules().hub.forget(client);
         for upstream in self.upstreams() {

@@ -19,11 +19,13 @@ use toolyard_model::{ClientKey, Origin, Request};
 use toolyard_proto::CallError;
 
 pub(crate) use glance::{may_be_error, may_have_failed};
+pub(crate) use record::label;
 pub use record::{Record, Status};
 pub use tally::{Count, Tally};
 pub(crate) use verdict::Verdict;
 
-use crate::call::Call;
+use crate::call::{Call, Trace};
+use crate::event::{Events, What};
 use crate::upstream::Upstream;
 use ring::Ring;
 
@@ -35,6 +37,7 @@ const LONGEST_NAME: usize = 128;
 /// The records of a gateway.
 #[derive(Default)]
 pub(crate) struct Ledger {
+    pub(crate) events: Arc<Events>,
     /// How many calls there have been.
     calls: AtomicU64,
     recent: Ring,
@@ -57,6 +60,10 @@ pub(crate) struct ClientCount {
 }
 
 impl Ledger {
+    pub(crate) fn new(events: Arc<Events>) -> Self {
+        Self { events, ..Self::default() }
+    }
+
     /// Opens the record of a call that is about to pass the steps.
     pub(crate) fn open(self: &Arc<Self>, call: &Call) -> OpenRecord {
         let record = Record {
@@ -70,7 +77,11 @@ impl Ledger {
             client: call.origin.client.clone(),
             status: Status::Cancelled,
         };
+        if self.events.wants_calls() {
+            self.events.emit(What::CallOpened { trace: call.trace, record: Arc::new(record.clone()) });
+        }
         OpenRecord {
+            trace: call.trace,
             ledger: self.clone(),
             upstream: call.upstream.clone(),
             tally: self.client(&call.origin),
@@ -101,6 +112,9 @@ impl Ledger {
         if let Some(client) = self.client(origin) {
             client.tally.add(record.duration, record.status.is_failure());
         }
+        if self.events.wants_calls() {
+            self.events.emit(What::Refused { record: Arc::new(record.clone()) });
+        }
         self.keep(record);
     }
 
@@ -126,6 +140,11 @@ impl Ledger {
 
     fn clients(&self) -> MutexGuard<'_, HashMap<ClientKey, Arc<ClientTally>>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The principal of a client that has called something.
+    pub(crate) fn principal_of(&self, client: &ClientKey) -> Option<Arc<str>> {
+        self.clients().get(client).map(|client| client.principal.clone())
     }
 
     /// A client has left.
@@ -166,6 +185,7 @@ fn requested_name(request: &Request) -> Option<Arc<str>> {
 
 /// The record of a call that has not ended. Dropped before it is closed, the call was cancelled.
 pub(crate) struct OpenRecord {
+    trace: Trace,
     ledger: Arc<Ledger>,
     upstream: Arc<Upstream>,
     tally: Option<Arc<ClientTally>>,
@@ -186,7 +206,12 @@ impl OpenRecord {
         if let Some(client) = &self.tally {
             client.tally.add(duration, status.is_failure());
         }
-        self.ledger.keep(Record { duration, status, ..record });
+        let record = Record { duration, status, ..record };
+        let events = &self.ledger.events;
+        if events.wants_calls() {
+            events.emit(What::CallEnded { trace: self.trace, record: Arc::new(record.clone()) });
+        }
+        self.ledger.keep(record);
     }
 }
 

@@ -15,15 +15,18 @@ mod hub;
 pub mod apps;
 pub mod discovery;
 pub mod dynamic_upstreams;
+pub mod event;
 pub mod ledger;
 mod levels;
 mod listen;
 pub mod report;
 pub mod settings;
+pub mod status;
 mod tasks;
 mod sleep_watch;
 mod yard;
 
+pub use api::Controls;
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{

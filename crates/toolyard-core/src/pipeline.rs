@@ -6,17 +6,22 @@ pub mod clock;
 pub mod deadline;
 mod route;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use serde_json::Value;
 use toolyard_model::{Answer, AnswerBody, BoxFuture};
+use toolyard_proto::Reason;
+use toolyard_proto::name::UpstreamId;
 
 pub use crate::call::{Call, Edits, Trace};
+use crate::event::{Events, Sinks};
 use crate::ledger::Ledger;
-use crate::plan::{DisabledUpstream, Timeouts, ToolRule};
+use crate::plan::{DisabledUpstream, Timeouts, ToolRule, UpstreamPlan};
 use crate::report::Sections;
 use crate::settings::{AppliesTo, Pattern, Rules, Subject};
+use crate::status;
 use crate::upstream::Upstream;
 
 /// One stage that a call passes. It may look at the call, wait, refuse, or pass it on and look at the answer.
@@ -66,10 +71,38 @@ impl fmt::Debug for ExtraSteps {
 #[derive(Default)]
 pub(crate) struct Common {
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) events: Arc<Events>,
     /// What else is reported of the gateway.
     pub(crate) sections: Sections,
     /// Upstreams that the config has and that are not started.
     pub(crate) disabled: Mutex<Vec<DisabledUpstream>>,
+    /// Upstreams that an operator has switched off, with their plans.
+    switched_off: Mutex<BTreeMap<UpstreamId, UpstreamPlan>>,
+}
+
+impl Common {
+    pub(crate) fn new(sinks: Sinks, disabled: Vec<DisabledUpstream>) -> Self {
+        let events = Arc::new(Events::new(sinks));
+        let ledger = Arc::new(Ledger::new(events.clone()));
+        Self { ledger, events, disabled: Mutex::new(disabled), ..Self::default() }
+    }
+
+    pub(crate) fn switched_off(&self) -> MutexGuard<'_, BTreeMap<UpstreamId, UpstreamPlan>> {
+        self.switched_off.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The upstreams that do not run, as every report shows them.
+    pub(crate) fn disabled_json(&self) -> Vec<Value> {
+        let disabled = self.disabled.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_config = disabled.iter().map(|one| status::disabled(&one.id, one.kind, &one.reason));
+        let mut all: Vec<Value> = by_config.collect();
+        all.extend(self.switched_off().values().map(|plan| {
+            let hint = format!("`toolyard enable {}` switches it on", plan.id);
+            let reason = Reason::new("switched off by an operator").with_hint(hint);
+            status::disabled(&plan.id, plan.kind, &reason)
+        }));
+        all
+    }
 }
 
 /// Everything that decides which steps are in a chain and how they are set.

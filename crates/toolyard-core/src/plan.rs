@@ -11,6 +11,7 @@ use toolyard_model::{BoxFuture, Origin};
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::{Reason, Revision};
 
+use crate::event::Sinks;
 use crate::pipeline::ExtraSteps;
 use crate::settings::Pattern;
 use crate::sleep_watch::WallClock;
@@ -29,6 +30,8 @@ pub struct Plan {
     pub tools: Vec<ToolRule>,
     /// Steps of the embedding program that every call passes, innermost. Fixed when the gateway starts.
     pub steps: ExtraSteps,
+    /// Receivers of every event, in line. Fixed when the gateway starts.
+    pub sinks: Sinks,
     /// Where definitions are kept between runs; nowhere if not given.
     pub state_dir: Option<PathBuf>,
     pub pace: Pace,
@@ -101,6 +104,7 @@ impl Default for Plan {
             profiles: Vec::new(),
             tools: Vec::new(),
             steps: ExtraSteps::default(),
+            sinks: Sinks::default(),
             transparent: false,
             names: NameStyle::Shown { budget: DEFAULT_BUDGET },
             state_dir: None,

@@ -165,6 +165,19 @@ impl Upstream {
         self.policy.load().connect.clone()
     }
 
+    /// A plan that describes this upstream as it is now.
+    pub(crate) fn plan(&self) -> UpstreamPlan {
+        let policy = self.policy();
+        UpstreamPlan {
+            id: self.id.clone(),
+            kind: self.kind,
+            connect: policy.connect.clone(),
+            sharing: self.sharing,
+            fingerprint: self.fingerprint.clone(),
+            policy: policy.own.clone(),
+        }
+    }
+
     /// Whether `plan` describes this upstream, whatever its policy is.
     pub(crate) fn is_as(&self, plan: &UpstreamPlan) -> bool {
         self.id == plan.id && self.fingerprint == plan.fingerprint && self.sharing == plan.sharing
@@ -295,6 +308,7 @@ impl Upstream {
 
     /// Starts its supervisor.
     pub(crate) fn start(self: &Arc<Self>, outlets: Outlets) {
+        let _ = self.life.events.set(outlets.events.clone());
         self.life.scope.spawn(supervise::run(self.clone(), outlets));
     }
 

@@ -2,8 +2,8 @@
 //! that they pass the same steps as everything else.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -16,9 +16,8 @@ use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
 use crate::hub::{self, Desk, Reply};
 use crate::listen::Listeners;
 use crate::pipeline::Common;
-use crate::plan::{Connect, Connected, DisabledUpstream, UpstreamKind, UpstreamPlan};
+use crate::plan::{Connect, Connected, UpstreamKind, UpstreamPlan};
 use crate::report;
-use crate::upstream::Upstream;
 
 const SEARCH_LIMIT: usize = 10;
 const SEARCH_MOST: usize = 50;
@@ -184,16 +183,17 @@ impl Yard {
     fn upstreams(&self, catalog: &Catalog) -> Value {
         let rules = catalog.rules();
         let present = rules.upstreams.iter().filter(|upstream| !upstream.has_unregistered());
-        let mut upstreams: Vec<Value> = present.map(|upstream| about(upstream)).collect();
+        let mut upstreams: Vec<Value> = present.map(|upstream| upstream.status().to_json()).collect();
         if let Some(common) = self.common.get().and_then(Weak::upgrade) {
-            let disabled = common.disabled.lock().unwrap_or_else(PoisonError::into_inner);
-            upstreams.extend(disabled.iter().map(about_disabled));
+            upstreams.extend(common.disabled_json());
         }
         json!({ "upstreams": upstreams })
     }
 
     /// What `toolyard doctor` asks for.
     fn report(&self, asking: &Origin) -> Answer {
+        let is_app = matches!(asking.principal.id(), toolyard_model::PrincipalId::App(_));
+        let asking = is_app.then_some(&asking.principal);
         let gone = || CallError::internal("the gateway is shutting down");
         let catalog = self.gateway.get().and_then(|(catalog, _)| catalog.upgrade()).ok_or_else(gone)?;
         let common = self.common.get().and_then(Weak::upgrade).ok_or_else(gone)?;
@@ -225,54 +225,6 @@ impl Yard {
             "tasks": tokio::runtime::Handle::current().metrics().num_alive_tasks(),
         })
     }
-}
-
-fn about_disabled(upstream: &DisabledUpstream) -> Value {
-    json!({
-        "id": upstream.id.as_str(),
-        "kind": upstream.kind.as_str(),
-        "state": "disabled",
-        "reason": upstream.reason.summary(),
-        "hint": upstream.reason.hint(),
-        "listed": false,
-        "tools": 0,
-        "resources": 0,
-        "prompts": 0,
-        "faults": [],
-    })
-}
-
-fn about(upstream: &Upstream) -> Value {
-    let state = upstream.state();
-    let definitions = upstream.definitions();
-    let count = |kind| definitions.as_ref().map_or(0, |definitions| definitions.shown(kind));
-    let unix = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let mut about = json!({
-        "id": upstream.id().as_str(),
-        "kind": upstream.kind().as_str(),
-        "state": state.phase.as_str(),
-        "sinceUnix": unix(state.since),
-        "reason": state.reason.as_ref().map(Reason::summary),
-        "hint": state.reason.as_ref().and_then(Reason::hint),
-        "failures": state.failures,
-        "connectedUnix": state.connected.map(unix),
-        "lastActivityUnix": upstream.last_activity().map(unix),
-        "health": upstream.health().told(),
-        "listed": upstream.is_listed(),
-        "about": upstream.described(),
-        "tools": count(ListKind::Tools),
-        "resources": count(ListKind::Resources),
-        "prompts": count(ListKind::Prompts),
-        "faults": definitions.as_ref().map(|definitions| definitions.faults()).unwrap_or_default(),
-        "revision": definitions.as_ref().map(|definitions| definitions.greeting.revision.as_str()),
-        "server": definitions.as_ref().and_then(|definitions| definitions.greeting.server_info.clone()),
-    });
-    if let Some(second) = upstream.counterpart() {
-        about["secondLink"] = json!({
-            "revision": second.revision.as_str(), "sinceUnix": unix(second.since), "inUse": second.in_use,
-        });
-    }
-    about
 }
 
 /// Only what the caller's own view shows is found.

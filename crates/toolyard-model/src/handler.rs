@@ -53,6 +53,9 @@ pub trait Handler: Send + Sync + 'static {
     /// A notification from a client other than those the endpoint understands itself.
     fn notice(&self, origin: &Arc<Origin>, notification: Notification);
 
+    /// A client has opened a session, or has sent its first request on a stream connection.
+    fn began(&self, _origin: &Arc<Origin>) {}
+
     /// A client is gone for good: session ended or connection closed.
     fn ended(&self, client: &ClientKey);
 

@@ -93,6 +93,7 @@ pub(super) async fn serve_opened(
         calls: Calls::new(endpoint.options.calls),
         client: ClientKey::Connection(next_number()),
         leaving: own.child(),
+        has_begun: false,
         scope: own,
         session: None,
         notify_limit: NotifyLimit::new(),
@@ -131,6 +132,8 @@ struct Connection {
     scope: Scope,
     /// Told to end when the client has closed its end: calls may go on, listening is over.
     leaving: Scope,
+    /// Whether the handler knows of this client.
+    has_begun: bool,
     /// Once a legacy client has shaken hands.
     session: Option<Arc<Session>>,
     notify_limit: Arc<NotifyLimit>,
@@ -299,6 +302,9 @@ impl Connection {
             (_, None) => return,
         };
         let origin = origin(self.view.clone(), self.admitted.clone(), self.client.clone(), meta);
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.endpoint.handler.began(&origin);
+        }
         let request = Request::new(origin, id, method, params);
         let scope = slot.scope.clone();
         let (endpoint, leaving) = (self.endpoint.clone(), self.leaving.clone());

@@ -16,6 +16,7 @@ mod completions;
 mod token;
 mod edit;
 mod live;
+mod manage;
 
 use clap::Subcommand;
 
@@ -36,6 +37,14 @@ pub(crate) enum Command {
     List(list::ListArgs),
     /// Show one server of the config with its status.
     Get(get::GetArgs),
+    /// Switch a server or pack of the running gateway on.
+    Enable(manage::NameArgs),
+    /// Switch a server or pack of the running gateway off, until it is enabled or the gateway is restarted.
+    Disable(manage::NameArgs),
+    /// Restart a server or pack of the running gateway.
+    Restart(manage::NameArgs),
+    /// Stop the running gateway.
+    Stop,
     /// Show and call the tools of all servers.
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
@@ -65,6 +74,10 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Remove(args) => remove::remove(common, &args),
         Command::List(args) => list::list(common, &args),
         Command::Get(args) => get::get(common, &args),
+        Command::Enable(args) => manage::enable(common, &args),
+        Command::Disable(args) => manage::disable(common, &args),
+        Command::Restart(args) => manage::restart(common, &args),
+        Command::Stop => manage::stop(common),
         Command::Tools(command) => tools::tools(common, command),
         Command::Import(args) => import::import(common, &args),
         Command::Install(args) => install::install(common, &args),

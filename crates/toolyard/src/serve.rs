@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::sync::Notify;
 use toolyard_config::socket;
 use toolyard_config::state_dir::{self, Addresses};
 use toolyard_config::{AppsConfig, Config, Found, LocalDoor, Problem, Scan, needs_token};
-use toolyard_core::{Apps, Gateway};
+use toolyard_core::{Apps, Controls, Gateway};
 use toolyard_guard::Guards;
 use toolyard_model::{Keys, Principal, Scope};
 use toolyard_proto::token::Rules;
@@ -153,6 +154,7 @@ async fn run(
     let context = ConnectContext::new(guards.guard(), scope.child());
     let packs = context.packs().clone();
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &context), &scope);
+    let orders = Orders::of(&gateway);
     let signed = config.auth.clone().map(|rules| signed(rules, state_dir.as_deref())).transpose()?;
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
     let endpoints = Lookout { gateway: &gateway, apps: &apps, context: &context, scope: &scope };
@@ -184,9 +186,11 @@ async fn run(
         no_apps: args.no_apps,
         pings: config.pings,
         auth: config.auth,
+        orders: orders.clone(),
     };
     let why = tokio::select! {
         signal = stop.signal() => signal,
+        () = orders.stop.notified() => "an operator asked for it",
         () = reload.watch(found) => "the config cannot be watched any more",
         () = deserted(&endpoint), if args.while_needed => "no client is left",
     };
@@ -196,6 +200,25 @@ async fn run(
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);
     Ok(())
+}
+
+/// What an operator asks for through the control API.
+#[derive(Default)]
+struct Orders {
+    reload: Notify,
+    stop: Notify,
+}
+
+impl Orders {
+    fn of(gateway: &Gateway) -> Arc<Self> {
+        let orders = Arc::new(Self::default());
+        let (reload, stop) = (orders.clone(), orders.clone());
+        gateway.set_controls(Controls {
+            reload: Box::new(move || reload.reload.notify_one()),
+            stop: Box::new(move || stop.stop.notify_one()),
+        });
+        orders
+    }
 }
 
 /// Where upstreams are found that are not in the config.

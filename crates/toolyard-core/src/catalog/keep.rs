@@ -18,6 +18,7 @@ use super::pages::Pages;
 use super::part::Part;
 use super::snapshot::Views;
 use super::{Definitions, ListKind, Snapshot};
+use crate::event::{Events, What};
 use crate::listen::Listeners;
 use crate::plan::Pace;
 use crate::upstream::Upstream;
@@ -33,6 +34,7 @@ pub(crate) struct Catalog {
     pages: Arc<Pages>,
     pace: Pace,
     listeners: Arc<Listeners>,
+    events: Arc<Events>,
     /// Held while a snapshot is made, so that an older one never replaces a newer.
     making: Mutex<()>,
     /// Snapshots that were replaced and may still be in use.
@@ -46,7 +48,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    pub(crate) fn new(rules: Views, pace: Pace, listeners: Arc<Listeners>) -> Self {
+    pub(crate) fn new(rules: Views, pace: Pace, listeners: Arc<Listeners>, events: Arc<Events>) -> Self {
         let (rules, pages) = (Arc::new(rules), Arc::new(Pages::default()));
         Self {
             current: ArcSwap::from_pointee(Snapshot::now(rules.clone(), None, &pages)),
@@ -54,6 +56,7 @@ impl Catalog {
             pages,
             pace,
             listeners,
+            events,
             making: Mutex::new(()),
             replaced: Mutex::default(),
             asked: AtomicU64::new(0),
@@ -194,9 +197,21 @@ impl Catalog {
         let next = Arc::new(next);
         self.current.store(next.clone());
         log_faults(&before, &next);
-        self.listeners.lists_changed(&differences(&before, &next), &before, &next);
+        let changes = differences(&before, &next);
+        self.listeners.lists_changed(&changes, &before, &next);
+        self.emit(&changes);
         self.pages.keep_only(&next.view_ids());
         self.replaced.lock().unwrap_or_else(PoisonError::into_inner).push(before);
+    }
+
+    fn emit(&self, changes: &[Change]) {
+        let mut upstreams: Vec<Arc<str>> =
+            changes.iter().map(|change| change.upstream.as_str().into()).collect();
+        upstreams.sort();
+        upstreams.dedup();
+        if !upstreams.is_empty() {
+            self.events.emit(What::CatalogChanged { upstreams });
+        }
     }
 
     fn has_replaced(&self) -> bool {

@@ -4,23 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use toolyard_model::ClientKey;
 use toolyard_proto::{CallError, Kind, Method, Raw};
 
 use super::glance;
 use crate::plan::UpstreamKind;
+use crate::report::at;
 
-/// One call, from the moment it was understood until its answer had passed.
+/// One call, from the moment it was parsed until its answer had ended.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub at: SystemTime,
     pub duration: Duration,
-    /// Nothing where it was turned down before anybody was found for it.
+    /// `None` where the request was refused before its upstream was known.
     pub upstream: Option<Arc<str>>,
     pub kind: Option<UpstreamKind>,
-    /// The canonical name of the tool or prompt, or what the client asked for where there is none such; nothing
-    /// for methods that name nothing.
+    /// The canonical name of the tool or prompt, or what the client asked for where that is unknown; `None` for
+    /// methods that name nothing.
     pub name: Option<Arc<str>>,
     pub method: Method,
     pub principal: Arc<str>,
@@ -136,14 +138,29 @@ impl Record {
         (self.duration.as_secs_f64() * 1_000_000.0).round() / 1_000.0
     }
 
-    /// Which client it was, in a form that cannot be misused.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "at": at(self.at),
+            "upstream": self.upstream,
+            "tool": self.name.as_deref(),
+            "method": self.method.as_str(),
+            "durationMs": self.milliseconds(),
+            "status": self.status.as_str(),
+            "code": self.status.code(),
+            "error": self.status.why(),
+            "principal": self.principal,
+            "session": self.client_label(),
+        })
+    }
+
+    /// Which client it was, in a form that gives no access.
     pub fn client_label(&self) -> String {
         label(&self.client)
     }
 }
 
 /// The id of a session opens it, so it is only told by its digest.
-pub(super) fn label(client: &ClientKey) -> String {
+pub(crate) fn label(client: &ClientKey) -> String {
     match client {
         ClientKey::Session(id) => {
             format!("session-{}", &HEXLOWER.encode(&Sha256::digest(id.as_bytes()))[..8])

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use toolyard_proto::Reason;
 
 use crate::plan::Pings;
+use crate::report::at;
 
 /// What asking an upstream has shown so far, over all its connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,13 +56,11 @@ impl Health {
         self.last_error = Some(reason.clone());
     }
 
-    /// The form for reports. Times are seconds since 1970, the round trip is in milliseconds.
-    pub fn told(&self) -> Value {
-        let unix = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs());
+    pub fn to_json(&self) -> Value {
         json!({
             "healthy": self.is_healthy(),
-            "lastPingUnix": self.last_ping.map(unix),
-            "lastAnswerUnix": self.last_answer.map(unix),
+            "lastPing": self.last_ping.map(at),
+            "lastAnswer": self.last_answer.map(at),
             "roundTripMs": self.round_trip.map(|time| (time.as_secs_f64() * 1e6).round() / 1e3),
             "missesInARow": self.misses,
             "pings": self.pings,

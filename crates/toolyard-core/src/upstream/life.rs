@@ -14,6 +14,7 @@ use super::Upstream;
 use super::health::Health;
 use super::state::{Phase, State};
 use crate::catalog::Definitions;
+use crate::event::{Events, What};
 
 pub(crate) struct Life {
     /// The upstream's name, for the log.
@@ -31,6 +32,8 @@ pub(crate) struct Life {
     /// Owns the supervisor and every task that it starts.
     pub(super) scope: Scope,
     successor: OnceLock<Arc<Upstream>>,
+    /// Where its changes go, once it is started.
+    pub(super) events: OnceLock<Arc<Events>>,
 }
 
 /// What the supervisor waits for, besides its connection.
@@ -63,6 +66,7 @@ impl Life {
             health: Mutex::default(),
             scope,
             successor: OnceLock::new(),
+            events: OnceLock::new(),
         }
     }
 
@@ -115,14 +119,21 @@ impl Life {
 
     /// Enters a phase. An invalid step is left out and logged.
     pub(super) fn enter(&self, phase: Phase, reason: Option<Reason>) {
+        let mut change = None;
         self.state.send_modify(|state| {
-            let ended = state.phase == Phase::Ended;
-            if let Err(invalid) = state.enter(phase, reason, SystemTime::now())
-                && !ended
-            {
-                tracing::error!(upstream = %self.name, "{invalid}");
+            let from = state.phase;
+            match state.enter(phase, reason.clone(), SystemTime::now()) {
+                Ok(()) if from != phase => change = Some(from),
+                Err(invalid) if from != Phase::Ended => {
+                    tracing::error!(upstream = %self.name, "{invalid}");
+                }
+                _ => {}
             }
         });
+        if let Some((from, events)) = change.zip(self.events.get()) {
+            let upstream = self.name.clone();
+            events.emit(What::UpstreamChanged { upstream, from, to: phase, reason });
+        }
     }
 
     /// Something failed on its link: the supervisor checks whether it is still there.

@@ -21,6 +21,7 @@ use super::state::Phase;
 use super::subscribe::Heard;
 use super::{Lane, Upstream, counterpart, pool};
 use crate::catalog::{Definitions, ListKind, Store};
+use crate::event::Events;
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
 use crate::{bridge, levels};
@@ -46,6 +47,7 @@ pub(crate) struct Outlets {
     pub(crate) origin: Arc<Origin>,
     /// Permits to start a process.
     pub(crate) starts: Arc<Semaphore>,
+    pub(crate) events: Arc<Events>,
 }
 
 impl Outlets {

@@ -5,6 +5,7 @@
 
 mod support;
 mod starting;
+mod api;
 mod calls;
 mod catalog;
 mod eras;

@@ -65,6 +65,7 @@ impl Session {
             changed: Notify::new(),
             ended: AtomicBool::new(false),
         });
+        session.handler.began(&session.origin);
         session.listen();
         session
     }

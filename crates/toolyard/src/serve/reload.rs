@@ -6,6 +6,7 @@
 //! cannot wait sends a signal, where there are signals.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
@@ -14,6 +15,7 @@ use toolyard_core::plan::Pings;
 use toolyard_core::{Gateway, Reloaded};
 use toolyard_proto::token::Rules;
 
+use super::Orders;
 use crate::cli::Common;
 use crate::connect::ConnectContext;
 use crate::endpoints::Endpoints;
@@ -38,6 +40,7 @@ pub(super) struct Reload {
     pub(super) no_apps: bool,
     pub(super) pings: Pings,
     pub(super) auth: Option<Rules>,
+    pub(super) orders: Arc<Orders>,
 }
 
 impl Reload {
@@ -47,7 +50,14 @@ impl Reload {
         let mut applied = stamps(&watched);
         let Ok(mut nudge) = Nudge::new() else { return };
         loop {
-            let is_told = timeout(PAUSE, nudge.felt()).await.is_ok();
+            let is_told = timeout(PAUSE, async {
+                tokio::select! {
+                    () = nudge.felt() => {}
+                    () = self.orders.reload.notified() => {}
+                }
+            })
+            .await
+            .is_ok();
             self.endpoints.try_again();
             let now = stamps(&watched);
             if now == applied && !is_told {

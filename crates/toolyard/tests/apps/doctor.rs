@@ -36,11 +36,11 @@ fn doctor_prints_apps_clients_and_calls_with_what_they_took() {
     let seen: Vec<(&str, &str)> =
         own.iter().map(|call| (call["tool"].as_str().unwrap(), call["status"].as_str().unwrap())).collect();
     assert_eq!(seen, [("Busy__nothing", "refused"), ("Busy:go", "tool-error"), ("Busy:go", "ok")]);
-    assert!(own[2]["duration_ms"].as_f64().unwrap() > 0.0, "{own:?}");
+    assert!(own[2]["durationMs"].as_f64().unwrap() > 0.0, "{own:?}");
     let upstreams = told["upstreams"].as_array().unwrap();
     let upstream = upstreams.iter().find(|upstream| upstream["id"] == "Busy").unwrap();
     assert_eq!((&upstream["calls"]["total"], &upstream["calls"]["failed"]), (&json!(2), &json!(1)));
-    assert!(upstream["calls"]["mean_ms"].as_f64().unwrap() > 0.0, "{upstream}");
+    assert!(upstream["calls"]["meanMs"].as_f64().unwrap() > 0.0, "{upstream}");
     assert_eq!(upstream["history"][0]["to"], "active", "{upstream}");
     let clients = told["clients"].as_array().unwrap();
     let client = clients.iter().find(|client| client["client"] == "connection-1").unwrap();

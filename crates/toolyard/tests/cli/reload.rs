@@ -78,6 +78,37 @@ fn an_edited_timeout_is_in_force_at_once_and_the_server_keeps_its_process() {
 }
 
 #[test]
+fn an_operator_restarts_switches_off_and_on_and_stops_over_the_local_socket() {
+    let home = Home::new();
+    home.write("upstream.sh", include_str!("upstream.sh"));
+    home.write("config.toml", &format!("[upstreams.one]\n{SERVER}"));
+    let config = home.path("config.toml");
+    let gateway = home.start(&["--config", config.to_str().unwrap()]);
+    has_tools(&gateway, &["one__wait"]);
+    let before = process_in(&home.path("server.pid"));
+    let run = |arguments: &[&str]| {
+        let (code, output, errors) = home.run(&[&["--config", config.to_str().unwrap()], arguments].concat());
+        (code, format!("{output}{errors}"))
+    };
+    let (code, said) = run(&["restart", "one"]);
+    assert_eq!((code, said.as_str()), (0, "one: restarting\n"));
+    eventually("another process", || {
+        (process_in(&home.path("server.pid")) != before && !is_alive(before)).then_some(())
+    });
+    assert_eq!(run(&["disable", "one"]).0, 0);
+    has_tools(&gateway, &[]);
+    assert_eq!(run(&["enable", "one"]), (0, "one: enabled\n".to_owned()));
+    has_tools(&gateway, &["one__wait"]);
+    let (code, said) = run(&["restart", "nope"]);
+    assert!(code == 1 && said.contains("there is no upstream `nope`"), "{said}");
+    assert_eq!(run(&["stop"]).0, 0);
+    let (status, _, _) = gateway.wait();
+    assert!(status.success());
+    let (code, said) = run(&["stop"]);
+    assert!(code != 0 && said.contains("no gateway runs with this config"), "{said}");
+}
+
+#[test]
 fn a_session_goes_on_after_a_restart() {
     let home = Home::new();
     let first = home.start(&[]);

@@ -87,8 +87,8 @@ fn upstreams(upstreams: &[Value]) {
             cell(&upstream["since"]),
             cell(&calls["total"]),
             cell(&calls["failed"]),
-            milliseconds(&calls["mean_ms"]),
-            milliseconds(&calls["slowest_ms"]),
+            milliseconds(&calls["meanMs"]),
+            milliseconds(&calls["slowestMs"]),
         ]
     };
     let head = ["UPSTREAM", "KIND", "STATE", "SINCE", "CALLS", "FAILED", "MEAN", "SLOWEST"];
@@ -103,8 +103,8 @@ fn clients(clients: &[Value]) {
             cell(&client["principal"]),
             cell(&calls["total"]),
             cell(&calls["failed"]),
-            milliseconds(&calls["mean_ms"]),
-            milliseconds(&calls["slowest_ms"]),
+            milliseconds(&calls["meanMs"]),
+            milliseconds(&calls["slowestMs"]),
         ]
     };
     let head = ["CLIENT", "PRINCIPAL", "CALLS", "FAILED", "MEAN", "SLOWEST"];
@@ -128,7 +128,7 @@ fn calls(calls: &[Value]) {
         [
             cell(&call["at"]),
             format!("{}{times}", cell(what)),
-            milliseconds(&call["duration_ms"]),
+            milliseconds(&call["durationMs"]),
             status,
             cell(&call["principal"]),
             cell(&call["session"]),

@@ -1,0 +1,148 @@
+//! The state of an upstream at one moment, in the one form that `yard`, the control API, `list` and `doctor` share.
+//! The hub renders the same state in the form that its tools had before.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use toolyard_proto::name::UpstreamId;
+use toolyard_proto::{Raw, Reason};
+
+use crate::catalog::{Definitions, ListKind};
+use crate::ledger::Count;
+use crate::plan::UpstreamKind;
+use crate::report::at;
+use crate::upstream::Upstream;
+use crate::upstream::health::Health;
+use crate::upstream::state::{Change, State};
+
+/// How many steps of an upstream's life are reported.
+const STEPS: usize = 10;
+
+/// One upstream at one moment.
+#[derive(Clone, Debug)]
+pub struct UpstreamStatus {
+    pub id: String,
+    pub kind: &'static str,
+    pub state: State,
+    pub last_activity: Option<SystemTime>,
+    pub health: Health,
+    pub is_connected: bool,
+    pub is_listed: bool,
+    /// What else is known of an instance.
+    pub about: Option<Arc<Value>>,
+    pub tools: usize,
+    pub resources: usize,
+    pub prompts: usize,
+    /// What of its definitions clients do not get, and why.
+    pub faults: Vec<String>,
+    pub revision: Option<&'static str>,
+    pub server: Option<Raw>,
+    pub calls_in_flight: usize,
+    pub calls: Count,
+    /// The connection of the other era, where calls have opened one.
+    second_link: Option<Value>,
+}
+
+impl Upstream {
+    /// Its state now.
+    pub fn status(&self) -> UpstreamStatus {
+        let definitions = self.definitions();
+        let definitions = definitions.as_deref();
+        let count = |kind| definitions.map_or(0, |definitions| definitions.shown(kind));
+        UpstreamStatus {
+            id: self.id().to_string(),
+            kind: self.kind().as_str(),
+            state: self.state(),
+            last_activity: self.last_activity(),
+            health: self.health(),
+            is_connected: self.links.live().is_some(),
+            is_listed: self.is_listed(),
+            about: self.described(),
+            tools: count(ListKind::Tools),
+            resources: count(ListKind::Resources),
+            prompts: count(ListKind::Prompts),
+            faults: definitions.map(Definitions::faults).unwrap_or_default(),
+            revision: definitions.map(|definitions| definitions.greeting.revision.as_str()),
+            server: definitions.and_then(|definitions| definitions.greeting.server_info.clone()),
+            calls_in_flight: self.calls(),
+            calls: self.tally().count(),
+            second_link: self.counterpart().map(|second| {
+                json!({ "revision": second.revision.as_str(), "since": at(second.since), "inUse": second.in_use })
+            }),
+        }
+    }
+}
+
+impl UpstreamStatus {
+    pub fn to_json(&self) -> Value {
+        let state = &self.state;
+        let mut json = json!({
+            "id": self.id,
+            "kind": self.kind,
+            "state": state.phase.as_str(),
+            "since": at(state.since),
+            "reason": state.reason.as_ref().map(Reason::summary),
+            "hint": state.reason.as_ref().and_then(Reason::hint),
+            "failures": state.failures,
+            "connectedAt": state.connected.map(at),
+            "lastActivity": self.last_activity.map(at),
+            "health": self.health.to_json(),
+            "listed": self.is_listed,
+            "about": self.about,
+            "tools": self.tools,
+            "resources": self.resources,
+            "prompts": self.prompts,
+            "faults": self.faults,
+            "revision": self.revision,
+            "server": self.server,
+            "callsInFlight": self.calls_in_flight,
+            "calls": count(&self.calls),
+        });
+        if let Some(second) = &self.second_link {
+            json["secondLink"] = second.clone();
+        }
+        json
+    }
+
+    /// The same with the last steps of its life, newest first.
+    pub fn to_json_with_history(&self) -> Value {
+        let step = |change: &Change| {
+            let reason = change.reason.as_ref().map(Reason::summary);
+            json!({ "at": at(change.at), "from": change.from.as_str(), "to": change.to.as_str(), "reason": reason })
+        };
+        let mut json = self.to_json();
+        json["history"] = self.state.history.changes().rev().take(STEPS).map(step).collect();
+        json
+    }
+}
+
+/// An upstream that does not run.
+pub(crate) fn disabled(id: &UpstreamId, kind: UpstreamKind, reason: &Reason) -> Value {
+    json!({
+        "id": id.as_str(),
+        "kind": kind.as_str(),
+        "state": "disabled",
+        "reason": reason.summary(),
+        "hint": reason.hint(),
+        "listed": false,
+        "tools": 0,
+        "resources": 0,
+        "prompts": 0,
+        "faults": [],
+    })
+}
+
+pub(crate) fn count(count: &Count) -> Value {
+    json!({
+        "total": count.calls,
+        "failed": count.failed,
+        "meanMs": milliseconds(count.mean()),
+        "slowestMs": milliseconds(count.slowest),
+    })
+}
+
+/// To the microsecond.
+pub(crate) fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1_000.0
+}

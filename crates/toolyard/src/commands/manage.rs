@@ -1,0 +1,96 @@
+//! `toolyard enable`, `disable`, `restart` and `stop`: change a running gateway through its control API, over the
+//! local socket, which makes this user an operator.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use toolyard_config::state_dir::Running;
+use toolyard_model::local;
+
+use super::live;
+use crate::cli::Common;
+use crate::failure::{Failure, refused};
+use crate::{say, settings};
+
+/// For the gateway to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest answer that is read.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+#[derive(Debug, Args)]
+pub(crate) struct NameArgs {
+    /// The server or pack.
+    name: String,
+}
+
+pub(super) fn enable(common: &Common, args: &NameArgs) -> Result<(), Failure> {
+    change(common, &args.name, "enable")
+}
+
+pub(super) fn disable(common: &Common, args: &NameArgs) -> Result<(), Failure> {
+    change(common, &args.name, "disable")?;
+    say::line(format_args!("until `toolyard enable {}`, or until the gateway is started again", args.name));
+    Ok(())
+}
+
+pub(super) fn restart(common: &Common, args: &NameArgs) -> Result<(), Failure> {
+    change(common, &args.name, "restart")
+}
+
+pub(super) fn stop(common: &Common) -> Result<(), Failure> {
+    let running = running(common)?;
+    post(&running, "/stop")?;
+    say::result(format_args!("the gateway at {} is stopping", running.http));
+    Ok(())
+}
+
+fn change(common: &Common, name: &str, action: &str) -> Result<(), Failure> {
+    let running = running(common)?;
+    let done = post(&running, &format!("/upstreams/{name}/{action}"))?;
+    let text = |key: &str| done[key].as_str().unwrap_or(name).to_owned();
+    say::result(format_args!("{}: {}", text("id"), text("state")));
+    Ok(())
+}
+
+fn running(common: &Common) -> Result<Running, Failure> {
+    let (_, _, running) = settings::look_for_gateway(common);
+    running.ok_or_else(|| refused("no gateway runs with this config", "`toolyard` starts one"))
+}
+
+fn post(running: &Running, path: &str) -> Result<Value, Failure> {
+    let Some(socket) = &running.socket else {
+        let help = "set `local` in [listen], or send a request to its control API with the operator token";
+        return Err(refused("the running gateway has no local socket", help));
+    };
+    let (status, body) = live::block_on(async {
+        tokio::time::timeout(PATIENCE, request(socket, path))
+            .await
+            .map_err(|_| anyhow!("the gateway did not answer within {} s", PATIENCE.as_secs()))?
+    })??;
+    if (200..300).contains(&status) {
+        return Ok(body);
+    }
+    let message = body["error"]["message"].as_str().unwrap_or("the gateway refused it").to_owned();
+    Err(Failure::Other(anyhow!(message)))
+}
+
+/// One request with a whole answer. The connection is for this request alone.
+async fn request(socket: &Path, path: &str) -> Result<(u16, Value)> {
+    let mut stream =
+        local::connect(socket).await.with_context(|| format!("connect to {}", socket.display()))?;
+    let head = format!(
+        "POST /api/v1{path} HTTP/1.1\r\nHost: toolyard\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.context("send the request")?;
+    let mut answer = Vec::new();
+    stream.take(LARGEST).read_to_end(&mut answer).await.context("read the answer")?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").context("the answer has no head")?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let body = serde_json::from_str(body.trim()).unwrap_or_default();
+    Ok((status.context("the answer has no status")?, body))
+}
