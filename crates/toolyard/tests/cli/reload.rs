@@ -87,7 +87,8 @@ fn an_operator_restarts_switches_off_and_on_and_stops_over_the_local_socket() {
     has_tools(&gateway, &["one__wait"]);
     let before = process_in(&home.path("server.pid"));
     let run = |arguments: &[&str]| {
-        let (code, output, errors) = home.run(&[&["--config", config.to_str().unwrap()], arguments].concat());
+        let (code, output, errors) =
+            home.run(&[&["--state-dir", "state", "--config", config.to_str().unwrap()], arguments].concat());
         (code, format!("{output}{errors}"))
     };
     let (code, said) = run(&["restart", "one"]);
