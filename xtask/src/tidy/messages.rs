@@ -70,6 +70,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("LAST ACTIVITY", "the same"),
     ("discovery by", "the same, of instances"),
     ("the gateway tells nothing", "needs a gateway older than this program"),
+    ("{kind} (found by scan:", "a cell of a table, of apps that were found; tests/apps has apps"),
     ("the config names it", "a reason in the list of instances; tests/apps has instances"),
     ("that is this gateway", "the same"),
     ("this system does not show", "needs another system"),
