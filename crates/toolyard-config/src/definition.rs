@@ -179,6 +179,20 @@ impl Definition {
         }
     }
 
+    /// What else decides what happens when it is used: the working directory, the environment and the headers,
+    /// secrets hidden.
+    pub fn surroundings(&self) -> Vec<String> {
+        let pair = |(name, text): &(String, String)| {
+            let is_secret = secret::is_secret(name, text);
+            let text = if is_secret { secret::masked(text) } else { text.clone() };
+            format!("{name}={}", quoted(&text))
+        };
+        let cwd = self.cwd.iter().map(|cwd| format!("in {}", quoted(cwd)));
+        let env = self.env.iter().map(|variable| format!("with {}", pair(variable)));
+        let headers = self.headers.iter().map(|header| format!("with header {}", pair(header)));
+        cwd.chain(env).chain(headers).collect()
+    }
+
     /// The program or the host alone, without arguments and paths, which may hold secrets.
     pub fn what(&self) -> String {
         match (&self.command, &self.url) {

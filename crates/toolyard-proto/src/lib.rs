@@ -5,6 +5,7 @@ pub mod raw;
 pub mod message;
 pub mod method;
 pub mod reason;
+pub mod visible;
 pub mod error;
 pub mod era;
 pub mod modern;

@@ -48,7 +48,29 @@ struct Call {
     method: Method,
     /// Whether its answer carries the stamps of a result.
     stamped: bool,
+    /// The request itself, where it changes nothing and so can be sent to another gateway.
+    read_only: Option<RequestMessage>,
+    /// How many gateways were lost while it was in flight.
+    losses: u8,
 }
+
+/// How often a request is sent again at most.
+const MOST_REPEATS: u8 = 3;
+
+/// Requests that change nothing, so that doing them twice does no harm.
+const READ_ONLY: [&str; 11] = [
+    "ping",
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "completion/complete",
+    "tasks/get",
+    "tasks/list",
+];
 
 #[derive(Debug)]
 struct Handshake {
@@ -233,7 +255,8 @@ impl Memory {
         self.returning = None;
         let first = self.handshake.as_ref().filter(|handshake| !handshake.is_answered);
         let kept = first.map(|handshake| handshake.request.id.clone());
-        let failed = self.calls.extract_if(|id, _| Some(id) != kept.as_ref());
+        self.calls.values_mut().for_each(|call| call.losses = call.losses.saturating_add(1));
+        let failed = self.calls.extract_if(|id, call| Some(id) != kept.as_ref() && !call.may_be_repeated());
         let mut lines: Vec<Bytes> = failed.map(|(id, call)| call.failed(id, why)).collect();
         lines.extend(self.asked.drain().map(|(shown, _)| {
             let params = Raw::from(json!({ "reason": why })).with("requestId", shown.as_raw());
@@ -245,6 +268,7 @@ impl Memory {
     /// There will be no other gateway: nothing is kept for it.
     pub(crate) fn given_up(&mut self, why: &str) -> Vec<Bytes> {
         self.handshake = None;
+        self.calls.values_mut().for_each(|call| call.read_only = None);
         self.lost(why)
     }
 
@@ -299,6 +323,13 @@ impl Memory {
         settings.into_iter().map(|request| self.again(request).1).collect()
     }
 
+    /// Requests that were in flight at a gateway that was lost and are sent to this one under their own ids.
+    pub(super) fn repeats(&self) -> Vec<Bytes> {
+        let lost = self.calls.values().filter(|call| call.losses > 0);
+        let requests = lost.filter_map(|call| call.read_only.clone());
+        requests.map(|request| Message::Request(request).render()).collect()
+    }
+
     /// The same request as one of our own.
     fn again(&mut self, request: RequestMessage) -> (Id, Bytes) {
         self.repeats += 1;
@@ -314,6 +345,10 @@ impl Memory {
 }
 
 impl Call {
+    fn may_be_repeated(&self) -> bool {
+        self.read_only.is_some() && self.losses <= MOST_REPEATS
+    }
+
     fn new(request: &RequestMessage) -> Self {
         let method = request.method.clone();
         let name = request.params.as_ref().and_then(|params| params.member("name")?.as_string());
@@ -321,7 +356,9 @@ impl Call {
             Some(name) => format!("`{name}`"),
             None => method.as_str().to_owned(),
         };
-        Self { what, stamped: claim(request.params.as_deref()) != Claim::None, method }
+        let stamped = claim(request.params.as_deref()) != Claim::None;
+        let read_only = READ_ONLY.contains(&method.as_str()).then(|| request.clone());
+        Self { what, stamped, read_only, losses: 0, method }
     }
 
     fn failed(&self, id: Id, why: &str) -> Bytes {

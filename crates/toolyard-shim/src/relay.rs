@@ -201,8 +201,9 @@ impl Relay {
         }
         // What the client says next may be for its instance.
         let _ = timeout(RETURN, self.returned()).await;
-        let settings = self.memory().settings();
-        if write_lines(&mut write, settings).await.is_err() {
+        let mut before = self.memory().settings();
+        before.extend(self.memory().repeats());
+        if write_lines(&mut write, before).await.is_err() {
             return write;
         }
         while let Some(line) = client.lines.recv().await {

@@ -2,13 +2,14 @@
 //! `TOOLYARD_LOG` decides in detail, flags and the config roughly.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing_subscriber::EnvFilter;
 
 use toolyard_config::{LogConfig, LogFormat, LogLevel};
+use toolyard_proto::visible;
 
 pub(crate) const VARIABLE: &str = "TOOLYARD_LOG";
 
@@ -105,7 +106,8 @@ pub(crate) fn start(wish: &Wish) -> Result<(), String> {
     match wish.format() {
         LogFormat::Text => {
             let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-            builder.with_ansi(std::io::stderr().is_terminal() && is_wanted).init();
+            let is_coloured = std::io::stderr().is_terminal() && is_wanted;
+            builder.with_ansi(is_coloured).with_writer(|| OneLine(std::io::stderr())).init();
         }
         LogFormat::Json => {
             builder.json().flatten_event(true).with_current_span(false).with_span_list(false).init();
@@ -114,6 +116,33 @@ pub(crate) fn start(wish: &Wish) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Writes each record on one line. Fields hold text of others (stderr output of servers, names of apps), which
+/// must neither act on a terminal nor forge a record.
+struct OneLine<W>(W);
+
+/// The escape sequences with which records are coloured.
+const OWN_SEQUENCES: [u8; 10] = [0, 1, 2, 3, 31, 32, 33, 34, 35, 36];
+
+impl<W: Write> Write for OneLine<W> {
+    /// A record comes in one piece, its line end included.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let record = String::from_utf8_lossy(bytes);
+        let (line, end) = record.strip_suffix('\n').map_or((&*record, ""), |line| (line, "\n"));
+        let mut line = visible::line(line).into_owned();
+        if line.contains("\\u{1b}[") {
+            for code in OWN_SEQUENCES {
+                line = line.replace(&format!("\\u{{1b}}[{code}m"), &format!("\x1b[{code}m"));
+            }
+        }
+        self.0.write_all(format!("{line}{end}").as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// A panic as one log record. `RUST_BACKTRACE` adds a backtrace as usual.
@@ -133,12 +162,19 @@ pub(crate) fn is_for_programs() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
 
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
+
+    #[test]
+    fn a_record_stays_on_one_line_whatever_its_fields_hold() {
+        let mut written = OneLine(Vec::new());
+        written.write_all(b"INFO app=x\nERROR forged\x1b[2J\r\x1b[32mgreen\x1b[0m\n").unwrap();
+        let expected = "INFO app=x\\nERROR forged\\u{1b}[2J\\r\x1b[32mgreen\x1b[0m\n";
+        assert_eq!(String::from_utf8(written.0).unwrap(), expected);
+    }
 
     /// Keeps what is written.
     #[derive(Clone)]

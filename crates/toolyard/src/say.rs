@@ -6,6 +6,8 @@
 use std::fmt::Display;
 use std::io::{BufRead, IsTerminal, Write};
 
+use toolyard_proto::visible;
+
 use crate::logging;
 
 /// A line on stderr.
@@ -14,17 +16,18 @@ pub(crate) fn line(text: impl Display) {
         tracing::info!(target: "said", "{text}");
         return;
     }
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", shown(text));
 }
 
 /// What a command was asked for, on stdout. Not for commands that serve.
 pub(crate) fn result(text: impl Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    let _ = writeln!(std::io::stdout(), "{}", shown(text));
 }
 
 /// The same as JSON, for programs.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
-    result(serde_json::to_string_pretty(value)?);
+    let text = serde_json::to_string_pretty(value)?;
+    raw(format!("{}\n", visible::json(&text)).as_bytes());
     Ok(())
 }
 
@@ -47,7 +50,7 @@ pub(crate) fn agreed(question: impl Display) -> bool {
 /// What comes and goes on one line of a terminal.
 pub(crate) fn passing(text: impl Display) {
     let mut stderr = std::io::stderr();
-    let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
+    let _ = write!(stderr, "\r\x1b[K{}", visible::line(&text.to_string())).and_then(|()| stderr.flush());
 }
 
 /// Rows in columns, the last of which is as wide as it likes.
@@ -55,9 +58,24 @@ pub(crate) fn table<const N: usize>(rows: &[[String; N]]) {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     for row in rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{:width$}", visible::line(cell)));
         result(cells.collect::<Vec<_>>().join("  ").trim_end());
     }
+}
+
+/// The escape sequences that this program writes itself: the end of a colour, and each colour.
+const OWN_SEQUENCES: [u8; 4] = [0, Colour::Red as u8, Colour::Green as u8, Colour::Yellow as u8];
+
+/// Text for a terminal. Names, descriptions and results come from others, so nothing but our own colours may act
+/// on the terminal.
+fn shown(text: impl Display) -> String {
+    let mut text = visible::lines(&text.to_string()).into_owned();
+    if text.contains("\\u{1b}[") {
+        for code in OWN_SEQUENCES {
+            text = text.replace(&format!("\\u{{1b}}[{code}m"), &format!("\x1b[{code}m"));
+        }
+    }
+    text
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -153,3 +153,26 @@ fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
     // In other views a tool of that name belongs to an upstream.
     check(false, &[connect("one", &good), watch], &["a:"]);
 }
+
+#[test]
+fn read_only_requests_are_sent_to_the_next_gateway_and_others_fail() {
+    let mut memory = initialized();
+    let read = request(1, "resources/read", json!({ "uri": "a:" }));
+    memory.client_says(read.clone());
+    memory.client_says(request(2, "tools/call", json!({ "name": "write" })));
+    let failed: Vec<_> = memory.lost("lost").iter().map(super::tests::read).collect();
+    assert_eq!(failed.iter().map(|line| line["id"].clone()).collect::<Vec<_>>(), [json!(2)]);
+    assert_eq!(memory.repeats(), vec![read]);
+    assert_eq!(memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": 1, "result": {} }))).len(), 1);
+    assert!(memory.repeats().is_empty() && memory.is_idle());
+}
+
+#[test]
+fn a_request_is_not_repeated_for_ever() {
+    let mut memory = initialized();
+    memory.client_says(request(1, "tools/list", json!({})));
+    for _ in 0..MOST_REPEATS {
+        assert!(memory.lost("lost").is_empty());
+    }
+    assert_eq!(memory.lost("lost").len(), 1);
+}

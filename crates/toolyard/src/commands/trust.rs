@@ -64,8 +64,11 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
         "{} is trusted, as it is now; in this folder Toolyard uses it from now on:",
         path.display()
     ));
-    let mut rows: Vec<[String; 2]> =
-        upstreams.iter().map(|upstream| [format!("  {}", upstream.id), upstream.definition.how()]).collect();
+    let mut rows: Vec<[String; 2]> = Vec::new();
+    for upstream in &upstreams {
+        rows.push([format!("  {}", upstream.id), upstream.definition.how()]);
+        rows.extend(upstream.definition.surroundings().into_iter().map(|more| [String::new(), more]));
+    }
     rows.extend(packs.into_iter().map(|(name, keys)| [format!("  pack {name}"), keys]));
     say::table(&rows);
     problems.iter().for_each(say::line);

@@ -34,6 +34,9 @@ pub(crate) struct CallArgs {
     /// Print the whole result as JSON, as it came.
     #[arg(long)]
     json: bool,
+    /// Print text byte for byte; control characters are escaped otherwise.
+    #[arg(long, conflicts_with = "json")]
+    raw: bool,
 }
 
 pub(super) fn call(common: &Common, args: &CallArgs) -> Result<(), Failure> {
@@ -51,6 +54,8 @@ pub(super) fn call(common: &Common, args: &CallArgs) -> Result<(), Failure> {
     let value: Value = result.read().map_err(anyhow::Error::from)?;
     if args.json {
         say::json(&value)?;
+    } else if args.raw {
+        say::raw(format!("{}\n", show::text(&value)).as_bytes());
     } else {
         say::result(show::text(&value));
     }
