@@ -63,7 +63,7 @@ fn running(common: &Common) -> Result<Running, Failure> {
 
 fn post(running: &Running, path: &str) -> Result<Value, Failure> {
     let Some(socket) = &running.socket else {
-        let help = "set `local` in [listen], or send a request to its control API with the operator token";
+        let help = "set `unix` in [listen], or use the control API with the operator token";
         return Err(refused("the running gateway has no local socket", help));
     };
     let (status, body) = live::block_on(async {
