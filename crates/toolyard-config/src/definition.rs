@@ -179,8 +179,7 @@ impl Definition {
         }
     }
 
-    /// What else decides what happens when it is used: the working directory, the environment and the headers,
-    /// secrets hidden.
+    /// What else decides what a program does: the working directory and the environment, secrets hidden.
     pub fn surroundings(&self) -> Vec<String> {
         let pair = |(name, text): &(String, String)| {
             let is_secret = secret::is_secret(name, text);
@@ -189,8 +188,7 @@ impl Definition {
         };
         let cwd = self.cwd.iter().map(|cwd| format!("in {}", quoted(cwd)));
         let env = self.env.iter().map(|variable| format!("with {}", pair(variable)));
-        let headers = self.headers.iter().map(|header| format!("with header {}", pair(header)));
-        cwd.chain(env).chain(headers).collect()
+        cwd.chain(env).collect()
     }
 
     /// The program or the host alone, without arguments and paths, which may hold secrets.

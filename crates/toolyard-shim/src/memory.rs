@@ -1,5 +1,5 @@
 //! What has to be known to carry a client from one gateway to the next: which of its calls are under way, and
-//! what it said that a new gateway has to hear again. Nothing here reads, writes or waits.
+//! which of its messages have to be sent to a new gateway. Nothing here reads, writes or waits.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -97,7 +97,7 @@ impl Memory {
                 }
                 Some(line)
             }
-            // The gateway says what is wrong with it.
+            // The gateway reports what is wrong with it.
             Err(_) => Some(line),
         }
     }
@@ -174,7 +174,7 @@ impl Memory {
         }
     }
 
-    /// A line from the gateway; what the client hears of it.
+    /// A line from the gateway; what to pass on to the client.
     pub(crate) fn gateway_says(&mut self, line: Bytes) -> Vec<Bytes> {
         match Incoming::parse(&line) {
             Ok(Incoming::One(Message::Response(response))) => self.answered(&response, line),
@@ -289,7 +289,7 @@ impl Memory {
         self.answers
     }
 
-    /// What a gateway hears before anything else. A session of the hub returns to its instance with it.
+    /// What a gateway receives before anything else. A session of the hub returns to its instance with it.
     pub(crate) fn introduction(&mut self) -> Vec<Bytes> {
         let Some(handshake) = &self.handshake else { return Vec::new() };
         let (request, is_confirmed) = (handshake.request.clone(), handshake.is_confirmed);
@@ -313,7 +313,7 @@ impl Memory {
         self.returning.is_none()
     }
 
-    /// What it hears after that.
+    /// What a gateway receives after that.
     pub(crate) fn settings(&mut self) -> Vec<Bytes> {
         if self.handshake.as_ref().is_none_or(|handshake| !handshake.is_answered) {
             return Vec::new();
@@ -374,7 +374,7 @@ impl Call {
         self.answer(id, &CallError::unavailable(message).with_origin(Fault::Gateway))
     }
 
-    /// A tool that could not do its work answers as a tool does; the rest fails as the protocol says.
+    /// A tool that could not do its work answers as a tool does; the rest fails as the protocol requires.
     fn answer(&self, id: Id, error: &CallError) -> Bytes {
         let is_tool = self.method == Method::TOOLS_CALL;
         let outcome = match (is_tool, self.stamped) {
