@@ -52,7 +52,7 @@ pub struct NoArguments {}
 #[doc(hidden)]
 pub type Check<A> = fn(&A, &mut Problems);
 
-/// What serde says is cut at this many characters.
+/// Messages of serde are cut at this many characters.
 const LONGEST: usize = 300;
 
 /// Knows the schema of `A` and reads values of it.
@@ -142,15 +142,15 @@ impl<A: Arguments> Reader<A> {
         Ok(serde_json::from_value(config)?)
     }
 
-    /// Everything is looked at before anything is said: where the arguments can be read at all, the tool's own
-    /// check has its say beside the schema.
+    /// Collects all problems before it returns any: if the arguments can be deserialized, the tool's own check runs
+    /// beside the schema.
     fn accept(&self, mut value: Value) -> Result<A, ToolError> {
         self.checker.clamp(&mut value)?;
         let mut problems = self.checker.check(&value)?;
         let read = A::deserialize(&value);
         match (&read, self.check) {
             (Ok(arguments), Some(check)) if problems.is_empty() => check(arguments, &mut problems),
-            (Ok(arguments), Some(check)) => problems.extend(said_by(check, arguments)),
+            (Ok(arguments), Some(check)) => problems.extend(found_by(check, arguments)),
             (Err(_), _) if problems.is_empty() => problems.extend(unreadable::<A>(&value)),
             (Ok(_), None) | (Err(_), _) => {}
         }
@@ -165,10 +165,10 @@ fn unreadable<A: Arguments>(value: &Value) -> Problems {
     if let Err(error) = serde_path_to_error::deserialize::<_, A>(value) {
         // It may repeat a whole value.
         let text = error.inner().to_string();
-        let said = cut(&text, LONGEST);
+        let message = cut(&text, LONGEST);
         match path(error.path()) {
-            path if path.is_empty() => problems.add_general(said),
-            path => problems.add(&path, format!("cannot be read: {said}")),
+            path if path.is_empty() => problems.add_general(message),
+            path => problems.add(&path, format!("cannot be read: {message}")),
         }
     }
     problems
@@ -215,7 +215,7 @@ fn is_plain_field(schema: &Value) -> bool {
 }
 
 /// What a check says of arguments that the schema has refused already; nothing if it cannot cope with them.
-fn said_by<A>(check: Check<A>, arguments: &A) -> Problems {
+fn found_by<A>(check: Check<A>, arguments: &A) -> Problems {
     let checking = AssertUnwindSafe(|| {
         let mut problems = Problems::default();
         check(arguments, &mut problems);
