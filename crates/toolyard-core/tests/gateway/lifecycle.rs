@@ -203,7 +203,17 @@ async fn first_list(folder: &std::path::Path, all: &[Arc<Double>], broken: bool)
     let started = Instant::now();
     let gateway = start(&named, |plan| plan.state_dir = Some(folder.to_owned()));
     let tools = Client::new(&gateway, NEW, "").tools().await.len();
-    (started.elapsed(), tools)
+    let elapsed = started.elapsed();
+    // Definitions are written on other threads; what is listed is stored before the next start.
+    let stored = || {
+        std::fs::read_dir(folder.join("definitions")).map_or(0, |files| {
+            files.flatten().filter(|file| file.path().extension().is_some_and(|kind| kind == "json")).count()
+        })
+    };
+    while stored() < tools {
+        tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
+    }
+    (elapsed, tools)
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,7 +52,7 @@ fn serve(common: &Common, served: Served) -> Result<(), Failure> {
     let Served { pack, doors, keys } = served;
     let settings = settings::read(common)?;
     let written = settings.config.packs.into_iter().find(|written| written.name == pack.name());
-    let mut config = written.map(|written| written.keys).unwrap_or_default();
+    let (mut config, missing) = written.map(|written| (written.keys, written.missing)).unwrap_or_default();
     // A path on the command line is meant from where it is typed.
     let here = std::env::current_dir().context("find the current folder")?;
     config.extend(keys.into_iter().map(|(name, value)| {
@@ -64,6 +64,11 @@ fn serve(common: &Common, served: Served) -> Result<(), Failure> {
     let wrong: Vec<String> = pack.check(&config).iter().map(ToString::to_string).collect();
     if !wrong.is_empty() {
         let (wrong, name) = (wrong.join("\n  "), pack.name());
+        if let Some(variable) = missing {
+            return Err(Failure::Usage(format!(
+                "{wrong}: the environment variable `{variable}` is not set\n  help: set it, or give the key as a flag"
+            )));
+        }
         return Err(Failure::Usage(format!(
             "{wrong}\n  help: give it as a flag (`toolyard pack {name} --help`) or in [packs.{name}]"
         )));

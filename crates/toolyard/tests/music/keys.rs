@@ -88,8 +88,8 @@ fn keys_can_be_taken_from_variables() {
 fn a_key_that_is_wrong_is_refused_with_its_name() {
     let home = home();
     for (words, expected) in [
-        (&["--root", "library", "--allow_symlinks", "maybe"][..], "allow_symlinks"),
-        (&["--root", "library", "--alow_symlinks", "true"], "allow_symlinks"),
+        (&["--root", "library", "--allow_symlinks", "maybe"][..], "allow-symlinks"),
+        (&["--root", "library", "--alow_symlinks", "true"], "allow-symlinks"),
         (&["--allow_symlinks", "true", "--config", "empty.toml"], "root"),
     ] {
         fs::write(home.path().join("elsewhere/empty.toml"), "").unwrap();
