@@ -43,7 +43,7 @@ pub(crate) fn test() -> Result<()> {
     if process::find("cargo-nextest").is_none() {
         process::run(workspace::cargo().args(["test", "--workspace"]))?;
     } else {
-        process::run(workspace::cargo().args(["nextest", "run", "--workspace", "--no-fail-fast"]))?;
+        process::run(workspace::cargo().args(["nextest", "run", "--workspace", "--profile", "all"]))?;
         // nextest does not run the examples in documentation.
         process::run(workspace::cargo().args(["test", "--workspace", "--doc", "--quiet"]))?;
     }
