@@ -23,6 +23,7 @@ const COVERED: &[&str] = &[
     "crates/toolyard-link",
     "crates/toolyard-model",
     "crates/toolyard-proto",
+    "crates/toolyard-secrets",
     "crates/toolyard-serve",
     "packs/",
     "sdk/",

@@ -1,0 +1,165 @@
+//! The secrets of one user: a sealed file, and beside it the key file that opens it, readable by its owner only.
+//!
+//! The store protects against everything that reads or copies the sealed file alone: backups, synchronised folders,
+//! commits by accident. It does not protect against programs of the same user, which can read both files.
+//!
+//! All names and values are in one file, which is replaced as a whole. Secrets are few and small, and one file means
+//! that a change happens completely or not at all.
+
+mod secret;
+mod name;
+mod seal;
+mod file;
+mod system;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use secret::{NotText, Secret};
+
+use file::Lock;
+use seal::Key;
+
+/// The sealed file and the key file in the folder of a store.
+const SEALED: &str = "sealed";
+const KEY: &str = "key";
+
+/// How many bytes a value may have, and how many secrets a store.
+pub const LONGEST_VALUE: usize = 64 * 1024;
+pub const MOST_SECRETS: usize = 1000;
+
+/// The secrets of one user. Every call reads the file, so that all programs of the user see the same values.
+#[derive(Clone, Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+/// Why a secret could not be read or written. Holds no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{verb} {}: {source}", path.display())]
+    Io { verb: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "{} can be read by other users: run `chmod 600` on it, and replace the secrets if another user may have read it",
+        _0.display()
+    )]
+    ReadableByOthers(PathBuf),
+    #[error(
+        "{} is missing, so the stored secrets cannot be read: restore it from a backup, or delete {} and store the \
+         secrets again", key.display(), sealed.display()
+    )]
+    KeyMissing { key: PathBuf, sealed: PathBuf },
+    #[error(
+        "{} is damaged or does not belong to the key beside it: restore both from a backup, or delete it and store the \
+         secrets again", _0.display()
+    )]
+    Damaged(PathBuf),
+    #[error("`{0}` is not a valid name of a secret: use up to 200 letters, digits and _ - . : / @ +")]
+    Name(String),
+    #[error("the value has {0} bytes; a secret may have {LONGEST_VALUE}")]
+    TooLong(usize),
+    #[error("there are {MOST_SECRETS} secrets already: remove some with `toolyard secret rm`")]
+    Full,
+    #[error("another program has been writing {} for too long; try again", _0.display())]
+    Locked(PathBuf),
+    #[error("no random numbers from the system")]
+    Random,
+}
+
+type Values = BTreeMap<String, Secret>;
+
+impl Store {
+    /// The store in this folder, which need not exist: the first secret creates it.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        Ok(Self { folder: std::path::absolute(folder).map_err(|error| Error::io("find", folder, error))? })
+    }
+
+    /// The value of a secret, if there is one of this name.
+    pub fn get(&self, name: &str) -> Result<Option<Secret>, Error> {
+        name::check(name)?;
+        Ok(self.read()?.remove(name))
+    }
+
+    /// Stores a secret, also in place of another of this name. It is on the disk when this returns.
+    pub fn set(&self, name: &str, value: Secret) -> Result<(), Error> {
+        name::check(name)?;
+        if value.expose().len() > LONGEST_VALUE {
+            return Err(Error::TooLong(value.expose().len()));
+        }
+        system::create_folder(&self.folder).map_err(|error| Error::io("create", &self.folder, error))?;
+        let _lock = Lock::take(&self.folder)?;
+        let mut values = self.read()?;
+        if values.len() >= MOST_SECRETS && !values.contains_key(name) {
+            return Err(Error::Full);
+        }
+        values.insert(name.to_owned(), value);
+        self.write(&values)
+    }
+
+    /// Removes a secret; whether there was one of this name.
+    pub fn remove(&self, name: &str) -> Result<bool, Error> {
+        name::check(name)?;
+        if !self.sealed().exists() {
+            return Ok(false);
+        }
+        let _lock = Lock::take(&self.folder)?;
+        let mut values = self.read()?;
+        let was_there = values.remove(name).is_some();
+        if was_there {
+            self.write(&values)?;
+        }
+        Ok(was_there)
+    }
+
+    /// The names of all secrets, in order.
+    pub fn names(&self) -> Result<Vec<String>, Error> {
+        Ok(self.read()?.into_keys().collect())
+    }
+
+    /// The file that changes with every change of a secret.
+    pub fn sealed(&self) -> PathBuf {
+        self.folder.join(SEALED)
+    }
+
+    fn read(&self) -> Result<Values, Error> {
+        let sealed = self.sealed();
+        let Some(bytes) = file::read(&sealed)? else { return Ok(Values::new()) };
+        let key = self
+            .key()?
+            .ok_or_else(|| Error::KeyMissing { key: self.folder.join(KEY), sealed: sealed.clone() })?;
+        key.open(&bytes).ok_or(Error::Damaged(sealed))
+    }
+
+    /// Only under the lock.
+    fn write(&self, values: &Values) -> Result<(), Error> {
+        let key = match self.key()? {
+            Some(key) => key,
+            None => self.make_key()?,
+        };
+        file::replace(&self.sealed(), &key.seal(values)?)
+    }
+
+    fn key(&self) -> Result<Option<Key>, Error> {
+        let path = self.folder.join(KEY);
+        let Some(bytes) = file::read(&path)? else { return Ok(None) };
+        if !system::is_private(&path).map_err(|error| Error::io("inspect", &path, error))? {
+            return Err(Error::ReadableByOthers(path));
+        }
+        Key::parse(bytes).map(Some).ok_or(Error::Damaged(path))
+    }
+
+    fn make_key(&self) -> Result<Key, Error> {
+        let (key, bytes) = Key::make()?;
+        file::replace(&self.folder.join(KEY), &bytes)?;
+        Ok(key)
+    }
+}
+
+impl Error {
+    fn io(verb: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { verb, path: path.to_owned(), source }
+    }
+}
