@@ -47,7 +47,7 @@ pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Di
     let snapshot = shared.catalog.snapshot();
     let at = At { shared, snapshot: &snapshot };
     match request.method.as_str() {
-        "tools/call" if is_unheard_of(&snapshot, &request) => {
+        "tools/call" if is_unheard_of(shared, &snapshot, &request) => {
             Dispatched::Later(Box::pin(call_late(shared.clone(), request, peer)))
         }
         "tools/call" => at.call_tool(request, peer),
@@ -101,16 +101,26 @@ fn must_be_string(key: &str) -> CallError {
     CallError::invalid_params(format!("`params.{key}` must be a string"))
 }
 
-/// Whether the tool may be that of an upstream that has not spoken yet.
-fn is_unheard_of(snapshot: &Snapshot, request: &Request) -> bool {
-    (!snapshot.settled || snapshot.awaits_instance(&request.origin))
-        && string_member(&request.params, "name")
-            .is_ok_and(|name| view(snapshot, request).is_ok_and(|view| view.tool(&name).is_none()))
+/// Whether the call may be of a tool or instance that the snapshot does not show yet.
+fn is_unheard_of(shared: &Shared, snapshot: &Snapshot, request: &Request) -> bool {
+    let catalog = &shared.catalog;
+    let is_behind =
+        || catalog.has_newer_rules(snapshot) || catalog.awaits_instance(snapshot, &request.origin);
+    if snapshot.settled && !is_behind() {
+        return false;
+    }
+    let (Ok(name), Ok(view)) = (string_member(&request.params, "name"), view(snapshot, request)) else {
+        return false;
+    };
+    view.tool(&name).is_none_or(|found| hub::leads_on(&found.entry) && is_behind())
 }
 
-/// Right after the start a call waits for its tool like a list does.
+/// Such a call waits for what it names, as a list does right after the start.
 async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
     shared.wait_for_first_list(&request.origin).await;
+    if shared.catalog.has_newer_rules(&shared.catalog.snapshot()) {
+        shared.catalog.caught_up().await;
+    }
     let snapshot = shared.catalog.snapshot();
     At { shared: &shared, snapshot: &snapshot }.call_tool(request, peer)
 }

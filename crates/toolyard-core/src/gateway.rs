@@ -324,7 +324,7 @@ impl Shared {
     /// for its instance.
     pub(crate) async fn wait_for_first_list(&self, origin: &Origin) {
         let snapshot = self.catalog.snapshot();
-        if snapshot.awaits_instance(origin) {
+        if self.catalog.awaits_instance(&snapshot, origin) {
             return self.catalog.first_word_of_instance(origin).await;
         }
         let Some(view) = snapshot.view(&origin.view).filter(|view| !view.is_hub) else { return };

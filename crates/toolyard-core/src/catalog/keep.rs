@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
-use toolyard_model::Origin;
+use toolyard_model::{Origin, View};
 use toolyard_proto::name::UpstreamId;
 
 use super::definitions::List;
@@ -81,6 +81,26 @@ impl Catalog {
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.current.load_full()
+    }
+
+    /// Whether upstreams have come or gone that this snapshot does not show yet.
+    pub(crate) fn has_newer_rules(&self, snapshot: &Snapshot) -> bool {
+        !std::ptr::eq(&raw const **self.rules.load(), snapshot.rules())
+    }
+
+    /// Whether a session of the hub view is connected to an instance that has not been found since a restart, or that
+    /// this snapshot does not show yet.
+    pub(crate) fn awaits_instance(&self, snapshot: &Snapshot, origin: &Origin) -> bool {
+        let hub = &snapshot.rules().hub;
+        let target = (origin.view == View::Hub).then(|| hub.target(&origin.client)).flatten();
+        target.is_some_and(|id| match snapshot.find(&id) {
+            Some(_) => snapshot.parts().iter().all(|part| *part.upstream.id() != id),
+            // The order matters: an instance is among the rules before it stops being awaited.
+            None => {
+                hub.is_awaited(&origin.client)
+                    || self.rules.load().upstreams.iter().any(|one| *one.id() == id)
+            }
+        })
     }
 
     /// Whether the gateway has only just begun.
@@ -158,13 +178,13 @@ impl Catalog {
             (Some(part), Some(latest)) => part.listed && Arc::ptr_eq(&part.definitions, &latest),
             (_, latest) => latest.is_none(),
         };
-        if !is_shown {
+        if !is_shown || snapshot.find(upstream.id()).is_none() {
             self.caught_up().await;
         }
     }
 
     /// Waits until the catalog's task has worked in everything that upstreams have reported so far.
-    async fn caught_up(&self) {
+    pub(crate) async fn caught_up(&self) {
         let request = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
         let mut answered = self.answered.subscribe();
         self.wanted.notify_one();

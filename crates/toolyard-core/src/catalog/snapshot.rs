@@ -111,16 +111,6 @@ impl Snapshot {
         connected.and_then(|instance| self.hubs.get(&instance)).or_else(|| self.view(&origin.view))
     }
 
-    /// Whether it is connected to an instance that has not been found again, or that this snapshot has no word of.
-    pub(crate) fn awaits_instance(&self, origin: &Origin) -> bool {
-        let hub = &self.rules.hub;
-        let target = (origin.view == View::Hub).then(|| hub.target(&origin.client)).flatten();
-        target.is_some_and(|id| match self.find(&id) {
-            Some(_) => self.parts.iter().all(|part| *part.upstream.id() != id),
-            None => hub.is_awaited(&origin.client),
-        })
-    }
-
     /// Whether an upstream that a client has to do with has come, and this snapshot has no word of it yet.
     pub(crate) fn awaits(&self, id: &UpstreamId, origin: &Origin) -> bool {
         let is_new = self.parts.iter().all(|part| part.upstream.id() != id);
