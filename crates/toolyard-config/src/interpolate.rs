@@ -1,7 +1,42 @@
-//! `${VAR}` and `${VAR:-default}` in a text. `$VAR` stays as it is, and `$${` is a literal `${`.
+//! `${VAR}`, `${VAR:-default}` and `${secret:NAME}` in a text. `$VAR` stays as it is, and `$${` is a literal `${`.
 
 /// Looks a variable of the environment up.
 pub type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
+
+/// Looks a stored secret up, or reports why the store cannot be read.
+pub type Secrets<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
+
+/// Where the values of references come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Lookup<'a> {
+    pub variables: &'a Variables<'a>,
+    pub secrets: &'a Secrets<'a>,
+}
+
+/// What a part of the config refers to and what has no value here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Variable(String),
+    Secret(String),
+}
+
+impl Missing {
+    /// Why a part of the config that needs it is off.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Variable(name) => format!("the environment variable `{name}` is not set"),
+            Self::Secret(name) => format!("there is no stored secret `{name}`"),
+        }
+    }
+
+    /// What to do where a gateway runs without it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Variable(_) => "set it where the gateway is started, then start the gateway again".into(),
+            Self::Secret(name) => format!("store it with `toolyard secret set {name}`"),
+        }
+    }
+}
 
 /// A variable of this process.
 pub fn environment(name: &str) -> Option<String> {
@@ -13,11 +48,11 @@ pub fn environment(name: &str) -> Option<String> {
 pub(crate) struct Trouble {
     pub message: String,
     pub help: String,
-    /// The variable, where it is well written but not set.
-    pub unset: Option<String>,
+    /// What has no value, where the reference to it is well written.
+    pub missing: Option<Missing>,
 }
 
-pub(crate) fn expand(text: &str, variables: &Variables<'_>) -> Result<String, Trouble> {
+pub(crate) fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, Trouble> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -30,14 +65,33 @@ pub(crate) fn expand(text: &str, variables: &Variables<'_>) -> Result<String, Tr
         out.push_str(&rest[..at]);
         let inside = &rest[at + 2..];
         let end = inside.find('}').ok_or_else(unclosed)?;
-        out.push_str(&resolve(&inside[..end], variables)?);
+        out.push_str(&resolve(&inside[..end], lookup)?);
         rest = &inside[end + 1..];
     }
     out.push_str(rest);
     Ok(out)
 }
 
-fn resolve(inside: &str, variables: &Variables<'_>) -> Result<String, Trouble> {
+fn resolve(inside: &str, lookup: Lookup<'_>) -> Result<String, Trouble> {
+    match inside.strip_prefix("secret:") {
+        Some(name) => secret(name, lookup.secrets),
+        None => variable(inside, lookup.variables),
+    }
+}
+
+fn secret(name: &str, secrets: &Secrets<'_>) -> Result<String, Trouble> {
+    let unreadable = |message| Trouble {
+        message,
+        help: "`toolyard secret list` shows the names of the stored secrets".into(),
+        missing: None,
+    };
+    secrets(name).map_err(unreadable)?.ok_or_else(|| {
+        let missing = Missing::Secret(name.to_owned());
+        Trouble { message: missing.reason(), help: missing.hint(), missing: Some(missing) }
+    })
+}
+
+fn variable(inside: &str, variables: &Variables<'_>) -> Result<String, Trouble> {
     let (name, default) = match inside.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
         None => (inside, None),
@@ -56,10 +110,11 @@ fn is_name(name: &str) -> bool {
 }
 
 fn unset(name: &str) -> Trouble {
+    let missing = Missing::Variable(name.to_owned());
     Trouble {
-        message: format!("the environment variable `{name}` is not set"),
+        message: missing.reason(),
         help: format!("set it where the gateway is started, or give a default: ${{{name}:-…}}"),
-        unset: Some(name.to_owned()),
+        missing: Some(missing),
     }
 }
 
@@ -67,7 +122,7 @@ fn unclosed() -> Trouble {
     Trouble {
         message: "`${` without a closing `}`".into(),
         help: "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`".into(),
-        unset: None,
+        missing: None,
     }
 }
 
@@ -76,7 +131,7 @@ fn not_a_name(name: &str) -> Trouble {
         Some(rest) => format!("write ${{{rest}}}"),
         None => "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`".into(),
     };
-    Trouble { message: format!("`${{{name}}}` does not name an environment variable"), help, unset: None }
+    Trouble { message: format!("`${{{name}}}` does not name an environment variable"), help, missing: None }
 }
 
 #[cfg(test)]
@@ -89,7 +144,12 @@ mod tests {
             "EMPTY" => Some(String::new()),
             _ => None,
         };
-        let got = expand(text, &variables);
+        let secrets = |name: &str| match name {
+            "github" => Ok(Some("ghp_x".to_owned())),
+            "damaged" => Err("the store is damaged".to_owned()),
+            _ => Ok(None),
+        };
+        let got = expand(text, Lookup { variables: &variables, secrets: &secrets });
         assert_eq!(got.as_deref().map_err(|trouble| trouble.message.as_str()), expected, "{text}");
     }
 
@@ -103,6 +163,14 @@ mod tests {
         check("${NOBODY:-x y}", Ok("x y"));
         check("${NOBODY:-}", Ok(""));
         check("${NOBODY:-a:-b}", Ok("a:-b"));
+    }
+
+    #[test]
+    fn secrets_are_looked_up_in_the_store() {
+        check("Bearer ${secret:github}, ${USER}", Ok("Bearer ghp_x, ann"));
+        check("${secret:gitlab}", Err("there is no stored secret `gitlab`"));
+        check("${secret:damaged}", Err("the store is damaged"));
+        check("$${secret:github}", Ok("${secret:github}"));
     }
 
     #[test]

@@ -44,14 +44,14 @@ use toolyard_proto::token::Rules;
 pub use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, EndpointConfig, Scan, TcpDoor};
 pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
 pub use fingerprint::{fingerprint, fingerprint_of_pack};
-pub use interpolate::{Variables, environment};
+pub use interpolate::{Missing, Secrets, Variables, environment};
 pub use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
 pub use problem::{Level, Place, Problem};
 pub use reach::{Program, Reach, Server};
 pub use trust::{Agreed, TrustState, Trusted};
-pub use upstream::{OffUpstream, StartConfig, UpstreamConfig, Upstreams, unset_reason};
+pub use upstream::{OffUpstream, StartConfig, UpstreamConfig, Upstreams};
 
 pub use suggest::nearest;
 pub use tree::{Entry, File, Format, Node, Value};
@@ -99,6 +99,7 @@ pub struct Loaded {
 #[derive(Clone, Copy)]
 pub struct ReadContext<'a> {
     pub variables: &'a Variables<'a>,
+    pub secrets: &'a Secrets<'a>,
     pub packs: &'a KnownPacks,
     /// Whether it is read to talk to a gateway that runs already, and that has its own environment: then it does not
     /// matter which variables are set here.

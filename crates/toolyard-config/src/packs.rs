@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json};
 
+use super::interpolate::Missing;
 use super::reach::absolute;
 use super::reader::{Field, Reader, Section, Unset};
 use super::suggest::nearest;
@@ -67,8 +68,8 @@ impl fmt::Debug for PackConfig {
 pub struct PackConfig {
     pub name: &'static str,
     pub enabled: bool,
-    /// The environment variable that it needs and that is not set.
-    pub missing: Option<String>,
+    /// The variable or secret that it needs and that has no value.
+    pub missing: Option<Missing>,
     /// Its own keys.
     pub keys: Map<String, Json>,
 }
@@ -214,8 +215,10 @@ mod tests {
         let packs = KnownPacks { packs: vec![Box::new(Files)], missing: Vec::new() };
         let file = File { path: "/etc/yard/toolyard.toml".into(), text: text.into() };
         let variables = |name: &str| (name == "WHERE").then(|| "music".to_owned());
-        let mut reader =
-            Reader::new(&file, &ReadContext { variables: &variables, packs: &packs, is_for_running: false });
+        let secrets = |_: &str| Ok(None);
+        let context =
+            ReadContext { variables: &variables, secrets: &secrets, packs: &packs, is_for_running: false };
+        let mut reader = Reader::new(&file, &context);
         let mut root = Section::root(file.entries().unwrap());
         let read = read(&mut root, &mut reader).remove(0);
         (read.keys, reader.finish().len())

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::interpolate::{Trouble, Variables, expand};
+use super::interpolate::{Lookup, Missing, Trouble, expand};
 use super::packs::KnownPacks;
 use super::problem::{Level, Place, Problem};
 use super::suggest::nearest;
@@ -13,12 +13,12 @@ use crate::{ReadContext, system};
 /// One file being read.
 pub(crate) struct Reader<'a> {
     pub(crate) file: &'a File,
-    variables: &'a Variables<'a>,
+    lookup: Lookup<'a>,
     pub(crate) packs: &'a KnownPacks,
     problems: Vec<Problem>,
     unset: Unset,
-    /// The first variable that was not set while this was being recorded.
-    missing: Option<String>,
+    /// The first reference without a value while this was being recorded.
+    missing: Option<Missing>,
 }
 
 /// What becomes of a part of the config in which a variable is not set.
@@ -55,9 +55,16 @@ pub(crate) struct Field {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(file: &'a File, context: &ReadContext<'a>) -> Self {
-        let ReadContext { variables, packs, is_for_running } = *context;
+        let ReadContext { variables, secrets, packs, is_for_running } = *context;
         let unset = if is_for_running { Unset::Ignore } else { Unset::Error };
-        Self { file, variables, packs, problems: Vec::new(), unset, missing: None }
+        Self {
+            file,
+            lookup: Lookup { variables, secrets },
+            packs,
+            problems: Vec::new(),
+            unset,
+            missing: None,
+        }
     }
 
     /// Reads one part of the file while variables that are not set are treated like this. Returns the first of them
@@ -66,7 +73,7 @@ impl<'a> Reader<'a> {
         &mut self,
         unset: Unset,
         read: impl FnOnce(&mut Self) -> T,
-    ) -> (T, Option<String>) {
+    ) -> (T, Option<Missing>) {
         let before = self.unset;
         if before != Unset::Ignore {
             self.unset = unset;
@@ -101,7 +108,7 @@ impl<'a> Reader<'a> {
 
     /// A path that starts with `~/` starts from the home folder.
     pub(crate) fn below_home(&self, path: String) -> String {
-        let home = || system::home(self.variables).filter(|home| home.is_absolute());
+        let home = || system::home(self.lookup.variables).filter(|home| home.is_absolute());
         match path.strip_prefix("~/").map(ToOwned::to_owned).or_else(|| (path == "~").then(String::new)) {
             Some(rest) => home().map_or(path, |home| home.join(rest).display().to_string()),
             None => path,
@@ -242,16 +249,16 @@ impl Field {
         Some(text.clone())
     }
 
-    /// A text with each `${VAR}` replaced by the environment variable.
+    /// A text with each `${VAR}` replaced by the environment variable, and each `${secret:NAME}` by the secret.
     pub(crate) fn expanded(&self, reader: &mut Reader<'_>) -> Option<String> {
         let text = self.text(reader)?;
-        match expand(&text, reader.variables) {
+        match expand(&text, reader.lookup) {
             Ok(text) => Some(text),
-            Err(Trouble { unset: Some(name), message, help }) if reader.unset != Unset::Error => {
+            Err(Trouble { missing: Some(missing), message, help }) if reader.unset != Unset::Error => {
                 if let Unset::Disables(part) = reader.unset {
                     let message = format!("{message}, so this {part} is off");
                     reader.warn(self.node.at, &self.path, message, help);
-                    reader.missing.get_or_insert(name);
+                    reader.missing.get_or_insert(missing);
                 }
                 None
             }

@@ -53,6 +53,11 @@ pub fn base(variables: &Variables<'_>) -> Option<PathBuf> {
     Some(system::state_folder(variables)?.join("toolyard"))
 }
 
+/// Where the secrets of the user are.
+pub fn secrets(variables: &Variables<'_>) -> Option<PathBuf> {
+    Some(base(variables)?.join("secrets"))
+}
+
 /// 16 hex digits over the paths of the files, not over what they say: a set stays itself when it is edited.
 fn set_hash(files: &[PathBuf], base: &Path) -> String {
     let mut hash = Sha256::new();

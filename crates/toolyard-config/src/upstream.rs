@@ -9,6 +9,7 @@ use toolyard_core::Sharing;
 use toolyard_link::EraPin;
 use toolyard_proto::name::UpstreamId;
 
+use super::interpolate::Missing;
 use super::own::is_itself;
 use super::reach::{Reach, absolute};
 use super::reader::{Field, Reader, Section, Unset};
@@ -62,20 +63,15 @@ pub struct Upstreams {
 #[derive(Debug)]
 pub struct OffUpstream {
     pub id: UpstreamId,
-    /// The environment variable that it needs and that is not set; nothing where it is switched off.
-    pub missing: Option<String>,
+    /// The variable or secret that it needs and that has no value; nothing where it is switched off.
+    pub missing: Option<Missing>,
 }
 
 impl OffUpstream {
     /// Why it is off, where the config does not switch it off itself.
     pub fn reason(&self) -> Option<String> {
-        self.missing.as_deref().map(unset_reason)
+        self.missing.as_ref().map(Missing::reason)
     }
-}
-
-/// Why a part of the config that needs this variable is off.
-pub fn unset_reason(variable: &str) -> String {
-    format!("the environment variable `{variable}` is not set")
 }
 
 impl Upstreams {

@@ -59,8 +59,8 @@ pub enum Error {
     Damaged(PathBuf),
     #[error("`{0}` is not a valid name of a secret: use up to 200 letters, digits and _ - . : / @ +")]
     Name(String),
-    #[error("the value has {0} bytes; a secret may have {LONGEST_VALUE}")]
-    TooLong(usize),
+    #[error("the value is longer than {LONGEST_VALUE} bytes")]
+    TooLong,
     #[error("there are {MOST_SECRETS} secrets already: remove some with `toolyard secret rm`")]
     Full,
     #[error("another program has been writing {} for too long; try again", _0.display())]
@@ -87,7 +87,7 @@ impl Store {
     pub fn set(&self, name: &str, value: Secret) -> Result<(), Error> {
         name::check(name)?;
         if value.expose().len() > LONGEST_VALUE {
-            return Err(Error::TooLong(value.expose().len()));
+            return Err(Error::TooLong);
         }
         system::create_folder(&self.folder).map_err(|error| Error::io("create", &self.folder, error))?;
         let _lock = Lock::take(&self.folder)?;

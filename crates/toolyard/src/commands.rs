@@ -14,6 +14,7 @@ mod doctor;
 mod explain;
 mod completions;
 mod token;
+mod secret;
 mod edit;
 mod live;
 mod manage;
@@ -64,6 +65,9 @@ pub(crate) enum Command {
     Explain(explain::ExplainArgs),
     /// Make a token for an app or a client, or the secret that tokens are made from.
     Token(token::TokenArgs),
+    /// Store secrets for configs, which refer to them as `${secret:NAME}`.
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
 }
@@ -87,6 +91,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::doctor(common, &args),
         Command::Explain(args) => explain::explain(common, &args),
         Command::Token(args) => token::token(common, &args),
+        Command::Secret(command) => secret::secret(command),
         Command::Completions(args) => {
             completions::completions(&args);
             Ok(())

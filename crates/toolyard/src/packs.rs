@@ -12,7 +12,7 @@ use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
 use toolyard_tool::{Pack, ToolSet, Wrong};
 
-use toolyard_config::{Config, KnownPacks, PackConfig, PackProblem, PackSchema, unset_reason};
+use toolyard_config::{Config, KnownPacks, PackConfig, PackProblem, PackSchema};
 
 /// All of them. A new pack is one line here.
 static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
@@ -124,7 +124,7 @@ fn config_of(pack: &Pack, config: &Config) -> Result<Value, String> {
     }
     match written {
         Some(written) if !written.enabled => Err("switched off".into()),
-        Some(PackConfig { missing: Some(variable), .. }) => Err(unset_reason(variable)),
+        Some(PackConfig { missing: Some(missing), .. }) => Err(missing.reason()),
         Some(written) => Ok(Value::Object(written.keys.clone())),
         None if pack.needs_config() => Err(format!("it needs a section [packs.{}]", pack.name())),
         None => Ok(Value::Object(Map::new())),

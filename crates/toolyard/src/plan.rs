@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use toolyard_config::{Config, StartConfig, UpstreamConfig};
-use toolyard_config::{fingerprint, fingerprint_of_pack, unset_reason};
+use toolyard_config::{Config, Missing, StartConfig, UpstreamConfig};
+use toolyard_config::{fingerprint, fingerprint_of_pack};
 use toolyard_core::plan::Pace;
 use toolyard_core::upstream::policy::StartPolicy;
 use toolyard_core::{DisabledUpstream, Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
@@ -31,13 +31,12 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, context: &Connec
     }
 }
 
-/// The upstreams and packs that need a variable that is not set.
+/// The upstreams and packs that need a variable or a secret that has no value.
 fn disabled(config: &Config) -> Vec<DisabledUpstream> {
-    let hint = "set it where the gateway is started, then start the gateway again";
-    let disabled = |id: UpstreamId, kind, variable: &String| DisabledUpstream {
+    let disabled = |id: UpstreamId, kind, missing: &Missing| DisabledUpstream {
         id,
         kind,
-        reason: Reason::new(unset_reason(variable)).with_hint(hint),
+        reason: Reason::new(missing.reason()).with_hint(missing.hint()),
     };
     let upstreams = config
         .upstreams

@@ -1,7 +1,8 @@
 //! Flags, environment and config file brought together: what every command starts from.
 
-use toolyard_config::state_dir::Running;
+use toolyard_config::state_dir::{self, Running};
 use toolyard_config::{self as config, Config, Found, KnownPacks, Loaded, Problem, ReadContext};
+use toolyard_secrets::Store;
 
 use crate::cli::Common;
 use crate::commands::running;
@@ -16,6 +17,19 @@ pub(crate) struct Settings {
 }
 
 pub(crate) use toolyard_config::environment as variable;
+
+/// The store of the user's secrets; nothing where the user has no folder for it.
+pub(crate) fn secrets() -> Option<Store> {
+    Store::open(&state_dir::secrets(&variable)?).ok()
+}
+
+/// The value of `${secret:NAME}`.
+fn secret(name: &str) -> Result<Option<String>, String> {
+    let Some(store) = secrets() else { return Ok(None) };
+    let Some(value) = store.get(name).map_err(|error| error.to_string())? else { return Ok(None) };
+    let text = value.text().map_err(|_| format!("the secret `{name}` is not UTF-8 text"))?;
+    Ok(Some(text.to_owned()))
+}
 
 /// The files in force and what they hold, to start something from them.
 pub(crate) fn look(common: &Common) -> (Found, Loaded) {
@@ -48,7 +62,7 @@ pub(crate) fn read_for_gateway(common: &Common) -> Result<(Settings, Option<Runn
 
 /// What a config is read with, to start something from it.
 pub(crate) fn context(packs: &KnownPacks) -> ReadContext<'_> {
-    ReadContext { variables: &variable, packs, is_for_running: false }
+    ReadContext { variables: &variable, secrets: &secret, packs, is_for_running: false }
 }
 
 fn settings(found: Found, loaded: Loaded) -> Result<Settings, Failure> {

@@ -1,4 +1,5 @@
-//! What the gateway asks of the system for itself: a session of its own, and many open files.
+//! What the program asks of the system for itself: a session of its own, many open files, and a terminal that does not
+//! show what is typed.
 
 #[cfg(unix)]
 mod unix;
@@ -6,6 +7,6 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub(crate) use unix::{allow_many_files, leave_session};
+pub(crate) use unix::{allow_many_files, leave_session, without_echo};
 #[cfg(windows)]
-pub(crate) use windows::{allow_many_files, leave_session};
+pub(crate) use windows::{allow_many_files, leave_session, without_echo};

@@ -63,7 +63,11 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("nobody can be asked on the command line", "servers are told so beforehand, by the capabilities"),
     ("duplicate key", "what the TOML library says, which is put in other words"),
     ("the config cannot be watched any more", "goes into the log"),
-    ("{wrong}: the environment variable", "needs a pack with a required key; tests/music/keys.rs shows it"),
+    (
+        "help: set it, or give the key as a flag",
+        "needs a pack with a required key; tests/music/keys.rs shows it",
+    ),
+    ("value of `", "needs a terminal"),
     ("an operator asked for it", "goes into the log"),
     ("the gateway did not answer within", "needs a gateway that hangs"),
     ("the gateway refused it", "needs a gateway that gives no reason"),

@@ -182,7 +182,7 @@ fn how_found(kind: &str, live: Option<&State>) -> String {
     }
 }
 
-/// Whether a variable that it needs is not set.
+/// Whether a variable or a secret that it needs has no value.
 pub(super) fn is_disabled(upstream: &Written, config: Option<&Config>) -> bool {
     let off = config.into_iter().flat_map(|config| &config.upstreams.off);
     off.into_iter().any(|off| off.missing.is_some() && off.id.as_str() == upstream.id)

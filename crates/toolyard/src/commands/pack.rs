@@ -64,10 +64,9 @@ fn serve(common: &Common, served: Served) -> Result<(), Failure> {
     let wrong: Vec<String> = pack.check(&config).iter().map(ToString::to_string).collect();
     if !wrong.is_empty() {
         let (wrong, name) = (wrong.join("\n  "), pack.name());
-        if let Some(variable) = missing {
-            return Err(Failure::Usage(format!(
-                "{wrong}: the environment variable `{variable}` is not set\n  help: set it, or give the key as a flag"
-            )));
+        if let Some(missing) = missing {
+            let why = missing.reason();
+            return Err(Failure::Usage(format!("{wrong}: {why}\n  help: set it, or give the key as a flag")));
         }
         return Err(Failure::Usage(format!(
             "{wrong}\n  help: give it as a flag (`toolyard pack {name} --help`) or in [packs.{name}]"

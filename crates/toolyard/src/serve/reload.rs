@@ -127,7 +127,7 @@ impl Reload {
     }
 }
 
-/// The files in force, the one that the user may write yet, and a project file that may yet be trusted.
+/// The files in force, the one that the user may write yet, a project file that may yet be trusted, and the secrets.
 fn files_of(found: &Found) -> Vec<PathBuf> {
     let mut files = found.files();
     files.extend(found.user_file.clone().filter(|file| !files.contains(file)));
@@ -135,6 +135,7 @@ fn files_of(found: &Found) -> Vec<PathBuf> {
         files.push(project.clone());
     }
     files.extend(Trusted::read(&settings::variable).path);
+    files.extend(settings::secrets().map(|store| store.sealed()));
     files
 }
 

@@ -1,6 +1,9 @@
 //! Unix: a session is left by a call, and the number of open files has a limit that a program may raise.
 
+use std::io;
+
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 
 /// The program that started us may go, and the signals of its terminal are not meant for us. It fails only where we
 /// lead a session already.
@@ -16,4 +19,16 @@ pub(crate) fn allow_many_files() {
     {
         tracing::debug!(%error, "the number of open files stays at {now}");
     }
+}
+
+/// Reads from the terminal on stdin while it does not show what is typed.
+pub(crate) fn without_echo<T>(read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let before = tcgetattr(io::stdin())?;
+    let mut silent = before.clone();
+    silent.local_flags.remove(LocalFlags::ECHO);
+    silent.local_flags.insert(LocalFlags::ECHONL);
+    tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &silent)?;
+    let value = read();
+    tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &before)?;
+    value
 }
