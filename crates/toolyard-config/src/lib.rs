@@ -29,6 +29,7 @@ mod listen;
 mod apps;
 mod auth;
 mod log;
+mod limits;
 mod tools;
 mod health;
 
@@ -37,7 +38,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use toolyard_core::plan::Pings;
-use toolyard_core::{ProfilePlan, ToolRule};
+use toolyard_core::{CallRules, LimitPlan, ProfilePlan};
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
@@ -54,6 +55,7 @@ pub use trust::{Agreed, TrustState, Trusted};
 pub use upstream::{OffUpstream, StartConfig, UpstreamConfig, Upstreams};
 
 pub use suggest::nearest;
+pub use tools::ToolSection;
 pub use tree::{Entry, File, Format, Node, Value};
 
 use mcpproxy::McpProxy;
@@ -78,7 +80,8 @@ pub struct Config {
     pub auth: Option<Rules>,
     pub log: LogConfig,
     /// Settings of single tools.
-    pub tools: Vec<ToolRule>,
+    pub tools: Vec<ToolSection>,
+    pub limits: Vec<LimitPlan>,
     /// Show the only upstream as if clients spoke to it directly.
     pub transparent: bool,
     pub names: NameStyle,
@@ -154,13 +157,20 @@ struct Layer {
     pings: Option<Pings>,
     auth: Option<Rules>,
     log: Option<LogConfig>,
-    tools: Vec<ToolRule>,
+    tools: Vec<ToolSection>,
+    limits: Vec<LimitPlan>,
     transparent: Option<bool>,
     names: Option<NameStyle>,
     debounce: Option<Duration>,
 }
 
 impl Config {
+    /// What calls pass on their way.
+    pub fn calls(&self) -> CallRules {
+        let tools = self.tools.iter().map(|section| section.rule.clone()).collect();
+        CallRules { tools, limits: self.limits.clone() }
+    }
+
     fn lay_over(&mut self, layer: Layer) {
         self.upstreams.lay_over(layer.upstreams);
         self.packs.retain(|old| layer.packs.iter().all(|new| new.name != old.name));
@@ -172,8 +182,11 @@ impl Config {
         self.pings = layer.pings.unwrap_or(self.pings);
         self.auth = layer.auth.or(self.auth.take());
         self.log = layer.log.unwrap_or(self.log);
-        self.tools.retain(|old| layer.tools.iter().all(|new| new.pattern != old.pattern));
+        let id = |section: &ToolSection| (section.rule.profile.clone(), section.rule.pattern.clone());
+        self.tools.retain(|old| layer.tools.iter().all(|new| id(new) != id(old)));
         self.tools.extend(layer.tools);
+        self.limits.retain(|old| layer.limits.iter().all(|new| new.name != old.name));
+        self.limits.extend(layer.limits);
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
         self.debounce = layer.debounce.or(self.debounce);
@@ -207,7 +220,14 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let on = upstreams.on.len() + below.upstreams.on.iter().filter(|below| is_inherited(&&below.id)).count();
     ids.extend(below.upstreams.ids().filter(is_inherited).map(|id| id.as_str().to_owned()));
     let packs = packs::read(&mut root, reader);
-    let profiles = profile::read(&mut root, reader, &ids);
+    let limits = limits::read(&mut root, reader);
+    let limit_names: Vec<String> =
+        limits.iter().chain(&below.limits).map(|limit| limit.name.to_string()).collect();
+    let known = tools::Known { limits: &limit_names };
+    let mut tools = tools::read(&mut root, reader, None, known);
+    let profiles = profile::read(&mut root, reader, &ids, |section, reader, profile| {
+        tools.extend(tools::read(section, reader, Some(profile), known));
+    });
     let listen = match role {
         Role::Own => root.take("listen").map(|field| listen::read(field, reader)),
         Role::Project => listen::refuse(&mut root, reader),
@@ -233,10 +253,23 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     };
     let debounce = root.take("catalog_debounce");
     let debounce = debounce.and_then(|field| field.duration_within(reader, LEAST_DEBOUNCE, LONGEST_DEBOUNCE));
-    let tools = tools::read(&mut root, reader);
     let pings = root.take("health").map(|field| health::read(field, reader));
     root.finish(reader);
-    Layer { upstreams, packs, profiles, listen, apps, pings, auth, log, tools, transparent, names, debounce }
+    Layer {
+        upstreams,
+        packs,
+        profiles,
+        listen,
+        apps,
+        pings,
+        auth,
+        log,
+        tools,
+        limits,
+        transparent,
+        names,
+        debounce,
+    }
 }
 
 /// Where the gateway of this config listens.

@@ -14,9 +14,19 @@ fn known<'a>(packs: &'a KnownPacks, ids: &'a [String]) -> impl Iterator<Item = &
 }
 
 /// Reads all of them. `ids` are those of the configured upstreams: a slip in a `deny` must not go unnoticed.
-pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>, ids: &[String]) -> Vec<ProfilePlan> {
+/// `tools` reads the settings of tools in one of them.
+pub(crate) fn read(
+    root: &mut Section,
+    reader: &mut Reader<'_>,
+    ids: &[String],
+    mut tools: impl FnMut(&mut Section, &mut Reader<'_>, &str),
+) -> Vec<ProfilePlan> {
     let sections = root.named_sections(reader, "profiles");
-    sections.into_iter().filter_map(|(field, section)| read_one(reader, &field, section, ids)).collect()
+    let one = |(field, mut section): (Field, Section)| {
+        tools(&mut section, reader, &field.key);
+        read_one(reader, &field, section, ids)
+    };
+    sections.into_iter().filter_map(one).collect()
 }
 
 fn read_one(

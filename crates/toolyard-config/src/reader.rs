@@ -175,6 +175,11 @@ impl Section {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
+    /// Whether no key is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Whether a key is left that is probably a misspelt `key`.
     pub(crate) fn has_slip_of(&self, key: &str) -> bool {
         self.entries.iter().any(|entry| nearest(&entry.key, [key]).is_some())
@@ -354,7 +359,7 @@ impl Field {
 }
 
 /// Sections whose subsections have names that the user chooses.
-const NAMED: [&str; 3] = ["upstreams", "packs", "profiles"];
+const NAMED: [&str; 4] = ["upstreams", "packs", "profiles", "limits"];
 
 /// `upstreams.files`, with quotes where TOML wants them.
 fn join(path: &str, key: &str) -> String {

@@ -66,7 +66,7 @@ impl Gateway {
         let outlets =
             Outlets { changed, listeners: listeners.clone(), store, origin, starts, events: events.clone() };
         let (yard_plan, yard_definitions, yard) = yard::plan();
-        let steps = Arc::new(StepRules::new(plan.tools, Arc::new(Chains::new(plan.steps))));
+        let steps = Arc::new(StepRules::new(plan.calls, Arc::new(Chains::new(plan.steps))));
         let make = |upstream, stored| Upstream::new(upstream, plan.pace, stored, scope.child());
         let mut upstreams = vec![make(yard_plan, Some(yard_definitions))];
         upstreams.extend(plan.upstreams.into_iter().map(|upstream| {
@@ -154,7 +154,7 @@ impl Gateway {
             profiles: plan.profiles,
             upstreams,
             hub: old.hub.clone(),
-            steps: old.steps.replaced(plan.tools),
+            steps: old.steps.replaced(plan.calls),
         });
         for upstream in &fresh {
             upstream.start(shared.outlets.clone());

@@ -30,8 +30,8 @@ pub use api::Controls;
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{
-    AfterLoss, Connect, Connected, DisabledUpstream, NoCounterpart, Plan, ProfilePlan, Sharing, Timeouts,
-    ToolRule, UpstreamKind, UpstreamPlan,
+    AfterLoss, CallRules, Connect, Connected, DisabledUpstream, LimitPlan, NoCounterpart, Per, Plan,
+    ProfilePlan, Sharing, Timeouts, ToolRule, ToolSettings, UpstreamKind, UpstreamPlan,
 };
 pub use sleep_watch::WallClock;
 pub(crate) use toolyard_model::Scope;

@@ -4,6 +4,7 @@
 pub(crate) mod audit;
 pub mod clock;
 pub mod deadline;
+pub mod limit;
 mod route;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,10 +16,12 @@ use toolyard_model::{Answer, AnswerBody, BoxFuture};
 use toolyard_proto::Reason;
 use toolyard_proto::name::UpstreamId;
 
+use limit::Limiters;
+
 pub use crate::call::{Call, Edits, Trace};
 use crate::event::{Events, Sinks};
 use crate::ledger::Ledger;
-use crate::plan::{DisabledUpstream, Timeouts, ToolRule, UpstreamPlan};
+use crate::plan::{CallRules, DisabledUpstream, LimitPlan, Timeouts, ToolRule, ToolSettings, UpstreamPlan};
 use crate::report::Sections;
 use crate::settings::{AppliesTo, Pattern, Rules, Subject};
 use crate::status;
@@ -109,35 +112,31 @@ impl Common {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct StepSettings {
     timeouts: Timeouts,
-}
-
-/// What the config sets for single tools.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct ToolSettings {
-    timeout: Option<std::time::Duration>,
+    limits: Vec<LimitPlan>,
 }
 
 /// Finds the chain of an entry from what the config sets for its profile, upstream and tool.
 #[derive(Debug, Default)]
 pub(crate) struct StepRules {
+    given: CallRules,
     tools: Rules<ToolSettings>,
     chains: Arc<Chains>,
 }
 
 impl StepRules {
-    pub(crate) fn new(tools: Vec<ToolRule>, chains: Arc<Chains>) -> Self {
-        let rule = |rule: ToolRule| {
-            let applies = AppliesTo { profile: None, pattern: Pattern::new(&rule.pattern) };
-            (applies, ToolSettings { timeout: Some(rule.timeout) })
+    pub(crate) fn new(given: CallRules, chains: Arc<Chains>) -> Self {
+        let rule = |rule: &ToolRule| {
+            let applies = AppliesTo { profile: rule.profile.clone(), pattern: Pattern::new(&rule.pattern) };
+            (applies, rule.settings.clone())
         };
-        Self { tools: Rules::new(tools.into_iter().map(rule)), chains }
+        let tools = Rules::new(given.tools.iter().map(rule));
+        Self { given, tools, chains }
     }
 
     /// The rules of another config, or these where they are the same. Chains that have the same settings in both are
     /// the same.
-    pub(crate) fn replaced(self: &Arc<Self>, tools: Vec<ToolRule>) -> Arc<Self> {
-        let next = Self::new(tools, self.chains.clone());
-        if next.tools == self.tools { self.clone() } else { Arc::new(next) }
+    pub(crate) fn replaced(self: &Arc<Self>, given: CallRules) -> Arc<Self> {
+        if given == self.given { self.clone() } else { Arc::new(Self::new(given, self.chains.clone())) }
     }
 
     /// Whether tools of one upstream can have different chains.
@@ -147,15 +146,24 @@ impl StepRules {
 
     /// The chain of a tool or prompt.
     pub(crate) fn chain(&self, profile: Option<&str>, upstream: &Upstream, canonical: &str) -> Chain {
-        let mut timeouts = upstream.timeouts();
-        let subject = Subject { profile, canonical };
-        timeouts.idle = self.tools.find(subject, |tool| tool.timeout).unwrap_or(timeouts.idle);
-        self.chains.with(StepSettings { timeouts })
+        self.chains.with(self.settings(upstream, Subject { profile, canonical }))
     }
 
     /// The chain of requests that name neither a tool nor a prompt.
-    pub(crate) fn default_chain(&self, _profile: Option<&str>, upstream: &Upstream) -> Chain {
-        self.chains.with(StepSettings { timeouts: upstream.timeouts() })
+    pub(crate) fn default_chain(&self, profile: Option<&str>, upstream: &Upstream) -> Chain {
+        if self.tools.is_empty() {
+            return self.chains.with(StepSettings { timeouts: upstream.timeouts(), limits: Vec::new() });
+        }
+        let canonical = format!("{}:", upstream.id());
+        self.chain(profile, upstream, &canonical)
+    }
+
+    fn settings(&self, upstream: &Upstream, subject: Subject<'_>) -> StepSettings {
+        let mut timeouts = upstream.timeouts();
+        timeouts.idle = self.tools.find(subject, |tool| tool.timeout).unwrap_or(timeouts.idle);
+        let names = self.tools.find(subject, |tool| tool.limits.as_deref()).unwrap_or_default();
+        let limit = |name: &String| self.given.limits.iter().find(|limit| *limit.name == **name).cloned();
+        StepSettings { timeouts, limits: names.iter().filter_map(limit).collect() }
     }
 }
 
@@ -163,12 +171,13 @@ impl StepRules {
 #[derive(Debug, Default)]
 pub(crate) struct Chains {
     extra: ExtraSteps,
+    limiters: Limiters,
     known: Mutex<HashMap<StepSettings, Weak<Steps>>>,
 }
 
 impl Chains {
     pub(crate) fn new(extra: ExtraSteps) -> Self {
-        Self { extra, known: Mutex::default() }
+        Self { extra, ..Self::default() }
     }
 
     fn with(&self, settings: StepSettings) -> Chain {
@@ -182,10 +191,13 @@ impl Chains {
         chain
     }
 
-    /// The order of steps. A step that is not configured is not in the chain.
+    /// The order of steps, outermost first. A step that is not configured is not in the chain.
     fn build(&self, settings: &StepSettings) -> Chain {
-        let deadline: Arc<dyn Step> = Arc::new(deadline::Deadline::new(settings.timeouts));
-        Steps::new([deadline].into_iter().chain(self.extra.0.iter().cloned()))
+        let order: [Option<Arc<dyn Step>>; 2] = [
+            Some(Arc::new(deadline::Deadline::new(settings.timeouts))),
+            limit::step(&settings.limits, &self.limiters),
+        ];
+        Steps::new(order.into_iter().flatten().chain(self.extra.0.iter().cloned()))
     }
 }
 

@@ -13,6 +13,7 @@ use toolyard_proto::{Reason, Revision};
 
 use crate::event::Sinks;
 use crate::pipeline::ExtraSteps;
+pub use crate::pipeline::limit::{LimitPlan, Per};
 use crate::settings::Pattern;
 use crate::sleep_watch::WallClock;
 use crate::upstream::policy::UpstreamPolicy;
@@ -26,8 +27,8 @@ pub struct Plan {
     /// Show the only upstream as if clients spoke to it directly.
     pub transparent: bool,
     pub names: NameStyle,
-    /// Settings of single tools, whichever upstream offers them.
-    pub tools: Vec<ToolRule>,
+    /// What calls pass on their way, by profile, upstream and tool.
+    pub calls: CallRules,
     /// Steps of the embedding program that every call passes, innermost. Fixed when the gateway starts.
     pub steps: ExtraSteps,
     /// Receivers of every event, in line. Fixed when the gateway starts.
@@ -102,7 +103,7 @@ impl Default for Plan {
             upstreams: Vec::new(),
             disabled: Vec::new(),
             profiles: Vec::new(),
-            tools: Vec::new(),
+            calls: CallRules::default(),
             steps: ExtraSteps::default(),
             sinks: Sinks::default(),
             transparent: false,
@@ -196,15 +197,40 @@ pub struct Timeouts {
 impl Timeouts {
     pub const MCP_SERVER: Self = Self { idle: Duration::from_mins(5), hard: Duration::from_hours(1) };
     pub const LOCAL: Self = Self { idle: Duration::from_secs(30), hard: Duration::from_hours(1) };
+
+    /// With a shorter idle time, where a call asks for one.
+    #[must_use]
+    pub fn shortened(self, wanted: Duration) -> Self {
+        Self { idle: self.idle.min(wanted), ..self }
+    }
+}
+
+/// What the config sets for the steps of calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallRules {
+    /// Settings of single tools, whichever upstream offers them.
+    pub tools: Vec<ToolRule>,
+    /// The limits that tools can be given, by name.
+    pub limits: Vec<LimitPlan>,
 }
 
 /// Settings of the tools whose canonical id fits a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolRule {
+    /// In this profile only.
+    pub profile: Option<String>,
     /// `files:read_*`
     pub pattern: String,
+    pub settings: ToolSettings,
+}
+
+/// What one rule sets. The most specific rule that sets a value decides about that value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolSettings {
     /// How long a call may take without any sign of progress.
-    pub timeout: Duration,
+    pub timeout: Option<Duration>,
+    /// The names of the limits that calls are under, in the order in which they are acquired.
+    pub limits: Option<Vec<String>>,
 }
 
 /// Reaches an upstream: a real one, a built-in one, or a double in a test.

@@ -64,6 +64,11 @@ pub trait Back: Send + Sync + 'static {
     /// dropped and counted.
     fn notify(&self, notification: Notification);
 
+    /// The same for a notification of the gateway itself, which is no sign of life of the upstream.
+    fn notify_own(&self, notification: Notification) {
+        self.notify(notification);
+    }
+
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>>;
 
     /// The call is still at work, though there is nothing to send. Only deadlines take notice.
@@ -90,6 +95,10 @@ impl Peer {
 
     pub fn notify(&self, notification: Notification) {
         self.0.notify(notification);
+    }
+
+    pub fn notify_own(&self, notification: Notification) {
+        self.0.notify_own(notification);
     }
 
     pub fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {

@@ -75,6 +75,13 @@ impl Params {
         self.find(key).map(|range| self.raw.slice(range))
     }
 
+    /// The value of `key` in `_meta`, if there is one; of several, the last.
+    pub fn meta(&self, key: &str) -> Option<Raw> {
+        let Some(outline) = &self.outline else { return self.raw.at(&["_meta", key]) };
+        let found = outline.meta.iter().rfind(|member| member.is(self.as_bytes(), key))?;
+        Some(self.raw.slice(found.value.clone()))
+    }
+
     /// The position of the value of `key`; of duplicates, the last, as most parsers read it.
     pub fn find(&self, key: &str) -> Option<Range<usize>> {
         match &self.outline {

@@ -21,7 +21,7 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, context: &Connec
         upstreams: upstreams.chain(packs).collect(),
         disabled: disabled(config),
         profiles: config.profiles.clone(),
-        tools: config.tools.clone(),
+        calls: config.calls(),
         transparent: config.transparent,
         names: config.names,
         state_dir,

@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "toolyard-core",
-        ours: &["toolyard-proto", "toolyard-model", "toolyard-link"],
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-limits", "toolyard-link"],
         never_named: &["axum", "clap", "anyhow", "tracing-subscriber"],
         never_linked: &["async-nats", "clap"],
     },
@@ -62,7 +62,7 @@ const RULES: &[Rule] = &[
     Rule { package: "toolyard-guard", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule {
         package: "toolyard-config",
-        ours: &["toolyard-proto", "toolyard-model", "toolyard-link", "toolyard-core"],
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-limits", "toolyard-link", "toolyard-core"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "clap"],
     },

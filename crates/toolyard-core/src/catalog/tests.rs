@@ -12,7 +12,7 @@ use super::pages::Pages;
 use super::{Definitions, ListKind, Snapshot, Views, Visibility};
 use crate::dynamic_upstreams::Seat;
 use crate::pipeline::{Chains, StepRules};
-use crate::plan::{Pace, ProfilePlan, ToolRule, UpstreamKind, UpstreamPlan};
+use crate::plan::{CallRules, Pace, ProfilePlan, ToolRule, ToolSettings, UpstreamKind, UpstreamPlan};
 use crate::settings::Pattern;
 use crate::upstream::Upstream;
 
@@ -43,7 +43,10 @@ fn rules(upstreams: Vec<Arc<Upstream>>, tools: Vec<ToolRule>) -> Arc<Views> {
         profiles: vec![profile],
         upstreams,
         hub: Arc::default(),
-        steps: Arc::new(StepRules::new(tools, Arc::new(Chains::default()))),
+        steps: Arc::new(StepRules::new(
+            CallRules { tools, ..CallRules::default() },
+            Arc::new(Chains::default()),
+        )),
     })
 }
 
@@ -87,7 +90,9 @@ async fn a_change_of_one_upstream_leaves_the_entries_of_others_as_they_are() {
 
 #[tokio::test]
 async fn chains_are_shared_by_entries_with_equal_settings() {
-    let slow = ToolRule { pattern: "one:t1*".into(), timeout: std::time::Duration::from_secs(99) };
+    let timeout = Some(std::time::Duration::from_secs(99));
+    let settings = ToolSettings { timeout, ..ToolSettings::default() };
+    let slow = ToolRule { pattern: "one:t1*".into(), settings, ..ToolRule::default() };
     let all = vec![upstream("one", &numbered(0..20, 0)), upstream("two", &numbered(0..20, 0))];
     let snapshot = Snapshot::now(rules(all, vec![slow]), None, &Arc::default());
     let chain = |view: &View, name: &str| snapshot.view(view).unwrap().tool(name).unwrap().chain;

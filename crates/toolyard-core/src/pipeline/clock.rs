@@ -143,6 +143,11 @@ impl Back for Watched {
         self.peer.notify(notification);
     }
 
+    fn notify_own(&self, notification: Notification) {
+        self.clock.touch();
+        self.peer.notify_own(notification);
+    }
+
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {
         self.upstream.life.heard();
         let frozen = self.clock.freeze();

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -14,6 +15,10 @@ use toolyard_proto::{CallError, Method};
 use super::clock::{Clock, Expired};
 use super::{Call, Next, Step};
 use crate::plan::Timeouts;
+
+/// In `_meta` of a request: how long the call may take without any sign of progress, in milliseconds. The config's
+/// own limit cannot be exceeded.
+const TIMEOUT_KEY: &str = "dev.toolyard/timeoutMs";
 
 pub(crate) struct Deadline {
     timeouts: Timeouts,
@@ -29,7 +34,10 @@ impl Deadline {
         if call.method == Method::TASKS_RESULT {
             return Timeouts { idle: self.timeouts.hard, ..self.timeouts };
         }
-        self.timeouts
+        match call.params.meta(TIMEOUT_KEY).and_then(|wanted| wanted.read().ok()) {
+            Some(wanted) => self.timeouts.shortened(Duration::from_millis(wanted)),
+            None => self.timeouts,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod health;
 mod hop;
 mod hub;
 mod legacy_task_proxy;
+mod limits;
 mod lifecycle;
 mod network;
 mod model;

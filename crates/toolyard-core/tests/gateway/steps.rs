@@ -9,7 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use toolyard_core::pipeline::{Call, ExtraSteps, Next, Step, hold_until_end};
-use toolyard_core::{Reloaded, ToolRule};
+use toolyard_core::{Reloaded, ToolRule, ToolSettings};
 use toolyard_model::answer::RelayError;
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Handler, Peer, Relay, RelayKind, Request};
 use toolyard_proto::Revision;
@@ -181,9 +181,12 @@ async fn another_timeout_is_in_force_after_a_reload_without_a_new_connection() {
     assert_eq!(takes("a__t").await, 30);
     let mut other = plan(&[("a", &double)]);
     other.upstreams[0].policy.timeouts.idle = Duration::from_secs(7);
-    let rule =
-        |pattern: &str, seconds| ToolRule { pattern: pattern.into(), timeout: Duration::from_secs(seconds) };
-    other.tools = vec![rule("*slow*", 50), rule("a:slow", 60)];
+    let rule = |pattern: &str, seconds| {
+        let settings =
+            ToolSettings { timeout: Some(Duration::from_secs(seconds)), ..ToolSettings::default() };
+        ToolRule { pattern: pattern.into(), settings, ..ToolRule::default() }
+    };
+    other.calls.tools = vec![rule("*slow*", 50), rule("a:slow", 60)];
     assert_eq!(gateway.reload(other), Reloaded { changed: vec!["a".to_owned()], ..Reloaded::default() });
     assert_eq!((takes("a__t").await, takes("a__slow").await, takes("a__slower").await), (7, 60, 50));
     assert_eq!(double.connects.load(Ordering::SeqCst), 1);
