@@ -45,7 +45,7 @@ impl Control for Gateway {
 type Answered = Result<ControlResponse, ControlResponse>;
 
 impl Gateway {
-    /// Says how the program reloads and stops; until then neither can be done through the API.
+    /// Sets how the program reloads and stops; until then neither can be done through the API.
     pub fn set_controls(&self, controls: Controls) {
         let _ = self.shared().controls.set(controls);
     }

@@ -45,7 +45,6 @@ fn rules(per: Per, limit: Limit, pattern: &str) -> CallRules {
     CallRules {
         tools: vec![ToolRule { pattern: pattern.into(), settings, ..ToolRule::default() }],
         limits: vec![LimitPlan { name, per, limit }],
-        ..CallRules::default()
     }
 }
 
