@@ -90,6 +90,12 @@ const RULES: &[Rule] = &[
         never_linked: &["async-nats", "rustls"],
     },
     Rule {
+        package: "toolyard-ui",
+        ours: &["toolyard-app", "toolyard-model", "toolyard-tool"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["accesskit", "async-nats", "egui", "rustls"],
+    },
+    Rule {
         package: "toolyard-testkit",
         ours: &["toolyard-proto", "toolyard-model", "toolyard-serve", "toolyard-tool"],
         never_named: &[],

@@ -1,0 +1,172 @@
+//! The tools over a [`Ui`]: what every call does first, and the set.
+
+mod act;
+mod assert;
+mod look;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use toolyard_model::BoxFuture;
+use toolyard_tool::{ToolError, ToolSet};
+
+use crate::recording::{self, Recorder, Step};
+use crate::{Action, ElementPath, Picture, Tree, Ui, UiError};
+
+/// How long an app may take for one action.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The tools for seeing and operating an app.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # fn example(ui: Arc<dyn toolyard_ui::Ui>) {
+/// let set = toolyard_ui::tools(ui);
+/// assert!(set.definition("ClickElement").is_some());
+/// # }
+/// ```
+pub fn tools(ui: Arc<dyn Ui>) -> ToolSet<Operator> {
+    ToolSet::new("ui", env!("CARGO_PKG_VERSION"))
+        .state(Operator::new(ui))
+        .with::<look::get_element_tree>()
+        .with::<look::find_element>()
+        .with::<look::wait_for_element>()
+        .with::<look::capture_screenshot>()
+        .with::<act::click_element>()
+        .with::<act::type_text>()
+        .with::<act::set_value>()
+        .with::<act::toggle_element>()
+        .with::<act::select_element>()
+        .with::<act::scroll_element>()
+        .with::<act::press_key>()
+        .with::<act::drag_element>()
+        .with::<assert::assert_element>()
+        .with::<recording::record_steps>()
+        .with::<recording::replay_steps>()
+}
+
+/// Does a recorded step: the same functions that calls use.
+pub(crate) async fn run_step(operator: &Operator, step: &Step) -> Result<(), ToolError> {
+    match step.tool.as_str() {
+        "ClickElement" => {
+            let answer = act::click_element(operator, recording::arguments(step)?).await?;
+            answer.require()
+        }
+        "TypeText" => act::type_text(operator, recording::arguments(step)?).await?.require(),
+        "SetValue" => act::set_value(operator, recording::arguments(step)?).await,
+        "ToggleElement" => act::toggle_element(operator, recording::arguments(step)?).await.map(drop),
+        "SelectElement" => act::select_element(operator, recording::arguments(step)?).await,
+        "ScrollElement" => act::scroll_element(operator, recording::arguments(step)?).await,
+        "PressKey" => act::press_key(operator, recording::arguments(step)?).await,
+        "DragElement" => act::drag_element(operator, recording::arguments(step)?).await,
+        "AssertElement" => assert::assert_element(operator, recording::arguments(step)?).await.map(drop),
+        "WaitForElement" => look::wait_for_element(operator, recording::arguments(step)?).await?.require(),
+        other => Err(ToolError::new(format!("`{other}` is not a step that can be replayed"))),
+    }
+}
+
+/// What all tools share: the app, and the steps that are being recorded.
+pub struct Operator {
+    pub(crate) ui: Arc<dyn Ui>,
+    recorder: Mutex<Recorder>,
+}
+
+impl std::fmt::Debug for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Operator")
+    }
+}
+
+impl Operator {
+    pub(crate) fn new(ui: Arc<dyn Ui>) -> Self {
+        Self { ui, recorder: Mutex::default() }
+    }
+
+    pub(crate) async fn tree(&self) -> Result<Tree, ToolError> {
+        in_time("show its elements", self.ui.tree()).await
+    }
+
+    async fn perform(&self, action: Action) -> Result<(), ToolError> {
+        in_time("carry out the action", self.ui.perform(action)).await
+    }
+
+    async fn screenshot(&self, window: crate::ElementId) -> Result<Picture, ToolError> {
+        let picture = in_time("draw its window", self.ui.screenshot(window)).await;
+        picture.map_err(|error| ToolError::new(format!("Failed to capture screenshot: {error}")))
+    }
+
+    pub(crate) fn recorder(&self) -> std::sync::MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a step that was carried out, if steps are being recorded.
+    pub(crate) fn record(&self, tool: &str, arguments: Value) {
+        self.recorder().add(Step { tool: tool.to_owned(), arguments });
+    }
+}
+
+async fn in_time<T>(what: &str, work: BoxFuture<Result<T, UiError>>) -> Result<T, ToolError> {
+    let Ok(done) = tokio::time::timeout(PATIENCE, work).await else {
+        let seconds = PATIENCE.as_secs();
+        let why = format!("the app did not {what} within {seconds} s; it may be busy, or hang");
+        return Err(ToolError::new(why));
+    };
+    done.map_err(ToolError::from)
+}
+
+/// What an agent names an element by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Selector<'a> {
+    pub(crate) path: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
+    pub(crate) kind: Option<&'a str>,
+}
+
+impl<'a> Selector<'a> {
+    pub(crate) fn new(path: Option<&'a String>, name: Option<&'a String>, kind: Option<&'a String>) -> Self {
+        Self {
+            path: path.map(String::as_str),
+            name: name.map(String::as_str),
+            kind: kind.map(String::as_str),
+        }
+    }
+
+    /// The element, visible ones first.
+    pub(crate) fn find(&self, tree: &Tree) -> Result<Option<usize>, ToolError> {
+        let is_kind = |position: &usize| {
+            self.kind.is_none_or(|kind| tree.info(*position).kind.eq_ignore_ascii_case(kind))
+        };
+        if let Some(path) = self.path {
+            let path: ElementPath = path.parse()?;
+            return Ok(tree.by_path(&path).filter(is_kind));
+        }
+        let named = |name: &'a str| {
+            let first = tree.by_name(name, self.kind).next();
+            tree.by_name(name, self.kind).find(|&position| tree.is_visible(position)).or(first)
+        };
+        Ok(self.name.and_then(named))
+    }
+
+    /// The element, which must exist and be visible.
+    pub(crate) fn require(&self, tree: &Tree) -> Result<usize, ToolError> {
+        let position = self.find(tree)?;
+        let position = position.ok_or_else(|| {
+            let why = format!("there is no element {}", self.words());
+            ToolError::new(why).hint("`GetElementTree` lists the elements with their paths")
+        })?;
+        if tree.is_visible(position) {
+            return Ok(position);
+        }
+        Err(ToolError::new(format!("the element {} is hidden", self.words())))
+    }
+
+    /// How the element was named, for messages.
+    pub(crate) fn words(&self) -> String {
+        match (self.path, self.name) {
+            (Some(path), _) => format!("at `{path}`"),
+            (None, Some(name)) => format!("named `{name}`"),
+            (None, None) => String::from("of that description"),
+        }
+    }
+}

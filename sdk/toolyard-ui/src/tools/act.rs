@@ -1,0 +1,380 @@
+//! The tools that act as a user would: click, type, set, toggle, select, scroll, press, drag.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use toolyard_tool::{Problems, ToolError, tool};
+
+use super::look::require_selector;
+use super::{Operator, Selector};
+use crate::{Action, ElementId, MouseButton, Tree};
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Click {
+    /// How far from the left edge of the window, in logical pixels.
+    x: Option<f64>,
+    /// How far from its top edge.
+    y: Option<f64>,
+    /// The path of the element to click in the middle of.
+    path: Option<String>,
+    /// Its name, automation id or type.
+    name: Option<String>,
+    /// Which button.
+    #[serde(default)]
+    button: MouseButton,
+    /// How often; 2 is a double click.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 10))]
+    count: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn click_has_place(args: &Click, problems: &mut Problems) {
+    require_place((args.x, args.y), args.path.as_ref(), args.name.as_ref(), problems);
+}
+
+fn require_place(
+    (x, y): (Option<f64>, Option<f64>),
+    path: Option<&String>,
+    name: Option<&String>,
+    problems: &mut Problems,
+) {
+    let ways =
+        usize::from(x.is_some() || y.is_some()) + usize::from(path.is_some()) + usize::from(name.is_some());
+    if x.is_some() != y.is_some() {
+        problems.add("x", "Missing x or y coordinates: both are needed");
+    } else if ways != 1 {
+        problems.add(
+            "x",
+            "Missing x or y coordinates: give `x` and `y`, or `path`, or `name`, and only one of them",
+        );
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ClickAnswer {
+    /// Where, in logical pixels of the window.
+    x: f64,
+    y: f64,
+    /// Whether there was an element to click.
+    clicked: bool,
+}
+
+impl ClickAnswer {
+    /// Fails if there was nothing to click.
+    pub(super) fn require(&self) -> Result<(), ToolError> {
+        let missing = || ToolError::new(format!("there is no element at {}, {}", self.x, self.y));
+        self.clicked.then_some(()).ok_or_else(missing)
+    }
+}
+
+/// Where to act: a point of a window, and the element there.
+struct Place {
+    window: ElementId,
+    at: (f64, f64),
+    element: Option<usize>,
+}
+
+impl Place {
+    fn of_element(tree: &Tree, element: usize) -> Self {
+        let window = tree.window_of(element);
+        Self { window: tree.id(window), at: tree.info(element).bounds.center(), element: Some(element) }
+    }
+
+    fn of_point(tree: &Tree, x: f64, y: f64) -> Result<Self, ToolError> {
+        let window = tree.windows().next();
+        let window = window.ok_or_else(|| ToolError::new("the app has no window at the moment"))?;
+        Ok(Self { window: tree.id(window), at: (x, y), element: tree.at_in(window, x, y) })
+    }
+
+    fn find(
+        tree: &Tree,
+        point: (Option<f64>, Option<f64>),
+        selector: &Selector<'_>,
+    ) -> Result<Self, ToolError> {
+        match point {
+            (Some(x), Some(y)) => Self::of_point(tree, x, y),
+            _ => Ok(Self::of_element(tree, selector.require(tree)?)),
+        }
+    }
+}
+
+/// Clicks at a point of the window, or in the middle of an element.
+///
+/// If there is no element at the point, nothing happens and `clicked` is false.
+#[tool(
+    name = "ClickElement",
+    check = click_has_place,
+    rule = "Give `x` and `y`, or `path`, or `name`, and only one of them."
+)]
+pub(crate) async fn click_element(operator: &Operator, args: Click) -> Result<ClickAnswer, ToolError> {
+    let tree = operator.tree().await?;
+    let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
+    let place = Place::find(&tree, (args.x, args.y), &selector)?;
+    let (x, y) = place.at;
+    let Some(element) = place.element else {
+        return Ok(ClickAnswer { x, y, clicked: false });
+    };
+    let click = Action::Click { window: place.window, at: place.at, button: args.button, count: args.count };
+    operator.perform(click).await?;
+    let path = &tree.info(element).path;
+    operator.record("ClickElement", json!({ "path": path, "button": args.button, "count": args.count }));
+    Ok(ClickAnswer { x, y, clicked: true })
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TypeText {
+    /// What to type.
+    text: String,
+    /// Remove what is there first.
+    #[serde(default)]
+    clear_first: bool,
+    /// Click here first, so that the element has the focus: how far from the left edge of the window.
+    x: Option<f64>,
+    /// How far from its top edge.
+    y: Option<f64>,
+    /// Click the element at this path first.
+    path: Option<String>,
+}
+
+fn type_has_place(args: &TypeText, problems: &mut Problems) {
+    if args.x.is_some() || args.y.is_some() || args.path.is_some() {
+        require_place((args.x, args.y), args.path.as_ref(), None, problems);
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct TypeAnswer {
+    /// What was typed.
+    text: String,
+    /// Whether there was an element to type into.
+    typed: bool,
+}
+
+impl TypeAnswer {
+    /// Fails if there was nothing to type into.
+    pub(super) fn require(&self) -> Result<(), ToolError> {
+        self.typed.then_some(()).ok_or_else(|| ToolError::new("no element has the focus"))
+    }
+}
+
+/// Types text into the element that has the focus, or into the element at a place.
+#[tool(name = "TypeText", check = type_has_place, rule = "Give `x` and `y`, or `path`, or neither.")]
+pub(crate) async fn type_text(operator: &Operator, args: TypeText) -> Result<TypeAnswer, ToolError> {
+    let mut recorded = json!({ "text": args.text, "clearFirst": args.clear_first });
+    let mut tree = operator.tree().await?;
+    if args.x.is_some() || args.path.is_some() {
+        let selector = Selector::new(args.path.as_ref(), None, None);
+        let place = Place::find(&tree, (args.x, args.y), &selector)?;
+        let Some(element) = place.element else {
+            return Ok(TypeAnswer { text: args.text, typed: false });
+        };
+        recorded["path"] = json!(tree.info(element).path);
+        let click = Action::Click { window: place.window, at: place.at, button: MouseButton::Left, count: 1 };
+        operator.perform(click).await?;
+        tree = operator.tree().await?;
+    }
+    let has_focus = (0..tree.len()).any(|position| {
+        let focused = tree.info(position).properties.get("focused");
+        focused.is_some_and(|focused| focused == "true")
+    });
+    if has_focus {
+        let typing = Action::Type { text: args.text.clone(), clear_first: args.clear_first };
+        operator.perform(typing).await?;
+        operator.record("TypeText", recorded);
+    }
+    Ok(TypeAnswer { text: args.text, typed: has_focus })
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct SetValue {
+    /// The path of the field, slider or list.
+    path: Option<String>,
+    /// Its name, automation id or type.
+    name: Option<String>,
+    /// The new value, in words or digits.
+    value: String,
+}
+
+fn set_has_selector(args: &SetValue, problems: &mut Problems) {
+    require_selector(args.path.as_ref(), args.name.as_ref(), problems);
+}
+
+/// Sets the value of a field, slider or list without typing.
+#[tool(name = "SetValue", check = set_has_selector, rule = "Give either `path` or `name`.")]
+pub(crate) async fn set_value(operator: &Operator, args: SetValue) -> Result<(), ToolError> {
+    let tree = operator.tree().await?;
+    let element = Selector::new(args.path.as_ref(), args.name.as_ref(), None).require(&tree)?;
+    operator.perform(Action::SetValue { element: tree.id(element), value: args.value.clone() }).await?;
+    operator.record("SetValue", json!({ "path": tree.info(element).path, "value": args.value }));
+    Ok(())
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Toggle {
+    /// The path of the check box or switch.
+    path: Option<String>,
+    /// Its name, automation id or type.
+    name: Option<String>,
+    /// The state it should have afterwards; without it, the other one.
+    on: Option<bool>,
+}
+
+fn toggle_has_selector(args: &Toggle, problems: &mut Problems) {
+    require_selector(args.path.as_ref(), args.name.as_ref(), problems);
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ToggleAnswer {
+    /// Whether it had to be clicked.
+    clicked: bool,
+}
+
+/// Turns a check box or switch on or off.
+#[tool(name = "ToggleElement", check = toggle_has_selector, rule = "Give either `path` or `name`.")]
+pub(crate) async fn toggle_element(operator: &Operator, args: Toggle) -> Result<ToggleAnswer, ToolError> {
+    let tree = operator.tree().await?;
+    let selector = Selector::new(args.path.as_ref(), args.name.as_ref(), None);
+    let element = selector.require(&tree)?;
+    let Some(checked) = tree.info(element).properties.get("checked") else {
+        return Err(ToolError::new(format!("the element {} cannot be turned on and off", selector.words())));
+    };
+    let is_right = args.on.is_some_and(|on| (checked == "true") == on);
+    if !is_right {
+        click_middle(operator, &tree, element).await?;
+    }
+    operator.record("ToggleElement", json!({ "path": tree.info(element).path, "on": args.on }));
+    Ok(ToggleAnswer { clicked: !is_right })
+}
+
+async fn click_middle(operator: &Operator, tree: &Tree, element: usize) -> Result<(), ToolError> {
+    let place = Place::of_element(tree, element);
+    let click = Action::Click { window: place.window, at: place.at, button: MouseButton::Left, count: 1 };
+    operator.perform(click).await
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Select {
+    /// The path of the tab, list item or option.
+    path: Option<String>,
+    /// Its name, automation id or type.
+    name: Option<String>,
+}
+
+fn select_has_selector(args: &Select, problems: &mut Problems) {
+    require_selector(args.path.as_ref(), args.name.as_ref(), problems);
+}
+
+/// Selects a tab, list item or option.
+#[tool(name = "SelectElement", check = select_has_selector, rule = "Give either `path` or `name`.")]
+pub(crate) async fn select_element(operator: &Operator, args: Select) -> Result<(), ToolError> {
+    let tree = operator.tree().await?;
+    let element = Selector::new(args.path.as_ref(), args.name.as_ref(), None).require(&tree)?;
+    let selected = tree.info(element).properties.get("selected");
+    if selected.is_none_or(|selected| selected != "true") {
+        click_middle(operator, &tree, element).await?;
+    }
+    operator.record("SelectElement", json!({ "path": tree.info(element).path }));
+    Ok(())
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Scroll {
+    /// The path of the element to scroll in.
+    path: Option<String>,
+    /// Its name, automation id or type.
+    name: Option<String>,
+    /// How far to the right, in logical pixels.
+    #[serde(default)]
+    dx: f64,
+    /// How far down, in logical pixels.
+    #[serde(default)]
+    dy: f64,
+}
+
+fn scroll_has_selector(args: &Scroll, problems: &mut Problems) {
+    require_selector(args.path.as_ref(), args.name.as_ref(), problems);
+}
+
+/// Scrolls what is inside an element.
+#[tool(name = "ScrollElement", check = scroll_has_selector, rule = "Give either `path` or `name`.")]
+pub(crate) async fn scroll_element(operator: &Operator, args: Scroll) -> Result<(), ToolError> {
+    let tree = operator.tree().await?;
+    let element = Selector::new(args.path.as_ref(), args.name.as_ref(), None).require(&tree)?;
+    let place = Place::of_element(&tree, element);
+    let scroll = Action::Scroll { window: place.window, at: place.at, by: (args.dx, args.dy) };
+    operator.perform(scroll).await?;
+    operator
+        .record("ScrollElement", json!({ "path": tree.info(element).path, "dx": args.dx, "dy": args.dy }));
+    Ok(())
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+pub(crate) struct Press {
+    /// The key: `Enter`, `Escape`, `Tab`, `Backspace`, `ArrowDown`, `F5`, `a` …
+    #[schemars(length(min = 1, max = 20))]
+    key: String,
+    /// Keys that are held down: `ctrl`, `shift`, `alt`, `command`.
+    #[serde(default)]
+    #[schemars(length(max = 4))]
+    modifiers: Vec<Modifier>,
+}
+
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Modifier {
+    Ctrl,
+    Shift,
+    Alt,
+    Command,
+}
+
+impl Modifier {
+    fn name(self) -> String {
+        let name = match self {
+            Self::Ctrl => "ctrl",
+            Self::Shift => "shift",
+            Self::Alt => "alt",
+            Self::Command => "command",
+        };
+        name.to_owned()
+    }
+}
+
+/// Presses and releases a key, with other keys held down if need be.
+#[tool(name = "PressKey")]
+pub(crate) async fn press_key(operator: &Operator, args: Press) -> Result<(), ToolError> {
+    let modifiers = args.modifiers.iter().map(|modifier| modifier.name()).collect();
+    operator.perform(Action::Press { key: args.key.clone(), modifiers }).await?;
+    operator.record("PressKey", serde_json::to_value(&args).unwrap_or_default());
+    Ok(())
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Drag {
+    /// The path of the element to drag.
+    from: String,
+    /// The path of the element to drop it on.
+    to: String,
+}
+
+/// Drags one element onto another.
+#[tool(name = "DragElement")]
+pub(crate) async fn drag_element(operator: &Operator, args: Drag) -> Result<(), ToolError> {
+    let tree = operator.tree().await?;
+    let at = |path: &str| {
+        let element = Selector { path: Some(path), ..Selector::default() }.require(&tree)?;
+        Ok::<_, ToolError>(Place::of_element(&tree, element))
+    };
+    let (from, to) = (at(&args.from)?, at(&args.to)?);
+    if from.window != to.window {
+        return Err(ToolError::new("an element can only be dragged within its window"));
+    }
+    operator.perform(Action::Drag { window: from.window, from: from.at, to: to.at }).await?;
+    operator.record("DragElement", json!({ "from": args.from, "to": args.to }));
+    Ok(())
+}
