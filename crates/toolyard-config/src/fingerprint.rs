@@ -11,7 +11,7 @@ pub fn fingerprint(upstream: &UpstreamConfig) -> String {
     let mut parts = Parts(Sha256::new());
     parts.add(format!("{era:?}").as_bytes());
     match reach {
-        Reach::Program(Program { command, args, env, cwd }) => {
+        Reach::Program(Program { command, args, env, cwd, sandbox }) => {
             parts.add(b"program");
             parts.add(command.as_bytes());
             parts.count(args.len());
@@ -23,6 +23,9 @@ pub fn fingerprint(upstream: &UpstreamConfig) -> String {
                 parts.secret(value.as_bytes());
             }
             parts.add(cwd.as_os_str().as_encoded_bytes());
+            if let Some(sandbox) = sandbox {
+                parts.add(format!("{sandbox:?}").as_bytes());
+            }
         }
         Reach::Socket(socket) => {
             parts.add(b"socket");
@@ -94,6 +97,7 @@ mod tests {
                 args: args.iter().map(|&text| text.to_owned()).collect(),
                 env: env.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
                 cwd: "/".into(),
+                sandbox: None,
             }),
             era: EraPin::Auto,
             timeout: None,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
+use toolyard_guard::Sandbox;
 use toolyard_link::SocketSpec;
 
 use super::reader::{Field, Reader, Section};
@@ -25,6 +26,8 @@ pub struct Program {
     /// Added to our own environment; sorted by name.
     pub env: Vec<(String, String)>,
     pub cwd: PathBuf,
+    /// What it may use, if not everything.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// A server to send HTTP requests to.
@@ -68,13 +71,12 @@ impl Reach {
     /// Takes `command`, `args`, `env`, `cwd` or `url`, `headers` out of a section.
     pub(crate) fn take(section: &mut Section, reader: &mut Reader<'_>) -> Option<Self> {
         let (command, url) = (section.take("command"), section.take("url"));
-        let program = [section.take("args"), section.take("env"), section.take("cwd")];
+        let program = ["args", "env", "cwd", "sandbox"].map(|key| section.take(key));
         let headers = section.take("headers");
         match (command, url) {
             (Some(command), None) => {
                 refuse(reader, headers, "url", "a program gets its secrets by `env`");
-                let [args, env, cwd] = program;
-                Program::read(reader, &command, args, env, cwd).map(Self::Program)
+                Program::read(reader, &command, program).map(Self::Program)
             }
             (None, Some(url)) => {
                 for field in program {
@@ -134,10 +136,9 @@ impl Program {
     fn read(
         reader: &mut Reader<'_>,
         command: &Field,
-        args: Option<Field>,
-        env: Option<Field>,
-        cwd: Option<Field>,
+        [args, env, cwd, sandbox]: [Option<Field>; 4],
     ) -> Option<Self> {
+        let sandbox = sandbox.map(|field| read_sandbox(reader, field));
         let has_args = args.is_some();
         let args = args.map(|field| field.expanded_list(reader)).unwrap_or_default();
         let env = env.map(|field| environment(reader, &field)).unwrap_or_default();
@@ -163,8 +164,24 @@ impl Program {
             let message = "is taken as the name of one program, spaces included";
             command.warn(reader, message, format!("write {program} and {args}: no shell splits it"));
         }
-        Some(Self { command: text, args, env, cwd })
+        Some(Self { command: text, args, env, cwd, sandbox })
     }
+}
+
+/// Reads `sandbox`. A mistake in it is an error, so no server runs with less of a sandbox than was written.
+fn read_sandbox(reader: &mut Reader<'_>, field: Field) -> Sandbox {
+    let mut sandbox = Sandbox::default();
+    let Some(mut section) = field.section(reader) else { return sandbox };
+    let folder = reader.file.folder().to_owned();
+    let mut paths = |key: &'static str, reader: &mut Reader<'_>| -> Vec<PathBuf> {
+        let written = section.take(key).map(|field| field.expanded_list(reader)).unwrap_or_default();
+        written.into_iter().map(|text| absolute(&folder.join(reader.below_home(text)))).collect()
+    };
+    sandbox.read = paths("read", reader);
+    sandbox.write = paths("write", reader);
+    sandbox.net = section.take("net").and_then(|field| field.flag(reader)).unwrap_or_default();
+    section.finish(reader);
+    sandbox
 }
 
 fn environment(reader: &mut Reader<'_>, field: &Field) -> Vec<(String, String)> {

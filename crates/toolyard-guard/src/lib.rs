@@ -3,6 +3,7 @@
 //!
 //! There is one guard for each child, so nothing here needs a runtime.
 
+mod sandbox;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -11,10 +12,11 @@ mod windows;
 use std::ffi::OsString;
 use std::fmt;
 
+pub use sandbox::{DEVICES, SYSTEM, Sandbox};
 #[cfg(unix)]
-pub use unix::{Guards, processes, run};
+pub use unix::{Guards, processes, run, sandbox_support};
 #[cfg(windows)]
-pub use windows::{Guards, run};
+pub use windows::{Guards, run, sandbox_support};
 
 /// A program that runs the child for us. It is given the child's command after its own arguments and must
 ///
@@ -29,6 +31,15 @@ pub struct Guard {
     pub args: Vec<OsString>,
     /// For the guard and everything below it.
     pub env: Vec<(OsString, OsString)>,
+}
+
+impl Guard {
+    /// The same guard, which confines its child as well.
+    #[must_use]
+    pub fn sandboxed(mut self, sandbox: &Sandbox) -> Self {
+        self.args.extend(sandbox.to_args());
+        self
+    }
 }
 
 impl fmt::Debug for Guard {

@@ -5,6 +5,8 @@
 //! runtime, no logging, no parsing of arguments. Why it is built this way is in docs/design/child-guards.md.
 
 #[cfg(target_os = "linux")]
+mod confine;
+#[cfg(target_os = "linux")]
 mod start;
 #[cfg(target_os = "linux")]
 mod watch;
@@ -18,9 +20,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::Guard;
+use crate::sandbox::{self, Sandbox};
+#[cfg(target_os = "linux")]
+pub use confine::sandbox_support;
 use record::Record;
 
+/// Whether a sandbox can be enforced here.
+#[cfg(not(target_os = "linux"))]
+pub fn sandbox_support() -> Result<(), String> {
+    Err("`sandbox` needs Linux".to_owned())
+}
+
 const COMMAND: &str = "guard";
+/// Runs a program in a sandbox; only a guard writes this command line.
+const CONFINE: &str = "confine";
 /// The program that runs right now, even if the file it came from has been replaced since.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
@@ -28,6 +41,7 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 struct Order {
     /// The process to end with.
     gateway: i32,
+    sandbox: Option<Sandbox>,
     program: OsString,
     args: Vec<OsString>,
 }
@@ -35,7 +49,11 @@ struct Order {
 /// Guards, if that is what the program was started for.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let mut arguments = arguments.skip(1);
-    arguments.next().filter(|word| word == COMMAND)?;
+    let word = arguments.next()?;
+    if word == CONFINE {
+        return Some(confine(arguments));
+    }
+    (word == COMMAND).then_some(())?;
     Some(match parse(arguments) {
         #[cfg(target_os = "linux")]
         Some(order) => start::start(&order),
@@ -48,7 +66,29 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 
 fn parse(mut arguments: impl Iterator<Item = OsString>) -> Option<Order> {
     let gateway = arguments.next()?.to_str()?.parse().ok()?;
-    Some(Order { gateway, program: arguments.next()?, args: arguments.collect() })
+    let (sandbox, program) = sandbox_and_program(&mut arguments)?;
+    Some(Order { gateway, sandbox, program, args: arguments.collect() })
+}
+
+fn sandbox_and_program(
+    arguments: &mut impl Iterator<Item = OsString>,
+) -> Option<(Option<Sandbox>, OsString)> {
+    let first = arguments.next()?;
+    if first != sandbox::FLAG {
+        return Some((None, first));
+    }
+    Some((Some(Sandbox::from_args(arguments)?), arguments.next()?))
+}
+
+/// Becomes a program in its sandbox.
+fn confine(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if let Some((Some(sandbox), program)) = sandbox_and_program(&mut arguments) {
+        return confine::confine(&sandbox, &program, &arguments.collect::<Vec<_>>());
+    }
+    let _ = arguments.next();
+    report("error: `toolyard confine` is what a guard runs programs in a sandbox with, on Linux");
+    ExitCode::from(2)
 }
 
 /// The gateway's side: how its children are guarded while it runs.
@@ -113,6 +153,8 @@ mod tests {
         check(&["7", "sh", "-c", "true"], Some((7, "sh", 2)));
         check(&["7", "--version"], Some((7, "--version", 0)));
         check(&["7"], None);
+        check(&["7", "--sandbox", "net", "1", "read", "/usr", "sh", "-c"], Some((7, "sh", 1)));
+        check(&["7", "--sandbox", "1", "read", "/usr", "sh", "-c"], None);
         check(&["sh", "-c"], None);
         check(&[], None);
     }

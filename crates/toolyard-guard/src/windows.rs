@@ -12,6 +12,11 @@ pub fn run(_: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     None
 }
 
+/// Whether a sandbox can be enforced here.
+pub fn sandbox_support() -> Result<(), String> {
+    Err("`sandbox` needs Linux".to_owned())
+}
+
 /// The gateway's side: how its children are guarded while it runs.
 #[derive(Debug)]
 pub struct Guards;

@@ -11,6 +11,7 @@ use toolyard_core::apps::away_hint;
 use toolyard_core::discovery::Endpoint;
 use toolyard_core::greet::{gateway_id, gateways_in};
 use toolyard_core::{Connect, Connected, NoCounterpart};
+use toolyard_guard::sandbox_support;
 use toolyard_link::child::{ChildSpec, Guard};
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart};
@@ -54,6 +55,8 @@ pub(crate) struct Upstream {
     target: Arc<UpstreamTarget>,
     context: ConnectContext,
     away_hint: Option<String>,
+    /// Why it must not be started.
+    refused: Option<Reason>,
 }
 
 impl Upstream {
@@ -70,7 +73,12 @@ impl Upstream {
             era: upstream.era,
             timeouts,
         };
-        Self { target: Arc::new(target), context: context.clone(), away_hint: None }
+        Self {
+            target: Arc::new(target),
+            context: context.clone(),
+            away_hint: None,
+            refused: refused(&upstream.reach, context),
+        }
     }
 }
 
@@ -90,7 +98,7 @@ impl Upstream {
             timeouts: Timeouts::default(),
         };
         let away_hint = Some(away_hint(endpoint));
-        Self { target: Arc::new(target), context: context.clone(), away_hint }
+        Self { target: Arc::new(target), context: context.clone(), away_hint, refused: None }
     }
 }
 
@@ -103,6 +111,9 @@ impl fmt::Debug for Upstream {
 
 impl Upstream {
     fn connect_as(&self, known: Option<Revision>, offer: Arc<Offer>) -> BoxFuture<Result<Connected, Reason>> {
+        if let Some(refused) = self.refused.clone() {
+            return Box::pin(async { Err(refused) });
+        }
         let (target, scope) = (self.target.clone(), self.context.scope.clone());
         let away_hint = self.away_hint.clone();
         Box::pin(async move {
@@ -176,14 +187,28 @@ impl Connect for Upstream {
     }
 }
 
+/// Why a program that must run in a sandbox cannot: then it does not run at all.
+fn refused(reach: &Reach, context: &ConnectContext) -> Option<Reason> {
+    let Reach::Program(Program { sandbox: Some(_), .. }) = reach else { return None };
+    let why = match (sandbox_support(), &context.guard) {
+        (Err(why), _) => why,
+        (Ok(()), None) => "`sandbox` needs the process guard, which needs /proc".to_owned(),
+        (Ok(()), Some(_)) => return None,
+    };
+    Some(Reason::new(why).with_hint("run it elsewhere, or remove `sandbox` to run it without one"))
+}
+
 fn target(reach: &Reach, context: &ConnectContext) -> Target {
     match reach {
-        Reach::Program(Program { command, args, env, cwd }) => Target::Child(ChildSpec {
+        Reach::Program(Program { command, args, env, cwd, sandbox }) => Target::Child(ChildSpec {
             program: command.into(),
             args: args.iter().map(Into::into).collect(),
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             cwd: Some(cwd.clone()),
-            guard: context.guard.clone(),
+            guard: context.guard.clone().map(|guard| match sandbox {
+                Some(sandbox) => guard.sandboxed(sandbox),
+                None => guard,
+            }),
         }),
         Reach::Server(Server { url, headers, sse }) => {
             let spec = HttpSpec { url: url.clone(), headers: headers.clone() };

@@ -62,7 +62,14 @@ const RULES: &[Rule] = &[
     Rule { package: "toolyard-guard", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule {
         package: "toolyard-config",
-        ours: &["toolyard-proto", "toolyard-model", "toolyard-limits", "toolyard-link", "toolyard-core"],
+        ours: &[
+            "toolyard-guard",
+            "toolyard-proto",
+            "toolyard-model",
+            "toolyard-limits",
+            "toolyard-link",
+            "toolyard-core",
+        ],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "clap"],
     },

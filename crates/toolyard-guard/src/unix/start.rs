@@ -13,9 +13,8 @@ use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout, getppid};
 use rustix::process::{PidfdFlags, pidfd_open};
 use signal_hook::low_level::emulate_default_handler;
 
-use super::Order;
-use super::report;
 use super::watch::{Gateway, News, Watch};
+use super::{CONFINE, OWN_PROGRAM, Order, report};
 
 /// What shells answer when a program is not there, or cannot be run.
 const NOT_FOUND: u8 = 127;
@@ -59,12 +58,20 @@ fn handle(process: i32) -> Option<OwnedFd> {
 /// In a group of its own, so that a child that signals its group does not mean us. It alone keeps our stdin,
 /// stdout and stderr: its end must be seen at the other end of each.
 fn start_child(order: &Order) -> io::Result<Pid> {
-    let child = Command::new(&order.program).args(&order.args).process_group(0).spawn()?;
+    let child = command(order).args(&order.args).process_group(0).spawn()?;
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&nowhere)?;
     dup2_stdout(&nowhere)?;
     dup2_stderr(&nowhere)?;
     i32::try_from(child.id()).map(Pid::from_raw).map_err(io::Error::other)
+}
+
+/// The program itself, or what becomes it once it is confined.
+fn command(order: &Order) -> Command {
+    let Some(sandbox) = &order.sandbox else { return Command::new(&order.program) };
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg0("toolyard").arg(CONFINE).args(sandbox.to_args()).arg(&order.program);
+    command
 }
 
 /// By the same exit code, or by the same signal but without a dump of its own.

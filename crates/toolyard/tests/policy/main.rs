@@ -1,0 +1,10 @@
+//! What the program does to keep tools, servers and clients within bounds: sandboxes, pinned definitions, rules and
+//! approvals. The real program is started for each test.
+
+#![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
+
+#[expect(dead_code, reason = "shared with other tests")]
+#[path = "../cli/gateway.rs"]
+mod gateway;
+#[cfg(target_os = "linux")]
+mod sandbox;

@@ -1,0 +1,141 @@
+//! `sandbox`: a real server that tries to leave it, and one that stays inside.
+
+use crate::gateway::Home;
+
+/// A server whose one tool reads, writes and connects at the targets that it is given.
+const SERVER: &str = r#"
+import json, os, socket, sys
+def attempt(op, target):
+    if op == "read": return open(target).read()
+    if op == "write": open(target, "w").write("x"); return "written"
+    if op == "append": open(target, "a").write("x"); return "written"
+    if op == "truncate": os.truncate(target, 0); return "truncated"
+    if op == "remove": os.remove(target); return "removed"
+    if op == "run": return os.popen("cat " + target + " 2>&1").read() or "nothing"
+    if op == "signal": os.kill(int(target), 0); return "signalled"
+    if op == "tcp": socket.create_connection(("127.0.0.1", int(target)), 5); return "connected"
+    if op == "udp": socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", int(target))); return "sent"
+    if op == "unix": socket.socket(socket.AF_UNIX); return "opened"
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m: continue
+    if m["method"] == "tools/call":
+        args = m["params"]["arguments"]
+        try: text, failed = attempt(args["op"], args["target"]), False
+        except OSError as error: text, failed = error.strerror or str(error), True
+        result = {"content": [{"type": "text", "text": text}], "isError": failed}
+    else:
+        result = {
+            "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}},
+            "tools/list": {"tools": [{"name": "try", "inputSchema": {"type": "object"}}]},
+        }.get(m["method"])
+    answer = {"result": result} if result is not None else {"error": {"code": -32601, "message": "no"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **answer}), flush=True)
+"#;
+
+/// A home with the server in a folder of its own, a folder to write to, and a file outside both.
+fn home(net: bool) -> Home {
+    let home = Home::new();
+    home.write("server/server.py", SERVER).write("server/open.txt", "open").write("work/old.txt", "old");
+    home.write("private.txt", "private");
+    let (python, prefix) = python();
+    let config = format!(
+        "[upstreams.s]\ncommand = {python:?}\nargs = [\"server/server.py\"]\n\
+         sandbox = {{ read = [\"server\", {prefix:?}], write = [\"work\"], net = {net} }}\n"
+    );
+    home.write("config.toml", &config);
+    home
+}
+
+/// The interpreter itself, which `python3` may only lead to, and the folder that it is installed in.
+fn python() -> (String, String) {
+    let script = "import os, sys; print(os.path.realpath(sys.executable)); print(sys.base_prefix)";
+    let output = std::process::Command::new("python3").args(["-c", script]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines().map(str::to_owned);
+    (lines.next().unwrap(), lines.next().unwrap())
+}
+
+/// What the server's attempt came to, called through a gateway of its own.
+fn attempts(home: &Home, attempts: &[(&str, String)]) -> Vec<String> {
+    let call = |(op, target): &(&str, String)| {
+        let (op, target) = (format!("op={op}"), format!("target={target}"));
+        let (_, stdout, stderr) = home.run(&[
+            "--config",
+            "config.toml",
+            "--state-dir",
+            "state",
+            "tools",
+            "call",
+            "s:try",
+            &op,
+            &target,
+        ]);
+        format!("{stdout}{stderr}")
+    };
+    let results: Vec<String> = attempts.iter().map(call).collect();
+    assert!(results.iter().all(|result| !result.contains("there is no tool")), "{results:?}");
+    results
+}
+
+#[test]
+fn a_server_that_stays_inside_its_sandbox_works() {
+    let home = home(false);
+    let path = |name: &str| home.path(name).display().to_string();
+    let results = attempts(
+        &home,
+        &[
+            ("read", path("server/open.txt")),
+            ("write", path("work/new.txt")),
+            ("remove", path("work/old.txt")),
+        ],
+    );
+    assert!(results[0].contains("open"), "{results:?}");
+    assert!(results[1].contains("written"), "{results:?}");
+    assert!(results[2].contains("removed"), "{results:?}");
+    assert!(home.path("work/new.txt").exists() && !home.path("work/old.txt").exists());
+}
+
+#[test]
+fn a_server_that_reads_or_writes_outside_its_sandbox_is_refused() {
+    let home = home(true);
+    let path = |name: &str| home.path(name).display().to_string();
+    let results = attempts(
+        &home,
+        &[
+            ("read", path("private.txt")),
+            ("write", path("new.txt")),
+            ("append", path("server/open.txt")),
+            ("truncate", path("private.txt")),
+            ("remove", path("private.txt")),
+            ("run", path("private.txt")),
+        ],
+    );
+    for result in &results {
+        assert!(result.contains("ermission denied"), "{results:?}");
+    }
+    assert_eq!(std::fs::read_to_string(home.path("private.txt")).unwrap(), "private");
+    assert_eq!(std::fs::read_to_string(home.path("server/open.txt")).unwrap(), "open");
+    assert!(!home.path("new.txt").exists());
+}
+
+#[test]
+fn a_server_without_network_opens_no_socket() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let kinds = ["tcp", "udp", "unix"].map(|kind| (kind, port.clone()));
+    for result in attempts(&home(false), &kinds) {
+        assert!(result.contains("ermission denied"), "{result}");
+    }
+    let results = attempts(&home(true), &kinds[..1]);
+    assert!(results[0].contains("connected"), "{results:?}");
+}
+
+#[test]
+fn a_sandbox_with_a_path_that_does_not_exist_starts_nothing() {
+    let home = home(false);
+    std::fs::remove_dir_all(home.path("work")).unwrap();
+    let (_, stdout, _) = home.run(&["--config", "config.toml", "--state-dir", "state", "doctor"]);
+    let why = format!("could not be started in its sandbox: `{}`", home.path("work").display());
+    assert!(stdout.contains(&why), "{stdout}");
+}
