@@ -53,6 +53,11 @@ pub fn base(variables: &Variables<'_>) -> Option<PathBuf> {
     Some(system::state_folder(variables)?.join("toolyard"))
 }
 
+/// Where packs keep what can be made again, for all config sets.
+pub fn cache(variables: &Variables<'_>) -> Option<PathBuf> {
+    Some(system::cache_folder(variables)?.join("toolyard"))
+}
+
 /// Where the secrets of the user are.
 pub fn secrets(variables: &Variables<'_>) -> Option<PathBuf> {
     Some(base(variables)?.join("secrets"))

@@ -12,8 +12,9 @@ use unix as here;
 use windows as here;
 
 pub use here::{
-    config_folder, create_folder, hand_over, has_other_names, home, instances_base, is_only_ours, is_socket,
-    keep_mode, keep_owner, open_file, open_plain, private, socket_folder, state_folder, user,
+    cache_folder, config_folder, create_folder, hand_over, has_other_names, home, instances_base,
+    is_only_ours, is_socket, keep_mode, keep_owner, open_file, open_plain, private, socket_folder,
+    state_folder, user,
 };
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Which project files the user has agreed to, and to what in them. A project file names programs to run and
+//! Which project files the user has agreed to, and to what in them; and in which projects packs may run programs. A project file names programs to run and
 //! may come from anybody, so it counts only after `toolyard trust`, and a changed command needs it again.
 //!
 //! What is kept is a hash of each upstream as written: variables are not expanded, so a new value of one is no
@@ -69,9 +69,19 @@ impl Trusted {
     pub fn add(&mut self, file: &Path) -> io::Result<()> {
         let unreadable = || io::Error::other(format!("{} cannot be read", file.display()));
         let upstreams = hashes(file).ok_or_else(unreadable)?;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.files.insert(canonical(file), Agreed { since, upstreams });
+        self.files.insert(canonical(file), Agreed { since: now(), upstreams });
         self.write()
+    }
+
+    /// Lets packs run programs and code of the project in this folder, and of all projects below it.
+    pub fn add_folder(&mut self, folder: &Path) -> io::Result<()> {
+        self.files.insert(canonical(folder), Agreed { since: now(), upstreams: BTreeMap::new() });
+        self.write()
+    }
+
+    /// Whether packs may run programs and code of the project in this folder.
+    pub fn covers(&self, folder: &Path) -> bool {
+        canonical(folder).ancestors().any(|above| self.files.contains_key(above))
     }
 
     /// Takes it back; whether there was anything to take back.
@@ -95,6 +105,10 @@ impl Trusted {
         state_dir::replace(path, &serde_json::to_vec_pretty(&self.files)?)
             .map_err(|error| attempted(&error, "write", path))
     }
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// A file stays itself, however it is named.
@@ -201,6 +215,23 @@ mod tests {
         check(&agreed.replace('3', "4"), &["pack music"]);
         check(&format!("{agreed}[packs.code]\n"), &["pack code"]);
         check("[upstreams.music]\nroot = \"music\"\n", &["music"]);
+    }
+
+    #[test]
+    fn a_trusted_folder_covers_all_below_it_and_a_trusted_file_covers_none() {
+        let home = tempfile::tempdir().unwrap();
+        let variables = |name: &str| (name == "HOME").then(|| home.path().display().to_string());
+        let (project, below) = (home.path().join("app"), home.path().join("app/deep"));
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::write(project.join("toolyard.toml"), "").unwrap();
+        Trusted::read(&variables).add(&project.join("toolyard.toml")).unwrap();
+        assert!(!Trusted::read(&variables).covers(&project));
+        Trusted::read(&variables).add_folder(&project).unwrap();
+        for (folder, expected) in [(&project, true), (&below, true), (&home.path().to_owned(), false)] {
+            assert_eq!(Trusted::read(&variables).covers(folder), expected, "{}", folder.display());
+        }
+        assert!(Trusted::read(&variables).remove(&project).unwrap());
+        assert!(!Trusted::read(&variables).covers(&project));
     }
 
     #[test]

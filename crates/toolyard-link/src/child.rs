@@ -10,8 +10,9 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 mod stderr;
+mod owned;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
+pub use owned::{ChildHandle, OwnedChild, start};
 pub use toolyard_guard::Guard;
 
 /// How long a child may take to end after its input was closed, and again after TERM.
@@ -47,15 +49,33 @@ const STATUS_WAIT: Duration = Duration::from_millis(750);
 pub struct ChildSpec {
     pub program: OsString,
     pub args: Vec<OsString>,
-    /// Added to our own environment.
+    /// Added to our own environment, or all there is if that is not inherited.
     pub env: Vec<(OsString, OsString)>,
+    /// Whether it gets our own environment.
+    pub inherits_env: bool,
     pub cwd: Option<PathBuf>,
     pub guard: Option<Guard>,
 }
 
 impl ChildSpec {
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: None, guard: None }
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            inherits_env: true,
+            cwd: None,
+            guard: None,
+        }
+    }
+
+    /// A command that starts from our environment or from an empty one. What is set for a guard comes after this.
+    fn begin(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        if !self.inherits_env {
+            command.env_clear();
+        }
+        command
     }
 
     /// What all systems are told alike, for the program itself or for whoever runs it.
@@ -71,12 +91,13 @@ impl ChildSpec {
 
 impl fmt::Debug for ChildSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, args, env, cwd, guard } = self;
+        let Self { program, args, env, inherits_env, cwd, guard } = self;
         let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
         f.debug_struct("ChildSpec")
             .field("program", program)
             .field("args", &args.len())
             .field("env", &names)
+            .field("inherits_env", inherits_env)
             .field("cwd", cwd)
             .field("guard", guard)
             .finish()

@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Install(install::InstallArgs),
     /// Remove Toolyard from the config of a client.
     Uninstall(uninstall::UninstallArgs),
-    /// Trust this project's `toolyard.toml` in its current form.
+    /// Trust this project's `toolyard.toml` in its current form, or let packs run programs of a project.
     Trust(trust::TrustArgs),
     /// Serve one pack alone, on stdio or where its flags say.
     Pack(pack::PackArgs),

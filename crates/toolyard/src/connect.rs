@@ -1,17 +1,19 @@
 //! Reaches the upstreams of a config: the seam between what was written and the links.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::json;
-use toolyard_config::{Program, Reach, Server, UpstreamConfig};
+use toolyard_config::{Program, Reach, Server, Trusted, UpstreamConfig, state_dir};
 use toolyard_core::apps::away_hint;
 use toolyard_core::discovery::Endpoint;
 use toolyard_core::greet::{gateway_id, gateways_in};
 use toolyard_core::{Connect, Connected, NoCounterpart};
 use toolyard_guard::sandbox_support;
+use toolyard_host::{HostSettings, Hosts};
 use toolyard_link::child::{ChildSpec, Guard};
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart};
@@ -20,14 +22,17 @@ use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
 
 use crate::packs::Sets;
+use crate::settings;
 
-/// What all upstreams are told of us, what children run under, the scope that the links live in, and the sets of packs.
+/// What all upstreams are told of us, what children run under, the scope that the links live in, the sets of packs and
+/// what packs are given.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectContext {
     offer: Arc<Offer>,
     guard: Option<Guard>,
     scope: Scope,
     packs: Sets,
+    hosts: Hosts,
 }
 
 impl ConnectContext {
@@ -42,12 +47,30 @@ impl ConnectContext {
         let client_info =
             json!({ "name": "toolyard", "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") });
         let offer = Offer { capabilities: capabilities.into(), client_info: client_info.into() };
-        Self { offer: Arc::new(offer), guard, scope, packs: Sets::default() }
+        let hosts = Hosts::new(HostSettings { guard: guard.clone(), ..HostSettings::default() });
+        Self { offer: Arc::new(offer), guard, scope, packs: Sets::default(), hosts }
+    }
+
+    /// With folders for packs: their state below `state_dir`, and the user's cache.
+    pub(crate) fn with_folders(mut self, state_dir: Option<PathBuf>) -> Self {
+        let (state, guard) = (state_dir, self.guard.clone());
+        let cache = state_dir::cache(&settings::variable);
+        self.hosts = Hosts::new(HostSettings { state, cache, guard, trusts: Box::new(trusts) });
+        self
+    }
+
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     pub(crate) fn packs(&self) -> &Sets {
         &self.packs
     }
+}
+
+/// The list is read each time, since the user may change it while the gateway runs.
+fn trusts(project: &Path) -> bool {
+    Trusted::read(&settings::variable).covers(project)
 }
 
 /// One upstream, ready to be connected to as often as needed.
@@ -204,6 +227,7 @@ fn target(reach: &Reach, context: &ConnectContext) -> Target {
             program: command.into(),
             args: args.iter().map(Into::into).collect(),
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            inherits_env: true,
             cwd: Some(cwd.clone()),
             guard: context.guard.clone().map(|guard| match sandbox {
                 Some(sandbox) => guard.sandboxed(sandbox),

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use toolyard_core::{Connect, Connected};
+use toolyard_host::Hosts;
 use toolyard_model::{BoxFuture, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Reason, Revision};
 use toolyard_tool::{Pack, ToolSet, Wrong};
 
 use toolyard_config::{Config, KnownPacks, PackConfig, PackProblem, PackSchema};
+
+use crate::connect::ConnectContext;
 
 /// All of them. A new pack is one line here.
 static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
@@ -174,11 +177,13 @@ pub(crate) struct PackUpstream {
     config: Value,
     tools: OnceLock<Arc<ToolSet>>,
     sets: Sets,
+    hosts: Hosts,
 }
 
 impl PackUpstream {
-    pub(crate) fn new(pack: &'static Pack, config: Value, sets: &Sets) -> Self {
-        Self { pack, config, tools: OnceLock::new(), sets: sets.clone() }
+    pub(crate) fn new(pack: &'static Pack, config: Value, context: &ConnectContext) -> Self {
+        let (sets, hosts) = (context.packs().clone(), context.hosts().clone());
+        Self { pack, config, tools: OnceLock::new(), sets, hosts }
     }
 
     pub(crate) fn id(&self) -> Option<UpstreamId> {
@@ -189,7 +194,8 @@ impl PackUpstream {
         if let Some(tools) = self.tools.get() {
             return Ok(tools);
         }
-        let tools = Arc::new(self.pack.tools(self.config.clone()).map_err(|error| error.to_string())?);
+        let tools = self.pack.tools_in(self.config.clone(), self.hosts.host(self.pack.name()));
+        let tools = Arc::new(tools.map_err(|error| error.to_string())?);
         let tools = self.tools.get_or_init(|| tools);
         self.sets.add(tools);
         Ok(tools)
@@ -224,7 +230,6 @@ mod tests {
     use toolyard_tool::tool;
 
     use super::*;
-    use crate::connect::ConnectContext;
     use crate::plan::pack_plan;
 
     #[test]
@@ -255,8 +260,9 @@ mod tests {
         let pack: &'static Pack = Box::leak(Box::new(Pack::new("writer", "Writes.", || {
             ToolSet::new("writer", "1").with::<write>()
         })));
-        let sets = Sets::default();
-        let upstream = PackUpstream::new(pack, json!({}), &sets);
+        let context = ConnectContext::new(None, Scope::new());
+        let sets = context.packs().clone();
+        let upstream = PackUpstream::new(pack, json!({}), &context);
         let link = upstream.connect(None).await.unwrap().link;
         let request = LinkRequest::new(
             Origin::gateway(Raw::empty_object(), Raw::empty_object()),

@@ -75,7 +75,7 @@ pub(crate) fn pack_plan(
 ) -> Option<UpstreamPlan> {
     let config = config.ok()?;
     let fingerprint = fingerprint_of_pack(pack.name(), &config);
-    let upstream = PackUpstream::new(pack, config, context.packs());
+    let upstream = PackUpstream::new(pack, config, context);
     let mut plan = UpstreamPlan::new(upstream.id()?, UpstreamKind::BuiltIn, Arc::new(upstream));
     plan.fingerprint = fingerprint;
     if let Some(idle) = pack.idle_limit() {

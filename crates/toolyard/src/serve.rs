@@ -151,9 +151,11 @@ async fn run(
     if let Some(folder) = state_dir.clone().filter(|_| args.while_needed) {
         noting.spawn(async move { toolyard_shim::keep_log_bounded(&folder).await });
     }
-    let context = ConnectContext::new(guards.guard(), scope.child());
+    let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
     let packs = context.packs().clone();
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &context), &scope);
+    let hosts = context.hosts().clone();
+    gateway.report_on("packs", move || hosts.to_json());
     let orders = Orders::of(&gateway);
     let signed = config.auth.clone().map(|rules| signed(rules, state_dir.as_deref())).transpose()?;
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);

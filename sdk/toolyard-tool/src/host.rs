@@ -11,11 +11,10 @@ use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
-use toolyard_model::Scope;
 
 use crate::run::reason;
 
@@ -23,6 +22,7 @@ pub use crate::tasks::store::{MemoryTasks, TaskRecord, TaskState, TaskStore, Tas
 pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
 pub use services::{Credentials, Hooks, Limits, NotSignedIn, Permit, Verdict};
+pub use toolyard_model::{BoxFuture, Scope};
 
 /// A handle to what the hosting program offers. Cloning is cheap.
 ///
@@ -55,6 +55,17 @@ struct Inner {
     /// Background work; ends with the pack's tool set.
     scope: Scope,
     running: Mutex<Vec<Arc<str>>>,
+}
+
+/// A handle to a host that does not keep it alive.
+#[derive(Clone, Debug)]
+pub struct WeakHost(Weak<Inner>);
+
+impl WeakHost {
+    /// The host, if it is still in use.
+    pub fn upgrade(&self) -> Option<Host> {
+        self.0.upgrade().map(Host)
+    }
 }
 
 /// Puts a host together. What is not given is inert.
@@ -150,10 +161,22 @@ impl Host {
         self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a program that ends with the pack, however the pack ends.
+    /// Starts a program that ends with the pack, however the pack ends. The program comes from the config or from
+    /// `PATH`, never from a request. One that is inside the project that it works on, or that runs code of a project, is
+    /// started only if the user trusts that project.
     pub async fn child(&self, command: ChildCommand) -> io::Result<Child> {
         let children = self.0.children.as_ref().ok_or_else(|| self.missing("child processes"))?;
-        children.start(&self.0.pack, command).await
+        children.start(&self.0.pack, command, &self.0.scope).await
+    }
+
+    /// Whether the user lets packs run programs and code of this project (`toolyard trust PATH`).
+    pub fn trusts(&self, project: &Path) -> bool {
+        self.0.children.as_ref().is_some_and(|children| children.trusts(project))
+    }
+
+    /// A handle that does not keep the host alive, to look at it from outside.
+    pub fn downgrade(&self) -> WeakHost {
+        WeakHost(Arc::downgrade(&self.0))
     }
 
     /// Waits for a permit under a limit of the config; without such a limit it is there at once. Dropping the

@@ -19,6 +19,7 @@ const FOLDER: &str = "xtask/messages";
 /// The folders of packages whose messages reach people through answers, lists and the log.
 const COVERED: &[&str] = &[
     "crates/toolyard-core",
+    "crates/toolyard-host",
     "crates/toolyard-limits",
     "crates/toolyard-link",
     "crates/toolyard-model",

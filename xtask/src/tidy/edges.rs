@@ -86,6 +86,12 @@ const RULES: &[Rule] = &[
         never_linked: &["async-nats", "clap"],
     },
     Rule { package: "toolyard-limits", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: &["hyper"] },
+    Rule {
+        package: "toolyard-host",
+        ours: &["toolyard-guard", "toolyard-proto", "toolyard-model", "toolyard-link", "toolyard-tool"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
     Rule { package: "toolyard-secrets", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule { package: "toolyard-rank", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule { package: "toolyard-tool-macros", ours: &[], never_named: &[], never_linked: RUNTIMES },

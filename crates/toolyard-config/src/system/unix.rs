@@ -34,6 +34,12 @@ pub fn state_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     absolute(variables, "XDG_STATE_HOME").or_else(home)
 }
 
+/// Where programs keep what can be made again.
+pub fn cache_folder(variables: &Variables<'_>) -> Option<PathBuf> {
+    let home = || absolute(variables, "HOME").map(|home| home.join(".cache"));
+    absolute(variables, "XDG_CACHE_HOME").or_else(home)
+}
+
 /// Where instances write their files, below a folder of their program.
 pub fn instances_base(variables: &Variables<'_>) -> PathBuf {
     let base = absolute(variables, "XDG_RUNTIME_DIR").or_else(|| absolute(variables, "TMPDIR"));

@@ -27,6 +27,12 @@ pub fn state_folder(variables: &Variables<'_>) -> Option<PathBuf> {
     absolute(variables, "XDG_STATE_HOME").or_else(|| absolute(variables, "LOCALAPPDATA"))
 }
 
+/// Where programs keep what can be made again.
+pub fn cache_folder(variables: &Variables<'_>) -> Option<PathBuf> {
+    let local = || absolute(variables, "LOCALAPPDATA").map(|local| local.join("cache"));
+    absolute(variables, "XDG_CACHE_HOME").or_else(local)
+}
+
 /// Where instances write their files, below a folder of their program.
 pub fn instances_base(variables: &Variables<'_>) -> PathBuf {
     let base = absolute(variables, "XDG_RUNTIME_DIR").or_else(|| absolute(variables, "LOCALAPPDATA"));

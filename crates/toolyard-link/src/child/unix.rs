@@ -70,6 +70,21 @@ impl Held {
         self.child.wait().await
     }
 
+    /// TERM at once, then KILL.
+    pub(super) async fn terminate(&mut self) -> io::Result<ExitStatus> {
+        self.hold.signal(Signal::SIGTERM);
+        if let Ok(status) = timeout(PATIENCE, self.child.wait()).await {
+            return status;
+        }
+        self.hold.signal(Signal::SIGKILL);
+        self.child.wait().await
+    }
+
+    /// The id of the process that was started: the guard, if there is one.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id().unwrap_or_default()
+    }
+
     /// The child, or its guard, is gone: ends what was left to us.
     pub(super) async fn let_go(self) {
         self.hold.let_go().await;
@@ -78,9 +93,9 @@ impl Held {
 
 fn command(spec: &ChildSpec) -> Command {
     let command = match &spec.guard {
-        None => Command::new(&spec.program),
+        None => spec.begin(&spec.program),
         Some(guard) => {
-            let mut command = Command::new(&guard.program);
+            let mut command = spec.begin(&guard.program);
             command.arg0(&guard.title).args(&guard.args).arg(&spec.program);
             command.envs(guard.env.iter().map(|(key, value)| (key, value)));
             command

@@ -10,7 +10,7 @@ use std::io;
 use std::process::ExitStatus;
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap, JobObject, KillOnDrop};
-use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::{ChildSpec, PATIENCE};
@@ -39,7 +39,7 @@ pub(super) struct Held {
 impl Held {
     /// It begins to run when it is in its job, so nothing it starts can be outside.
     pub(super) fn start(spec: &ChildSpec) -> io::Result<Self> {
-        let command = spec.complete(Command::new(program::find(spec)));
+        let command = spec.complete(spec.begin(program::find(spec).as_ref()));
         let job = CommandWrap::from(command).wrap(KillOnDrop).wrap(JobObject).spawn()?;
         Ok(Self { job })
     }
@@ -61,6 +61,17 @@ impl Held {
         }
         self.job.start_kill()?;
         self.wait().await
+    }
+
+    /// Ends the job at once.
+    pub(super) async fn terminate(&mut self) -> io::Result<ExitStatus> {
+        self.job.start_kill()?;
+        self.wait().await
+    }
+
+    /// The id of the process that was started.
+    pub(super) fn id(&self) -> u32 {
+        self.job.id().unwrap_or_default()
     }
 
     /// The child is gone: ends what it has left in its job.

@@ -43,7 +43,14 @@ impl Scene {
             }
             Transport::Stdio => {
                 let (program, args) = (env!("CARGO_BIN_EXE_script").into(), vec![server.as_str().into()]);
-                Target::Child(ChildSpec { program, args, env: Vec::new(), cwd: None, guard: None })
+                Target::Child(ChildSpec {
+                    program,
+                    args,
+                    env: Vec::new(),
+                    inherits_env: true,
+                    cwd: None,
+                    guard: None,
+                })
             }
         };
         let id = UpstreamId::parse("script").unwrap();

@@ -173,7 +173,7 @@ impl Client {
         let scope = Scope::new();
         // Without a record: whatever else uses this folder is none of our business.
         let guards = Guards::begin(None);
-        let context = ConnectContext::new(guards.guard(), scope.child());
+        let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
         let gateway = Gateway::start(plan(&settings.config, state_dir, &context), &scope);
         Self { _guards: Some(guards), ..Self::new(Way::Own(gateway, context.packs().clone()), scope) }
     }

@@ -5,10 +5,13 @@ use anyhow::Context as _;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use serde_json::{Map, Value};
-use toolyard_config::nearest;
+use toolyard_config::{nearest, state_dir};
+use toolyard_guard::Guards;
+use toolyard_model::Scope;
 use toolyard_tool::{Door, Key, Pack};
 
 use crate::cli::Common;
+use crate::connect::ConnectContext;
 use crate::failure::Failure;
 use crate::{packs, say, settings};
 
@@ -72,7 +75,12 @@ fn serve(common: &Common, served: Served) -> Result<(), Failure> {
             "{wrong}\n  help: give it as a flag (`toolyard pack {name} --help`) or in [packs.{name}]"
         )));
     }
-    let tools = pack.tools(config).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let guards = Guards::begin(None);
+    let state =
+        state_dir::locate(common.state_dir.as_deref(), &settings.found.set(), &settings::variable).ok();
+    let context = ConnectContext::new(guards.guard(), Scope::new()).with_folders(state);
+    let tools = pack.tools_in(config, context.hosts().host(pack.name()));
+    let tools = tools.map_err(|error| anyhow::anyhow!("{error}"))?;
     toolyard_tool::run_on(tools, &doors).map_err(|error| Failure::Other(error.into()))
 }
 

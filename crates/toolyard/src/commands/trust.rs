@@ -1,4 +1,4 @@
-//! `toolyard trust`: lets a project's `toolyard.toml` count, as it is now.
+//! `toolyard trust`: lets a project's `toolyard.toml` count, as it is now, or lets packs run programs of a project.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,13 @@ use crate::{packs, say, settings};
 
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
-    /// The file [default: toolyard.toml in this folder].
+    /// The file, or the folder of a project whose programs packs may run [default: toolyard.toml in this folder].
+    #[arg(value_name = "PATH")]
     file: Option<PathBuf>,
     /// Take it back.
     #[arg(long, conflicts_with = "list")]
     revoke: bool,
-    /// Show which files are trusted.
+    /// Show which files and projects are trusted.
     #[arg(long, conflicts_with = "file")]
     list: bool,
     /// Print the outcome as JSON.
@@ -32,6 +33,7 @@ pub(super) fn trust(_: &Common, args: &TrustArgs) -> Result<(), Failure> {
     match (args.list, args.revoke) {
         (true, _) => print_list(&trusted, args.json),
         (_, true) => revoke(trusted, &file, args.json),
+        _ if file.is_dir() => agree_to_project(trusted, &file, args.json),
         _ => agree(trusted, &file, args.json),
     }
 }
@@ -75,6 +77,25 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A folder may be any project, with or without a `toolyard.toml`.
+fn agree_to_project(mut trusted: Trusted, folder: &Path, json: bool) -> Result<(), Failure> {
+    trusted.add_folder(folder)?;
+    if json {
+        return Ok(say::json(&json!({ "project": folder, "trusted": true }))?);
+    }
+    say::result(format_args!(
+        "{} is trusted: packs may run programs and code of projects in this folder",
+        folder.display()
+    ));
+    if folder.join(PROJECT_FILE).is_file() {
+        say::line(format_args!(
+            "its {PROJECT_FILE} is not part of that: `toolyard trust {}` lets it count",
+            folder.join(PROJECT_FILE).display()
+        ));
+    }
+    Ok(())
+}
+
 fn revoke(mut trusted: Trusted, file: &Path, json: bool) -> Result<(), Failure> {
     let was_trusted = trusted.remove(file)?;
     if json {
@@ -87,6 +108,7 @@ fn revoke(mut trusted: Trusted, file: &Path, json: bool) -> Result<(), Failure> 
 
 fn print_list(trusted: &Trusted, json: bool) -> Result<(), Failure> {
     let state = |file: &Path| match trusted.state(file) {
+        _ if file.is_dir() => "project",
         _ if !file.is_file() => "gone",
         TrustState::Trusted => "trusted",
         TrustState::Changed(_) => "changed since",
@@ -103,7 +125,7 @@ fn print_list(trusted: &Trusted, json: bool) -> Result<(), Failure> {
         return Ok(say::json(&files)?);
     }
     if trusted.files().is_empty() {
-        say::result("no project file is trusted");
+        say::result("no project is trusted");
     }
     let rows: Vec<[String; 2]> =
         trusted.files().keys().map(|file| [state(file).to_owned(), file.display().to_string()]).collect();

@@ -6,6 +6,7 @@
 mod faults;
 mod guard;
 mod kills;
+mod packs;
 mod shims;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
 #[path = "../cli/http.rs"]

@@ -35,6 +35,11 @@ impl Yard {
         Self { folder, mark }
     }
 
+    /// The variable that every process of this yard has.
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
+    }
+
     /// More config.
     pub(crate) fn also(&self, text: &str) {
         let path = self.folder.path().join("config.toml");

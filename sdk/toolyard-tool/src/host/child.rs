@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use toolyard_model::BoxFuture;
+use toolyard_model::{BoxFuture, Scope};
 
 /// A program to start.
 ///
@@ -27,12 +27,23 @@ pub struct ChildCommand {
     pub env: Vec<(OsString, OsString)>,
     /// Its working directory.
     pub folder: Option<PathBuf>,
+    /// The variables of the hosting program that it inherits, if not all. It always inherits `PATH`.
+    pub inherited: Option<Vec<OsString>>,
+    /// The project whose code it runs, if it runs any.
+    pub project: Option<PathBuf>,
 }
 
 impl ChildCommand {
     /// A program without arguments.
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self { program: program.into(), args: Vec::new(), env: Vec::new(), folder: None }
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            folder: None,
+            inherited: None,
+            project: None,
+        }
     }
 
     /// Adds an argument.
@@ -47,6 +58,19 @@ impl ChildCommand {
         self
     }
 
+    /// Lets it inherit only these variables, and `PATH`.
+    pub fn inherit_only(mut self, names: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.inherited = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// States that it runs code of this project, such as build scripts or plugins. It is started only if the user trusts
+    /// the project ([`Host::trusts`](crate::Host::trusts)).
+    pub fn runs_code_of(mut self, project: impl Into<PathBuf>) -> Self {
+        self.project = Some(project.into());
+        self
+    }
+
     /// Sets the working directory.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
@@ -56,8 +80,11 @@ impl ChildCommand {
 
 /// Starts child processes so that none outlives the program.
 pub trait Children: Send + Sync + 'static {
-    /// Starts one for this pack.
-    fn start(&self, pack: &str, command: ChildCommand) -> BoxFuture<io::Result<Child>>;
+    /// Starts one for this pack; it ends with `owner` at the latest.
+    fn start(&self, pack: &str, command: ChildCommand, owner: &Scope) -> BoxFuture<io::Result<Child>>;
+
+    /// Whether the user lets packs run programs and code of this project.
+    fn trusts(&self, project: &Path) -> bool;
 }
 
 /// A running child process. Dropping it stops the process with all its descendants.
@@ -74,13 +101,13 @@ pub struct Child {
 
 /// Waits for a child process and stops it.
 pub trait ChildControl: Send + Sync + 'static {
-    /// Its process id.
+    /// The id of the process that was started, which may be one that watches over the program.
     fn pid(&self) -> u32;
 
-    /// Waits until it has ended: its exit code, or nothing if a signal ended it.
+    /// Waits until it has ended: its exit code, or nothing if a signal or the end of the pack ended it.
     fn wait(&mut self) -> BoxFuture<io::Result<Option<i32>>>;
 
-    /// Stops it with all its descendants.
+    /// Stops it with all its descendants, and waits until they have ended.
     fn stop(&mut self) -> BoxFuture<()>;
 }
 

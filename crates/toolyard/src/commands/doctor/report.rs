@@ -12,6 +12,7 @@ const NOTHING: &[Value] = &[];
 pub(super) fn print(report: &Value) {
     apps(items(report, "apps"));
     discovery(items(report, "discovery"));
+    packs(items(report, "packs"));
     upstreams(items(report, "upstreams"));
     clients(items(report, "clients"));
     calls(items(report, "calls"));
@@ -74,6 +75,18 @@ fn discovery(ways: &[Value]) {
             say::result(format_args!("  left out: {}: {}", cell(&one["origin"]), cell(&one["why"])));
         }
     }
+}
+
+/// What packs run by themselves.
+fn packs(packs: &[Value]) {
+    let mut rows = Vec::new();
+    for pack in packs {
+        let name = cell(&pack["pack"]);
+        rows.extend(items(pack, "work").iter().map(|work| [name.clone(), "-".to_owned(), cell(work)]));
+        let child = |child: &Value| [name.clone(), cell(&child["pid"]), cell(&child["program"])];
+        rows.extend(items(pack, "children").iter().map(child));
+    }
+    section("background work of packs", ["PACK", "PROCESS", "WORK OR PROGRAM"], rows);
 }
 
 /// Those that were called, and those that are not well.

@@ -1,0 +1,105 @@
+//! What the gateway gives to the packs that it hosts: folders, child processes under a guard, and a list of what each pack
+//! runs. The parts are the traits of `toolyard_tool::host`; this crate implements them.
+
+mod folders;
+mod children;
+mod program;
+mod system;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use toolyard_guard::Guard;
+use toolyard_tool::Host;
+use toolyard_tool::host::WeakHost;
+
+use children::GuardedChildren;
+use folders::PackFolders;
+
+/// Whether the user lets packs run programs and code of a project.
+pub type Trusts = dyn Fn(&Path) -> bool + Send + Sync;
+
+/// What hosts are made from.
+pub struct HostSettings {
+    /// The folder of the gateway's state, if it has one.
+    pub state: Option<PathBuf>,
+    /// The folder for data that can be made again, shared by all gateways of the user.
+    pub cache: Option<PathBuf>,
+    /// What children run under.
+    pub guard: Option<Guard>,
+    pub trusts: Box<Trusts>,
+}
+
+impl Default for HostSettings {
+    /// A host without folders that trusts no project.
+    fn default() -> Self {
+        Self { state: None, cache: None, guard: None, trusts: Box::new(|_| false) }
+    }
+}
+
+/// Makes the hosts of packs and knows what they run. Cheap to clone.
+#[derive(Clone)]
+pub struct Hosts(Arc<Shared>);
+
+struct Shared {
+    settings: Arc<HostSettings>,
+    made: Mutex<Vec<Made>>,
+}
+
+/// A host that was made. It is listed while its pack is in use.
+struct Made {
+    host: WeakHost,
+    children: Arc<GuardedChildren>,
+}
+
+impl Hosts {
+    pub fn new(settings: HostSettings) -> Self {
+        Self(Arc::new(Shared { settings: Arc::new(settings), made: Mutex::default() }))
+    }
+
+    /// A host for one tool set of a pack. Nothing is made before the pack asks for it.
+    pub fn host(&self, pack: &str) -> Host {
+        let settings = &self.0.settings;
+        let children = Arc::new(GuardedChildren::new(settings.clone()));
+        let folders = PackFolders::new(settings.state.as_deref(), settings.cache.as_deref());
+        let host = Host::builder(pack).children(children.clone()).folders(Arc::new(folders)).build();
+        let mut made = self.made();
+        made.retain(|made| made.host.upgrade().is_some());
+        made.push(Made { host: host.downgrade(), children });
+        host
+    }
+
+    /// The background work and the child processes of each pack that has any.
+    pub fn to_json(&self) -> Value {
+        let entry = |made: &Made| {
+            let host = made.host.upgrade()?;
+            let (work, children) = (host.running(), made.children.to_json());
+            let is_idle = work.is_empty() && children.is_empty();
+            (!is_idle).then(|| json!({ "pack": host.pack(), "work": work, "children": children }))
+        };
+        self.made().iter().filter_map(entry).collect()
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<Made>> {
+        self.0.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosts").field("made", &self.made().len()).finish()
+    }
+}
+
+impl fmt::Debug for HostSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, cache, guard, .. } = self;
+        f.debug_struct("HostSettings")
+            .field("state", state)
+            .field("cache", cache)
+            .field("guard", guard)
+            .finish_non_exhaustive()
+    }
+}

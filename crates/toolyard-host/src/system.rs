@@ -1,0 +1,11 @@
+//! What systems do not have in common: folders that only their owner can read.
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+pub(crate) use unix::create_folder;
+#[cfg(windows)]
+pub(crate) use windows::create_folder;
