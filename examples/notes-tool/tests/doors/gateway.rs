@@ -143,13 +143,7 @@ struct Program {
 
 impl Connect for Program {
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
-        let child = ChildSpec {
-            program: self.program.into(),
-            args: Vec::new(),
-            env: Vec::new(),
-            cwd: None,
-            guard: None,
-        };
+        let child = ChildSpec::new(self.program);
         let target = UpstreamTarget {
             name: ID.into(),
             target: Target::Child(child),
