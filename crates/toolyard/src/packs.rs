@@ -24,13 +24,16 @@ static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
         toolyard_pack_dev::pack(),
         #[cfg(all(unix, feature = "code"))]
         toolyard_pack_code::pack(),
+        #[cfg(feature = "models")]
+        toolyard_pack_models::pack(),
         #[cfg(all(unix, feature = "music"))]
         toolyard_pack_music::pack(),
     ]
 });
 
 /// The packs of a program built with all features, and whether this system can have them.
-const EXISTING: [(&str, bool); 3] = [("dev", true), ("code", cfg!(unix)), ("music", cfg!(unix))];
+const EXISTING: [(&str, bool); 4] =
+    [("dev", true), ("code", cfg!(unix)), ("models", true), ("music", cfg!(unix))];
 
 pub(crate) fn all() -> &'static [Pack] {
     &ALL

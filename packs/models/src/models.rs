@@ -1,0 +1,271 @@
+//! A call of a model from beginning to end, in this order: hooks before it, the agent's context and the log line, the
+//! credential, the semaphore of the model, the window over all models, the request. A refusal for too many requests
+//! moves to the next credential, a failure of the server is tried once more, and some agents have a fallback. Hooks
+//! after it see the answer last.
+
+mod exchange;
+mod target;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolyard_tool::host::Verdict;
+use toolyard_tool::{Host, ToolError};
+
+use crate::config::{Config, Kind};
+use crate::conversation::{Effort, Message, Part, Reply, Turn, Usage};
+use crate::gate::Gate;
+use crate::http::Wire;
+use crate::ledger::Ledger;
+use crate::progress::Progress;
+use crate::service::Service;
+use crate::trouble::Trouble;
+
+pub(crate) use target::Target;
+
+/// What all tools of the pack share.
+pub(crate) struct Models {
+    pub(crate) config: Config,
+    pub(crate) host: Host,
+    services: Vec<Service>,
+    gate: Gate,
+    pub(crate) ledger: Ledger,
+    wire: Arc<dyn Wire>,
+    /// For how long a provider may send nothing.
+    silence: Duration,
+}
+
+/// A call as a tool makes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Invocation {
+    pub(crate) tool: &'static str,
+    /// The kinds of providers that may answer; all if empty.
+    pub(crate) kinds: &'static [Kind],
+    /// As the caller names it.
+    pub(crate) model: String,
+    pub(crate) turn: Turn,
+    pub(crate) agent: AgentContext,
+    pub(crate) principal: Arc<str>,
+}
+
+/// For which agent and task a model is asked.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+pub(crate) struct AgentContext {
+    /// The type of the agent, such as `explore`. It decides about the fallback and is shown in the log and in the cost report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) agent_type: Option<String>,
+    /// The task that the call belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) task_id: Option<String>,
+    /// What the call is for, in a few words. It is shown in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) description: Option<String>,
+    /// The session that the cost report adds the call to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) session_id: Option<String>,
+}
+
+/// An answer with what it took.
+#[derive(Clone, Debug)]
+pub(crate) struct Answered {
+    pub(crate) reply: Reply,
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    pub(crate) auth: &'static str,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) cost: Option<f64>,
+}
+
+impl Models {
+    pub(crate) fn new(config: Config, host: Host, wire: Arc<dyn Wire>) -> Result<Self, ToolError> {
+        let services =
+            config.providers.iter().map(|(name, provider)| Service::new(name, provider.clone())).collect();
+        let (gate, ledger) = (Gate::new(&config), Ledger::open(&host)?);
+        let silence = Duration::from_secs(config.timeout);
+        Ok(Self { config, host, services, gate, ledger, wire, silence })
+    }
+
+    /// One question, one answer.
+    pub(crate) async fn ask(
+        &self,
+        mut invocation: Invocation,
+        progress: &Progress,
+    ) -> Result<Answered, ToolError> {
+        self.prepare(&mut invocation).await?;
+        let mut answered = self.answer(&invocation, progress).await?;
+        self.conclude(&invocation, &mut answered).await?;
+        Ok(answered)
+    }
+
+    /// The hooks before a call, which may change it, and the log line.
+    pub(crate) async fn prepare(&self, invocation: &mut Invocation) -> Result<(), ToolError> {
+        match self.host.hooks("pre_model_invoke", invocation.to_hook()).await {
+            Verdict::Continue(changed) => invocation.take(&changed)?,
+            Verdict::Block(reason) => return Err(blocked(&reason)),
+        }
+        self.log(invocation, &invocation.model);
+        Ok(())
+    }
+
+    /// The answer of the model, or of the fallback of this agent.
+    pub(crate) async fn answer(
+        &self,
+        invocation: &Invocation,
+        progress: &Progress,
+    ) -> Result<Answered, ToolError> {
+        let target = self.target(&invocation.model, invocation.kinds)?;
+        match self.exchange(&target, invocation, progress).await {
+            Ok(answered) => Ok(answered),
+            Err(trouble) => match self.fallback(invocation, &target, &trouble)? {
+                Some(other) => {
+                    self.log(invocation, other.model);
+                    progress.note(format!("`{}` {trouble}; asking `{}`", target.model, other.model));
+                    let answered = self.exchange(&other, invocation, progress).await;
+                    answered.map_err(|trouble| trouble.into_error(&other.service.name, other.model))
+                }
+                None => Err(trouble.into_error(&target.service.name, target.model)),
+            },
+        }
+    }
+
+    fn fallback(
+        &self,
+        invocation: &Invocation,
+        failed: &Target<'_>,
+        trouble: &Trouble,
+    ) -> Result<Option<Target<'_>>, ToolError> {
+        let has_fallback = |agent: &String| self.config.fallback_agents.contains(agent);
+        let is_wanted =
+            trouble.is_no_response() && invocation.agent.agent_type.as_ref().is_some_and(has_fallback);
+        let Some(model) = self.config.fallback.as_ref().filter(|_| is_wanted) else { return Ok(None) };
+        let target = self.target(model, &[])?;
+        let is_same = target.model == failed.model && target.service.name == failed.service.name;
+        Ok((!is_same).then_some(target))
+    }
+
+    /// The hooks after a call, which may change the text.
+    pub(crate) async fn conclude(
+        &self,
+        invocation: &Invocation,
+        answered: &mut Answered,
+    ) -> Result<(), ToolError> {
+        let about = json!({
+            "tool": invocation.tool,
+            "model": answered.model,
+            "provider": answered.provider,
+            "agent_context": invocation.agent,
+            "response": answered.reply.text,
+            "usage": answered.usage,
+            "cost": answered.cost,
+        });
+        match self.host.hooks("post_model_invoke", about).await {
+            Verdict::Continue(mut changed) => {
+                if let Some(Value::String(text)) = changed.get_mut("response").map(Value::take) {
+                    answered.reply.text = text;
+                }
+                Ok(())
+            }
+            Verdict::Block(reason) => Err(blocked(&reason)),
+        }
+    }
+
+    fn log(&self, invocation: &Invocation, model: &str) {
+        let agent = invocation.agent.agent_type.as_deref().unwrap_or("direct");
+        let prompt = invocation.prompt().filter(|_| self.config.log_prompts);
+        let about = invocation.agent.description.as_deref().or(prompt).unwrap_or(invocation.tool);
+        let about: String = about.chars().take(120).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        tracing::info!(target: "models", "[{agent}] → {model}: {about}...");
+    }
+}
+
+#[cfg(test)]
+impl Models {
+    pub(crate) fn running(&self, model: &str) -> usize {
+        self.gate.running(model)
+    }
+}
+
+fn blocked(reason: &str) -> ToolError {
+    ToolError::new(format!("a hook refused this call of a model: {reason}"))
+}
+
+impl Invocation {
+    /// The text that is asked: the first of the last message of the user.
+    pub(crate) fn prompt(&self) -> Option<&str> {
+        let parts = self.turn.messages.iter().rev().find_map(|message| match message {
+            Message::User(parts) => Some(parts),
+            _ => None,
+        })?;
+        parts.iter().find_map(|part| match part {
+            Part::Text(text) => Some(text.as_str()),
+            Part::Image(_) => None,
+        })
+    }
+
+    fn set_prompt(&mut self, prompt: &str) {
+        let parts = self.turn.messages.iter_mut().rev().find_map(|message| match message {
+            Message::User(parts) => Some(parts),
+            _ => None,
+        });
+        let text = parts.into_iter().flatten().find_map(|part| match part {
+            Part::Text(text) => Some(text),
+            Part::Image(_) => None,
+        });
+        if let Some(text) = text {
+            prompt.clone_into(text);
+        }
+    }
+
+    fn to_hook(&self) -> Value {
+        json!({
+            "tool": self.tool,
+            "model": self.model,
+            "prompt": self.prompt(),
+            "system": self.turn.system,
+            "temperature": self.turn.temperature,
+            "max_tokens": self.turn.max_tokens,
+            "thinking_budget": self.turn.thinking_budget,
+            "reasoning_effort": self.turn.effort,
+            "agent_context": self.agent,
+        })
+    }
+
+    /// Takes what hooks have changed. Members that they removed stay as they were.
+    fn take(&mut self, changed: &Value) -> Result<(), ToolError> {
+        let changed: Changed = serde_json::from_value(changed.clone()).map_err(|error| {
+            ToolError::new(format!("a hook for `pre_model_invoke` returned an invalid value: {error}"))
+                .hint("correct the hook, or switch it off")
+        })?;
+        if let Some(model) = changed.model {
+            self.model = model;
+        }
+        if let Some(prompt) = changed.prompt {
+            self.set_prompt(&prompt);
+        }
+        self.turn.system = changed.system.or(self.turn.system.take());
+        self.turn.temperature = changed.temperature.or(self.turn.temperature);
+        self.turn.max_tokens = changed.max_tokens.unwrap_or(self.turn.max_tokens);
+        self.turn.thinking_budget = changed.thinking_budget.unwrap_or(self.turn.thinking_budget);
+        self.turn.effort = changed.reasoning_effort.or(self.turn.effort);
+        if let Some(agent) = changed.agent_context {
+            self.agent = agent;
+        }
+        Ok(())
+    }
+}
+
+/// What hooks may change.
+#[derive(Deserialize)]
+struct Changed {
+    model: Option<String>,
+    prompt: Option<String>,
+    system: Option<String>,
+    temperature: Option<f64>,
+    max_tokens: Option<u32>,
+    thinking_budget: Option<u32>,
+    reasoning_effort: Option<Effort>,
+    agent_context: Option<AgentContext>,
+}

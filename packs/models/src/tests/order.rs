@@ -1,0 +1,147 @@
+//! The order of a call: hooks, credential, request, other credential, other attempt, hooks.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_login_is_used_before_the_key() {
+    let bench = Bench::new([say("hello")]);
+    let answered = bench.ask(gemini(json!({}))).await.unwrap();
+    assert_eq!((answered.reply.text.as_str(), answered.auth), ("hello", "login"));
+    let sent = bench.script.sent();
+    assert_eq!(sent[0].key(), "Bearer login-token");
+    assert!(
+        sent[0].url.ends_with("/v1beta/models/gemini-3-flash:streamGenerateContent?alt=sse"),
+        "{}",
+        sent[0].url
+    );
+    assert_eq!(sent[0].body["generationConfig"], json!({ "maxOutputTokens": 8192, "temperature": 0.7 }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_requests_move_to_the_key_at_once_and_the_login_rests_for_300_seconds() {
+    let bench = Bench::new([Does::Fail(429)]);
+    bench.ask(gemini(json!({}))).await.unwrap();
+    sleep(Duration::from_secs(299)).await;
+    bench.ask(gemini(json!({}))).await.unwrap();
+    sleep(Duration::from_secs(2)).await;
+    bench.ask(gemini(json!({}))).await.unwrap();
+    let keys: Vec<(u64, String)> =
+        bench.script.sent().iter().map(|sent| (sent.at.as_secs(), sent.key().to_owned())).collect();
+    let (login, key) = ("Bearer login-token".to_owned(), "secret-key".to_owned());
+    assert_eq!(keys, [(0, login.clone()), (0, key.clone()), (299, key), (301, login)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_requests_without_another_credential_are_an_error_without_a_wait() {
+    let bench = Bench::new([Does::Fail(429), Does::Fail(429)]);
+    let error = bench.ask(gemini(json!({}))).await.unwrap_err().to_string();
+    assert!(error.contains("`gemini-3-flash` of provider `google` answered with status 429"), "{error}");
+    assert_eq!(bench.script.sent().len(), 2);
+    assert_eq!(bench.script.begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_of_the_server_is_tried_twice_with_one_wait_of_ten_seconds() {
+    let bench = Bench::new([Does::Fail(500), say("at last")]);
+    assert_eq!(bench.ask(gemini(json!({}))).await.unwrap().reply.text, "at last");
+    let at: Vec<u64> = bench.script.sent().iter().map(|sent| sent.at.as_secs()).collect();
+    assert_eq!(at, [0, 10]);
+
+    for status in [500, 503, 529] {
+        let bench = Bench::new([Does::Fail(status), Does::Fail(status)]);
+        let error = bench.ask(gemini(json!({}))).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("status {status}")), "{error}");
+        assert_eq!(bench.script.sent().len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_refusals_are_errors_at_once() {
+    for status in [400, 401, 403, 404, 422] {
+        let bench = Bench::new([Does::Fail(status)]);
+        let error = bench.ask(gemini(json!({}))).await.unwrap_err().to_string();
+        assert!(error.contains(&format!("status {status}")), "{error}");
+        assert_eq!(bench.script.sent().len(), 1, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_twice_once_a_part_of_the_answer_was_shown() {
+    let mut events = gemini_events("half");
+    events.push(json!({ "error": { "status": "UNAVAILABLE", "message": "gone" } }));
+    for step in [Does::Stream(events), Does::Cut(gemini_events("half"))] {
+        let bench = Bench::new([step]);
+        assert!(bench.ask(gemini(json!({}))).await.is_err());
+        assert_eq!(bench.script.sent().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_before_a_call_change_it_before_anything_else_happens() {
+    let bench = Bench::with(config(json!({})), [], |point, mut input| {
+        if point == "pre_model_invoke" {
+            input["model"] = "gemini-3-pro-high".into();
+            input["prompt"] = "changed".into();
+            input["thinking_budget"] = 2000.into();
+        }
+        Verdict::Continue(input)
+    });
+    let answered = bench.ask(gemini(json!({}))).await.unwrap();
+    assert_eq!(answered.model, "gemini-3-pro-high");
+    let sent = &bench.script.sent()[0];
+    assert!(sent.url.contains("gemini-3-pro-high"), "{}", sent.url);
+    assert_eq!(sent.body["contents"][0]["parts"][0]["text"], "changed");
+    assert_eq!(sent.body["generationConfig"]["thinkingConfig"]["thinkingBudget"], 2000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_blocks_stops_a_call_before_anything_is_sent() {
+    let bench = Bench::with(config(json!({})), [], |_, _| Verdict::Block("too dear".into()));
+    let error = bench.ask(gemini(json!({}))).await.unwrap_err().to_string();
+    assert_eq!(error, "a hook refused this call of a model: too dear");
+    assert_eq!(bench.script.sent().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_after_a_call_see_the_answer_and_may_change_it() {
+    let bench = Bench::with(config(json!({})), [say("hello")], |point, mut input| {
+        if point == "post_model_invoke" {
+            assert_eq!(input["usage"]["output_tokens"], 25, "{input}");
+            input["response"] = format!("{} world", input["response"].as_str().unwrap()).into();
+        }
+        Verdict::Continue(input)
+    });
+    assert_eq!(bench.ask(gemini(json!({}))).await.unwrap().reply.text, "hello world");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_sends_nothing_fails_after_the_configured_time() {
+    let steps = [Does::Say("late", Duration::from_mins(10))];
+    let bench = Bench::with(config(json!({ "timeout": 7 })), steps, |_, input| Verdict::Continue(input));
+    let error = bench.ask(gemini(json!({}))).await.unwrap_err().to_string();
+    assert!(error.contains("sent nothing for 7 s"), "{error}");
+    assert_eq!(bench.script.begun.elapsed(), Duration::from_secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_gives_its_place_back() {
+    let bench = Bench::new([Does::Say("late", Duration::from_mins(1))]);
+    let call = bench.ask(gemini(json!({})));
+    assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
+    assert_eq!(bench.models.running("gemini-3-flash"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_mean_no_model_are_refused_with_those_that_do() {
+    let bench = Bench::new([]);
+    let check = async |model: &str, expected: &str| {
+        let error = bench.ask(gemini(json!({ "model": model }))).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{model}: {error}");
+    };
+    check("gemini-9", "no configured provider has a model `gemini-9`").await;
+    check("gemini-9", "gemini-3-flash, gemini-3-pro-high").await;
+    check("spare-model", "no configured provider has a model").await;
+    assert_eq!(bench.script.sent().len(), 0);
+    let answered = bench.ask(gemini(json!({ "model": "google/gemini-3-flash" }))).await.unwrap();
+    assert_eq!(answered.model, "gemini-3-flash");
+}

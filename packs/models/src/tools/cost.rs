@@ -1,0 +1,74 @@
+//! `get_cost_report`: what requests to models took.
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolyard_tool::{ToolError, tool};
+
+use super::Shown;
+use crate::ledger::{Report, Sum};
+use crate::models::Models;
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Which {
+    /// Only requests of this session (`agent_context.session_id`).
+    session_id: Option<String>,
+    /// Only requests of the last days.
+    #[schemars(range(min = 1, max = 3650))]
+    days: Option<u32>,
+}
+
+/// Reports the tokens and the cost of requests to models, by agent, session and model. A price that is not configured is
+/// unknown, never guessed.
+#[tool(read_only, idempotent)]
+pub(crate) fn get_cost_report(models: &Models, args: Which) -> Result<Shown<Report>, ToolError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let since = args.days.map(|days| now - i64::from(days) * 86_400);
+    let report = models.ledger.report(args.session_id.as_deref(), since)?;
+    let text = readable(&report);
+    Ok(Shown::new(report, text))
+}
+
+fn readable(report: &Report) -> String {
+    let mut text = String::new();
+    for (title, sums) in
+        [("Agent", &report.by_agent), ("Session", &report.by_session), ("Model", &report.by_model)]
+    {
+        let _ = writeln!(
+            text,
+            "| {title} | Requests | Failed | Tokens in | Tokens out | Cost |\n|---|---|---|---|---|---|"
+        );
+        for sum in sums {
+            line(&mut text, sum);
+        }
+        text.push('\n');
+    }
+    let _ =
+        writeln!(text, "| | Requests | Failed | Tokens in | Tokens out | Cost |\n|---|---|---|---|---|---|");
+    line(&mut text, &report.total);
+    if report.prices.is_empty() {
+        text.push_str(
+            "\nNo prices are known: set `price_in` and `price_out` of the models in [packs.models].\n",
+        );
+    } else {
+        let _ = writeln!(text, "\nPrices as configured: {}.", report.prices.join(", "));
+    }
+    text
+}
+
+fn line(text: &mut String, sum: &Sum) {
+    let name = if sum.name.is_empty() { "(none)" } else { &sum.name };
+    let cost = match (sum.cost, sum.without_price) {
+        (None, _) => "unknown".to_owned(),
+        (Some(cost), 0) => format!("{cost:.4}"),
+        (Some(cost), unknown) => format!("{cost:.4}, and {unknown} unknown"),
+    };
+    let _ = writeln!(
+        text,
+        "| {name} | {} | {} | {} | {} | {cost} |",
+        sum.requests, sum.failed, sum.input_tokens, sum.output_tokens
+    );
+}
