@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Anthropic Messages, with server-sent events.
 
 use serde_json::{Value, json};
 
