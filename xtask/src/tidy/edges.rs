@@ -93,6 +93,7 @@ const RULES: &[Rule] = &[
         never_linked: &["async-nats", "clap"],
     },
     Rule { package: "toolyard-secrets", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
+    Rule { package: "toolyard-lsp", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: &["hyper"] },
     Rule { package: "toolyard-rank", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule { package: "toolyard-tool-macros", ours: &[], never_named: &[], never_linked: RUNTIMES },
     Rule { package: "toolyard-jail", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
@@ -129,7 +130,7 @@ const RULES: &[Rule] = &[
 /// Tools we ship are written with nothing but the SDK.
 const PACK: Rule = Rule {
     package: "packs/*",
-    ours: &["toolyard-tool", "toolyard-jail", "toolyard-limits", "toolyard-rank"],
+    ours: &["toolyard-tool", "toolyard-jail", "toolyard-limits", "toolyard-lsp", "toolyard-rank"],
     never_named: FOR_THE_PROGRAM,
     never_linked: &[],
 };
