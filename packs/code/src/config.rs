@@ -1,9 +1,11 @@
 //! The keys of `[packs.code]`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// What the pack may touch and what it offers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -17,6 +19,65 @@ pub(crate) struct Config {
     /// Which model ranks by meaning: `fast`, or `precise` for questions that read like doc comments.
     #[serde(default)]
     pub(crate) model: ModelChoice,
+    /// Language servers by name: changes to known ones, and servers of your own.
+    #[serde(default)]
+    pub(crate) servers: BTreeMap<String, ServerConfig>,
+    /// Folders whose projects may run their own code in language servers: build scripts, macros, plugins.
+    #[serde(default)]
+    #[schemars(transform = toolyard_tool::path)]
+    pub(crate) trusted: Vec<PathBuf>,
+    /// How many seconds a language server may be unused before it is stopped.
+    #[serde(default = "half_an_hour")]
+    #[schemars(range(min = 1))]
+    pub(crate) server_idle_seconds: u64,
+    /// How much memory a language server may use before it is stopped, in megabytes.
+    #[serde(default = "four_gigabytes")]
+    #[schemars(range(min = 1))]
+    pub(crate) server_memory_mb: u64,
+    /// How many language servers may run at once.
+    #[serde(default = "eight")]
+    #[schemars(range(min = 1, max = 64))]
+    pub(crate) max_servers: usize,
+}
+
+fn half_an_hour() -> u64 {
+    30 * 60
+}
+
+fn four_gigabytes() -> u64 {
+    4096
+}
+
+fn eight() -> usize {
+    8
+}
+
+/// A language server.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+pub(crate) struct ServerConfig {
+    /// The program and its arguments.
+    #[serde(default)]
+    pub(crate) command: Vec<String>,
+    /// The file name extensions that it serves.
+    #[serde(default)]
+    pub(crate) extensions: Vec<String>,
+    /// What the protocol calls the language; the extension by default.
+    pub(crate) language: Option<String>,
+    /// Settings that the server can ask for.
+    #[serde(default)]
+    pub(crate) settings: Value,
+    /// Options for the start of the server.
+    #[serde(default)]
+    pub(crate) initialization_options: Value,
+    /// Whether it runs code of the project, so that it starts in trusted projects only.
+    pub(crate) runs_project_code: Option<bool>,
+    /// Whether it may be used.
+    #[serde(default = "yes")]
+    pub(crate) enabled: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]

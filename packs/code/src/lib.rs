@@ -11,30 +11,39 @@ mod language;
 mod model;
 mod project;
 mod search;
+mod servers;
 mod tools;
 mod walk;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use toolyard_tool::{Pack, ToolSet};
+use toolyard_tool::{Host, Pack, ToolSet};
 
 use config::Config;
+use tools::lsp::{change as lsp_change, diagnose, list, navigate};
 use tools::{Code, map, search as by_text, semantic, watch};
+
+/// A language server may load a project without reporting anything for this long.
+const IDLE: Duration = Duration::from_mins(2);
 
 /// The pack, as the gateway takes it in.
 pub fn pack() -> Pack {
-    Pack::with_config("code", "Search and rewrite code, with an index that all agents share", tools)
+    Pack::with_host("code", "Search and rewrite code, with an index that all agents share", tools).idle(IDLE)
 }
 
-fn tools(config: Config) -> ToolSet<Code> {
+fn tools(config: Config, host: Host) -> ToolSet<Code> {
     ToolSet::new("toolyard-code", env!("CARGO_PKG_VERSION"))
         .title("Toolyard: code")
         .instructions(
             "Tools for source code. `find_code` chooses the search that fits a query. `code_context` collects what a \
-             task needs within a budget. Rewrites show a diff first and change all files or none.",
+             task needs within a budget. The `lsp_*` tools ask language servers, which stay warm. Rewrites show a \
+             diff first and change all files or none.",
         )
         .state_with(move || {
-            let code = Code::new(config.clone(), &user_folder("XDG_STATE_HOME", ".local/state"), &cache_folder());
+            let state = host.state().unwrap_or_else(|_| user_folder("XDG_STATE_HOME", ".local/state"));
+            let cache = host.cache().unwrap_or_else(|_| cache_folder());
+            let code = Code::new(config.clone(), host.clone(), &state, &cache);
             async { Ok(code) }
         })
         .with::<by_text::find_code>()
@@ -56,6 +65,24 @@ fn tools(config: Config) -> ToolSet<Code> {
         .with::<watch::start_file_watcher>()
         .with::<watch::stop_file_watcher>()
         .with::<watch::list_file_watchers>()
+        .with::<navigate::lsp_hover>()
+        .with::<navigate::lsp_goto_definition>()
+        .with::<navigate::lsp_find_references>()
+        .with::<navigate::lsp_document_symbols>()
+        .with::<navigate::lsp_workspace_symbols>()
+        .with::<lsp_change::lsp_prepare_rename>()
+        .with::<lsp_change::lsp_rename>()
+        .with::<lsp_change::lsp_code_actions>()
+        .with::<lsp_change::lsp_code_action_resolve>()
+        .with::<lsp_change::lsp_extract_refactor>()
+        .with::<list::lsp_servers>()
+        .with::<diagnose::lsp_diagnostics>()
+        .with::<diagnose::lsp_workspace_diagnostics>()
+        .with::<diagnose::file_diagnostics>()
+        .with::<navigate::lsp_callers>()
+        .with::<navigate::lsp_implementations>()
+        .with::<navigate::lsp_type_hierarchy>()
+        .with::<lsp_change::lsp_format>()
 }
 
 /// Indexes can be made again, and all gateways of the user share them.

@@ -32,9 +32,10 @@ impl Scene {
     }
 
     fn set(&self, write: bool) -> ToolSet<Code> {
-        let config = Config { projects: vec![self.project()], write, model: config::ModelChoice::default() };
+        let config = json!({ "projects": [self.project()], "write": write });
+        let config: Config = serde_json::from_value(config).unwrap();
         let (state, cache) = (self.folder.path().join("state"), self.folder.path().join("cache"));
-        let set = ToolSet::new("test", "1").state(Code::new(config, &state, &cache));
+        let set = ToolSet::new("test", "1").state(Code::new(config, Host::inert("code"), &state, &cache));
         set.with::<by_text::find_code>()
             .with::<by_text::grep_search>()
             .with::<by_text::ast_grep_replace>()

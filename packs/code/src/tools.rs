@@ -1,6 +1,8 @@
 //! The tools: thin functions over the search, the change journal and the index.
 
+pub(crate) mod lsp;
 pub(crate) mod map;
+pub(crate) mod rewrite;
 pub(crate) mod search;
 pub(crate) mod semantic;
 pub(crate) mod watch;
@@ -8,14 +10,16 @@ pub(crate) mod watch;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use toolyard_tool::{Context, ToolError};
+use toolyard_tool::{Context, Host, ToolError};
 
 use crate::change::Journals;
 use crate::config::{Config, ModelChoice};
 use crate::index::{Index, store};
 use crate::model::Model;
 use crate::project::{Place, Projects};
+use crate::servers::{self, Limits, Pool};
 
 /// What all tools of the pack share.
 #[derive(Debug)]
@@ -27,10 +31,18 @@ pub(crate) struct Code {
     model: OnceLock<Arc<Model>>,
     indexes: Mutex<HashMap<PathBuf, Arc<Index>>>,
     pub(crate) watchers: watch::Watchers,
+    /// The language servers.
+    pub(crate) pool: Pool,
 }
 
 impl Code {
-    pub(crate) fn new(config: Config, state: &Path, cache: &Path) -> Self {
+    pub(crate) fn new(config: Config, host: Host, state: &Path, cache: &Path) -> Self {
+        let limits = Limits {
+            idle: Duration::from_secs(config.server_idle_seconds),
+            memory_mb: config.server_memory_mb,
+            most: config.max_servers,
+        };
+        let pool = Pool::new(host, servers::servers(&config.servers), config.trusted, limits);
         let projects = Projects::new(config.projects, config.write);
         let journals = Journals::new(state.join("journals"));
         journals.recover(&projects);
@@ -42,6 +54,7 @@ impl Code {
             model: OnceLock::new(),
             indexes: Mutex::default(),
             watchers: watch::Watchers::default(),
+            pool,
         }
     }
 

@@ -6,14 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, Told, ToolError, clamp, tool};
 
+use super::rewrite::{Replaced, Wish, conclude};
 use super::{Code, here, semantic};
-use crate::change::{self, FileChange};
 use crate::index::Filter;
 use crate::search::route::{SearchType, route};
 use crate::search::{Matches, ast, glob, grep};
-
-/// Diffs are cut to this many characters.
-const MAX_DIFF: usize = 60_000;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Grep {
@@ -148,22 +145,6 @@ fn yes() -> bool {
     true
 }
 
-#[derive(Serialize, JsonSchema)]
-pub(crate) struct Replaced {
-    /// The project's root.
-    project: String,
-    /// The files that change, relative to the root.
-    files: Vec<String>,
-    /// How many places change.
-    changes: usize,
-    /// Identifies this change; pass it as `preview` to apply exactly this.
-    preview: String,
-    /// Whether the files were changed.
-    applied: bool,
-    /// The change as a unified diff.
-    diff: String,
-}
-
 /// Rewrites code by its syntax. A dry run shows the diff; applying changes all files or none.
 #[tool(destructive)]
 pub(crate) fn ast_grep_replace(
@@ -174,32 +155,7 @@ pub(crate) fn ast_grep_replace(
     let place = code.place(context, &args.directory)?;
     let go_on = || !context.is_cancelled();
     let rewritten = ast::rewrite(&place, &args.pattern, &args.replacement, args.language.as_deref(), &go_on)?;
-    let changes: Vec<FileChange> = rewritten.iter().map(FileChange::of).collect();
-    let preview = change::preview_id(&changes);
-    if args.preview.as_ref().is_some_and(|expected| *expected != preview) {
-        return Err(ToolError::new("the files have changed since the preview; nothing was written")
-            .hint("call again with `dry_run: true` to see the new change"));
-    }
-    let applied = !args.dry_run && !changes.is_empty();
-    if applied {
-        code.journals.apply(&place.project, &changes)?;
-    }
-    let count = rewritten.iter().map(|file| file.changes).sum();
-    let diff = crate::search::shorten(&change::diff(&rewritten), MAX_DIFF);
-    let amount = format!("{} in {}", plural(count, "place"), plural(changes.len(), "file"));
-    let headline = match (changes.is_empty(), applied) {
-        (true, _) => "Nothing matches.".to_owned(),
-        (false, true) => format!("Changed {amount}.\n\n{diff}"),
-        (false, false) => format!("Would change {amount} (preview {preview}).\n\n{diff}"),
-    };
-    let files = rewritten.iter().map(|file| file.path.display().to_string()).collect();
-    let project = place.project.root().display().to_string();
-    Ok(Told::new(Replaced { project, files, changes: count, preview, applied, diff }, headline))
-}
-
-/// `1 file`, `2 files`.
-fn plural(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+    conclude(code, &place.project, &rewritten, &Wish { dry_run: args.dry_run, preview: args.preview })
 }
 
 #[derive(Deserialize, JsonSchema)]
