@@ -7,7 +7,7 @@
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, conformance, newcomer, peers, seeds, slow_starts, test};
+use crate::{check, conformance, lsp, newcomer, peers, seeds, slow_starts, test};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -27,6 +27,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
             conformance::conformance(&conformance::Options::asking_by_era())
         })?;
         step("peers", peers::peers)?;
+        step("language servers", lsp::lsp)?;
         step("newcomer", newcomer::newcomer)?;
         if options.full { full() } else { Ok(()) }
     })

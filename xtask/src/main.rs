@@ -9,6 +9,7 @@ mod check;
 mod ci;
 mod conformance;
 mod deny;
+mod lsp;
 mod newcomer;
 mod peers;
 mod process;
@@ -47,6 +48,8 @@ enum Command {
     Conformance(conformance::Options),
     /// Real clients and servers of other makers, through the gateway.
     Peers,
+    /// The code pack with real language servers.
+    Lsp,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
     /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Test => test::test(),
         Command::Conformance(options) => conformance::conformance(&options),
         Command::Peers => peers::peers(),
+        Command::Lsp => lsp::lsp(),
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::Bench(options) => bench::bench(&options),

@@ -31,29 +31,49 @@ pub(crate) fn npm() -> Result<Npm> {
     let (node, claude) = packages()?;
     let node = folder.join("node_modules").join(node).join("bin/node");
     let claude = folder.join("node_modules/@anthropic-ai").join(claude);
-    let lock = pins().join("package-lock.json");
-    install_once(&folder, &lock, || {
+    npm_packages(&folder, &pins())?;
+    Ok(Npm { node, folder, claude })
+}
+
+/// Installs the packages that `pins` locks into a folder.
+fn npm_packages(folder: &Path, pins: &Path) -> Result<()> {
+    install_once(folder, &pins.join("package-lock.json"), || {
         for name in ["package.json", "package-lock.json"] {
-            fs::copy(pins().join(name), folder.join(name)).with_context(|| format!("copy `{name}`"))?;
+            fs::copy(pins.join(name), folder.join(name)).with_context(|| format!("copy `{name}`"))?;
         }
         let mut npm = Command::new("npm");
         npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
-        process::run(npm.current_dir(&folder)).context("install the npm packages (is npm there?)")
-    })?;
-    Ok(Npm { node, folder, claude })
+        process::run(npm.current_dir(folder)).context("install the npm packages (is npm there?)")
+    })
 }
 
 /// A Python interpreter that can import what `xtask/pins/requirements.txt` names.
 pub(crate) fn python() -> Result<PathBuf> {
-    let folder = workspace::tools_directory()?.join("python");
+    python_environment("python", &pins().join("requirements.txt"))
+}
+
+/// The folder with the programs that `xtask/pins/code/requirements.txt` names: ast-grep and language servers.
+pub(crate) fn code_python() -> Result<PathBuf> {
+    let python = python_environment("code-python", &pins().join("code/requirements.txt"))?;
+    Ok(python.parent().context("find the folder of the Python programs")?.to_owned())
+}
+
+/// The folder with the language servers that `xtask/pins/code/package.json` names.
+pub(crate) fn code_npm() -> Result<PathBuf> {
+    let folder = workspace::tools_directory()?.join("code-npm");
+    npm_packages(&folder, &pins().join("code"))?;
+    Ok(folder.join("node_modules/.bin"))
+}
+
+fn python_environment(name: &str, requirements: &Path) -> Result<PathBuf> {
+    let folder = workspace::tools_directory()?.join(name);
     let python = folder.join("bin/python");
-    let requirements = pins().join("requirements.txt");
-    install_once(&folder, &requirements, || {
+    install_once(&folder, requirements, || {
         process::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
             .context("make a Python environment (are python3 and its venv module there?)")?;
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-        process::run(pip.arg(&requirements))
+        process::run(pip.arg(requirements))
     })?;
     Ok(python)
 }

@@ -22,10 +22,6 @@ pub(crate) struct Config {
     /// Language servers by name: changes to known ones, and servers of your own.
     #[serde(default)]
     pub(crate) servers: BTreeMap<String, ServerConfig>,
-    /// Folders whose projects may run their own code in language servers: build scripts, macros, plugins.
-    #[serde(default)]
-    #[schemars(transform = toolyard_tool::path)]
-    pub(crate) trusted: Vec<PathBuf>,
     /// How many seconds a language server may be unused before it is stopped.
     #[serde(default = "half_an_hour")]
     #[schemars(range(min = 1))]

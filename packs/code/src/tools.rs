@@ -42,7 +42,7 @@ impl Code {
             memory_mb: config.server_memory_mb,
             most: config.max_servers,
         };
-        let pool = Pool::new(host, servers::servers(&config.servers), config.trusted, limits);
+        let pool = Pool::new(host, servers::servers(&config.servers), limits);
         let projects = Projects::new(config.projects, config.write);
         let journals = Journals::new(state.join("journals"));
         journals.recover(&projects);

@@ -42,7 +42,6 @@ pub(crate) struct Pool(Arc<Inner>);
 struct Inner {
     host: Host,
     servers: Vec<Arc<Server>>,
-    trusted: Vec<PathBuf>,
     limits: Limits,
     finder: Finder,
     slots: Mutex<HashMap<Key, Arc<Slot>>>,
@@ -80,11 +79,10 @@ pub(crate) struct Status {
 }
 
 impl Pool {
-    pub(crate) fn new(host: Host, servers: Vec<Server>, trusted: Vec<PathBuf>, limits: Limits) -> Self {
-        let trusted = trusted.into_iter().map(|folder| folder.canonicalize().unwrap_or(folder)).collect();
+    pub(crate) fn new(host: Host, servers: Vec<Server>, limits: Limits) -> Self {
         let servers = servers.into_iter().map(Arc::new).collect();
         let (finder, slots) = (Finder::default(), Mutex::default());
-        Self(Arc::new(Inner { host, servers, trusted, limits, finder, slots }))
+        Self(Arc::new(Inner { host, servers, limits, finder, slots }))
     }
 
     pub(crate) fn servers(&self) -> &[Arc<Server>] {
@@ -96,16 +94,12 @@ impl Pool {
         self.0.servers.iter().filter(move |server| server.language(path).is_some())
     }
 
-    pub(crate) fn is_trusted(&self, root: &Path) -> bool {
-        self.0.trusted.iter().any(|folder| root.starts_with(folder))
-    }
-
     /// The program of a server in a project, or why it cannot be used.
     pub(crate) async fn find(&self, server: &Server, root: Option<&Path>) -> Result<Found, String> {
-        let is_trusted = root.is_some_and(|root| self.is_trusted(root));
+        let is_trusted = root.is_some_and(|root| self.0.host.trusts(root));
         if let Some(root) = root.filter(|_| server.runs_project_code && !is_trusted) {
             return Err(format!(
-                "it runs code of the project, and `{}` is not in `trusted` of [packs.code]",
+                "it runs code of the project, which you have not trusted: run `toolyard trust {}`",
                 root.display()
             ));
         }

@@ -106,7 +106,9 @@ impl Use {
 pub(crate) async fn run(start: Start, on_ready: impl FnOnce(Arc<Running>) + Send) -> End {
     let command =
         start.server.command.iter().skip(1).fold(ChildCommand::new(&start.found.program), ChildCommand::arg);
-    let mut child = match start.host.child(command.folder(start.project.root())).await {
+    let root = start.project.root();
+    let command = if start.server.runs_project_code { command.runs_code_of(root) } else { command };
+    let mut child = match start.host.child(command.folder(root)).await {
         Ok(child) => child,
         Err(error) => {
             return End::Crashed(format!("cannot start `{}`: {error}", start.found.program.display()));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::sync::watch;
-use toolyard_tool::host::{Child, ChildCommand, ChildControl, Children};
+use toolyard_tool::host::{Child, ChildCommand, ChildControl, Children, Scope};
 use toolyard_tool::{Changes, Host, ToolSet};
 
 use super::*;
@@ -24,6 +24,7 @@ struct Script {
     received: Arc<Mutex<Vec<Value>>>,
     /// Ends, with a line on the error output, when it gets this request.
     crashes_on: Option<&'static str>,
+    is_trusted: bool,
 }
 
 struct Control {
@@ -50,7 +51,11 @@ impl ChildControl for Control {
 }
 
 impl Children for Script {
-    fn start(&self, _: &str, _: ChildCommand) -> Boxed<io::Result<Child>> {
+    fn trusts(&self, _: &Path) -> bool {
+        self.is_trusted
+    }
+
+    fn start(&self, _: &str, _: ChildCommand, _: &Scope) -> Boxed<io::Result<Child>> {
         // Far above the ids of real processes.
         let pid = 1 << 30 | (self.started.fetch_add(1, Ordering::SeqCst) + 1);
         let ((stdin, input), (stdout, output), (stderr, errors)) =
@@ -145,7 +150,7 @@ fn scene(script: Script, limits: Limits) -> Scene {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.one"), "first").unwrap();
     let host = Host::builder("code").children(Arc::new(script.clone())).build();
-    let pool = Pool::new(host, servers_of_test(), vec![], limits);
+    let pool = Pool::new(host, servers_of_test(), limits);
     Scene { folder, script, pool, changes: ToolSet::new("test", "1").changes() }
 }
 
@@ -253,11 +258,8 @@ async fn a_server_that_runs_project_code_does_not_start_in_an_untrusted_project(
     let error = scene.running("runner").await.unwrap_err();
     assert!(error.contains("it runs code of the project"), "{error}");
     assert_eq!(scene.script.started(), 0);
-    let trusted = vec![scene.folder.path().to_owned()];
-    let host = Host::builder("code").children(Arc::new(scene.script.clone())).build();
-    let pool = Pool::new(host, servers_of_test(), trusted, LIMITS);
-    let server = pool.servers().iter().find(|server| server.name == "runner").unwrap();
-    assert!(pool.running(server, &scene.project(), &scene.changes).await.is_ok());
+    let trusting = self::scene(Script { is_trusted: true, ..Script::default() }, LIMITS);
+    assert!(trusting.running("runner").await.is_ok());
 }
 
 #[tokio::test]

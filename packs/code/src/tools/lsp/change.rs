@@ -1,12 +1,11 @@
 //! Changing: rename, code actions, extract and format. All show a diff first and change all files or none.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolyard_lsp::{Diagnostic, Lines, Position, Range, TextEdit, file_edits, uri_of};
+use toolyard_lsp::{Diagnostic, FileEdits, Lines, Position, Range, TextEdit, file_edits, uri_of};
 use toolyard_tool::{Context, Told, ToolError, tool};
 
 use super::diagnose::diagnostics_of;
@@ -129,13 +128,21 @@ pub(crate) async fn lsp_rename(
 
 /// The files of a project after these edits. An edit outside of the project refuses all of them.
 fn rewritten(running: &Running, edits: &[Value]) -> Result<Vec<Rewritten>, ToolError> {
+    applied(running, &read_edits(edits)?)
+}
+
+fn read_edits(edits: &[Value]) -> Result<Vec<FileEdits>, ToolError> {
+    Ok(edits.iter().map(file_edits).collect::<Result<Vec<_>, _>>().map_err(edit_error)?.concat())
+}
+
+fn applied(running: &Running, edits: &[FileEdits]) -> Result<Vec<Rewritten>, ToolError> {
     let root = running.project.root();
     let mut files = Vec::new();
-    for file in edits.iter().map(file_edits).collect::<Result<Vec<_>, _>>().map_err(edit_error)?.concat() {
+    for file in edits {
         let Ok(path) = file.path.strip_prefix(root) else {
+            let path = file.path.display();
             return Err(ToolError::new(format!(
-                "the change includes `{}`, which is outside of the project",
-                file.path.display()
+                "the change includes `{path}`, which is outside of the project"
             )));
         };
         let before = running.project.text(path).ok_or_else(|| {
@@ -396,10 +403,11 @@ pub(crate) async fn lsp_extract_refactor(
         };
         let offered = offers(&running, &target, range, Some("refactor.extract")).await?;
         if let Some(action) = offered.iter().find(|action| extracts(action, args.kind)) {
-            let mut files = rewritten(&running, &action.edits().await?)?;
-            for file in &mut files {
-                name_new(file, &args.new_name);
+            let mut edits = read_edits(&action.edits().await?)?;
+            for file in &mut edits {
+                name_new(&mut file.edits, args.kind, &args.new_name);
             }
+            let files = applied(&running, &edits)?;
             let wish = Wish { dry_run: args.dry_run, preview: args.preview };
             return conclude(code, &running.project, &files, &wish);
         }
@@ -420,34 +428,57 @@ fn extracts(action: &Offered, kind: ExtractKind) -> bool {
         && words.iter().any(|word| kind_of.ends_with(word) || title.contains(word))
 }
 
-/// Gives what was extracted its name: servers invent one, which is the only name that was not there before.
-fn name_new(file: &mut Rewritten, new_name: &str) {
-    let before: HashSet<&str> = names(&file.before).collect();
-    let new: HashSet<&str> = names(&file.after).filter(|name| !before.contains(name)).collect();
-    let called = |name: &&&str| file.after.matches(**name).count() > 1;
-    let Some(invented) =
-        new.iter().filter(called).max_by_key(|name| name.len()).map(|name| (*name).to_owned())
-    else {
-        return;
-    };
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let mut out = String::with_capacity(file.after.len());
-    let mut rest = file.after.as_str();
-    while let Some(at) = rest.find(&invented) {
-        let (head, tail) = (&rest[..at], &rest[at + invented.len()..]);
-        let is_whole = !head.ends_with(is_part) && !tail.starts_with(is_part);
-        out.push_str(head);
-        out.push_str(if is_whole { new_name } else { &invented });
-        rest = tail;
+/// Gives what was extracted its name. Servers invent one: it is in the new texts, once where it is defined and once where
+/// it is used.
+fn name_new(edits: &mut [TextEdit], kind: ExtractKind, new_name: &str) {
+    let all: Vec<&str> = edits.iter().map(|edit| edit.text.as_str()).collect();
+    let all = all.join("\n");
+    let invented = defined(&all, kind).filter(|name| words(&all).filter(|word| word == name).count() > 1);
+    let Some(invented) = invented.map(str::to_owned) else { return };
+    for edit in edits {
+        edit.text = with_name(&edit.text, &invented, new_name);
     }
-    out.push_str(rest);
-    file.after = out;
 }
 
-fn names(text: &str) -> impl Iterator<Item = &str> {
+/// The first name that a text defines with a keyword of this kind, or else the first name that stands before a call's
+/// parentheses or an assignment.
+fn defined(text: &str, kind: ExtractKind) -> Option<&str> {
+    let keywords: &[&str] = match kind {
+        ExtractKind::Function => &["fn", "def", "function", "func"],
+        ExtractKind::Variable => &["let", "const", "var", "val", "auto"],
+    };
+    let named = words(text).zip(words(text).skip(1)).find(|(keyword, _)| keywords.contains(keyword));
+    let follows = |word: &&str| {
+        let at = word.as_ptr() as usize - text.as_ptr() as usize + word.len();
+        let rest = text[at..].trim_start();
+        match kind {
+            ExtractKind::Function => rest.starts_with('('),
+            ExtractKind::Variable => rest.starts_with('=') || rest.starts_with(":="),
+        }
+    };
+    named.map(|(_, name)| name).or_else(|| words(text).find(follows))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.split(move |c| !is_part(c))
         .filter(|word| word.chars().next().is_some_and(|c| c.is_alphabetic() || c == '_'))
+}
+
+/// A text with one name replaced where it is a whole word.
+fn with_name(text: &str, old: &str, new: &str) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(found) = text[at..].find(old).map(|found| at + found) {
+        let end = found + old.len();
+        let is_whole = !text[..found].ends_with(is_part) && !text[end..].starts_with(is_part);
+        out.push_str(&text[at..found]);
+        out.push_str(if is_whole { new } else { old });
+        at = end;
+    }
+    out.push_str(&text[at..]);
+    out
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -483,16 +514,25 @@ pub(crate) async fn lsp_format(
 mod tests {
     use super::*;
 
+    fn named(kind: ExtractKind, texts: &[&str]) -> Vec<String> {
+        let start = Position { line: 0, character: 0 };
+        let range = Range { start, end: start };
+        let mut edits: Vec<TextEdit> =
+            texts.iter().map(|&text| TextEdit { range, text: text.to_owned() }).collect();
+        name_new(&mut edits, kind, "sum");
+        edits.into_iter().map(|edit| edit.text).collect()
+    }
+
     #[test]
     fn what_was_extracted_gets_the_wanted_name() {
-        let mut file = Rewritten {
-            path: "a.rs".into(),
-            before: "fn main() { 1 + 2 }\n".into(),
-            after: "fn main() { fun_name() }\n\nfn fun_name() -> i32 { 1 + 2 }\n".into(),
-            changes: 2,
-        };
-        name_new(&mut file, "sum");
-        assert_eq!(file.after, "fn main() { sum() }\n\nfn sum() -> i32 { 1 + 2 }\n");
+        let rust = named(ExtractKind::Function, &["twice()", "fn twice() -> u32 { let twices = 1; }"]);
+        assert_eq!(rust, ["sum()", "fn sum() -> u32 { let twices = 1; }"]);
+        let c = named(ExtractKind::Function, &["int extracted(int a) { return a; }", "extracted(1)"]);
+        assert_eq!(c, ["int sum(int a) { return a; }", "sum(1)"]);
+        let python = named(ExtractKind::Variable, &["value = 1 + 2\n", "value"]);
+        assert_eq!(python, ["sum = 1 + 2\n", "sum"]);
+        let unclear = named(ExtractKind::Variable, &["nothing here"]);
+        assert_eq!(unclear, ["nothing here"]);
     }
 
     #[test]
