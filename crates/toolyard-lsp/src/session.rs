@@ -82,7 +82,7 @@ impl Session {
         self.encoding
     }
 
-    /// The server's own version, if it told one.
+    /// The server's own version, if it reported one.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }

@@ -2,7 +2,7 @@
 //!
 //! What is to be written goes into a journal first. Once the journal is on the disk, the change is decided: files are
 //! replaced one by one, and the journal is removed. A journal that is found later belongs to a process that was killed:
-//! its change is carried out to the end. A file that somebody else changed in the meantime is left alone.
+//! its change is carried out to the end. A file that another process changed in the meantime is left alone.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -238,7 +238,7 @@ mod tests {
         let files =
             vec![change("a", "one\n", "1\n"), change("b", "two\n", "2\n"), change("c", "three\n", "3\n")];
         scene.journals.commit(&Journal { root: root.clone(), files }).unwrap();
-        // The process was killed after the first file, and somebody edited the last one.
+        // The process was killed after the first file, and the last one was edited.
         std::fs::write(root.join("a"), "1\n").unwrap();
         std::fs::write(root.join("c"), "edited\n").unwrap();
         scene.journals.recover(&scene.projects);

@@ -72,23 +72,12 @@ impl Finder {
 /// The path of a program, from the project's own folders or from `PATH`.
 fn on_path(name: &str, project: Option<&Path>) -> Option<PathBuf> {
     if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| is_program(path));
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
     let own = project.into_iter().flat_map(|root| PROJECT_FOLDERS.map(|folder| root.join(folder)));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = own.chain(std::env::split_paths(&path).filter(|folder| folder.is_absolute()));
-    folders.map(|folder| folder.join(name)).find(|path| is_program(path))
-}
-
-#[cfg(unix)]
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_program(path: &Path) -> bool {
-    path.is_file()
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
 /// The first line that a program writes about its version, or why it does not run.

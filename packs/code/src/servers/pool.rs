@@ -128,7 +128,9 @@ impl Pool {
                 State::Running(_) | State::Starting => {
                     has_waited = true;
                     let waited = tokio::time::timeout_at(by, states.changed()).await;
-                    waited.map_err(|_| not_started(&key, "it takes too long"))?.map_err(|_| gone(&key))?;
+                    waited
+                        .map_err(|_| not_started(&key, "it did not start in time"))?
+                        .map_err(|_| gone(&key))?;
                 }
                 State::Failed { reason, again, .. } if again > Instant::now() => {
                     if has_waited || again > Instant::now() + PATIENCE {
@@ -261,5 +263,5 @@ fn not_started(key: &Key, why: &str) -> ToolError {
 }
 
 fn gone(key: &Key) -> ToolError {
-    not_started(key, "the pack is ending")
+    not_started(key, "the pack is stopping")
 }

@@ -138,7 +138,7 @@ struct Scene {
     changes: Changes,
 }
 
-/// `/bin/sh` stands for the programs: what is started is the script.
+/// `/bin/sh` is a program that exists: what is started is the script.
 fn servers_of_test() -> Vec<Server> {
     let server = |ending: &str| json!({ "command": ["/bin/sh"], "extensions": [ending] });
     let mut config = json!({ "one": server("one"), "two": server("two"), "runner": server("run") });

@@ -415,7 +415,7 @@ pub(crate) async fn lsp_extract_refactor(
     }
     let what = if args.kind == ExtractKind::Function { "function" } else { "variable" };
     Err(ToolError::new(format!("no server offers to extract a {what} there (asked: {})", asked.join(", ")))
-        .hint("select whole expressions or statements; rust-analyzer, gopls, clangd and pyright can extract"))
+        .hint("select whole expressions or statements; rust-analyzer, gopls and clangd can extract"))
 }
 
 fn extracts(action: &Offered, kind: ExtractKind) -> bool {
