@@ -1,8 +1,13 @@
 //! The control API: what a request under `/api/v1` does. Reading states and names is open to every admitted client;
-//! changing anything needs an operator.
+//! changing anything needs an operator. One table has all routes; the description of the API is made from it.
+
+mod calls;
+mod catalog;
+mod live;
+mod openapi;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -35,14 +40,205 @@ impl fmt::Debug for Controls {
     }
 }
 
-impl Control for Gateway {
-    fn control(&self, request: ControlRequest) -> BoxFuture<ControlResponse> {
-        let response = self.answer(&request).unwrap_or_else(|error| error);
-        Box::pin(async { response })
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Every admitted client; the answer depends on which one asks.
+    Client,
+    Operator,
+}
+
+/// What a request leads to: a response in either case.
+pub type Answered = Result<ControlResponse, ControlResponse>;
+
+type Answer = Box<dyn Fn(&Gateway, &ControlRequest, &[&str]) -> BoxFuture<Answered> + Send + Sync>;
+
+/// One path of the control API with a method. The description of the API is made from these.
+pub struct Route {
+    pub method: Method,
+    /// With captures: `/upstreams/{id}/restart`.
+    pub path: &'static str,
+    pub who: Who,
+    pub summary: &'static str,
+    /// Query parameters with their meaning.
+    pub query: &'static [(&'static str, &'static str)],
+    /// The type of the answer's content.
+    pub answers: &'static str,
+    answer: Answer,
+}
+
+impl Route {
+    /// A route whose answer may take time. The captures of the path are the last argument.
+    pub fn new<F>(method: Method, path: &'static str, who: Who, summary: &'static str, answer: F) -> Self
+    where
+        F: Fn(&Gateway, &ControlRequest, &[&str]) -> BoxFuture<Answered> + Send + Sync + 'static,
+    {
+        let answer = Box::new(answer);
+        Self { method, path, who, summary, query: &[], answers: "application/json", answer }
+    }
+
+    /// A route that answers at once.
+    fn at_once(
+        method: Method,
+        path: &'static str,
+        who: Who,
+        summary: &'static str,
+        answer: fn(&Gateway, &ControlRequest, &[&str]) -> Answered,
+    ) -> Self {
+        Self::new(method, path, who, summary, move |gateway, request, captures| {
+            let answered = answer(gateway, request, captures);
+            Box::pin(async { answered })
+        })
+    }
+
+    #[must_use]
+    pub fn with_query(self, query: &'static [(&'static str, &'static str)]) -> Self {
+        Self { query, ..self }
+    }
+
+    #[must_use]
+    fn answering(self, answers: &'static str) -> Self {
+        Self { answers, ..self }
+    }
+
+    /// The captured parts, if the path is of this route.
+    fn captures<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
+        let mut captured = Vec::new();
+        let mut parts = path.split('/').filter(|part| !part.is_empty());
+        for wanted in self.path.split('/').filter(|part| !part.is_empty()) {
+            let part = parts.next()?;
+            if wanted.starts_with('{') {
+                captured.push(part);
+            } else if wanted != part {
+                return None;
+            }
+        }
+        parts.next().is_none().then_some(captured)
     }
 }
 
-type Answered = Result<ControlResponse, ControlResponse>;
+impl fmt::Debug for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+/// All routes: the gateway's own, and those that the program adds.
+pub(crate) struct Routes(RwLock<Vec<Arc<Route>>>);
+
+impl Default for Routes {
+    fn default() -> Self {
+        Self(RwLock::new(own_routes().into_iter().chain(more_routes()).map(Arc::new).collect()))
+    }
+}
+
+impl Routes {
+    fn all(&self) -> Vec<Arc<Route>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The table of the API: what can be read of upstreams, the catalog and clients.
+fn own_routes() -> Vec<Route> {
+    let get = |path, summary, answer| Route::at_once(Method::GET, path, Who::Client, summary, answer);
+    let secret = |path, summary, answer| Route::at_once(Method::GET, path, Who::Operator, summary, answer);
+    vec![
+        get("/status", "Version, process id, uptime and counts.", |one, _, _| ok(&one.status_json())),
+        get("/upstreams", "All upstreams with their state.", |one, _, _| {
+            ok(&json!({ "upstreams": one.upstreams_json() }))
+        }),
+        get("/upstreams/{id}", "One upstream with the last steps of its life.", |one, _, at| {
+            one.upstream_json(at[0])
+        }),
+        get(
+            "/upstreams/{id}/definitions",
+            "One list of an upstream, as it defined it.",
+            |one, request, at| one.definitions(request, at[0]),
+        )
+        .with_query(&[
+            ("list", "tools, resources, resourceTemplates or prompts."),
+            ("search", "A part of the name."),
+            ("offset", "How many to leave out."),
+            ("limit", "How many to list."),
+        ]),
+        get(
+            "/upstreams/{id}/samples",
+            "Calls, failures and durations over the last minutes.",
+            |one, _, at| one.samples(at[0]),
+        ),
+        secret("/upstreams/{id}/changes", "Changes of its definitions, before and after.", |one, _, at| {
+            one.changes(at[0])
+        }),
+        secret("/upstreams/{id}/stderr", "What its process wrote to stderr.", |one, _, at| one.stderr(at[0])),
+        get("/catalog", "The tools of a view.", |one, request, _| one.catalog(request)).with_query(&[
+            ("view", "The path of the view, such as /mcp/p/work."),
+            ("search", "A part of the id."),
+            ("offset", "How many to leave out."),
+            ("limit", "How many to list."),
+        ]),
+        get("/sessions", "Open sessions and connections.", |one, request, _| {
+            let asking = (!request.is_operator).then_some(&request.principal);
+            ok(&json!({ "sessions": one.shared().sessions.to_json(asking) }))
+        }),
+        get("/calls", "Calls under way and the last that have ended.", |one, request, _| {
+            Ok(one.calls(request))
+        })
+        .with_query(&[("upstream", "Only calls of this upstream."), ("limit", "How many to list.")]),
+    ]
+}
+
+/// The rest of the table: calls, streams and descriptions, and what changes the gateway.
+fn more_routes() -> Vec<Route> {
+    let get = |path, summary, answer| Route::at_once(Method::GET, path, Who::Client, summary, answer);
+    let secret = |path, summary, answer| Route::at_once(Method::GET, path, Who::Operator, summary, answer);
+    let post = |path, summary, answer| Route::at_once(Method::POST, path, Who::Operator, summary, answer);
+    vec![
+        secret("/calls/{call}", "One call with its payloads.", |one, _, at| one.call(at[0])),
+        post("/calls/{call}/cancel", "Cancel a call under way.", |one, _, at| one.cancel_call(at[0])),
+        get("/report", "Everything that `toolyard doctor` shows.", |one, request, _| {
+            ok(&one.report_json(request))
+        }),
+        get("/events", "Events as they happen; `Last-Event-ID` resumes.", |one, request, _| {
+            Ok(one.events(request))
+        })
+        .answering("text/event-stream"),
+        get("/live", "The state, then once a second what has changed.", |one, request, _| {
+            Ok(one.live(request))
+        })
+        .answering("text/event-stream"),
+        get("/metrics", "Metrics for Prometheus, also at /metrics.", |one, _, _| {
+            Ok(ControlResponse::text("text/plain; version=0.0.4; charset=utf-8", one.metrics()))
+        })
+        .answering("text/plain"),
+        get("/openapi.json", "This description.", |one, _, _| {
+            ok(&openapi::describe(one.shared().routes.all().iter().map(|route| &**route)))
+        }),
+        post("/upstreams/{id}/restart", "Connect to an upstream again.", |one, _, at| one.restart(at[0])),
+        post("/upstreams/{id}/enable", "Switch an upstream on.", |one, _, at| one.enable(at[0])),
+        post("/upstreams/{id}/disable", "Switch an upstream off.", |one, _, at| one.disable(at[0])),
+        post("/reload", "Read the config again.", |one, _, _| {
+            one.with_controls(|controls| (controls.reload)())
+        }),
+        post("/stop", "Stop the gateway.", |one, _, _| one.with_controls(|controls| (controls.stop)())),
+    ]
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what the table wants")]
+fn ok(json: &Value) -> Answered {
+    Ok(ControlResponse::json(json))
+}
+
+/// A query parameter that is a number.
+fn number(request: &ControlRequest, name: &str) -> Option<usize> {
+    request.parameter(name)?.parse().ok()
+}
+
+impl Control for Gateway {
+    fn control(&self, request: ControlRequest) -> BoxFuture<ControlResponse> {
+        let gateway = self.clone();
+        Box::pin(async move { gateway.answer(&request).await.unwrap_or_else(|error| error) })
+    }
+}
 
 impl Gateway {
     /// Sets how the program reloads and stops; until then neither can be done through the API.
@@ -50,29 +246,33 @@ impl Gateway {
         let _ = self.shared().controls.set(controls);
     }
 
-    fn answer(&self, request: &ControlRequest) -> Answered {
-        let segments: Vec<&str> = request.path.split('/').filter(|part| !part.is_empty()).collect();
-        match segments.as_slice() {
-            ["status"] => read(request, || self.status_json()),
-            ["upstreams"] => read(request, || json!({ "upstreams": self.upstreams_json() })),
-            ["upstreams", id] => {
-                let found = self.find(id);
-                let off = || self.disabled_json(id).ok_or_else(|| unknown(id));
-                let status = found.map_or_else(off, |one| Ok(one.status().to_json_with_history()))?;
-                read(request, || status)
-            }
-            ["report"] => read(request, || self.report_json(request)),
-            ["events"] => match request.method {
-                Method::GET => Ok(self.events(request)),
-                _ => Err(ControlResponse::method_not_allowed()),
-            },
-            ["upstreams", id, "restart"] => change(request, || self.restart(id)),
-            ["upstreams", id, "enable"] => change(request, || self.enable(id)),
-            ["upstreams", id, "disable"] => change(request, || self.disable(id)),
-            ["reload"] => change(request, || self.with_controls(|controls| (controls.reload)())),
-            ["stop"] => change(request, || self.with_controls(|controls| (controls.stop)())),
-            _ => Err(ControlResponse::not_found()),
+    /// Adds paths to the API.
+    pub fn add_routes(&self, routes: impl IntoIterator<Item = Route>) {
+        let mut all = self.shared().routes.0.write().unwrap_or_else(PoisonError::into_inner);
+        all.extend(routes.into_iter().map(Arc::new));
+    }
+
+    async fn answer(&self, request: &ControlRequest) -> Answered {
+        let routes = self.shared().routes.all();
+        let here = || routes.iter().filter_map(|route| Some((route, route.captures(&request.path)?)));
+        let Some((route, captures)) = here().find(|(route, _)| route.method == request.method) else {
+            let is_there = here().next().is_some();
+            let error =
+                if is_there { ControlResponse::method_not_allowed() } else { ControlResponse::not_found() };
+            return Err(error);
+        };
+        if route.who == Who::Operator {
+            request.require_operator()?;
         }
+        (route.answer)(self, request, &captures).await
+    }
+
+    fn upstream_json(&self, id: &str) -> Answered {
+        let status = match self.find(id) {
+            Some(found) => found.status().to_json_with_history(),
+            None => self.disabled_json(id).ok_or_else(|| unknown(id))?,
+        };
+        ok(&status)
     }
 
     fn status_json(&self) -> Value {
@@ -127,7 +327,7 @@ impl Gateway {
         ControlResponse::Events(events.boxed())
     }
 
-    fn find(&self, id: &str) -> Option<Arc<Upstream>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<Upstream>> {
         self.upstreams().into_iter().find(|upstream| upstream.id().as_str().eq_ignore_ascii_case(id))
     }
 
@@ -204,21 +404,6 @@ impl Gateway {
         act(controls);
         Ok(ControlResponse::with_status(StatusCode::ACCEPTED, &json!({ "accepted": true })))
     }
-}
-
-fn read(request: &ControlRequest, answer: impl FnOnce() -> Value) -> Answered {
-    if request.method != Method::GET {
-        return Err(ControlResponse::method_not_allowed());
-    }
-    Ok(ControlResponse::json(&answer()))
-}
-
-fn change(request: &ControlRequest, answer: impl FnOnce() -> Answered) -> Answered {
-    if request.method != Method::POST {
-        return Err(ControlResponse::method_not_allowed());
-    }
-    request.require_operator()?;
-    answer()
 }
 
 fn done(id: &str, state: &str) -> ControlResponse {

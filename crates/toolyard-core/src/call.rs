@@ -8,6 +8,7 @@ use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{Id, Method, Params};
 
 use crate::catalog::Entry;
+use crate::ledger::{Mark, OpenCall};
 use crate::pipeline::clock::Clock;
 use crate::upstream::Upstream;
 
@@ -34,6 +35,8 @@ pub struct Call {
     /// When the call is given up; set by the deadline step, so steps before it see none.
     pub deadline: Option<Arc<Clock>>,
     pub trace: Trace,
+    /// The call as operators see it, set when its record is opened. Steps may note what they decide.
+    pub open: Option<Arc<OpenCall>>,
 }
 
 /// Which call this is, in records and events.
@@ -71,6 +74,20 @@ impl Edits {
 }
 
 impl Call {
+    /// The call has reached a point on its way.
+    pub(crate) fn reach(&self, mark: Mark) {
+        if let Some(open) = &self.open {
+            open.reach(mark);
+        }
+    }
+
+    /// Records what a step decided, for the page of this call.
+    pub fn note(&self, step: &'static str, text: impl Into<String>) {
+        if let Some(open) = &self.open {
+            open.note(step, text);
+        }
+    }
+
     /// The canonical name of what is called, for messages, policy and records.
     pub fn subject(&self) -> String {
         match &self.entry {

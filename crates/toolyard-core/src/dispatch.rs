@@ -229,6 +229,7 @@ impl<'a> At<'a> {
             edits,
             deadline,
             trace,
+            open: None,
         };
         Dispatched::Call(Box::new(Routed { call, chain }))
     }

@@ -10,11 +10,11 @@ use std::time::SystemTime;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use toolyard_model::{Principal, View};
-use toolyard_proto::Reason;
+use toolyard_model::{BoxFuture, Principal, View};
+use toolyard_proto::{CallError, Reason};
 
 use crate::call::Trace;
-use crate::ledger::Record;
+use crate::ledger::{Captured, OpenCall, Record};
 use crate::report::at;
 use crate::upstream::state::Phase;
 
@@ -135,9 +135,27 @@ fn put_trace(json: &mut Value, trace: &Trace) {
     json["parent"] = json!(trace.parent);
 }
 
-/// Receives every event in line. It must not wait.
+/// Receives what happens in line. It must not wait.
 pub trait Sink: Send + Sync + 'static {
+    /// Everything but calls that reached an upstream.
     fn take(&self, event: &Event);
+
+    /// A call is about to be sent. It is sent when the future, if there is one, has ended well; otherwise the call
+    /// fails with that error.
+    fn call_opened(&self, _call: &Arc<OpenCall>) -> Option<BoxFuture<Result<(), CallError>>> {
+        None
+    }
+
+    /// The answer of a call has ended. It is given where [`wants_answers`](Self::wants_answers) asks for it.
+    fn call_ended(&self, _call: &Arc<OpenCall>, _record: &Record, _answer: Option<&Captured>) {}
+
+    /// Whether answers are kept for [`call_ended`](Self::call_ended).
+    fn wants_answers(&self) -> bool {
+        false
+    }
+
+    /// What the sink adds to the metrics of the gateway, in their text form.
+    fn metrics(&self, _out: &mut String) {}
 }
 
 /// The sinks that the embedding program adds.
@@ -195,15 +213,53 @@ impl Events {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether calls are worth an event.
+    /// Whether a refused request is worth an event.
     pub(crate) fn wants_calls(&self) -> bool {
-        self.ever_read.load(Ordering::Relaxed) > 0 || !self.sinks.0.is_empty()
+        self.is_read() || !self.sinks.0.is_empty()
+    }
+
+    /// Whether there was ever a reader; without one, calls are no events.
+    pub(crate) fn is_read(&self) -> bool {
+        self.ever_read.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn wants_answers(&self) -> bool {
+        self.sinks.0.iter().any(|sink| sink.wants_answers())
+    }
+
+    /// What has to be waited for before the call is sent.
+    pub(crate) fn call_opened(&self, call: &Arc<OpenCall>) -> Option<BoxFuture<Result<(), CallError>>> {
+        let mut waits: Vec<_> = self.sinks.0.iter().filter_map(|sink| sink.call_opened(call)).collect();
+        match waits.len() {
+            0 => None,
+            1 => waits.pop(),
+            _ => Some(Box::pin(async move {
+                for wait in waits {
+                    wait.await?;
+                }
+                Ok(())
+            })),
+        }
+    }
+
+    pub(crate) fn call_ended(&self, call: &Arc<OpenCall>, record: &Record, answer: Option<&Captured>) {
+        for sink in &self.sinks.0 {
+            sink.call_ended(call, record, answer);
+        }
+    }
+
+    pub(crate) fn metrics(&self, out: &mut String) {
+        for sink in &self.sinks.0 {
+            sink.metrics(out);
+        }
     }
 
     pub(crate) fn emit(&self, what: What) {
         let event = Event { at: SystemTime::now(), what };
-        for sink in &self.sinks.0 {
-            sink.take(&event);
+        if !matches!(event.what, What::CallOpened { .. } | What::CallEnded { .. }) {
+            for sink in &self.sinks.0 {
+                sink.take(&event);
+            }
         }
         let mut kept = self.kept();
         let number = kept.next;

@@ -9,7 +9,7 @@ use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Origin, Peer, Reques
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Method, Notification};
 
-use crate::api::Controls;
+use crate::api::{Controls, Routes};
 use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::discovery::Sightings;
 use crate::event::What;
@@ -18,7 +18,8 @@ use crate::ledger::label;
 use crate::listen::Listeners;
 use crate::pipeline::{Chains, Common, StepRules, audit};
 use crate::plan::{Pace, Plan, UpstreamPlan};
-use crate::upstream::{Outlets, Upstream};
+use crate::sessions::OpenSessions;
+use crate::upstream::{Outlets, Upstream, samples};
 use crate::{bridge, levels, sleep_watch, yard};
 
 /// How long calls in flight of an upstream that goes may take to finish.
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     /// Held while the set of upstreams changes.
     changing: Mutex<()>,
     pub(crate) controls: OnceLock<Controls>,
+    pub(crate) routes: Routes,
+    pub(crate) sessions: OpenSessions,
     pub(crate) started: Instant,
 }
 
@@ -88,6 +91,7 @@ impl Gateway {
             upstream.start(outlets.clone());
         }
         scope.spawn(catalog.clone().keep(news));
+        scope.spawn(samples::keep(catalog.clone()));
         scope.spawn(sleep_watch::watch(plan.wall, catalog.clone()));
         let shared = Shared {
             catalog,
@@ -99,6 +103,8 @@ impl Gateway {
             sightings: Sightings::default(),
             changing: Mutex::new(()),
             controls: OnceLock::new(),
+            routes: Routes::default(),
+            sessions: OpenSessions::default(),
             started: Instant::now(),
         };
         Self { shared: Arc::new(shared) }
@@ -268,11 +274,13 @@ impl Handler for Gateway {
     }
 
     fn began(&self, origin: &Arc<Origin>) {
+        self.shared.sessions.began(origin);
         let (client, principal) = (label(&origin.client), origin.principal.clone());
         self.shared.common.events.emit(What::SessionBegan { client, principal, view: origin.view.clone() });
     }
 
     fn ended(&self, client: &ClientKey) {
+        self.shared.sessions.ended(client);
         let principal = self.shared.common.ledger.principal_of(client);
         self.shared.common.events.emit(What::SessionEnded { client: label(client), principal });
         self.shared.common.ledger.forget(client);

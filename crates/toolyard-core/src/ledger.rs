@@ -4,6 +4,9 @@
 //! Arguments, answers and tokens never come here.
 
 mod glance;
+mod capture;
+pub mod meter;
+mod open_calls;
 mod record;
 mod ring;
 mod tally;
@@ -12,13 +15,17 @@ mod verdict;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::time::Instant;
 use toolyard_model::{ClientKey, Origin, Request};
 use toolyard_proto::CallError;
 
+pub(crate) use capture::Capture;
+pub use capture::Captured;
 pub(crate) use glance::{may_be_error, may_have_failed};
+pub use meter::Meter;
+pub(crate) use open_calls::{Cancelled, to_milliseconds};
+pub use open_calls::{Mark, Note, OpenCall};
 pub(crate) use record::label;
 pub use record::{Record, Status};
 pub use tally::{Count, Tally};
@@ -27,12 +34,17 @@ pub(crate) use verdict::Verdict;
 use crate::call::{Call, Trace};
 use crate::event::{Events, What};
 use crate::upstream::Upstream;
+use open_calls::OpenCalls;
 use ring::Ring;
 
 /// How many clients are counted one by one.
 const MOST_CLIENTS: usize = 1_000;
 /// How much of an unknown name is kept.
 const LONGEST_NAME: usize = 128;
+/// How many of the last calls are in a report.
+const REPORTED: usize = 100;
+/// How long payloads are kept after an operator has last looked at calls.
+const WATCHED: u64 = 10 * 60;
 
 /// The records of a gateway.
 #[derive(Default)]
@@ -41,6 +53,12 @@ pub(crate) struct Ledger {
     /// How many calls there have been.
     calls: AtomicU64,
     recent: Ring,
+    open: OpenCalls,
+    /// Requests that reached no upstream.
+    pub(crate) refusals: Meter,
+    /// When an operator last looked at calls, in seconds since 1970. The payloads of calls are kept only while one
+    /// does.
+    watched_at: AtomicU64,
     /// Sessions and connections that live. Single requests over HTTP, where every call counts, are none of
     /// them, so their way has no lock.
     clients: Mutex<HashMap<ClientKey, Arc<ClientTally>>>,
@@ -49,6 +67,22 @@ pub(crate) struct Ledger {
 struct ClientTally {
     principal: Arc<str>,
     tally: Tally,
+}
+
+/// A call that has ended, or a request that was refused.
+#[derive(Clone)]
+pub(crate) struct Ended {
+    pub(crate) record: Record,
+    /// Nothing of a request that was refused.
+    pub(crate) trace: Option<Trace>,
+    /// What was asked and answered, where an operator looked on.
+    pub(crate) details: Option<Arc<Details>>,
+}
+
+/// A call with its payloads.
+pub(crate) struct Details {
+    pub(crate) call: Arc<OpenCall>,
+    pub(crate) answer: Option<Captured>,
 }
 
 /// What one client did.
@@ -65,7 +99,7 @@ impl Ledger {
     }
 
     /// Opens the record of a call that is about to pass the steps.
-    pub(crate) fn open(self: &Arc<Self>, call: &Call) -> OpenRecord {
+    pub(crate) fn open(self: &Arc<Self>, call: &mut Call) -> OpenRecord {
         let record = Record {
             at: SystemTime::now(),
             duration: Duration::ZERO,
@@ -77,17 +111,35 @@ impl Ledger {
             client: call.origin.client.clone(),
             status: Status::Cancelled,
         };
-        if self.events.wants_calls() {
-            self.events.emit(What::CallOpened { trace: call.trace, record: Arc::new(record.clone()) });
+        let (origin, params) = (call.origin.clone(), call.params.clone());
+        let open = Arc::new(OpenCall::new(call.trace, record, origin, params));
+        if self.events.is_read() {
+            let record = Arc::new(open.record.clone());
+            self.events.emit(What::CallOpened { trace: call.trace, record });
         }
-        OpenRecord {
-            trace: call.trace,
-            ledger: self.clone(),
-            upstream: call.upstream.clone(),
-            tally: self.client(&call.origin),
-            started: Instant::now(),
-            record: Some(record),
-        }
+        self.open.add(&open);
+        call.open = Some(open.clone());
+        let (tally, upstream) = (self.client(&call.origin), call.upstream.clone());
+        OpenRecord { ledger: self.clone(), upstream, tally, open: Some(open) }
+    }
+
+    /// An operator looks at calls: for a while, payloads are kept.
+    pub(crate) fn watch(&self) {
+        self.watched_at.store(seconds(SystemTime::now()), Ordering::Relaxed);
+    }
+
+    fn is_watched(&self, now: SystemTime) -> bool {
+        seconds(now).saturating_sub(self.watched_at.load(Ordering::Relaxed)) < WATCHED
+    }
+
+    /// The calls under way, the oldest first.
+    pub(crate) fn open_calls(&self) -> Vec<Arc<OpenCall>> {
+        self.open.all()
+    }
+
+    /// The last calls that have ended, the newest first, each with a number that only grows.
+    pub(crate) fn ended_calls(&self) -> Vec<(usize, Ended)> {
+        self.recent.newest_first()
     }
 
     /// The number of the next call.
@@ -112,15 +164,16 @@ impl Ledger {
         if let Some(client) = self.client(origin) {
             client.tally.add(record.duration, record.status.is_failure());
         }
+        self.refusals.add(&record.method, record.status, record.duration);
         if self.events.wants_calls() {
             self.events.emit(What::Refused { record: Arc::new(record.clone()) });
         }
-        self.keep(record);
+        self.keep(Ended { record, trace: None, details: None });
     }
 
-    fn keep(&self, record: Record) {
-        record.log();
-        self.recent.push(record);
+    fn keep(&self, ended: Ended) {
+        ended.record.log();
+        self.recent.push(ended);
     }
 
     /// Where the calls of a client are counted. Looked up while it is there: what ends after it has left must
@@ -154,7 +207,7 @@ impl Ledger {
 
     /// The last calls, the newest first.
     pub(crate) fn recent(&self) -> Vec<Record> {
-        self.recent.newest_first()
+        self.recent.records(REPORTED)
     }
 
     /// Sessions and connections that called something, in no order.
@@ -185,38 +238,67 @@ fn requested_name(request: &Request) -> Option<Arc<str>> {
 
 /// The record of a call that has not ended. Dropped before it is closed, the call was cancelled.
 pub(crate) struct OpenRecord {
-    trace: Trace,
     ledger: Arc<Ledger>,
     upstream: Arc<Upstream>,
     tally: Option<Arc<ClientTally>>,
-    started: Instant,
     /// Taken when the call has ended.
-    record: Option<Record>,
+    open: Option<Arc<OpenCall>>,
 }
 
 impl OpenRecord {
-    pub(crate) fn close(mut self, status: Status) {
-        self.end(status);
+    pub(crate) fn close(mut self, status: Status, answer: Option<Captured>) {
+        self.end(status, answer);
     }
 
-    fn end(&mut self, status: Status) {
-        let Some(record) = self.record.take() else { return };
-        let duration = self.started.elapsed();
+    /// Where to keep the answer, if an operator looks at calls or a sink asks for it.
+    pub(crate) fn capture(&self) -> Option<Capture> {
+        let open = self.open.as_ref()?;
+        let is_kept = self.ledger.events.wants_answers() || self.ledger.is_watched(open.record.at);
+        is_kept.then(Capture::default)
+    }
+
+    /// The call itself, until it has ended.
+    pub(crate) fn call(&self) -> Option<&Arc<OpenCall>> {
+        self.open.as_ref()
+    }
+
+    fn end(&mut self, status: Status, answer: Option<Captured>) {
+        let Some(open) = self.open.take() else { return };
+        self.ledger.open.remove(&open);
+        let duration = open.started.elapsed();
+        self.count(&open, status, duration);
+        let record = Record { duration, status, ..open.record.clone() };
+        let events = &self.ledger.events;
+        events.call_ended(&open, &record, answer.as_ref());
+        if events.is_read() {
+            events.emit(What::CallEnded { trace: open.trace, record: Arc::new(record.clone()) });
+        }
+        let trace = Some(open.trace);
+        let details =
+            self.ledger.is_watched(open.record.at).then(|| Arc::new(Details { call: open, answer }));
+        self.ledger.keep(Ended { record, trace, details });
+    }
+
+    fn count(&self, open: &OpenCall, status: Status, duration: Duration) {
         self.upstream.tally().add(duration, status.is_failure());
+        let meter = self.upstream.meter();
+        meter.add(&open.record.method, status, duration);
+        if let (Some(sent), Some(answered)) = (open.reached(Mark::Leased), open.reached(Mark::Answered)) {
+            meter.upstream.add(Duration::from_micros(answered.saturating_sub(sent)));
+            meter.overhead.add(Duration::from_micros(sent));
+        }
         if let Some(client) = &self.tally {
             client.tally.add(duration, status.is_failure());
         }
-        let record = Record { duration, status, ..record };
-        let events = &self.ledger.events;
-        if events.wants_calls() {
-            events.emit(What::CallEnded { trace: self.trace, record: Arc::new(record.clone()) });
-        }
-        self.ledger.keep(record);
     }
 }
 
 impl Drop for OpenRecord {
     fn drop(&mut self) {
-        self.end(Status::Cancelled);
+        self.end(Status::Cancelled, None);
     }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

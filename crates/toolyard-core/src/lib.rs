@@ -19,14 +19,17 @@ pub mod event;
 pub mod ledger;
 mod levels;
 mod listen;
+mod metrics;
 pub mod report;
+pub mod redact;
 pub mod settings;
 pub mod status;
 mod tasks;
+mod sessions;
 mod sleep_watch;
 mod yard;
 
-pub use api::Controls;
+pub use api::{Answered, Controls, Route, Who};
 pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{

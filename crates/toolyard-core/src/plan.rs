@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+pub use toolyard_link::child::StderrLine;
 pub use toolyard_model::Connected;
 use toolyard_model::{BoxFuture, Origin};
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
@@ -268,6 +269,11 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
     /// What is known of it before it has said a word.
     fn about(&self) -> Option<Value> {
         None
+    }
+
+    /// What its process has written to stderr lately, the newest last.
+    fn stderr(&self) -> Vec<StderrLine> {
+        Vec::new()
     }
 
     /// What to do once there is no connection any more.

@@ -14,6 +14,8 @@ mod reconnect;
 pub mod retry;
 mod fetch;
 mod flight;
+mod changes;
+pub(crate) mod samples;
 pub mod health;
 mod subscribe;
 mod keyed_lock;
@@ -32,13 +34,15 @@ use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Reason, Revision};
 
 use crate::catalog::Definitions;
-use crate::ledger::Tally;
-use crate::plan::{AfterLoss, Connect, Pace, Sharing, Timeouts, UpstreamKind, UpstreamPlan};
+use crate::ledger::{Meter, Tally};
+use crate::plan::{AfterLoss, Connect, Pace, Sharing, StderrLine, Timeouts, UpstreamKind, UpstreamPlan};
+use changes::Changes;
 use flight::Flights;
 use health::Health;
 use life::Life;
 use links::Links;
 use policy::Policy;
+use samples::Samples;
 use state::{Phase, State};
 
 pub use counterpart::CounterpartStatus;
@@ -65,6 +69,11 @@ pub struct Upstream {
     /// What else is known of an instance.
     described: ArcSwapOption<Value>,
     tally: Tally,
+    meter: Meter,
+    /// Samples of its calls over the last minutes.
+    pub(crate) samples: Samples,
+    /// Changes of its definitions, the newest last.
+    pub(crate) changes: Changes,
 }
 
 impl Upstream {
@@ -89,6 +98,9 @@ impl Upstream {
             flights: Flights::default(),
             described: ArcSwapOption::from(connect.about().map(Arc::new)),
             tally: Tally::default(),
+            meter: Meter::default(),
+            samples: Samples::default(),
+            changes: Changes::default(),
         })
     }
 
@@ -125,6 +137,16 @@ impl Upstream {
     /// How often it was called, and how long that took.
     pub fn tally(&self) -> &Tally {
         &self.tally
+    }
+
+    /// How long its calls took.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// What it has written to stderr lately, if it is a process.
+    pub fn stderr(&self) -> Vec<StderrLine> {
+        self.connector().stderr()
     }
 
     /// How many clients have a link of their own.

@@ -29,6 +29,7 @@ use toolyard_proto::Reason;
 
 use crate::stream::{Ending, ExplainEnd};
 use stderr::Tail;
+pub use stderr::{StderrLine, StderrLog};
 use system::Held;
 #[cfg(unix)]
 use unix as system;
@@ -55,6 +56,8 @@ pub struct ChildSpec {
     pub inherits_env: bool,
     pub cwd: Option<PathBuf>,
     pub guard: Option<Guard>,
+    /// Where its stderr is kept for operators.
+    pub stderr: StderrLog,
 }
 
 impl ChildSpec {
@@ -66,6 +69,7 @@ impl ChildSpec {
             inherits_env: true,
             cwd: None,
             guard: None,
+            stderr: StderrLog::default(),
         }
     }
 
@@ -91,7 +95,7 @@ impl ChildSpec {
 
 impl fmt::Debug for ChildSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { program, args, env, inherits_env, cwd, guard } = self;
+        let Self { program, args, env, inherits_env, cwd, guard, .. } = self;
         let names: Vec<_> = env.iter().map(|(name, _)| name).collect();
         f.debug_struct("ChildSpec")
             .field("program", program)
@@ -128,7 +132,7 @@ pub(crate) fn spawn(name: &Arc<str>, spec: &ChildSpec, scope: &Scope) -> Result<
         return Err(Reason::new(format!("the pipes of `{}` could not be opened", spec.program.display())));
     };
     tracing::debug!(upstream = %name, program = %spec.program.display(), "started");
-    let (tail, stop) = (Tail::default(), CancellationToken::new());
+    let (tail, stop) = (Tail::new(spec.stderr.clone()), CancellationToken::new());
     let (exited, exit) = watch::channel(None);
     scope.spawn(stderr::read(name.clone(), stderr, tail.clone()));
     scope.spawn(own(held, stop.clone(), exited));

@@ -49,7 +49,7 @@ impl ControlRequest {
         Err(ControlResponse::error(
             StatusCode::FORBIDDEN,
             "operator_required",
-            "this needs an operator: use the local socket, or the token of `[listen] operator_token`",
+            "this needs an operator: use the local socket, `toolyard ui`, or the token of `[listen] operator_token`",
         ))
     }
 }
@@ -59,6 +59,11 @@ pub enum ControlResponse {
     Whole {
         status: StatusCode,
         json: Bytes,
+    },
+    /// Content of another type than JSON.
+    Text {
+        content_type: &'static str,
+        text: String,
     },
     /// A stream of server-sent events. It ends when the stream ends, the client disconnects or the endpoint ends.
     Events(BoxStream<'static, ControlEvent>),
@@ -84,6 +89,10 @@ impl ControlResponse {
         Self::Whole { status, json: value.to_string().into() }
     }
 
+    pub fn text(content_type: &'static str, text: String) -> Self {
+        Self::Text { content_type, text }
+    }
+
     /// `{"error": {"code": …, "message": …}}`. The code is for programs, the message for people.
     pub fn error(status: StatusCode, code: &str, message: &str) -> Self {
         Self::with_status(status, &json!({ "error": { "code": code, "message": message } }))
@@ -105,6 +114,7 @@ impl fmt::Debug for ControlResponse {
             Self::Whole { status, json } => {
                 f.debug_struct("Whole").field("status", status).field("json", json).finish()
             }
+            Self::Text { content_type, .. } => write!(f, "Text({content_type})"),
             Self::Events(_) => f.write_str("Events"),
         }
     }

@@ -191,6 +191,10 @@ impl CallError {
         Self::new(Fault::Client, Retry::Never, Kind::Cancelled, "the call was cancelled")
     }
 
+    pub fn cancelled_by_operator() -> Self {
+        Self::new(Fault::Gateway, Retry::Never, Kind::Cancelled, "an operator has cancelled the call")
+    }
+
     pub fn bad_answer(reason: impl Into<Reason>) -> Self {
         Self::new(Fault::Upstream, Retry::Never, Kind::BadAnswer, reason)
     }

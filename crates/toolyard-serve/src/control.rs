@@ -7,10 +7,11 @@ use std::task::{Context, Poll, ready};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
-use http::{Request, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Method, Request, StatusCode};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
+use serde_json::{Value, json};
 use tokio::time::{Sleep, sleep};
 use toolyard_model::answer::RelayError;
 use toolyard_model::control::{Control, ControlEvent, ControlRequest, ControlResponse};
@@ -21,9 +22,16 @@ use super::admit::Admitted;
 use super::endpoint::Endpoint;
 use super::post;
 use super::reply::{self, HttpResponse};
+use super::ui_access::CODE_LIFE;
 
 /// Where the control API is mounted.
 pub(super) const BASE: &str = "/api/v1";
+/// Where metrics are read; the same as `/api/v1/metrics`.
+pub(super) const METRICS: &str = "/metrics";
+/// Where an operator asks for a code for the dashboard, below [`BASE`].
+const CODES: &str = "ui/codes";
+/// Where the dashboard exchanges the code for a token, below [`BASE`].
+pub(super) const EXCHANGE: &str = "ui/sessions";
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -41,17 +49,72 @@ pub(super) async fn answer(
     };
     let request = ControlRequest {
         method: head.method,
-        path: head.uri.path().strip_prefix(BASE).unwrap_or_default().to_owned(),
+        path: path_of(head.uri.path()).to_owned(),
         query: head.uri.query().map(str::to_owned),
         body,
         last_event_id: head.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned),
         is_operator: admitted.is_operator,
         principal: admitted.principal,
     };
+    if let Some(response) = dashboard_access(endpoint, &request) {
+        return response;
+    }
     match control.control(request).await {
+        ControlResponse::Text { content_type, text } => {
+            let mut response = reply::text(StatusCode::OK, text);
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            response
+        }
         ControlResponse::Whole { status, json } => whole(status, json),
         ControlResponse::Events(events) => reply::events(ServeBody::live(EventBody::new(events, endpoint))),
     }
+}
+
+/// What follows the base; metrics have a path of their own.
+fn path_of(path: &str) -> &str {
+    if path == METRICS { METRICS } else { path.strip_prefix(BASE).unwrap_or_default() }
+}
+
+/// Codes and tokens of the dashboard, which are made where they are checked.
+fn dashboard_access(endpoint: &Endpoint, request: &ControlRequest) -> Option<HttpResponse> {
+    let path = request.path.trim_matches('/');
+    if path != CODES && path != EXCHANGE {
+        return None;
+    }
+    let answered = if request.method != Method::POST {
+        Err(ControlResponse::method_not_allowed())
+    } else if path == CODES {
+        make_code(endpoint, request)
+    } else {
+        exchange(endpoint, request)
+    };
+    match answered.unwrap_or_else(|error| error) {
+        ControlResponse::Whole { status, json } => Some(whole(status, json)),
+        ControlResponse::Text { .. } | ControlResponse::Events(_) => None,
+    }
+}
+
+fn make_code(endpoint: &Endpoint, request: &ControlRequest) -> Result<ControlResponse, ControlResponse> {
+    request.require_operator()?;
+    let code = endpoint.ui_access.make_code().ok_or_else(|| {
+        let message = "the system gave no random numbers for a code";
+        ControlResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "no_randomness", message)
+    })?;
+    let seconds = CODE_LIFE.as_secs();
+    Ok(ControlResponse::json(
+        &json!({ "code": code, "expiresInSeconds": seconds, "path": format!("/ui/#code={code}") }),
+    ))
+}
+
+fn exchange(endpoint: &Endpoint, request: &ControlRequest) -> Result<ControlResponse, ControlResponse> {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let token = body["code"].as_str().and_then(|code| endpoint.ui_access.exchange(code));
+    let token = token.ok_or_else(|| {
+        let message =
+            "the code is wrong, was used already or is older than a minute; run `toolyard ui` again";
+        ControlResponse::error(StatusCode::FORBIDDEN, "bad_code", message)
+    })?;
+    Ok(ControlResponse::json(&json!({ "token": token })))
 }
 
 fn whole(status: StatusCode, json: Bytes) -> HttpResponse {

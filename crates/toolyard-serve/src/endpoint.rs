@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use toolyard_model::{Control, Handler, Keys, Scope};
+use toolyard_model::{Control, Handler, Keys, Pages, Scope};
 
 use super::body_budget::BodyBudget;
 use super::catch_panics::CatchPanics;
@@ -15,6 +15,7 @@ use super::legacy::sessions::Sessions;
 use super::legacy::sse::EventClients;
 use super::notify_limit::NotifyLimits;
 use super::park::Park;
+use super::ui_access::UiAccess;
 use crate::admit::Gate;
 
 /// How long sessions may take to be saved at the end.
@@ -99,6 +100,8 @@ pub struct Endpoint {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) options: Options,
     pub(crate) control: Option<Arc<dyn Control>>,
+    pub(crate) pages: Option<Arc<dyn Pages>>,
+    pub(crate) ui_access: UiAccess,
     pub(crate) sessions: Sessions,
     pub(crate) event_clients: EventClients,
     /// Where connections live that have no listener's scope of their own.
@@ -135,11 +138,14 @@ impl Endpoint {
         let park = Park::new(options.keys.clone(), options.parked, options.ask_timeout);
         let (event_clients, scope) = (EventClients::default(), scope.clone());
         let bodies = BodyBudget::new(options.bodies_limit);
-        let (control, notify_limits) = (None, NotifyLimits::default());
+        let (control, pages, notify_limits) = (None, None, NotifyLimits::default());
+        let ui_access = UiAccess::new(options.keys.clone());
         Self {
             handler: Arc::new(CatchPanics(handler)),
             options,
             control,
+            pages,
+            ui_access,
             sessions,
             event_clients,
             scope,
@@ -156,6 +162,13 @@ impl Endpoint {
     #[must_use]
     pub fn with_control(mut self, control: Arc<dyn Control>) -> Self {
         self.control = Some(control);
+        self
+    }
+
+    /// Serves these files at `/ui`.
+    #[must_use]
+    pub fn with_pages(mut self, pages: Arc<dyn Pages>) -> Self {
+        self.pages = Some(pages);
         self
     }
 

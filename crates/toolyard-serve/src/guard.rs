@@ -2,10 +2,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use http::header::{HOST, ORIGIN};
+use http::header::{HOST, HeaderName, ORIGIN};
 use http::uri::Authority;
 
 use super::fields::{Fields, text};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What a listener accepts. Names are compared without their port.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,26 @@ impl Guard {
         }
         let foreign = |origin| !text(origin).is_some_and(|origin| self.origin_fits(origin));
         fields.all(&ORIGIN).any(foreign).then_some("requests from this Origin are not accepted")
+    }
+
+    /// Why a page of another origin is refused where only the gateway's own pages may read, if it is. Other programs
+    /// on this machine have loopback origins, too.
+    pub(crate) fn refusal_of_other_pages(&self, fields: Fields<'_>) -> Option<&'static str> {
+        let host = fields.first(&HOST).and_then(text);
+        let is_own = |origin: &str| {
+            let authority = origin.split_once("://").map(|(_, authority)| authority);
+            self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
+                || authority.is_some_and(|own| host.is_some_and(|host| host.eq_ignore_ascii_case(own)))
+        };
+        match fields.first(&ORIGIN) {
+            Some(origin) if !text(origin).is_some_and(is_own) => {
+                Some("the control API is only for pages of this gateway")
+            }
+            None if matches!(fields.text(&SEC_FETCH_SITE), Some("cross-site" | "same-site")) => {
+                Some("the control API is only for pages of this gateway")
+            }
+            _ => None,
+        }
     }
 
     fn host_fits(&self, target: Option<&Authority>, fields: Fields<'_>) -> bool {
@@ -100,6 +122,27 @@ mod tests {
         check("127.0.0.1", Some("http://evil.example"), false);
         check("127.0.0.1", Some("http://localhost.evil.example"), false);
         check("127.0.0.1", Some("null"), false);
+    }
+
+    #[test]
+    fn the_control_api_is_for_pages_of_this_gateway_only() {
+        let guard = Guard { origins: vec!["https://app.example".into()], ..Guard::default() };
+        let check = |name: &str, value: &str, is_refused: bool| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, "127.0.0.1:7777".parse().unwrap());
+            headers.insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+            let refusal = guard.refusal_of_other_pages(Fields::Map(&headers));
+            assert_eq!(refusal.is_some(), is_refused, "{name}: {value}");
+        };
+        check("origin", "http://127.0.0.1:7777", false);
+        check("origin", "http://127.0.0.1:3000", true);
+        check("origin", "http://localhost:7777", true);
+        check("origin", "https://app.example", false);
+        check("origin", "null", true);
+        check("sec-fetch-site", "same-origin", false);
+        check("sec-fetch-site", "same-site", true);
+        check("sec-fetch-site", "cross-site", true);
+        check("sec-fetch-site", "none", false);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use super::guard::Guard;
 use super::poll_inline::PollInline;
 use super::reply::{self, HttpResponse};
 use super::write_timeout::WriteTimeout;
-use super::{control, cors, legacy, post};
+use super::{control, cors, legacy, pages, post};
 use crate::admit::{Admitted, Challenge, Ticket};
 use hyper::Handoff;
 
@@ -125,6 +125,12 @@ impl Door {
         let endpoint = &self.endpoint;
         match destination {
             Destination::Refused(response) | Destination::Answered(response) => *response,
+            Destination::Page(path) => match &endpoint.pages {
+                Some(pages) => {
+                    pages::answer(&**pages, request.method(), &path, Fields::Map(request.headers()))
+                }
+                None => reply::text(StatusCode::NOT_FOUND, "this gateway has no dashboard\n"),
+            },
             Destination::Elsewhere => {
                 reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n")
             }
@@ -150,12 +156,19 @@ impl Door {
     fn admit(&self, place: &Place<'_>, fields: Fields<'_>, ticket: &Ticket) -> Result<Admitted, Challenge> {
         let gate = &self.endpoint.options.gate;
         let authorization = fields.first(&AUTHORIZATION);
+        if let Some(operator) = self.endpoint.ui_access.admit(authorization) {
+            return Ok(operator);
+        }
+        if matches!(place, Place::Exchange) {
+            return Ok(Admitted::unproven(Principal::local()));
+        }
         if !self.is_owner {
             return gate.admit_on(ticket, authorization);
         }
         // An operator is recognised by the socket. Elsewhere the principal matters where tokens are made from a
         // secret, so one must be presented.
-        if authorization.is_none() && (matches!(place, Place::Control) || !gate.is_signed()) {
+        if authorization.is_none() && (matches!(place, Place::Control | Place::Metrics) || !gate.is_signed())
+        {
             return Ok(Admitted::unproven(Principal::local()).as_operator());
         }
         gate.admit_on(ticket, authorization).map(Admitted::as_operator)
@@ -182,6 +195,14 @@ impl Door {
             return Destination::Refused(Box::new(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n"))));
         }
         let Some(place) = place(path) else { return Destination::Elsewhere };
+        if let Place::Page(path) = place {
+            return Destination::Page(path.to_owned());
+        }
+        if place.is_for_own_pages()
+            && let Some(reason) = self.guard.refusal_of_other_pages(fields)
+        {
+            return Destination::Refused(Box::new(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n"))));
+        }
         let admitted = match self.admit(&place, fields, ticket) {
             Ok(admitted) => admitted,
             Err(challenge) => {
@@ -191,10 +212,11 @@ impl Door {
             }
         };
         let rest = match place {
-            Place::Control => match &self.endpoint.control {
+            Place::Control | Place::Exchange | Place::Metrics => match &self.endpoint.control {
                 Some(control) => return Destination::Control(control.clone(), admitted),
                 None => return Destination::Elsewhere,
             },
+            Place::Page(_) => return Destination::Elsewhere,
             Place::Mcp(rest) | Place::Events(rest) => rest,
         };
         match View::parse(rest).filter(|view| self.endpoint.handler.offers(view)) {
@@ -216,6 +238,8 @@ enum Destination {
     /// It needs nothing further to be answered.
     Answered(Box<HttpResponse>),
     Elsewhere,
+    /// A file of the dashboard.
+    Page(String),
     Control(Arc<dyn Control>, Admitted),
     Events(View, Admitted),
     Mcp(View, Admitted),
@@ -234,6 +258,17 @@ enum Place<'a> {
     /// Where clients of HTTP+SSE (2024-11-05) connect.
     Events(&'a str),
     Control,
+    /// Where the dashboard exchanges a code for a token; the code is the credential.
+    Exchange,
+    Metrics,
+    Page(&'a str),
+}
+
+impl Place<'_> {
+    /// Whether only pages that this gateway serves itself may use it, and none of other programs on this machine.
+    fn is_for_own_pages(&self) -> bool {
+        matches!(self, Self::Control | Self::Exchange | Self::Metrics)
+    }
 }
 
 fn place(path: &str) -> Option<Place<'_>> {
@@ -244,7 +279,13 @@ fn place(path: &str) -> Option<Place<'_>> {
     after("/mcp")
         .map(Place::Mcp)
         .or_else(|| after("/sse").map(Place::Events))
-        .or_else(|| after(control::BASE).map(|_| Place::Control))
+        .or_else(|| after(control::BASE).map(control_place))
+        .or_else(|| (path == control::METRICS).then_some(Place::Metrics))
+        .or_else(|| after(pages::BASE).map(Place::Page))
+}
+
+fn control_place(rest: &str) -> Place<'_> {
+    if rest == control::EXCHANGE { Place::Exchange } else { Place::Control }
 }
 
 /// Says that there is no room, and waits a moment so that the client can read it.

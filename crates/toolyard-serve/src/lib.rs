@@ -22,11 +22,13 @@ mod headers;
 mod modern;
 mod opening;
 mod outbox;
+mod pages;
 mod park;
 mod poll_inline;
 mod post;
 mod rendered;
 mod reply;
+mod ui_access;
 mod write_timeout;
 mod notify_limit;
 
@@ -36,3 +38,4 @@ pub use http::serve_http;
 pub use lines::{serve_local, serve_tcp};
 pub use opening::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
 pub use stream::{serve_pipe, serve_stream};
+pub use ui_access::CODE_LIFE;

@@ -89,6 +89,9 @@ pub(crate) struct ServeArgs {
     /// End soon after the last client has left.
     #[arg(long, hide = true)]
     pub(crate) while_needed: bool,
+    /// Serve the dashboard from this folder, to work on it.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) ui_dir: Option<PathBuf>,
 }
 
 /// Which part of it all is served.
@@ -142,6 +145,7 @@ impl Cli {
                     no_apps,
                     no_instances,
                     while_needed,
+                    ui_dir: own.ui_dir.or(alone.ui_dir),
                 }))
             }
             Some(other) if alone.listen.is_none() => Ok(other),

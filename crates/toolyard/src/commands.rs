@@ -15,6 +15,7 @@ mod explain;
 mod completions;
 mod token;
 mod secret;
+mod ui;
 mod edit;
 mod live;
 mod manage;
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     /// Store secrets for configs, which refer to them as `${secret:NAME}`.
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Open the dashboard of the running gateway in a browser.
+    Ui(ui::UiArgs),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
 }
@@ -92,6 +95,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Explain(args) => explain::explain(common, &args),
         Command::Token(args) => token::token(common, &args),
         Command::Secret(command) => secret::secret(command),
+        Command::Ui(args) => ui::ui(common, &args),
         Command::Completions(args) => {
             completions::completions(&args);
             Ok(())

@@ -14,7 +14,7 @@ use toolyard_core::greet::{gateway_id, gateways_in};
 use toolyard_core::{Connect, Connected, NoCounterpart};
 use toolyard_guard::sandbox_support;
 use toolyard_host::{HostSettings, Hosts};
-use toolyard_link::child::{ChildSpec, Guard};
+use toolyard_link::child::{ChildSpec, Guard, StderrLine, StderrLog};
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart};
 use toolyard_model::{BoxFuture, Origin, Scope};
@@ -176,6 +176,13 @@ impl Upstream {
 }
 
 impl Connect for Upstream {
+    fn stderr(&self) -> Vec<StderrLine> {
+        match &self.target.target {
+            Target::Child(spec) => spec.stderr.lines(),
+            _ => Vec::new(),
+        }
+    }
+
     fn connect(&self, known: Option<Revision>) -> BoxFuture<Result<Connected, Reason>> {
         self.connect_as(known, self.context.offer.clone())
     }
@@ -233,6 +240,7 @@ fn target(reach: &Reach, context: &ConnectContext) -> Target {
                 Some(sandbox) => guard.sandboxed(sandbox),
                 None => guard,
             }),
+            stderr: StderrLog::default(),
         }),
         Reach::Server(Server { url, headers, sse }) => {
             let spec = HttpSpec { url: url.clone(), headers: headers.clone() };

@@ -13,6 +13,7 @@ use toolyard_config::socket;
 use toolyard_config::state_dir::{self, Addresses};
 use toolyard_config::{AppsConfig, Config, Found, LocalDoor, Problem, Scan, needs_token};
 use toolyard_core::{Apps, Controls, Gateway};
+use toolyard_dashboard::Dashboard;
 use toolyard_guard::Guards;
 use toolyard_model::{Keys, Principal, Scope};
 use toolyard_proto::token::Rules;
@@ -166,7 +167,9 @@ async fn run(
     app_doors.serve(&gateway, &apps, &own_addresses, &scope);
     let options = options(&config, signed, state_dir.as_deref())?;
     let handler = Arc::new(gateway.clone());
-    let endpoint = Arc::new(Endpoint::new(handler.clone(), options, &scope).with_control(handler));
+    let pages = args.ui_dir.clone().map_or(Dashboard::Embedded, Dashboard::Folder);
+    let endpoint = Endpoint::new(handler.clone(), options, &scope).with_control(handler);
+    let endpoint = Arc::new(endpoint.with_pages(Arc::new(pages)));
     doors.serve(&endpoint, &own_addresses, &scope);
     greeting::print(&greeting::Greeting {
         addresses: &addresses,

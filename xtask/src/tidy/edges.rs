@@ -85,6 +85,18 @@ const RULES: &[Rule] = &[
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "clap"],
     },
+    Rule {
+        package: "toolyard-dashboard",
+        ours: &["toolyard-model"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "hyper", "rustls"],
+    },
+    Rule {
+        package: "toolyard-audit",
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-core"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
     Rule { package: "toolyard-limits", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: &["hyper"] },
     Rule {
         package: "toolyard-host",

@@ -3,13 +3,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::Record;
+use super::{Ended, Record};
 
 /// How many calls are remembered.
-const PLACES: usize = 100;
+const PLACES: usize = 256;
+
+type Place = Mutex<Option<(usize, Ended)>>;
 
 pub(super) struct Ring {
-    places: [Mutex<Option<(usize, Record)>>; PLACES],
+    places: [Place; PLACES],
     next: AtomicUsize,
 }
 
@@ -20,18 +22,24 @@ impl Default for Ring {
 }
 
 impl Ring {
-    pub(super) fn push(&self, record: Record) {
+    pub(super) fn push(&self, ended: Ended) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        // Locked only if a hundred calls end at the same moment, or by a reader.
+        // Locked only if as many calls end at the same moment as there are places, or by a reader.
         if let Ok(mut place) = self.places[number % PLACES].try_lock() {
-            *place = Some((number, record));
+            *place = Some((number, ended));
         }
     }
 
-    pub(super) fn newest_first(&self) -> Vec<Record> {
-        let read = |place: &Mutex<Option<_>>| place.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut all: Vec<(usize, Record)> = self.places.iter().filter_map(read).collect();
+    /// With the number of each, which only grows.
+    pub(super) fn newest_first(&self) -> Vec<(usize, Ended)> {
+        let read = |place: &Place| place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut all: Vec<(usize, Ended)> = self.places.iter().filter_map(read).collect();
         all.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-        all.into_iter().map(|(_, record)| record).collect()
+        all
+    }
+
+    /// The newest records, as reports show them.
+    pub(super) fn records(&self, most: usize) -> Vec<Record> {
+        self.newest_first().into_iter().take(most).map(|(_, ended)| ended.record.clone()).collect()
     }
 }

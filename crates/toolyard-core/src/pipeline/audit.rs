@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use http_body::{Body, Frame, SizeHint};
 use toolyard_model::answer::{RelayBody, RelayError, RelayKind};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
@@ -15,7 +16,9 @@ use super::Next;
 use crate::dispatch::{Dispatched, Routed, dispatch};
 use crate::gateway::Shared;
 use crate::greet::server_info;
-use crate::ledger::{OpenRecord, Record, Status, Verdict, may_be_error, may_have_failed};
+use crate::ledger::{
+    Cancelled, Capture, OpenCall, OpenRecord, Record, Status, Verdict, may_be_error, may_have_failed,
+};
 
 /// Answers a request of a client.
 pub(crate) fn answer(shared: &Arc<Shared>, request: Request, peer: Peer) -> BoxFuture<Answer> {
@@ -49,14 +52,23 @@ fn settle(shared: &Arc<Shared>, dispatched: Dispatched) -> BoxFuture<Answer> {
 
 /// Sends a call through its chain, with its record open until the answer has ended.
 fn recorded(shared: &Arc<Shared>, routed: Routed) -> BoxFuture<Answer> {
-    let Routed { call, chain } = routed;
-    let open = shared.common.ledger.open(&call);
+    let Routed { mut call, chain } = routed;
+    let open = shared.common.ledger.open(&mut call);
     let (method, revision) = (call.method.clone(), call.origin.revision);
-    let answering = Next::start(chain, call);
+    let first = call.open.as_ref().and_then(|open| shared.common.events.call_opened(open));
+    let cancelled = call.open.as_ref().map(OpenCall::cancelled);
+    let answering = match first {
+        None => Next::start(chain, call),
+        Some(first) => Box::pin(async move {
+            first.await?;
+            Next::start(chain, call).await
+        }),
+    };
     Box::pin(async move {
-        match answering.await {
+        match unless_cancelled(answering, cancelled).await {
             Ok(AnswerBody::Whole(result, revision)) => {
-                open.close(Status::of_result(&method, &result));
+                let answer = open.capture().map(|_| Capture::whole(&result.bytes()));
+                open.close(Status::of_result(&method, &result), answer);
                 Ok(AnswerBody::Whole(result, revision))
             }
             Ok(AnswerBody::Stream(relay)) => {
@@ -64,11 +76,21 @@ fn recorded(shared: &Arc<Shared>, routed: Routed) -> BoxFuture<Answer> {
                 Ok(AnswerBody::Stream(relay.map_body(|body| WatchedBody::new(body, kind, open))))
             }
             Err(error) => {
-                open.close(Status::of_error(&error));
+                let answer = open.capture().map(|_| Capture::whole(&error.to_raw().bytes()));
+                open.close(Status::of_error(&error), answer);
                 as_tool_result(&method, revision, error)
             }
         }
     })
+}
+
+/// The answer, or an error as soon as an operator cancels the call.
+async fn unless_cancelled(answering: BoxFuture<Answer>, cancelled: Option<Cancelled>) -> Answer {
+    let Some(cancelled) = cancelled else { return answering.await };
+    match select(answering, cancelled).await {
+        Either::Left((answer, _)) => answer,
+        Either::Right(_) => Err(CallError::cancelled_by_operator()),
+    }
 }
 
 /// A known tool that could not be called answers as a tool that failed; what was wrong with the request itself stays
@@ -107,16 +129,21 @@ struct WatchedBody {
     reading: Option<Verdict>,
     pieces: usize,
     first: Option<Status>,
+    capture: Option<Capture>,
 }
 
 impl WatchedBody {
     fn new(body: RelayBody, kind: RelayKind, open: OpenRecord) -> Self {
-        let reading = Record::is_logged().then(|| Verdict::new(kind));
-        Self { body, kind, open: Some(open), reading, pieces: 0, first: None }
+        let capture = open.capture();
+        let reading = (Record::is_logged() || capture.is_some()).then(|| Verdict::new(kind));
+        Self { body, kind, open: Some(open), reading, pieces: 0, first: None, capture }
     }
 
     fn see(&mut self, piece: &Bytes) {
         self.pieces += 1;
+        if let Some(capture) = &mut self.capture {
+            capture.add(piece);
+        }
         match &mut self.reading {
             Some(verdict) => verdict.read(piece),
             None if self.pieces == 1 => self.first = glance(self.kind, piece),
@@ -126,7 +153,7 @@ impl WatchedBody {
 
     fn close(&mut self, status: Status) {
         if let Some(open) = self.open.take() {
-            open.close(status);
+            open.close(status, self.capture.take().map(Capture::finish));
         }
     }
 
@@ -167,7 +194,14 @@ impl Body for WatchedBody {
                 let status = self.reported().unwrap_or(Status::Answered);
                 self.close(status);
             }
-            Poll::Pending => {}
+            Poll::Pending => {
+                if let Some(call) = self.open.as_ref().and_then(OpenRecord::call)
+                    && call.poll_cancelled(cx).is_ready()
+                {
+                    self.close(Status::Cancelled);
+                    return Poll::Ready(Some(Err(RelayError::from(CallError::cancelled_by_operator()))));
+                }
+            }
         }
         polled
     }

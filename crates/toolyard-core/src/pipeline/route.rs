@@ -11,10 +11,12 @@ use toolyard_proto::{CallError, Fault, Kind, Method, Raw, Retry};
 
 use super::{Call, Edits};
 use crate::catalog::{ListKind, param_headers};
+use crate::ledger::Mark;
 use crate::upstream::{Lease, Upstream};
 use crate::{bridge, tasks};
 
 pub(super) async fn route(mut call: Call) -> Answer {
+    call.reach(Mark::Passed);
     let (in_flight, lease) = loop {
         let in_flight = call.upstream.begin(call.params.len() + call.id.as_bytes().len())?;
         match lease(&call).await {
@@ -23,8 +25,9 @@ pub(super) async fn route(mut call: Call) -> Answer {
             Err(error) => call.upstream = call.upstream.life.successor().ok_or(error)?,
         }
     };
+    call.reach(Mark::Leased);
     call.peer = lease.watch(call.peer);
-    let edits = call.edits;
+    let (edits, open) = (call.edits, call.open.clone());
     let upstream = call.upstream.clone();
     let link = lease.link();
     let may_refuse = !link.is_in_process() && bridge::tells_what_it_refused(link.greeting().revision);
@@ -40,6 +43,9 @@ pub(super) async fn route(mut call: Call) -> Answer {
         && let Some(retried) = Box::pin(send_again(again)).await
     {
         answer = retried;
+    }
+    if let Some(open) = open {
+        open.reach(Mark::Answered);
     }
     if matches!(&answer, Ok(_) | Err(CallError { kind: Kind::Reported(_), .. })) {
         upstream.life.heard();

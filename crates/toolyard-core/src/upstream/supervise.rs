@@ -393,6 +393,9 @@ impl<'a> Driver<'a> {
         if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_dynamic()) {
             store.save_later(self.upstream.id(), &self.upstream.fingerprint, &definitions);
         }
+        if let Some(before) = self.upstream.definitions() {
+            self.upstream.changes.record(&before, &definitions);
+        }
         self.upstream.life.learn(definitions);
         self.upstream.life.list(!self.vigil.is_away());
         if !self.learned {

@@ -12,7 +12,7 @@ use toolyard_core::{Controls, Gateway, Reloaded};
 use toolyard_model::{Control, ControlEvent, ControlRequest, ControlResponse, Principal};
 use toolyard_proto::Revision;
 
-use crate::support::{Client, Double, gateway, plan};
+use crate::support::{Behaviour, Client, Double, gateway, plan};
 
 const NEW: Revision = Revision::NEWEST;
 
@@ -31,6 +31,7 @@ fn request(method: Method, path: &str, is_operator: bool) -> ControlRequest {
 async fn ask(gateway: &Gateway, method: Method, path: &str, is_operator: bool) -> (StatusCode, Value) {
     match gateway.control(request(method, path, is_operator)).await {
         ControlResponse::Whole { status, json } => (status, serde_json::from_slice(&json).unwrap()),
+        ControlResponse::Text { text, .. } => (StatusCode::OK, text.into()),
         ControlResponse::Events(_) => panic!("no stream was asked for"),
     }
 }
@@ -142,7 +143,7 @@ async fn events_are_followed_and_resumed_by_id() {
             ControlRequest { last_event_id, principal, ..request(Method::GET, "/events", is_operator) };
         match gateway.control(request).await {
             ControlResponse::Events(events) => events,
-            ControlResponse::Whole { .. } => panic!("a stream was asked for"),
+            ControlResponse::Whole { .. } | ControlResponse::Text { .. } => panic!("a stream was asked for"),
         }
     };
     let mut events = follow(None, true).await;
@@ -163,4 +164,104 @@ async fn events_are_followed_and_resumed_by_id() {
     let mut own = follow(None, false).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(own.next().await.unwrap().name, "upstream.changed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_sees_a_call_under_way_with_its_payload_and_cancels_it() {
+    let silent: Behaviour = Arc::new(|_, _| Box::pin(std::future::pending()));
+    let gateway = gateway(&[("files", &Double::with(NEW, &["read"], silent))]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    ask(&gateway, Method::GET, "/calls", true).await;
+    let calling = client.call("files__read", json!({ "path": "/srv", "api_key": "s3cret" }));
+    let watching = async {
+        let open = until_open(&gateway).await;
+        let id = open["call"].as_u64().unwrap();
+        assert_eq!((&open["tool"], &open["state"]), (&json!("files:read"), &json!("open")));
+        let (status, _) = ask(&gateway, Method::GET, &format!("/calls/{id}"), false).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "payloads need an operator");
+        let one = ask(&gateway, Method::GET, &format!("/calls/{id}"), true).await.1;
+        let text = one["request"]["text"].as_str().unwrap();
+        assert!(text.contains("/srv") && !text.contains("s3cret"), "{text}");
+        let (status, _) = ask(&gateway, Method::POST, &format!("/calls/{id}/cancel"), false).await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        assert_eq!(post(&gateway, &format!("/calls/{id}/cancel")).await["state"], json!("cancelled"));
+        id
+    };
+    let (answer, id) = tokio::join!(calling, watching);
+    assert!(answer.unwrap_err().to_string().contains("an operator has cancelled the call"));
+    let ended = ask(&gateway, Method::GET, &format!("/calls/{id}"), true).await.1;
+    assert_eq!((&ended["state"], &ended["status"]), (&json!("ended"), &json!("cancelled")));
+}
+
+async fn until_open(gateway: &Gateway) -> Value {
+    loop {
+        let calls = ask(gateway, Method::GET, "/calls", true).await.1;
+        if let Some(open) = calls["calls"].as_array().unwrap().iter().find(|call| call["state"] == "open") {
+            return open.clone();
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_count_calls_by_upstream_and_ignore_invented_names() {
+    let gateway = gateway(&[("files", &Double::new(NEW, &["read"]))]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    for number in 0..100 {
+        let _ = client.call(&format!("invented_{number}"), json!({})).await;
+    }
+    client.call("files__read", json!({})).await.unwrap();
+    let metrics = get(&gateway, "/metrics").await;
+    let metrics = metrics.as_str().unwrap();
+    assert!(!metrics.contains("invented"), "{metrics}");
+    let count = |line: &str| metrics.lines().filter(|one| one.starts_with(line)).count();
+    assert_eq!(count("mcp_server_operation_duration_seconds_count{"), 2, "{metrics}");
+    let line = "mcp_server_operation_duration_seconds_count{mcp_method_name=\"tools/call\",\
+        gen_ai_operation_name=\"execute_tool\",upstream=\"files\"} 1";
+    assert_eq!(count(line), 1, "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_live_stream_sends_the_state_and_then_what_changed() {
+    let gateway = gateway(&[("files", &Double::new(NEW, &["read"]))]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let ControlResponse::Events(mut live) = gateway.control(request(Method::GET, "/live", true)).await else {
+        panic!("a stream was asked for");
+    };
+    let mut next = async || {
+        let event: ControlEvent = live.next().await.unwrap();
+        (event.name, serde_json::from_str::<Value>(&event.data).unwrap())
+    };
+    let (name, first) = next().await;
+    assert_eq!((name, first["upstreams"].as_array().unwrap().len()), ("state", 2));
+    client.call("files__read", json!({})).await.unwrap();
+    let (name, tick) = next().await;
+    assert_eq!((name, &tick["ended"][0]["tool"]), ("tick", &json!("files:read")));
+    let changed: Vec<_> = tick["upstreams"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert_eq!(changed, [&json!("files")]);
+    let _ = next().await;
+    let (_, quiet) = next().await;
+    assert_eq!((&quiet["ended"], &quiet["upstreams"]), (&json!([]), &json!([])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_description_of_the_api_has_every_path_and_says_which_need_an_operator() {
+    let gateway = gateway(&[("files", &Double::new(NEW, &["read"]))]);
+    let api = get(&gateway, "/openapi.json").await;
+    let paths = api["paths"].as_object().unwrap();
+    assert!(paths.len() >= 20, "{:?}", paths.keys());
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object().unwrap() {
+            let concrete = path.replace("{id}", "files").replace("{call}", "1");
+            let needs_operator = operation.get("security").is_some();
+            let asked: Method = method.to_uppercase().parse().unwrap();
+            if needs_operator {
+                let (status, _) = ask(&gateway, asked, &concrete, false).await;
+                assert_eq!(status, StatusCode::FORBIDDEN, "{method} {path}");
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_util::sync::CancellationToken;
@@ -17,15 +17,59 @@ const WINDOW: Duration = Duration::from_secs(5);
 const KEPT_LINES: usize = 5;
 const KEPT_LENGTH: usize = 300;
 
+/// How many lines an operator can look back.
+const LOG_LINES: usize = 200;
+
+/// One line that a child wrote to stderr.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StderrLine {
+    pub at: SystemTime,
+    pub text: String,
+}
+
+/// What the processes of one upstream wrote lately, across restarts. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct StderrLog(Arc<Mutex<VecDeque<StderrLine>>>);
+
+impl StderrLog {
+    fn push(&self, line: &str) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == LOG_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(StderrLine { at: SystemTime::now(), text: line.to_owned() });
+    }
+
+    /// The newest last.
+    pub fn lines(&self) -> Vec<StderrLine> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+/// Where it is kept is no part of what is run.
+impl PartialEq for StderrLog {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for StderrLog {}
+
 /// The last lines. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tail {
+    log: StderrLog,
     lines: Arc<Mutex<VecDeque<String>>>,
     ended: CancellationToken,
 }
 
 impl Tail {
+    pub(super) fn new(log: StderrLog) -> Self {
+        Self { log, ..Self::default() }
+    }
+
     fn push(&self, line: &str) {
+        self.log.push(line);
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.len() == KEPT_LINES {
             lines.pop_front();

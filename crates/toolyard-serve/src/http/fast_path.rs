@@ -51,7 +51,12 @@ fn begin<'a>(door: &'a Door, unread: &[u8], ticket: &Ticket) -> Option<(Routed<'
             let body = Bytes::copy_from_slice(request.body);
             post::whole(&door.endpoint, view, admitted, request.fields, &body)
         }
-        Destination::Elsewhere | Destination::Control(..) | Destination::Events(..) => return None,
+        Destination::Elsewhere
+        | Destination::Page(_)
+        | Destination::Control(..)
+        | Destination::Events(..) => {
+            return None;
+        }
     };
     Some((begun, request.end))
 }

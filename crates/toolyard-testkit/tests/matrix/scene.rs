@@ -47,9 +47,7 @@ impl Scene {
                     program,
                     args,
                     env: Vec::new(),
-                    inherits_env: true,
-                    cwd: None,
-                    guard: None,
+                    ..ChildSpec::new("")
                 })
             }
         };

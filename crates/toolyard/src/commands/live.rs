@@ -145,7 +145,7 @@ pub(crate) fn answers(http: &str) -> bool {
 }
 
 /// A listener on all addresses is reached by loopback.
-fn reachable(http: &str) -> String {
+pub(super) fn reachable(http: &str) -> String {
     http.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")
 }
 

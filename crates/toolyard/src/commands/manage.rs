@@ -56,12 +56,12 @@ fn change(common: &Common, name: &str, action: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn running(common: &Common) -> Result<Running, Failure> {
+pub(super) fn running(common: &Common) -> Result<Running, Failure> {
     let (_, _, running) = settings::look_for_gateway(common);
     running.ok_or_else(|| refused("no gateway runs with this config", "`toolyard` starts one"))
 }
 
-fn post(running: &Running, path: &str) -> Result<Value, Failure> {
+pub(super) fn post(running: &Running, path: &str) -> Result<Value, Failure> {
     let Some(socket) = &running.socket else {
         let help = "set `unix` in [listen], or use the control API with the operator token";
         return Err(refused("the running gateway has no local socket", help));

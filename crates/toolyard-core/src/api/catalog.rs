@@ -1,0 +1,102 @@
+//! What clients are offered: the tools of a view, and everything that one upstream defines.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use toolyard_model::{ControlRequest, ControlResponse, View};
+use toolyard_proto::Raw;
+
+use super::{Answered, number, unknown};
+use crate::Gateway;
+use crate::catalog::{Entry, ListKind};
+use crate::report::at;
+
+/// How many entries one answer lists.
+const MOST: usize = 500;
+
+impl Gateway {
+    /// The tools of a view, in order, without their schemas.
+    pub(super) fn catalog(&self, request: &ControlRequest) -> Answered {
+        let name = request.parameter("view").unwrap_or_default();
+        let path = name.strip_prefix("/mcp").unwrap_or(&name).trim_start_matches('/');
+        let snapshot = self.shared().catalog.snapshot();
+        let view = View::parse(path).and_then(|view| snapshot.view(&view).cloned());
+        let view = view.ok_or_else(|| {
+            let message = format!("there is no view /mcp/{path}");
+            ControlResponse::error(StatusCode::NOT_FOUND, "unknown_view", &message)
+        })?;
+        let search = request.parameter("search").unwrap_or_default().to_lowercase();
+        let fits = |entry: &&std::sync::Arc<Entry>| {
+            search.is_empty() || entry.canonical.to_lowercase().contains(&search)
+        };
+        let is_namespaced = view.is_namespaced();
+        let found: Vec<_> = view.listed_tools().filter(fits).collect();
+        let offset = number(request, "offset").unwrap_or(0);
+        let limit = number(request, "limit").unwrap_or(MOST).min(MOST);
+        let tools = found.iter().skip(offset).take(limit).map(|entry| summary(entry, is_namespaced));
+        let views: Vec<String> = self.views_json();
+        Ok(ControlResponse::json(
+            &json!({ "total": found.len(), "offset": offset, "tools": tools.collect::<Vec<_>>(), "views": views }),
+        ))
+    }
+
+    fn views_json(&self) -> Vec<String> {
+        let rules = self.rules();
+        let profiles = rules.profiles.iter().map(|profile| format!("/mcp/p/{}", profile.name));
+        let alone = rules.upstreams.iter().map(|upstream| format!("/mcp/{}", upstream.id()));
+        ["/mcp".to_owned(), "/mcp/hub".to_owned()].into_iter().chain(profiles).chain(alone).collect()
+    }
+
+    /// One list of an upstream as it defined it.
+    pub(super) fn definitions(&self, request: &ControlRequest, id: &str) -> Answered {
+        let upstream = self.find(id).ok_or_else(|| unknown(id))?;
+        let wanted = request.parameter("list").unwrap_or_else(|| "tools".into());
+        let kind = ListKind::ALL.into_iter().find(|kind| kind.key() == wanted).ok_or_else(|| {
+            let message = "`list` is one of tools, resources, resourceTemplates and prompts";
+            ControlResponse::error(StatusCode::BAD_REQUEST, "bad_parameter", message)
+        })?;
+        let definitions = upstream.definitions();
+        let all: &[Raw] = definitions.as_deref().map_or(&[], |definitions| definitions.list(kind));
+        let search = request.parameter("search").unwrap_or_default().to_lowercase();
+        let name = |raw: &&Raw| {
+            let name = raw.member("name").and_then(|name| name.as_string()).unwrap_or_default();
+            search.is_empty() || name.to_lowercase().contains(&search)
+        };
+        let found: Vec<&Raw> = all.iter().filter(name).collect();
+        let offset = number(request, "offset").unwrap_or(0);
+        let limit = number(request, "limit").unwrap_or(MOST).min(MOST);
+        let entries: Vec<&&Raw> = found.iter().skip(offset).take(limit).collect();
+        let json = json!({ "total": found.len(), "offset": offset, "list": wanted, "entries": entries });
+        Ok(ControlResponse::json(&json))
+    }
+
+    /// Samples, definition changes and stderr output of an upstream.
+    pub(super) fn changes(&self, id: &str) -> Answered {
+        let upstream = self.find(id).ok_or_else(|| unknown(id))?;
+        Ok(ControlResponse::json(&json!({ "changes": upstream.changes.to_json() })))
+    }
+
+    pub(super) fn samples(&self, id: &str) -> Answered {
+        let upstream = self.find(id).ok_or_else(|| unknown(id))?;
+        Ok(ControlResponse::json(&upstream.samples.to_json()))
+    }
+
+    pub(super) fn stderr(&self, id: &str) -> Answered {
+        let upstream = self.find(id).ok_or_else(|| unknown(id))?;
+        let lines = upstream.stderr();
+        let lines = lines.iter().map(|line| json!({ "at": at(line.at), "text": line.text }));
+        Ok(ControlResponse::json(&json!({ "lines": lines.collect::<Vec<_>>() })))
+    }
+}
+
+fn summary(entry: &Entry, is_namespaced: bool) -> Value {
+    let text = |key: &str| entry.own.member(key).and_then(|text| text.as_string());
+    let description = text("description").map(|text| text.chars().take(300).collect::<String>());
+    json!({
+        "id": entry.canonical,
+        "name": if is_namespaced { &entry.shown } else { &entry.own_name },
+        "upstream": entry.upstream.id().as_str(),
+        "title": text("title"),
+        "description": description,
+        "annotations": entry.own.member("annotations"),
+    })
+}

@@ -1,0 +1,151 @@
+//! The metrics of a gateway in the classic text form. Names follow the OpenTelemetry conventions for MCP where they
+//! have one. Labels come from the config and from closed lists, never from what a client or upstream invents.
+
+use std::fmt::Write;
+
+use crate::Gateway;
+use crate::catalog::ListKind;
+use crate::ledger::meter::{BOUNDS, Distribution};
+use crate::upstream::Upstream;
+use crate::upstream::state::Phase;
+
+/// The convention's bounds begin here; finer ones are for the gateway's own share.
+const CONVENTION: u64 = 10_000;
+/// The gateway's own share is not measured beyond this.
+const OVERHEAD: u64 = 100_000;
+
+impl Gateway {
+    /// All metrics, as `/metrics` answers them.
+    pub(crate) fn metrics(&self) -> String {
+        let mut text = Text(String::with_capacity(16 * 1024));
+        let upstreams = self.upstreams();
+        self.durations(&mut text, &upstreams);
+        upstream_gauges(&mut text, &upstreams);
+        self.totals(&mut text);
+        self.common().events.metrics(&mut text.0);
+        text.0
+    }
+
+    fn durations(&self, text: &mut Text, upstreams: &[std::sync::Arc<Upstream>]) {
+        let name = "mcp_server_operation_duration_seconds";
+        text.head(name, "histogram", "Time from the request of a client to the end of its answer.");
+        for upstream in upstreams {
+            for (method, error, one) in upstream.meter().read() {
+                text.histogram(name, &operation(upstream.id().as_str(), method, error), &one, CONVENTION..);
+            }
+        }
+        for (method, error, one) in self.common().ledger.refusals.read() {
+            text.histogram(name, &operation("", method, error), &one, CONVENTION..);
+        }
+        let name = "mcp_client_operation_duration_seconds";
+        text.head(name, "histogram", "Time from the request to an upstream to the head of its answer.");
+        for upstream in upstreams {
+            let labels = format!("upstream=\"{}\"", escaped(upstream.id().as_str()));
+            text.histogram(name, &labels, &upstream.meter().upstream.read(), CONVENTION..);
+        }
+        let name = "toolyard_overhead_seconds";
+        text.head(name, "histogram", "Time that a call spent in the gateway before it was sent.");
+        for upstream in upstreams {
+            let labels = format!("upstream=\"{}\"", escaped(upstream.id().as_str()));
+            text.histogram(name, &labels, &upstream.meter().overhead.read(), ..=OVERHEAD);
+        }
+    }
+
+    fn totals(&self, text: &mut Text) {
+        let shared = self.shared();
+        text.head("toolyard_sessions", "gauge", "Sessions and connections of clients that are open.");
+        text.sample("toolyard_sessions", &[], shared.sessions.count() as u64);
+        text.head("toolyard_subscriptions", "gauge", "Streams on which clients listen for changes.");
+        text.sample("toolyard_subscriptions", &[], shared.listeners.count() as u64);
+        text.head("toolyard_uptime_seconds", "gauge", "Seconds since the gateway was started.");
+        text.sample("toolyard_uptime_seconds", &[], shared.started.elapsed().as_secs());
+        text.head("toolyard_build_info", "gauge", "The version of the gateway, with the value 1.");
+        text.sample("toolyard_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    }
+}
+
+fn upstream_gauges(text: &mut Text, upstreams: &[std::sync::Arc<Upstream>]) {
+    let statuses: Vec<_> = upstreams.iter().map(|upstream| upstream.status()).collect();
+    text.head("toolyard_calls_in_flight", "gauge", "Calls whose answer has not ended.");
+    for one in &statuses {
+        text.sample("toolyard_calls_in_flight", &[("upstream", &one.id)], one.calls_in_flight as u64);
+    }
+    text.head("toolyard_upstream_state", "gauge", "1 for the state that the upstream is in.");
+    for one in &statuses {
+        for phase in Phase::ALL {
+            let labels = [("upstream", one.id.as_str()), ("state", phase.as_str())];
+            text.sample("toolyard_upstream_state", &labels, u64::from(one.state.phase == phase));
+        }
+    }
+    text.head("toolyard_upstream_failures", "gauge", "Failed connection attempts in a row.");
+    for one in &statuses {
+        let labels = [("upstream", one.id.as_str())];
+        text.sample("toolyard_upstream_failures", &labels, u64::from(one.state.failures));
+    }
+    text.head("toolyard_catalog_entries", "gauge", "Entries that an upstream offers to clients.");
+    for one in &statuses {
+        for (kind, count) in [
+            (ListKind::Tools, one.tools),
+            (ListKind::Resources, one.resources),
+            (ListKind::Prompts, one.prompts),
+        ] {
+            let labels = [("upstream", one.id.as_str()), ("kind", kind.key())];
+            text.sample("toolyard_catalog_entries", &labels, count as u64);
+        }
+    }
+}
+
+fn operation(upstream: &str, method: &str, error: &str) -> String {
+    let mut labels = format!("mcp_method_name=\"{}\"", escaped(method));
+    if method == "tools/call" {
+        labels.push_str(",gen_ai_operation_name=\"execute_tool\"");
+    }
+    if !error.is_empty() {
+        let _ = write!(labels, ",error_type=\"{}\"", escaped(error));
+    }
+    if !upstream.is_empty() {
+        let _ = write!(labels, ",upstream=\"{}\"", escaped(upstream));
+    }
+    labels
+}
+
+/// A label's value as the text form wants it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        let labels: Vec<String> =
+            labels.iter().map(|(key, value)| format!("{key}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        labels: &str,
+        one: &Distribution,
+        bounds: impl std::ops::RangeBounds<u64>,
+    ) {
+        let mut below = 0;
+        for (bound, count) in BOUNDS.iter().zip(one.buckets) {
+            below += count;
+            if bounds.contains(bound) {
+                let seconds = std::time::Duration::from_micros(*bound).as_secs_f64();
+                let _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"{seconds}\"}} {below}");
+            }
+        }
+        let count = one.count();
+        let _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+        let _ = writeln!(self.0, "{name}_sum{{{labels}}} {}", one.sum.as_secs_f64());
+        let _ = writeln!(self.0, "{name}_count{{{labels}}} {count}");
+    }
+}

@@ -1,0 +1,40 @@
+// Calls that wait for an operator.
+
+import { get, offers, post } from "./api.js";
+import { h, keyed, replace, toast } from "./dom.js";
+import { ago } from "./format.js";
+import { tree } from "./json.js";
+
+export default function approvals(at, state) {
+  const list = h("div.stack"), note = h("div");
+  const element = h("div.stack", h("div.head", h("h1", "Approvals"), h("p", "Calls that a rule holds back until an operator allows or denies them.")), note, list);
+  let timer;
+  async function load() {
+    try {
+      if (!(await offers("/approvals"))) throw Object.assign(new Error(), { status: 404 });
+      const { approvals: all = [] } = await get("/approvals");
+      replace(note, all.length ? null : h("div.panel", h("div.empty", h("b", "Nothing waits for you"), "A call appears here when a rule with approve = \"operator\" holds it.")));
+      keyed(list, all, (one) => one.id, card, (element, one) => { element.querySelector("time").textContent = `${ago(one.at ?? one.since)} ago`; });
+    } catch (error) {
+      replace(list);
+      list.keyedRows = undefined;
+      replace(note, h("div.panel", h("div.empty", h("b", error.status === 403 ? "Approvals are for operators" : "No call has to be approved"), error.status === 403 ? "Run `toolyard ui` in a terminal to sign in." : "No rule of this gateway asks an operator.")));
+    }
+    timer = setTimeout(load, document.hidden ? 5000 : 1000);
+  }
+  function card(one) {
+    const decide = (verb) => async () => {
+      try {
+        await post(`/approvals/${encodeURIComponent(one.id)}/${verb}`);
+        toast(verb === "approve" ? "Allowed" : "Denied");
+        clearTimeout(timer);
+        load();
+      } catch (error) { toast(error.message); }
+    };
+    const tool = one.tool ?? one.subject ?? one.id;
+    return h("section.panel", { "aria-label": `Approval of ${tool}` }, h("div.panel-head", h("h2.wrap", tool), h("span.dim", one.principal ?? ""), h("time.dim"), h("span.grow"), h("div.row", h("button.main", { type: "button", disabled: !state.isOperator, onclick: decide("approve") }, "Allow once"), h("button.danger", { type: "button", disabled: !state.isOperator, onclick: decide("deny") }, "Deny"))),
+      h("div.panel-body", one.rule ? h("p.dim", `Held by ${one.rule}`) : null, tree(one.arguments ?? {})));
+  }
+  load();
+  return { title: "Approvals", element, end: () => clearTimeout(timer) };
+}
