@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What stands in place of a secret.
+/// What replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
 /// Parts of keys, without case and separators.

@@ -20,7 +20,7 @@ pub const CODE_LIFE: Duration = Duration::from_mins(1);
 const TOKEN_LIFE: Duration = Duration::from_hours(12);
 /// How many codes can be waiting; a new one replaces the oldest.
 const MOST_CODES: usize = 8;
-/// Begins every token, so that all other credentials are told apart at once.
+/// Begins every token, so that other credentials are recognised at once.
 const PREFIX: &str = "tyui_";
 const PURPOSE: &str = "dashboard";
 

@@ -77,7 +77,7 @@ fn may_see(asking: Option<&Principal>, owner: &Arc<str>) -> bool {
     asking.is_none_or(|asking| asking.name() == owner)
 }
 
-/// A call that has ended. Its number tells a reader what it has seen already.
+/// A call that has ended, with a number that only grows.
 pub(super) fn to_json((number, ended): &(usize, Ended)) -> Value {
     let mut json = ended.record.to_json();
     json["state"] = json!("ended");

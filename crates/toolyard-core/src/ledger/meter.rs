@@ -35,7 +35,7 @@ pub const BOUNDS: [u64; 21] = [
     300_000_000,
 ];
 
-/// The methods that are told apart.
+/// The methods that have series of their own.
 pub const METHODS: [&str; 9] = [
     "tools/call",
     "prompts/get",
@@ -48,7 +48,7 @@ pub const METHODS: [&str; 9] = [
     OTHER,
 ];
 
-/// Values of `error.type`; the first stands for success.
+/// Values of `error.type`; the first means success.
 pub const OUTCOMES: [&str; 13] = [
     "",
     "tool_error",

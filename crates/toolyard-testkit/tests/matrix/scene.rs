@@ -43,12 +43,7 @@ impl Scene {
             }
             Transport::Stdio => {
                 let (program, args) = (env!("CARGO_BIN_EXE_script").into(), vec![server.as_str().into()]);
-                Target::Child(ChildSpec {
-                    program,
-                    args,
-                    env: Vec::new(),
-                    ..ChildSpec::new("")
-                })
+                Target::Child(ChildSpec { program, args, env: Vec::new(), ..ChildSpec::new("") })
             }
         };
         let id = UpstreamId::parse("script").unwrap();
