@@ -28,12 +28,14 @@ static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
         toolyard_pack_models::pack(),
         #[cfg(all(unix, feature = "music"))]
         toolyard_pack_music::pack(),
+        #[cfg(feature = "sessions")]
+        toolyard_pack_sessions::pack(),
     ]
 });
 
 /// The packs of a program built with all features, and whether this system can have them.
-const EXISTING: [(&str, bool); 4] =
-    [("dev", true), ("code", cfg!(unix)), ("models", true), ("music", cfg!(unix))];
+const EXISTING: [(&str, bool); 5] =
+    [("dev", true), ("code", cfg!(unix)), ("models", true), ("music", cfg!(unix)), ("sessions", true)];
 
 pub(crate) fn all() -> &'static [Pack] {
     &ALL

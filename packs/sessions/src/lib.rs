@@ -1,0 +1,44 @@
+//! The pack `sessions`: search the sessions of Claude Code, Codex and Gemini, and the skills on disk.
+//!
+//! `sessions` finds transcripts and decides which of them a caller may read. `transcript` reads one, `format` knows the
+//! forms of the programs, `lines` reads files of any size. `redact` removes secrets from everything that leaves. `skills`
+//! finds skills and commands. `tools` holds the functions that clients call.
+
+mod config;
+mod format;
+mod lines;
+mod redact;
+mod sessions;
+mod skills;
+mod tools;
+mod transcript;
+
+use toolyard_tool::{Host, Pack, ToolSet};
+
+use config::Config;
+use sessions::Sessions;
+use tools::{blame, list, read, search, skills as on_disk};
+
+/// The pack, as the gateway takes it in.
+pub fn pack() -> Pack {
+    Pack::with_host("sessions", "Search the sessions of all agents, and the skills on disk", tools)
+}
+
+fn tools(config: Config, host: Host) -> ToolSet<Sessions> {
+    ToolSet::new("toolyard-sessions", env!("CARGO_PKG_VERSION"))
+        .title("Toolyard: sessions")
+        .instructions(
+            "Reads the sessions that Claude Code, Codex and Gemini have written. `session_search` finds what was \
+             discussed, `session_blame` names the session that wrote a line of a file.",
+        )
+        .state(Sessions { config, host })
+        .with::<list::session_list>()
+        .with::<read::session_read>()
+        .with::<search::session_search>()
+        .with::<blame::session_blame>()
+        .with::<on_disk::skill_list>()
+        .with::<on_disk::skill_get>()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! `session_search`: words in all sessions.
+
+use std::fmt::Write as _;
+
+use memchr::memmem::Finder;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolyard_tool::{Context, ToolError, clamp, tool};
+
+use super::list::twenty;
+use super::{Shown, moment, short};
+use crate::config::Program;
+use crate::format::{self, Message};
+use crate::lines::Lines;
+use crate::redact::redact;
+use crate::sessions::Sessions;
+use crate::transcript::Transcript;
+
+/// Text around a word that is shown.
+const AROUND: usize = 160;
+
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct Search {
+    /// Words that a message must have, in any order.
+    #[schemars(length(min = 1))]
+    query: String,
+    /// Only in this session: its id, or how the id begins.
+    session_id: Option<String>,
+    /// Only in sessions of this folder.
+    project_path: Option<String>,
+    /// How many messages to show.
+    #[serde(default = "twenty")]
+    #[schemars(range(min = 1, max = 200), transform = clamp)]
+    limit: usize,
+}
+
+/// A message with the words.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Hit {
+    session_id: String,
+    program: Program,
+    project: Option<String>,
+    role: String,
+    time: Option<String>,
+    text: String,
+}
+
+/// Finds messages in sessions of Claude Code, Codex and Gemini, newest sessions first. Secrets are removed.
+#[tool(read_only, idempotent)]
+pub(crate) async fn session_search(
+    sessions: &Sessions,
+    context: &Context,
+    args: Search,
+) -> Result<Shown<Vec<Hit>>, ToolError> {
+    let scope = sessions.scope(context, args.project_path.as_deref()).await?;
+    let transcripts = match &args.session_id {
+        Some(id) => vec![sessions.find(&scope, id)?],
+        None => sessions.transcripts(&scope),
+    };
+    let words = Words::new(&args.query)?;
+    let (context, limit) = (context.clone(), args.limit);
+    let searching = tokio::task::spawn_blocking(move || {
+        let mut hits = Vec::new();
+        for (done, transcript) in transcripts.iter().enumerate() {
+            context.progress(done + 1, transcripts.len());
+            words.search(transcript, limit, &mut hits, &|| !context.is_cancelled())?;
+            if hits.len() >= limit || context.is_cancelled() {
+                break;
+            }
+        }
+        Ok::<_, std::io::Error>(hits)
+    });
+    let hits = searching.await??;
+    let mut text = String::new();
+    for hit in &hits {
+        let time = hit.time.as_deref().unwrap_or_default();
+        let _ =
+            writeln!(text, "{} ({}) {time} {}: {}", hit.session_id, hit.program.name(), hit.role, hit.text);
+    }
+    if hits.is_empty() {
+        text.push_str("No message has these words.");
+    }
+    Ok(Shown::new(hits, text))
+}
+
+/// The words of a query, in lower case.
+struct Words {
+    words: Vec<String>,
+    /// Lines without the longest plain word need not be parsed.
+    filter: Option<Finder<'static>>,
+}
+
+impl Words {
+    fn new(query: &str) -> Result<Self, ToolError> {
+        let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
+        if words.is_empty() {
+            return Err(ToolError::new("the query has no words"));
+        }
+        // Anything else may be written differently in JSON.
+        let is_plain = |word: &&String| word.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:".contains(c));
+        let longest = words.iter().filter(is_plain).max_by_key(|word| word.len());
+        let filter = longest.map(|word| Finder::new(word.as_bytes()).into_owned());
+        Ok(Self { words, filter })
+    }
+
+    fn search(
+        &self,
+        transcript: &Transcript,
+        limit: usize,
+        hits: &mut Vec<Hit>,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> std::io::Result<()> {
+        let mut lines = Lines::open(&transcript.path)?;
+        let mut lower = Vec::new();
+        while hits.len() < limit && is_wanted() {
+            let Some((_, line)) = lines.next()? else { break };
+            if let Some(filter) = &self.filter {
+                lower.clear();
+                lower.extend_from_slice(line);
+                lower.make_ascii_lowercase();
+                if filter.find(&lower).is_none() {
+                    continue;
+                }
+            }
+            let Ok(line) = serde_json::from_slice::<Value>(line) else { continue };
+            for message in format::messages(transcript.program, &line) {
+                if let Some(text) = self.find(&message)
+                    && hits.len() < limit
+                {
+                    hits.push(Hit {
+                        session_id: transcript.id(),
+                        program: transcript.program,
+                        project: transcript.about.folder.clone(),
+                        role: message.role,
+                        time: message.time.or_else(|| Some(moment(transcript.modified))),
+                        text: redact(&text),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The text around the first word, if all words are there.
+    fn find(&self, message: &Message) -> Option<String> {
+        let lower = message.text.to_lowercase();
+        if !self.words.iter().all(|word| lower.contains(word)) {
+            return None;
+        }
+        let at = lower.find(&self.words[0])?;
+        // Lower case may have another length; it only moves the window.
+        let begin = message.text.floor_char_boundary(at.saturating_sub(AROUND));
+        let end = message.text.ceil_char_boundary((at + AROUND * 2).min(message.text.len()));
+        Some(short(&message.text[begin.min(end)..end], AROUND * 3))
+    }
+}
