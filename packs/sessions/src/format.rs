@@ -45,7 +45,7 @@ pub(crate) enum Step {
     Unknown,
 }
 
-/// What the session says about itself.
+/// What a session is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct About {
     pub(crate) id: Option<String>,
@@ -79,7 +79,7 @@ pub(crate) fn messages(program: Program, line: &Value) -> Vec<Message> {
     }
 }
 
-/// Adds what a line says about the session.
+/// Adds what a line states about the session.
 pub(crate) fn describe(program: Program, line: &Value, about: &mut About) {
     match program {
         Program::Claude => claude::describe(line, about),

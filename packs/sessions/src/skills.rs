@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skill_of_the_project_hides_one_of_the_user_and_says_which() {
+    fn a_skill_of_the_project_hides_one_of_the_user_and_names_it() {
         let folder = tempfile::tempdir().unwrap();
         let (project, home) = (folder.path().join("project"), folder.path().join("home"));
         write(
