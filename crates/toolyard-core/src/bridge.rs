@@ -96,12 +96,10 @@ fn request(origin: &Arc<Origin>, id: Id, method: Method, params: Raw) -> LinkReq
 }
 
 fn outbound(call: Call, relay: bool) -> (LinkRequest, toolyard_model::Peer) {
-    let Call { origin, id, method, params, headers, peer, entry, .. } = call;
+    let Call { origin, id, method, params, headers, peer, entry, trace, parent, .. } = call;
     let name = entry.and_then(|entry| entry.own_name_header.clone());
-    (
-        LinkRequest::new(origin, id, method, params).with_headers(headers).with_name(name).with_relay(relay),
-        peer,
-    )
+    let request = LinkRequest::new(origin, id, method, params).numbered(trace.call, parent);
+    (request.with_headers(headers).with_name(name).with_relay(relay), peer)
 }
 
 /// The parameters of a request of our own, in the form of an upstream's revision.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use toolyard_model::{Origin, Peer};
+use toolyard_model::{Origin, Parent, Peer};
 use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{Id, Method, Params};
 
@@ -37,6 +37,8 @@ pub struct Call {
     pub trace: Trace,
     /// The call as operators see it, set when its record is opened. Steps may note what they decide.
     pub open: Option<Arc<OpenCall>>,
+    /// The call that it is made for, if a tool makes it.
+    pub parent: Option<Arc<Parent>>,
 }
 
 /// Which call this is, in records and events.

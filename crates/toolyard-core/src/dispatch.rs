@@ -177,6 +177,11 @@ impl<'a> At<'a> {
     /// A call of a tool or prompt: under its own name to its upstream, through the entry's chain.
     fn to_entry(self, mut request: Request, peer: Peer, named: Named, kind: ResultKind) -> Dispatched {
         let Named { found: ViewEntry { entry, chain }, renamed_at, is_namespaced } = named;
+        if let Some(parent) = &request.parent
+            && let Some(why) = parent.refusal(entry.upstream.name(), &entry.own_name)
+        {
+            return refuse(request, CallError::invalid_params(why));
+        }
         if request.relay {
             if let Err(error) = entry.headers().check(request.headers.as_deref(), &request.params) {
                 return refuse(request, error.at(entry.upstream.name()));
@@ -212,8 +217,9 @@ impl<'a> At<'a> {
         edits: Edits,
         chain: Chain,
     ) -> Dispatched {
-        let Request { origin, id, method, params, headers, relay } = request;
-        let trace = Trace::new(self.shared.common.ledger.next_call());
+        let Request { origin, id, method, params, headers, relay, parent, .. } = request;
+        let number = self.shared.common.ledger.next_call();
+        let trace = Trace { parent: parent.as_ref().map(|parent| parent.call), ..Trace::new(number) };
         let (needs_whole, deadline) = (false, None);
         let call = Call {
             origin,
@@ -230,6 +236,7 @@ impl<'a> At<'a> {
             deadline,
             trace,
             open: None,
+            parent,
         };
         Dispatched::Call(Box::new(Routed { call, chain }))
     }

@@ -3,6 +3,7 @@
 
 mod folders;
 mod children;
+mod gateway;
 mod program;
 mod system;
 
@@ -12,11 +13,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use toolyard_guard::Guard;
+use toolyard_model::Handler;
 use toolyard_tool::Host;
 use toolyard_tool::host::WeakHost;
 
 use children::GuardedChildren;
 use folders::PackFolders;
+use gateway::TheGateway;
 
 /// Whether the user lets packs run programs and code of a project.
 pub type Trusts = dyn Fn(&Path) -> bool + Send + Sync;
@@ -46,6 +49,7 @@ pub struct Hosts(Arc<Shared>);
 struct Shared {
     settings: Arc<HostSettings>,
     made: Mutex<Vec<Made>>,
+    gateway: Arc<TheGateway>,
 }
 
 /// A host that was made. It is listed while its pack is in use.
@@ -56,7 +60,16 @@ struct Made {
 
 impl Hosts {
     pub fn new(settings: HostSettings) -> Self {
-        Self(Arc::new(Shared { settings: Arc::new(settings), made: Mutex::default() }))
+        Self(Arc::new(Shared {
+            settings: Arc::new(settings),
+            made: Mutex::default(),
+            gateway: Arc::default(),
+        }))
+    }
+
+    /// The gateway that tools of packs call other tools in. It is started with the packs, so it is set later.
+    pub fn set_gateway(&self, gateway: &Arc<dyn Handler>) {
+        self.0.gateway.set(gateway);
     }
 
     /// A host for one tool set of a pack. Nothing is made before the pack asks for it.
@@ -64,7 +77,11 @@ impl Hosts {
         let settings = &self.0.settings;
         let children = Arc::new(GuardedChildren::new(settings.clone()));
         let folders = PackFolders::new(settings.state.as_deref(), settings.cache.as_deref());
-        let host = Host::builder(pack).children(children.clone()).folders(Arc::new(folders)).build();
+        let host = Host::builder(pack)
+            .children(children.clone())
+            .folders(Arc::new(folders))
+            .gateway(self.0.gateway.clone())
+            .build();
         let mut made = self.made();
         made.retain(|made| made.host.upgrade().is_some());
         made.push(Made { host: host.downgrade(), children });

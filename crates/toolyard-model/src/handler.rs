@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use toolyard_proto::{Id, Method, Notification, Params};
 
-use crate::{Answer, BoxFuture, ClientKey, Origin, Peer, View};
+use crate::{Answer, BoxFuture, ClientKey, Origin, Parent, Peer, View};
 
 /// One request of a client, checked and with its origin known.
 #[derive(Debug, Clone)]
@@ -19,17 +19,27 @@ pub struct Request {
     pub headers: Option<Box<HeaderMap>>,
     /// Whether the client can take an upstream's HTTP body as it is (`AnswerBody::Stream`).
     pub relay: bool,
+    /// The gateway's number of the call; 0 where no gateway has numbered it.
+    pub call: u64,
+    /// The call that it is made for, if a tool makes it.
+    pub parent: Option<Arc<Parent>>,
 }
 
 impl Request {
     /// A request without headers, whose answer comes whole.
     pub fn new(origin: Arc<Origin>, id: Id, method: Method, params: impl Into<Params>) -> Self {
-        Self { origin, id, method, params: params.into(), headers: None, relay: false }
+        Self { origin, id, method, params: params.into(), headers: None, relay: false, call: 0, parent: None }
     }
 
     #[must_use]
     pub fn with_headers(self, headers: Option<Box<HeaderMap>>) -> Self {
         Self { headers, ..self }
+    }
+
+    /// With the number that the gateway gave it, and the call that it is made for.
+    #[must_use]
+    pub fn numbered(self, call: u64, parent: Option<Arc<Parent>>) -> Self {
+        Self { call, parent, ..self }
     }
 
     #[must_use]

@@ -10,7 +10,7 @@ use toolyard_proto::modern::SERVER_INFO;
 use toolyard_proto::{Era, Id, Method, Notification, Params, Raw, Reason, Revision};
 
 use crate::peer::{Ask, AskError};
-use crate::{Answer, BoxFuture, ClientKey, Origin, Peer};
+use crate::{Answer, BoxFuture, ClientKey, Origin, Parent, Peer};
 
 /// What an upstream said of itself when we met: `initialize` or `server/discover`.
 #[derive(Clone, Debug)]
@@ -60,17 +60,27 @@ pub struct LinkRequest {
     pub name: Option<HeaderValue>,
     /// The answer may come as the upstream's own bytes.
     pub relay: bool,
+    /// The gateway's number of the call; 0 for requests of the gateway itself.
+    pub call: u64,
+    /// The call that it is made for, if a tool makes it.
+    pub parent: Option<Arc<Parent>>,
 }
 
 impl LinkRequest {
     /// A request without headers, whose answer comes whole.
     pub fn new(origin: Arc<Origin>, id: Id, method: Method, params: impl Into<Params>) -> Self {
-        Self { origin, id, method, params: params.into(), headers: None, name: None, relay: false }
+        let (headers, name, relay, call, parent) = (None, None, false, 0, None);
+        Self { origin, id, method, params: params.into(), headers, name, relay, call, parent }
     }
 
     #[must_use]
     pub fn with_headers(self, headers: Option<Box<HeaderMap>>) -> Self {
         Self { headers, ..self }
+    }
+
+    #[must_use]
+    pub fn numbered(self, call: u64, parent: Option<Arc<Parent>>) -> Self {
+        Self { call, parent, ..self }
     }
 
     #[must_use]

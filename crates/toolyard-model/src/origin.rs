@@ -1,6 +1,7 @@
 //! Where a request comes from: the view, the principal, the client, and what the client declared.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -117,6 +118,10 @@ pub struct Origin {
     pub capabilities: Raw,
     pub client_info: Option<Raw>,
     pub log_level: LevelCell,
+    /// Whether the connection proves who its user is: by a credential, or by a socket that only one user can reach.
+    pub is_proven: bool,
+    /// The folder that the client works in, where it named one.
+    pub folder: Option<Arc<Path>>,
 }
 
 impl Origin {
@@ -131,6 +136,8 @@ impl Origin {
             capabilities,
             client_info: None,
             log_level: LevelCell::new(None),
+            is_proven: false,
+            folder: None,
         }
     }
 
@@ -147,6 +154,12 @@ impl Origin {
     #[must_use]
     pub fn with_log_level(self, level: Option<LogLevel>) -> Self {
         Self { log_level: LevelCell::new(level), ..self }
+    }
+
+    /// On a connection that proves its user, or not, from this folder.
+    #[must_use]
+    pub fn with_place(self, is_proven: bool, folder: Option<Arc<Path>>) -> Self {
+        Self { is_proven, folder, ..self }
     }
 
     /// The gateway as a client of its upstreams.

@@ -15,7 +15,7 @@ use toolyard_config::{AppsConfig, Config, Found, LocalDoor, Problem, Scan, needs
 use toolyard_core::{Apps, Controls, Gateway};
 use toolyard_dashboard::Dashboard;
 use toolyard_guard::Guards;
-use toolyard_model::{Keys, Principal, Scope};
+use toolyard_model::{Handler, Keys, Principal, Scope};
 use toolyard_proto::token::Rules;
 use toolyard_serve::admit::{Gate, Signed};
 use toolyard_serve::{Endpoint, Options};
@@ -167,6 +167,8 @@ async fn run(
     app_doors.serve(&gateway, &apps, &own_addresses, &scope);
     let options = options(&config, signed, state_dir.as_deref())?;
     let handler = Arc::new(gateway.clone());
+    let as_handler: Arc<dyn Handler> = handler.clone();
+    context.hosts().set_gateway(&as_handler);
     let pages = args.ui_dir.clone().map_or(Dashboard::Embedded, Dashboard::Folder);
     let endpoint = Endpoint::new(handler.clone(), options, &scope).with_control(handler);
     let endpoint = Arc::new(endpoint.with_pages(Arc::new(pages)));

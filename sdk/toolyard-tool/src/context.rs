@@ -7,6 +7,7 @@ mod ending;
 mod log;
 mod questions;
 mod rounds;
+mod tools;
 
 use std::fmt;
 use std::future::Future;
@@ -14,15 +15,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolyard_model::{Origin, Peer, Request, Scope};
+use toolyard_model::{Origin, Parent, Peer, Request, Scope};
 use toolyard_proto::app::{MOST_PARTIAL, PARTIAL};
 use toolyard_proto::{Id, Method, Notification, Params, Raw, Revision};
 
-use crate::Content;
 use crate::changes::Changes;
 use crate::seal::Seal;
 use crate::tasks::Task;
 use crate::threads::Threads;
+use crate::{Content, Host};
 use ending::{Ending, Running};
 
 pub use amount::{Amount, Total};
@@ -30,6 +31,7 @@ pub use ask::{Reply, Root, Sample, Sampled};
 pub use caller::Caller;
 pub use log::Level;
 pub use questions::{Questions, Replies};
+pub use tools::{ToolAnswer, Tools};
 
 /// How much progress a partial result counts as: the protocol requires progress to grow.
 const PARTIAL_STEP: f64 = 1e-6;
@@ -66,6 +68,9 @@ struct Inner {
     /// The task that the call is, or becomes.
     task: Option<Arc<Task>>,
     kept: Mutex<rounds::Kept>,
+    /// The gateway's number of the call, and the call that it is made for.
+    call: u64,
+    parent: Option<Arc<Parent>>,
     set: Arc<Surroundings>,
 }
 
@@ -80,14 +85,14 @@ pub(crate) struct Surroundings {
     pub(crate) threads: Threads,
     /// Made when it is first needed, unless the set was given a key.
     pub(crate) seal: OnceLock<Seal>,
-    /// Background work of the pack that the set belongs to.
-    pub(crate) background: OnceLock<Scope>,
+    /// The host of the pack that the set belongs to.
+    pub(crate) host: OnceLock<Host>,
 }
 
 impl Drop for Surroundings {
     fn drop(&mut self) {
-        if let Some(work) = self.background.get() {
-            work.cancel();
+        if let Some(host) = self.host.get() {
+            host.scope().cancel();
         }
     }
 }
@@ -95,8 +100,8 @@ impl Drop for Surroundings {
 impl Surroundings {
     pub(crate) fn new(name: Arc<str>) -> Self {
         let (scope, threads) = (Scope::new(), Threads::default());
-        let (seal, background) = (OnceLock::new(), OnceLock::new());
-        Self { name, changes: Changes::default(), scope, threads, seal, background }
+        let (seal, host) = (OnceLock::new(), OnceLock::new());
+        Self { name, changes: Changes::default(), scope, threads, seal, host }
     }
 }
 
@@ -122,6 +127,8 @@ impl Context {
             ending: Ending::default(),
             task,
             kept: Mutex::default(),
+            call: request.call,
+            parent: request.parent.clone(),
             set,
         }))
     }
@@ -213,6 +220,15 @@ impl Context {
             params["message"] = message.into();
         }
         self.notify(Method::PROGRESS, params);
+    }
+
+    /// Progress of a call that is made for this one: the smallest step forward, with its message.
+    fn pass_on_progress(&self, message: Option<&str>) {
+        let done = {
+            let last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);
+            last.max(0.0) + PARTIAL_STEP
+        };
+        self.tell_progress(done, None, message.map(ToOwned::to_owned));
     }
 
     /// Whether the client no longer wants the answer. An async function is simply dropped at its next

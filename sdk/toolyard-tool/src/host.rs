@@ -21,7 +21,7 @@ use crate::run::reason;
 pub use crate::tasks::store::{MemoryTasks, TaskRecord, TaskState, TaskStore, TaskStoreError};
 pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
-pub use services::{Credentials, Hooks, Limits, NotSignedIn, Permit, Verdict};
+pub use services::{Credentials, Gateway, Hooks, Limits, NotSignedIn, Permit, Verdict};
 pub use toolyard_model::{BoxFuture, Scope};
 
 /// A handle to what the hosting program offers. Cloning is cheap.
@@ -51,6 +51,7 @@ struct Inner {
     limits: Option<Arc<dyn Limits>>,
     hooks: Option<Arc<dyn Hooks>>,
     credentials: Option<Arc<dyn Credentials>>,
+    gateway: Option<Arc<dyn Gateway>>,
     tasks: Arc<dyn TaskStore>,
     /// Background work; ends with the pack's tool set.
     scope: Scope,
@@ -91,6 +92,7 @@ impl Host {
             limits: None,
             hooks: None,
             credentials: None,
+            gateway: None,
             tasks: Arc::new(MemoryTasks::default()),
             scope: Scope::new(),
             running: Mutex::default(),
@@ -209,6 +211,10 @@ impl Host {
         }
     }
 
+    pub(crate) fn gateway(&self) -> Option<&Arc<dyn Gateway>> {
+        self.0.gateway.as_ref()
+    }
+
     pub(crate) fn scope(&self) -> &Scope {
         &self.0.scope
     }
@@ -263,6 +269,12 @@ impl HostBuilder {
     /// What signs the user in.
     pub fn credentials(mut self, credentials: Arc<dyn Credentials>) -> Self {
         self.0.credentials = Some(credentials);
+        self
+    }
+
+    /// The gateway whose tools it may call for its callers.
+    pub fn gateway(mut self, gateway: Arc<dyn Gateway>) -> Self {
+        self.0.gateway = Some(gateway);
         self
     }
 

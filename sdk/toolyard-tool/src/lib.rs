@@ -33,7 +33,10 @@ mod seal;
 pub use arguments::Arguments;
 pub use changes::Changes;
 pub use content::Content;
-pub use context::{Amount, Caller, Context, Level, Questions, Replies, Reply, Root, Sample, Sampled, Total};
+pub use context::{
+    Amount, Caller, Context, Level, Questions, Replies, Reply, Root, Sample, Sampled, ToolAnswer, Tools,
+    Total,
+};
 pub use error::ToolError;
 pub use host::Host;
 pub use item::Item;

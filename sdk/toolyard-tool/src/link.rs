@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use toolyard_model::{
     Answer, BoxFuture, ClientKey, Connected, Greeting, Handler, Link, LinkEvent, LinkRequest, Origin, Peer,
-    Request, View,
+    Request,
 };
 use toolyard_proto::modern::RequestMeta;
 use toolyard_proto::{Notification, Raw, Revision};
@@ -48,12 +48,13 @@ impl Link for MemoryLink {
     }
 
     fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
-        let LinkRequest { origin, id, method, params, headers, .. } = request;
+        let LinkRequest { origin, id, method, params, headers, call, parent, .. } = request;
         let origin = match as_asked(&origin, &params, self.greeting.revision) {
             Ok(origin) => origin,
             Err(error) => return Box::pin(async { Err(error) }),
         };
-        self.handler.handle(Request::new(origin, id, method, params).with_headers(headers), peer)
+        let request = Request::new(origin, id, method, params).with_headers(headers).numbered(call, parent);
+        self.handler.handle(request, peer)
     }
 
     fn is_in_process(&self) -> bool {
@@ -91,10 +92,11 @@ fn as_asked(
     }
     let meta = RequestMeta::read(params)?;
     Ok(Arc::new(
-        Origin::new(View::Everything, origin.principal.clone(), origin.client.clone(), meta.revision)
+        Origin::new(origin.view.clone(), origin.principal.clone(), origin.client.clone(), meta.revision)
             .with_capabilities(meta.capabilities)
             .with_client_info(meta.client_info)
-            .with_log_level(meta.log_level),
+            .with_log_level(meta.log_level)
+            .with_place(origin.is_proven, origin.folder.clone()),
     ))
 }
 

@@ -182,9 +182,9 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         self.holding(Held::later(make))
     }
 
-    /// The background work of this host ends with the set.
+    /// The background work of this host ends with the set, and calls reach the host.
     pub(crate) fn hosted(self, host: &Host) -> Self {
-        let _ = self.surroundings.background.set(host.scope().clone());
+        let _ = self.surroundings.host.set(host.clone());
         self
     }
 
@@ -268,8 +268,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// Ends tasks and waits for blocking functions that are still running. Bound it with a timeout: a thread
     /// cannot be stopped from outside.
     pub async fn end(&self) {
-        if let Some(work) = self.surroundings.background.get() {
-            work.end().await;
+        if let Some(host) = self.surroundings.host.get() {
+            host.scope().end().await;
         }
         self.tasks.end().await;
         self.surroundings.threads.end().await;

@@ -63,7 +63,8 @@ fn round_of(call: &Call, round: u32, params: Raw) -> LinkRequest {
         _ => Id::string(&format!("yard-round-{round}-{:?}", call.id)),
     };
     let headers = call.headers.clone();
-    LinkRequest { headers, ..request(&call.origin, id, call.method.clone(), params) }
+    let request = request(&call.origin, id, call.method.clone(), params);
+    request.with_headers(headers).numbered(call.trace.call, call.parent.clone())
 }
 
 /// Asks everything at once and gives the parameters of the next round.

@@ -15,6 +15,11 @@ impl Server {
         self.state().open
     }
 
+    /// How many of its requests were cancelled.
+    pub fn cancelled(&self) -> usize {
+        self.state().cancelled
+    }
+
     /// The number of its unanswered questions.
     pub fn open_asks(&self) -> usize {
         self.state().asks.len()

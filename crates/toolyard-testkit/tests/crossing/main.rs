@@ -6,6 +6,7 @@
 mod world;
 
 mod left_behind;
+mod nested;
 mod rounds;
 mod states;
 mod statuses;

@@ -48,6 +48,17 @@ impl World {
     }
 
     pub(crate) async fn with(revision: Revision, manner: Manner, reach: Reach, options: Options) -> Self {
+        Self::planned(revision, manner, reach, options, |plan| plan).await
+    }
+
+    /// With more in its plan.
+    pub(crate) async fn planned(
+        revision: Revision,
+        manner: Manner,
+        reach: Reach,
+        options: Options,
+        adjust: impl FnOnce(Plan) -> Plan,
+    ) -> Self {
         let (scope, others) = (Scope::new(), Scope::new());
         let server = Server::with(revision, manner, &others);
         let url = match reach {
@@ -70,7 +81,8 @@ impl World {
         let mut upstream = UpstreamPlan::new(id, UpstreamKind::Server, connect);
         upstream.policy.timeouts = Timeouts { idle: Duration::from_secs(30), hard: Duration::from_hours(1) };
         let pace = Pace { debounce: Duration::from_millis(5), ..Pace::default() };
-        let gateway = Gateway::start(Plan { upstreams: vec![upstream], pace, ..Plan::default() }, &scope);
+        let plan = adjust(Plan { upstreams: vec![upstream], pace, ..Plan::default() });
+        let gateway = Gateway::start(plan, &scope);
         let endpoint = Arc::new(Endpoint::new(Arc::new(gateway.clone()), options, &scope));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -53,6 +53,8 @@ pub(super) struct Client {
     info: Raw,
     /// What the programs of a gateway of our own run under.
     _guards: Option<Guards>,
+    /// What packs of our own gateway call other tools in.
+    _handler: Option<Arc<dyn Handler>>,
 }
 
 type Links = Mutex<HashMap<View, Arc<dyn Link>>>;
@@ -175,12 +177,18 @@ impl Client {
         let guards = Guards::begin(None);
         let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
         let gateway = Gateway::start(plan(&settings.config, state_dir, &context), &scope);
-        Self { _guards: Some(guards), ..Self::new(Way::Own(gateway, context.packs().clone()), scope) }
+        let handler: Arc<dyn Handler> = Arc::new(gateway.clone());
+        context.hosts().set_gateway(&handler);
+        Self {
+            _guards: Some(guards),
+            _handler: Some(handler),
+            ..Self::new(Way::Own(gateway, context.packs().clone()), scope)
+        }
     }
 
     fn new(way: Way, scope: Scope) -> Self {
         let info = json!({ "name": "toolyard-cli", "version": env!("CARGO_PKG_VERSION") });
-        Self { way, scope, info: info.into(), _guards: None }
+        Self { way, scope, info: info.into(), _guards: None, _handler: None }
     }
 
     pub(super) fn is_own(&self) -> bool {

@@ -261,7 +261,7 @@ fn read_reply<T>(
     }
 }
 
-fn unanswered(method: &str, error: &AskError) -> ToolError {
+pub(super) fn unanswered(method: &str, error: &AskError) -> ToolError {
     let said = match error {
         AskError::Reported(error) => error.member("message").and_then(|message| message.as_string()),
         _ => None,

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use serde_json::Value;
-use toolyard_model::BoxFuture;
+use toolyard_model::{Answer, BoxFuture, Peer, Request};
 
 /// The named limits of the config.
 pub trait Limits: Send + Sync + 'static {
@@ -47,6 +47,12 @@ pub enum Verdict {
     Continue(Value),
     /// Do not go on, for this reason.
     Block(String),
+}
+
+/// The gateway that a pack is in, as its tools see it.
+pub trait Gateway: Send + Sync + 'static {
+    /// Answers a request as if the client of its origin had sent it.
+    fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer>;
 }
 
 /// The accounts of the user.
