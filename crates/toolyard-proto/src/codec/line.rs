@@ -1,10 +1,13 @@
 //! One message per line. Feed bytes as they come, take lines as they become whole.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use memchr::{memchr, memchr2};
 
 use super::TooLarge;
 use crate::Raw;
+
+/// Lines of this length have memory of their own.
+const LONG: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub struct LineDecoder {
@@ -36,7 +39,7 @@ impl LineDecoder {
                 self.seen = self.buffer.len();
                 return if self.seen > self.limit { Err(TooLarge { limit: self.limit }) } else { Ok(None) };
             };
-            let mut line = self.buffer.split_to(self.seen + step + 1);
+            let mut line = self.split_line(self.seen + step + 1);
             self.seen = 0;
             if line.len() > self.limit {
                 return Err(TooLarge { limit: self.limit });
@@ -44,8 +47,27 @@ impl LineDecoder {
             let end = line.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |at| at + 1);
             line.truncate(end);
             if !line.is_empty() {
-                return Ok(Some(line.freeze()));
+                return Ok(Some(line));
             }
+        }
+    }
+
+    /// Takes the first bytes out of the buffer. A long line keeps no other memory alive than its own: the shorter of
+    /// the line and what follows it is copied, and the spare room behind the line is given back.
+    fn split_line(&mut self, length: usize) -> Bytes {
+        let following = self.buffer.len() - length;
+        if length < LONG {
+            self.buffer.split_to(length).freeze()
+        } else if following < length {
+            let following = BytesMut::from(&self.buffer[length..]);
+            let mut line = Vec::from(std::mem::replace(&mut self.buffer, following));
+            line.truncate(length);
+            line.shrink_to_fit();
+            line.into()
+        } else {
+            let line = Bytes::copy_from_slice(&self.buffer[..length]);
+            self.buffer.advance(length);
+            line
         }
     }
 
@@ -96,6 +118,15 @@ mod tests {
             lines(&["é\n".as_bytes().split_at(1).0, "é\n".as_bytes().split_at(1).1], 10).unwrap(),
             ["é"]
         );
+    }
+
+    #[test]
+    fn long_lines_share_no_memory_with_others() {
+        let (long, longer) = ("x".repeat(LONG), "y".repeat(3 * LONG));
+        let text = format!("{long}\n{longer}\n{long}\nshort\n");
+        let taken = lines(&[text.as_bytes()], 4 * LONG).unwrap();
+        assert_eq!(taken, [&*long, &*longer, &*long, "short"]);
+        assert!(taken.into_iter().all(|line| line.try_into_mut().is_ok()));
     }
 
     #[test]
