@@ -63,8 +63,6 @@ struct Member {
     link: Option<Arc<dyn Link>>,
     busy: usize,
     since: Instant,
-    /// The principal whose call opened it.
-    principal: Principal,
     questions: OpenQuestions,
 }
 
@@ -85,6 +83,16 @@ impl Owner {
                 Self::Alone(origin.principal.clone(), origin.capabilities.clone())
             }
             client => Self::Client(client.clone()),
+        }
+    }
+
+    /// Whether questions on both links are put to the same client. Requests that stand alone are one client for each
+    /// principal, since nothing tells them apart.
+    fn is_same_client(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Client(one), Self::Client(other)) => one == other,
+            (Self::Alone(one, _), Self::Alone(other, _)) => one == other,
+            _ => false,
         }
     }
 
@@ -155,7 +163,7 @@ impl Pool {
     }
 
     /// Finds a link for `owner`, or room for one; an idle one makes room, and is given back to be closed.
-    fn find(&self, owner: &Owner, principal: &Principal) -> (Found, Option<Arc<dyn Link>>) {
+    fn find(&self, owner: &Owner) -> (Found, Option<Arc<dyn Link>>) {
         let mut state = self.state();
         for member in state.members.iter_mut().filter(|member| member.owner == *owner) {
             match &member.link {
@@ -177,8 +185,8 @@ impl Pool {
         }
         state.last += 1;
         let (number, owner, since) = (state.last, owner.clone(), Instant::now());
-        let (principal, questions) = (principal.clone(), OpenQuestions::default());
-        state.members.push(Member { number, owner, link: None, busy: 1, since, principal, questions });
+        let questions = OpenQuestions::default();
+        state.members.push(Member { number, owner, link: None, busy: 1, since, questions });
         (Found::Room(number), evicted)
     }
 
@@ -193,12 +201,12 @@ impl Pool {
         let mut state = self.state();
         state.last_question += 1;
         let since = state.last_question;
-        let Some(own) = state.member(number).map(|member| member.principal.clone()) else {
+        let Some(own) = state.member(number).map(|member| member.owner.clone()) else {
             return Err("the connection of this call has ended".into());
         };
         let is_other = |member: &&Member| member.number != number && member.questions.is_open();
         let asking = state.members.iter().filter(is_other).count();
-        let mine = state.members.iter().filter(is_other).filter(|member| member.principal == own);
+        let mine = state.members.iter().filter(is_other).filter(|member| member.owner.is_same_client(&own));
         if mine.clone().count() >= MOST_ASKING_PER_CLIENT || asking >= MOST_ASKING {
             match mine.min_by_key(|member| member.questions.since()) {
                 Some(oldest) => oldest.questions.cancel(),
@@ -308,7 +316,7 @@ pub(super) async fn lease(
     loop {
         let mut changed = std::pin::pin!(pool.changed.notified());
         changed.as_mut().enable();
-        let (found, evicted) = pool.find(&owner, &origin.principal);
+        let (found, evicted) = pool.find(&owner);
         upstream.links.close_later(evicted);
         match found {
             Found::Ready(number, link) => return Ok(Lease::own(link, Held::new(upstream, number))),
