@@ -14,7 +14,7 @@ mod params;
 #[cfg(test)]
 mod tests;
 
-pub use definitions::{Definitions, ListKind};
+pub use definitions::{CacheHints, Definitions, ListKind, ListRead};
 pub(crate) use keep::{Catalog, Change};
 pub(crate) use names::ViewEntry;
 pub(crate) use pages::Visibility;
@@ -51,6 +51,8 @@ pub struct Entry {
     /// The same in the form that strict clients accept; `None` where there is none, and views of many upstreams do
     /// not show it.
     pub fit: Option<Raw>,
+    /// Whether no view shows it, not even that of its upstream alone.
+    pub is_unusable: bool,
     headers: OnceLock<ParamHeaders>,
 }
 

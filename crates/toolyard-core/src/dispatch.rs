@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, Request};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, PrincipalId, Request};
 use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{CallError, Params, Raw, Reason};
 
@@ -115,6 +115,34 @@ fn is_unheard_of(shared: &Shared, snapshot: &Snapshot, request: &Request) -> boo
     view.tool(&name).is_none_or(|found| hub::leads_on(&found.entry) && is_behind())
 }
 
+/// The upstream whose lists may be out of date, where a call names a tool that is not in them.
+fn may_have_more(snapshot: &Snapshot, request: &Request) -> Option<Arc<Upstream>> {
+    let (name, view) = (string_member(&request.params, "name").ok()?, view(snapshot, request).ok()?);
+    let is_meant = |upstream: &&Arc<Upstream>| match &view.alone {
+        Some(alone) => Arc::ptr_eq(alone, upstream),
+        None => is_of(&name, upstream),
+    };
+    let upstream = view.upstreams().find(is_meant)?;
+    let is_left_out = view.why_left_out(&name).is_some();
+    (!is_left_out && upstream.life.may_be_outdated()).then(|| upstream.clone())
+}
+
+/// Reads the lists of an upstream again before a call of a tool that is not in them is refused.
+async fn call_after_reading(
+    shared: Arc<Shared>,
+    upstream: Arc<Upstream>,
+    request: Request,
+    peer: Peer,
+) -> Dispatched {
+    if upstream.read_again().await {
+        shared.catalog.show(&upstream).await;
+    }
+    let snapshot = shared.catalog.snapshot();
+    let at = At { shared: &shared, snapshot: &snapshot };
+    let named = at.named_tool(&request);
+    at.call_named(request, peer, named)
+}
+
 /// Such a call waits for what it names, as a list does right after the start.
 async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
     shared.wait_for_first_list(&request.origin).await;
@@ -138,9 +166,25 @@ impl<'a> At<'a> {
     }
 
     fn call_tool(self, request: Request, peer: Peer) -> Dispatched {
-        let named = named_entry(self.snapshot, &request, |view, name| {
-            view.tool(name).ok_or_else(|| unknown(self.snapshot, &request, view, "tool", name))
-        });
+        let named = self.named_tool(&request);
+        let outdated = named.as_ref().err().and_then(|_| may_have_more(self.snapshot, &request));
+        match outdated {
+            None => self.call_named(request, peer, named),
+            Some(upstream) => {
+                let call = call_after_reading(self.shared.clone(), upstream, request, peer);
+                Dispatched::Later(Box::pin(call))
+            }
+        }
+    }
+
+    fn named_tool(self, request: &Request) -> Result<Named, CallError> {
+        named_entry(self.snapshot, request, |view, name| {
+            let found = view.tool(name).or_else(|| view.unlisted_tool(name));
+            found.ok_or_else(|| unknown(self.snapshot, request, view, "tool", name))
+        })
+    }
+
+    fn call_named(self, request: Request, peer: Peer, named: Result<Named, CallError>) -> Dispatched {
         match named {
             Ok(named) if hub::leads_on(&named.found.entry) => self.call_instance(request, peer, &named),
             Ok(named) => self.to_entry(request, peer, named, ResultKind::ToolResult),
@@ -335,12 +379,17 @@ fn unknown(snapshot: &Snapshot, request: &Request, view: &ViewCatalog, what: &st
     CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
 }
 
+/// Whether a name in a view of many upstreams seems to be one of this upstream's.
+fn is_of(name: &str, upstream: &Upstream) -> bool {
+    let rest = name.strip_prefix(upstream.id().as_str());
+    rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with(':'))
+}
+
 /// What is known of the upstream that a name seems to speak of, where that one has never said what it offers.
 /// Only a word about what went wrong: nothing is called by it.
 fn unheard(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<Reason> {
     let is_meant = |upstream: &&Arc<Upstream>| {
-        let rest = name.strip_prefix(upstream.id().as_str());
-        let is_named = rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with(':'));
+        let is_named = is_of(name, upstream);
         is_named && upstream.definitions().is_none()
     };
     let upstream = snapshot.rules().upstreams.iter().filter(|_| view.alone.is_none()).find(is_meant)?;
@@ -406,7 +455,9 @@ fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Ans
         {
             alone.link().await?;
         }
-        let (revision, seen) = (request.origin.revision, Visibility::default());
+        let revision = request.origin.revision;
+        let is_local = *request.origin.principal.id() == PrincipalId::Local;
+        let seen = if is_local { Visibility::default() } else { Visibility::default().private() };
         let page = view.clone().page(kind, revision, cursor.as_deref(), &seen, greet::result_meta).await;
         let page = page.ok_or_else(|| {
             CallError::invalid_params("this cursor is not valid any more; list from the start")

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 use toolyard_model::{Greeting, Origin};
-use toolyard_proto::modern::SERVER_INFO;
+use toolyard_proto::modern::{SERVER_INFO, TASKS_EXTENSION, UI_EXTENSION};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, modern};
 
@@ -82,7 +82,10 @@ pub(crate) fn discover(view: &ViewCatalog, origin: &Origin) -> Raw {
     modern::stamp_cache(&modern::stamp_result(&result, Some(&server_info())), 0, "private")
 }
 
-/// Every extension that some upstream in the view declares.
+/// The extensions that a view of many upstreams serves. Methods of others name no upstream, so they have nowhere to go.
+const SERVED_EXTENSIONS: [&str; 2] = [TASKS_EXTENSION, UI_EXTENSION];
+
+/// Every extension that some upstream in the view declares and the view serves.
 fn extensions(view: &ViewCatalog) -> Option<Raw> {
     let mut all: Option<Raw> = None;
     for upstream in view.upstreams() {
@@ -91,7 +94,8 @@ fn extensions(view: &ViewCatalog) -> Option<Raw> {
             continue;
         };
         for member in toolyard_proto::splice::members(own.as_bytes()) {
-            let Some(name) = own.slice(member.key.at).as_string() else { continue };
+            let name = own.slice(member.key.at).as_string();
+            let Some(name) = name.filter(|name| SERVED_EXTENSIONS.contains(&name.as_str())) else { continue };
             let so_far = all.take().unwrap_or_else(Raw::empty_object);
             all = Some(if so_far.member(&name).is_none() {
                 so_far.with(&name, &own.slice(member.value))

@@ -1,6 +1,7 @@
 //! Who wants to hear of changes: every open `subscriptions/listen`, and what reaches it.
 
 mod succession;
+mod tasks;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +18,13 @@ use toolyard_proto::{CallError, Method, Notification, Raw};
 use crate::bridge;
 use crate::catalog::{Catalog, Change, ListKind, Snapshot};
 use crate::upstream::{Lane, Subscribed, Upstream};
+use tasks::AfterAck;
 
 /// How many resources one request may listen to.
 const MOST_RESOURCES: usize = 1_000;
+
+/// How many tasks one request may listen to.
+const MOST_TASKS: usize = 1_000;
 
 /// All open subscriptions of clients.
 #[derive(Default)]
@@ -55,6 +60,7 @@ struct Filter {
     prompts_list_changed: bool,
     resources_list_changed: bool,
     resource_subscriptions: Vec<String>,
+    task_ids: Vec<String>,
 }
 
 impl Filter {
@@ -79,6 +85,9 @@ impl Filter {
         }
         if !self.resource_subscriptions.is_empty() {
             out.insert("resourceSubscriptions".into(), self.resource_subscriptions.clone().into());
+        }
+        if !self.task_ids.is_empty() {
+            out.insert("taskIds".into(), self.task_ids.clone().into());
         }
         serde_json::Value::Object(out).into()
     }
@@ -134,6 +143,14 @@ impl Listeners {
                     && (sees(after, origin, upstream) || sees(before, origin, upstream))
             };
             listener.tell_of(changes.iter().filter(concerns).map(|change| change.kind));
+        }
+    }
+
+    /// An upstream announced that these lists have changed, and they read as before.
+    pub(crate) fn list_announced(&self, upstream: &UpstreamId, kinds: &[ListKind]) {
+        let Some(snapshot) = self.snapshot() else { return };
+        for listener in self.all().iter().filter(|listener| sees(&snapshot, &listener.origin, upstream)) {
+            listener.tell_of(kinds.iter().copied().filter(|kind| listener.filter.wants(*kind)));
         }
     }
 
@@ -295,6 +312,15 @@ impl Drop for Registered {
     }
 }
 
+/// Ends what follows tasks for a request, however the request ends.
+struct EndOnDrop(Scope);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// Templates have no word of their own; they are announced with the resources.
 fn announcement(kind: ListKind) -> Method {
     match kind {
@@ -369,24 +395,40 @@ pub(crate) async fn listen(
         let most = format!("at most {MOST_RESOURCES} resources may be listened to at once");
         return Err(CallError::invalid_params(most));
     }
+    if filter.task_ids.len() > MOST_TASKS {
+        let most = format!("at most {MOST_TASKS} tasks may be listened to at once");
+        return Err(CallError::invalid_params(most));
+    }
+    if !filter.task_ids.is_empty() && !crate::tasks::declared(&request.origin) {
+        return Err(crate::tasks::undeclared());
+    }
     let snapshot = catalog.snapshot();
     let (resources, failure) =
         watch_all(&listeners, &snapshot, &scope, &request, &filter.resource_subscriptions).await;
     let honoured: Vec<String> = resources.iter().map(|(shown, _)| shown.clone()).collect();
-    let only_resources = !ListKind::ALL.iter().any(|kind| filter.wants(*kind));
-    if let Some(error) = failure
-        && only_resources
-        && honoured.is_empty()
-    {
-        return Err(error);
+    let (origin, open) = (request.origin.clone(), scope.child());
+    let _end_with_the_request = EndOnDrop(open.clone());
+    let after_ack = AfterAck::new(peer.clone());
+    let tasks = match snapshot.seen_by(&origin).filter(|_| !filter.task_ids.is_empty()) {
+        Some(view) => tasks::follow_all(view, &origin, &after_ack, &open, &filter.task_ids).await,
+        None => Vec::new(),
+    };
+    let wants_nothing_else = !ListKind::ALL.iter().any(|kind| filter.wants(*kind));
+    if wants_nothing_else && honoured.is_empty() && tasks.is_empty() {
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        if let Some(unknown) = filter.task_ids.first() {
+            return Err(CallError::invalid_params(format!("unknown task {unknown:?}")));
+        }
     }
     filter.resource_subscriptions = honoured;
+    filter.task_ids = tasks;
     let ack = Raw::empty_object().with("notifications", &filter.to_raw());
     let resources = Mutex::new(resources.into_iter().map(|(_, watched)| watched).collect());
-    let (origin, open) = (request.origin.clone(), scope.child());
     let listener = Listener { origin, peer: peer.clone(), filter, resources, open: open.clone() };
     let _registered = listeners.register(listener);
-    peer.notify(Notification::new(Method::ACKNOWLEDGED, ack));
+    after_ack.acknowledge(Notification::new(Method::ACKNOWLEDGED, ack));
     open.ended().await;
     if !scope.is_ended() {
         return Err(CallError::unavailable("the subscribed resource is no longer visible in this view"));

@@ -13,6 +13,7 @@ mod supervise;
 mod reconnect;
 pub mod retry;
 mod fetch;
+mod follow_tasks;
 mod flight;
 mod changes;
 pub(crate) mod samples;
@@ -46,6 +47,7 @@ use samples::Samples;
 use state::{Phase, State};
 
 pub use counterpart::CounterpartStatus;
+pub(crate) use follow_tasks::FollowedTasks;
 pub(crate) use lease::Lease;
 pub(crate) use links::Lane;
 pub(crate) use subscribe::Subscribed;
@@ -303,6 +305,14 @@ impl Upstream {
     pub(crate) async fn renewed(&self) -> bool {
         let mut renewals = self.life.renewals.subscribe();
         self.life.outdated();
+        let changed = tokio::time::timeout(self.pace().connect, renewals.changed()).await;
+        changed.is_ok_and(|changed| changed.is_ok())
+    }
+
+    /// Has its lists read again on the link that it has. Whether that was done in time.
+    pub(crate) async fn read_again(&self) -> bool {
+        let mut renewals = self.life.renewals.subscribe();
+        self.life.signals.outdated.notify_one();
         let changed = tokio::time::timeout(self.pace().connect, renewals.changed()).await;
         changed.is_ok_and(|changed| changed.is_ok())
     }

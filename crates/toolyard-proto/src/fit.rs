@@ -5,6 +5,7 @@
 //! an entry can do without, and that member goes; where there is none, the entry goes. A property's schema that
 //! is `true` or `false` is written as the object that means the same.
 
+mod headers;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::fmt;
 
 use crate::Raw;
 use crate::calendar::is_rfc3339;
+use crate::message::{MAX_NESTING, nests_too_deep};
 use crate::splice::{elements, members, replace_all};
 use shape::{Field, Need, Shape};
 
@@ -39,10 +41,20 @@ pub struct Fit {
     pub entry: Option<Raw>,
     /// What was found on the way. A member that is null says nothing, and is not told.
     pub faults: Vec<Fault>,
+    /// Whether it is left out everywhere, also where its upstream is shown alone: clients could not call it, or could
+    /// not read the list.
+    pub is_unusable: bool,
 }
 
 pub fn tool(raw: &Raw) -> Fit {
-    looked_at(&shape::TOOL, raw)
+    let fit = looked_at(&shape::TOOL, raw);
+    if fit.is_unusable {
+        return fit;
+    }
+    match headers::check(&mut Look::default(), raw) {
+        Ok(_) => fit,
+        Err(fault) => Fit::unusable(fault),
+    }
 }
 
 pub fn prompt(raw: &Raw) -> Fit {
@@ -57,11 +69,23 @@ pub fn template(raw: &Raw) -> Fit {
     looked_at(&shape::TEMPLATE, raw)
 }
 
+impl Fit {
+    fn unusable(fault: Fault) -> Self {
+        Self { entry: None, faults: vec![fault], is_unusable: true }
+    }
+}
+
 fn looked_at(shape: &Shape, raw: &Raw) -> Fit {
     let mut look = Look::default();
+    if nests_too_deep(raw.as_bytes()) {
+        return Fit::unusable(look.fault(format!("nests more than {MAX_NESTING} levels deep")));
+    }
     match look.at(shape, raw) {
-        Ok(changed) => Fit { entry: Some(changed.unwrap_or_else(|| raw.clone())), faults: look.faults },
-        Err(fault) => Fit { entry: None, faults: vec![fault] },
+        Ok(changed) => {
+            let entry = Some(changed.unwrap_or_else(|| raw.clone()));
+            Fit { entry, faults: look.faults, is_unusable: false }
+        }
+        Err(fault) => Fit { entry: None, faults: vec![fault], is_unusable: false },
     }
 }
 

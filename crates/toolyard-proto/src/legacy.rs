@@ -4,12 +4,9 @@ use std::ops::Range;
 
 use crate::era::Revision;
 use crate::error::code;
-use crate::modern::{SERVER_INFO, SUBSCRIPTION_ID};
+use crate::modern::{SERVER_INFO, SUBSCRIPTION_ID, UI_EXTENSION};
 use crate::splice::{elements, find, replace_all};
 use crate::{Method, Raw};
-
-/// The one extension that means the same to clients of either era.
-const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
 
 /// What `initialize` answers, from what the server said of itself in `form`. Said in the old form already,
 /// only the version is ours; otherwise the pieces move to their old places.

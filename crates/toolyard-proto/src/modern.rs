@@ -14,6 +14,8 @@ pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// MCP Apps: tools with a user interface. The one extension that means the same to clients of either era.
+pub const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
 pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 const LOG_LEVELS: [&str; 8] =

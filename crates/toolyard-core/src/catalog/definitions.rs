@@ -82,10 +82,64 @@ pub struct Definitions {
     lists: [Arc<List>; 4],
 }
 
+/// A list as an upstream answered it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ListRead {
+    pub entries: Vec<Raw>,
+    pub hints: CacheHints,
+    /// The `_meta` of the answer.
+    pub meta: Option<Raw>,
+}
+
+/// What an upstream said about keeping its list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheHints {
+    /// For how many milliseconds; legacy upstreams do not say.
+    pub ttl_ms: Option<u64>,
+    /// Whether it is for one principal alone.
+    pub is_private: bool,
+}
+
+impl CacheHints {
+    /// Of a modern upstream that did not say: it must not be kept or shared.
+    pub const UNKNOWN: Self = Self { ttl_ms: Some(0), is_private: true };
+
+    /// What holds for several pages or lists together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let ttl_ms = [self.ttl_ms, other.ttl_ms].into_iter().flatten().min();
+        Self { ttl_ms, is_private: self.is_private || other.is_private }
+    }
+
+    /// As the result of a list has them.
+    pub fn of(result: &Raw, is_modern: bool) -> Self {
+        if !is_modern {
+            return Self::default();
+        }
+        let ttl = result.member("ttlMs").and_then(|ttl| ttl.read::<f64>().ok()).unwrap_or_default();
+        let scope = result.member("cacheScope").and_then(|scope| scope.as_string());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it saturates, which is right"
+        )]
+        let ttl_ms = Some(ttl as u64);
+        Self { ttl_ms, is_private: scope.as_deref() != Some("public") }
+    }
+}
+
+impl From<Vec<Raw>> for ListRead {
+    fn from(entries: Vec<Raw>) -> Self {
+        Self { entries, ..Self::default() }
+    }
+}
+
 /// One list of an upstream.
 #[derive(Debug, Default)]
 pub(crate) struct List {
     entries: Vec<Raw>,
+    hints: CacheHints,
+    meta: Option<Raw>,
     /// The same in the form that strict clients accept, made when it is first needed.
     fits: OnceLock<Vec<Fit>>,
 }
@@ -135,8 +189,24 @@ impl Definitions {
         self.fits(kind).iter().filter(|fit| fit.entry.is_some()).count()
     }
 
-    pub fn set(&mut self, kind: ListKind, entries: Vec<Raw>) {
-        self.lists[kind.index()] = Arc::new(List { entries, fits: OnceLock::new() });
+    pub fn set(&mut self, kind: ListKind, list: impl Into<ListRead>) {
+        let ListRead { entries, hints, meta } = list.into();
+        self.lists[kind.index()] = Arc::new(List { entries, hints, meta, fits: OnceLock::new() });
+    }
+
+    pub(crate) fn hints(&self, kind: ListKind) -> CacheHints {
+        self.lists[kind.index()].hints
+    }
+
+    /// The `_meta` that the upstream gave with a list.
+    pub(crate) fn meta(&self, kind: ListKind) -> Option<&Raw> {
+        self.lists[kind.index()].meta.as_ref()
+    }
+
+    /// Whether a list is what was read.
+    pub(crate) fn is_list(&self, kind: ListKind, read: &ListRead) -> bool {
+        let List { entries, hints, meta, .. } = &*self.lists[kind.index()];
+        *entries == read.entries && *hints == read.hints && *meta == read.meta
     }
 
     /// What clients of many upstreams do not get, and why, in a sentence each.

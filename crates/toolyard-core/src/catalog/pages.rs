@@ -7,10 +7,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
+use toolyard_proto::splice::members;
 use toolyard_proto::{Raw, Revision, legacy};
 
 use super::view::Item;
-use super::{Entry, ListKind, ViewCatalog};
+use super::{CacheHints, Entry, ListKind, ViewCatalog};
 
 const PAGE_ENTRIES: usize = 5_000;
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
@@ -30,13 +31,20 @@ pub(crate) struct Visibility {
     /// Equal for principals that see the same.
     class: u32,
     hidden: Option<Hidden>,
+    /// Whether a cache must not give the list to other principals.
+    is_private: bool,
 }
 
 impl Visibility {
     /// A class that does not see entries that are `hidden`.
     #[cfg(test)]
     pub(super) fn new(class: u32, hidden: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
-        Self { class, hidden: Some(Arc::new(hidden)) }
+        Self { class, hidden: Some(Arc::new(hidden)), is_private: true }
+    }
+
+    /// What a principal sees that had to prove who it is.
+    pub(crate) fn private(self) -> Self {
+        Self { is_private: true, ..self }
     }
 
     fn shows(&self, item: &Item<'_>) -> bool {
@@ -96,6 +104,7 @@ struct PageKey {
     kind: ListKind,
     revision: Revision,
     class: u32,
+    is_private: bool,
     page: usize,
 }
 
@@ -156,6 +165,18 @@ impl ViewCatalog {
         self.layouts[kind.index()].get_or_init(|| Layout::of(self, kind))
     }
 
+    /// How long all that is in a list may be kept, and by whom.
+    fn hints(&self, kind: ListKind) -> CacheHints {
+        let listed = self.parts.iter().filter(|part| part.part.listed);
+        listed.fold(CacheHints::default(), |all, part| all.and(part.part.definitions.hints(kind)))
+    }
+
+    /// The `_meta` of a list, where it is that of one upstream.
+    fn list_meta(&self, kind: ListKind) -> Option<Raw> {
+        let part = self.parts.first().filter(|_| self.is_transparent())?;
+        part.part.definitions.meta(kind).cloned()
+    }
+
     /// One page of a list in the form of `revision`; `None` where `cursor` names none. `meta` is the `_meta` of the
     /// result, where the revision has one.
     pub(crate) async fn page(
@@ -168,7 +189,8 @@ impl ViewCatalog {
     ) -> Option<Raw> {
         let layout = self.layout(kind);
         let page = cursor.map_or(Some(0), |cursor| layout.page_number(cursor))?;
-        let key = PageKey { view: self.id, kind, revision, class: visibility.class, page };
+        let Visibility { class, is_private, .. } = *visibility;
+        let key = PageKey { view: self.id, kind, revision, class, is_private, page };
         let cell = self.pages.cell(key);
         if let Some(bytes) = cell.get() {
             return Some(bytes.clone());
@@ -204,15 +226,31 @@ impl ViewCatalog {
         if page + 1 < layout.starts.len() {
             out.extend_from_slice(format!(r#","nextCursor":"{}""#, layout.cursor(page + 1)).as_bytes());
         }
+        let own_meta = self.list_meta(kind);
         if revision.has_result_stamps() {
-            let ttl = if self.settled { TTL_MS } else { 0 };
-            let stamps = format!(r#","resultType":"complete","ttlMs":{ttl},"cacheScope":"public","_meta":"#);
+            let CacheHints { ttl_ms, is_private } = self.hints(kind);
+            let ttl = if self.settled { ttl_ms.unwrap_or(TTL_MS).min(TTL_MS) } else { 0 };
+            let scope = if is_private || key.is_private { "private" } else { "public" };
+            let stamps = format!(r#","resultType":"complete","ttlMs":{ttl},"cacheScope":"{scope}","_meta":"#);
             out.extend_from_slice(stamps.as_bytes());
-            out.extend_from_slice(meta.as_bytes());
+            out.extend_from_slice(merged(own_meta, meta).as_bytes());
+        } else if let Some(own) = own_meta {
+            out.extend_from_slice(br#","_meta":"#);
+            out.extend_from_slice(own.as_bytes());
         }
         out.push(b'}');
         Raw::assembled(out)
     }
+}
+
+/// The `_meta` that an upstream gave with its list, and the gateway's own members.
+fn merged(own: Option<Raw>, ours: &Raw) -> Raw {
+    let Some(own) = own else { return ours.clone() };
+    let members = members(ours.as_bytes());
+    members.fold(own, |meta, member| match ours.slice(member.key.at.clone()).as_string() {
+        Some(key) => meta.with(&key, &ours.slice(member.value)),
+        None => meta,
+    })
 }
 
 fn converted(kind: ListKind, revision: Revision, raw: &Raw) -> Raw {

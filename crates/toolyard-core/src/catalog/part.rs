@@ -42,6 +42,7 @@ pub(super) struct Offer {
 /// Something that is not shown.
 #[derive(Debug)]
 pub(super) struct LeftOut {
+    pub(super) own_name: String,
     pub(super) shown: String,
     pub(super) canonical: String,
     pub(super) reason: String,
@@ -138,15 +139,15 @@ impl Maker<'_> {
             if fit.entry.is_none() {
                 left_out.push(self.refused(&own_name, fit));
             }
-            all.push(self.entry(own_name, raw, fit.entry.as_ref()));
+            all.push(self.entry(own_name, raw, fit));
         }
         let places = OwnNames::of(all.iter().map(|entry| entry.own_name.as_str()));
         Entries { all, places }
     }
 
-    fn entry(&self, own_name: String, raw: &Raw, fit: Option<&Raw>) -> Arc<Entry> {
+    fn entry(&self, own_name: String, raw: &Raw, fit: &Fit) -> Arc<Entry> {
         let before = self.before.and_then(|before| before.all.get(before.place(&own_name)?));
-        if let Some(before) = before.filter(|before| before.own == *raw && before.fit.as_ref() == fit) {
+        if let Some(before) = before.filter(|before| before.own == *raw && before.fit == fit.entry) {
             return before.clone();
         }
         let id = self.upstream.id();
@@ -158,7 +159,8 @@ impl Maker<'_> {
             canonical: canonical(id, &own_name).into(),
             own_name,
             own: raw.clone(),
-            fit: fit.cloned(),
+            fit: fit.entry.clone(),
+            is_unusable: fit.is_unusable,
             headers: OnceLock::new(),
         })
     }
@@ -172,8 +174,16 @@ impl Maker<'_> {
 
     fn left_out(&self, own_name: &str, reason: String) -> LeftOut {
         let id = self.upstream.id();
-        LeftOut { shown: self.style.name(id, own_name), canonical: canonical(id, own_name), reason }
+        let (shown, canonical) = (self.style.name(id, own_name), canonical(id, own_name));
+        LeftOut { own_name: own_name.to_owned(), shown, canonical, reason }
     }
+}
+
+/// A tool that its upstream does not list.
+pub(super) fn unlisted_entry(upstream: &Arc<Upstream>, style: NameStyle, name: &str) -> Arc<Entry> {
+    let raw = Raw::empty_object().with("name", &Raw::from_serialize(&name));
+    let fit = Fit { entry: None, faults: Vec::new(), is_unusable: false };
+    Maker { upstream, style, before: None }.entry(name.to_owned(), &raw, &fit)
 }
 
 /// The tools about instances, as the hub view has them.

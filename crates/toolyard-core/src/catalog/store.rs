@@ -12,7 +12,7 @@ use toolyard_model::Greeting;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Revision};
 
-use super::{Definitions, ListKind};
+use super::{CacheHints, Definitions, ListKind, ListRead};
 
 /// A folder with one file per upstream. Losing it costs a slower first list and nothing else, so failures
 /// are logged and not passed on.
@@ -67,10 +67,17 @@ impl Store {
         }
         let greeting = Greeting::read(Revision::parse(&stored.revision)?, stored.greeting);
         let mut definitions = Definitions::new(Greeting { guessed: stored.guessed, ..greeting });
-        definitions.set(ListKind::Tools, stored.tools);
-        definitions.set(ListKind::Resources, stored.resources);
-        definitions.set(ListKind::Templates, stored.templates);
-        definitions.set(ListKind::Prompts, stored.prompts);
+        // How long a list of an earlier run may be kept is not known.
+        let is_modern = definitions.greeting.revision.has_result_stamps();
+        let hints = if is_modern { CacheHints::UNKNOWN } else { CacheHints::default() };
+        for (kind, entries) in [
+            (ListKind::Tools, stored.tools),
+            (ListKind::Resources, stored.resources),
+            (ListKind::Templates, stored.templates),
+            (ListKind::Prompts, stored.prompts),
+        ] {
+            definitions.set(kind, ListRead { entries, hints, meta: None });
+        }
         Some(definitions)
     }
 

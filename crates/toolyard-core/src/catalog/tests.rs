@@ -24,7 +24,8 @@ fn tool(name: &str, version: u32) -> Raw {
 fn definitions(tools: &[(String, u32)]) -> Definitions {
     let whole = Raw::parse(r#"{"capabilities":{"tools":{}}}"#).unwrap();
     let mut definitions = Definitions::new(Greeting::read(Revision::NEWEST, whole));
-    definitions.set(ListKind::Tools, tools.iter().map(|(name, version)| tool(name, *version)).collect());
+    let tools: Vec<Raw> = tools.iter().map(|(name, version)| tool(name, *version)).collect();
+    definitions.set(ListKind::Tools, tools);
     definitions
 }
 

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use toolyard_proto::Raw;
-use toolyard_proto::name::legal_name;
+use toolyard_proto::name::{NameStyle, legal_name};
 use toolyard_proto::uri::{self, ResultKind, map_result};
 
 use super::names::{NameTable, ViewEntry};
 use super::pages::{Layout, Pages};
-use super::part::{Part, hub_entries};
+use super::part::{LeftOut, Part, hub_entries, unlisted_entry};
 use super::snapshot::Views;
 use super::{Entry, ListKind};
 use crate::hub;
@@ -46,6 +46,7 @@ pub(crate) struct ViewCatalog {
     /// Of a view of many upstreams.
     names: Option<Names>,
     profile: Option<String>,
+    style: NameStyle,
     steps: Arc<StepRules>,
     /// Whether every upstream has been heard of; until then lists are valid for a moment only.
     pub(super) settled: bool,
@@ -250,6 +251,7 @@ impl Making<'_> {
             hub: hub.cloned(),
             names,
             profile: profile.map(|profile| profile.name.clone()),
+            style: self.rules.names,
             steps: self.rules.steps.clone(),
             settled: self.settled,
             layouts: Default::default(),
@@ -400,7 +402,22 @@ impl ViewCatalog {
         let by_legal_name = || self.parts.iter().find_map(|part| part.by_legal_name(kind, name));
         let found = self.parts.iter().find_map(|part| part.own(kind, name));
         let found = found.or_else(|| self.is_hub.then(by_legal_name).flatten())?;
-        (self.is_transparent() || found.entry.fit.is_some()).then_some(found)
+        let is_shown =
+            if self.is_transparent() { !found.entry.is_unusable } else { found.entry.fit.is_some() };
+        is_shown.then_some(found)
+    }
+
+    /// A tool that the upstream of this view does not list and may know all the same. A profile shows what it names
+    /// and nothing else.
+    pub(crate) fn unlisted_tool(&self, name: &str) -> Option<ViewEntry> {
+        let upstream = self.alone.as_ref().filter(|_| self.is_transparent() && self.profile.is_none())?;
+        let has_tools = upstream.definitions()?.greeting.capabilities.member("tools").is_some();
+        if !has_tools || self.why_left_out(name).is_some() {
+            return None;
+        }
+        let entry = unlisted_entry(upstream, self.style, name);
+        let chain = self.steps.chain(None, upstream, &entry.canonical);
+        Some(ViewEntry { entry, chain })
     }
 
     /// The steps of requests to an upstream that name neither tool nor prompt.
@@ -418,7 +435,10 @@ impl ViewCatalog {
             return Some(reason);
         }
         let mut all = self.parts.iter().flat_map(|part| &part.part.offer.left_out);
-        all.find(|one| one.shown == name || one.canonical == name).map(|one| one.reason.as_str())
+        let is_it = |one: &&LeftOut| {
+            one.shown == name || one.canonical == name || (self.is_transparent() && one.own_name == name)
+        };
+        all.find(is_it).map(|one| one.reason.as_str())
     }
 
     pub(crate) fn upstream(&self, id: &str) -> Option<&Arc<Upstream>> {
@@ -450,7 +470,7 @@ impl ViewCatalog {
 
     fn is_listed(&self, kind: ListKind, entry: &Arc<Entry>) -> bool {
         if self.is_transparent() {
-            return true;
+            return !entry.is_unusable;
         }
         let is_taken = || match (&self.hub, &self.names) {
             (Some(hub), _) => kind == ListKind::Tools && hub.get(&entry.own_name).is_some(),
@@ -469,11 +489,9 @@ impl ViewCatalog {
         Box::new(listed.flat_map(move |part| {
             let definitions = &part.part.definitions;
             let both = definitions.list(kind).iter().zip(definitions.fits(kind));
-            let shown = both.filter_map(
-                |(raw, fit)| {
-                    if self.is_transparent() { Some(raw) } else { fit.entry.as_ref() }
-                },
-            );
+            let shown = both.filter_map(|(raw, fit)| {
+                if self.is_transparent() { (!fit.is_unusable).then_some(raw) } else { fit.entry.as_ref() }
+            });
             shown.map(|raw| Item::Resource(&part.part.upstream, raw))
         }))
     }

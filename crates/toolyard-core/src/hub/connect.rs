@@ -18,6 +18,9 @@ use crate::upstream::Upstream;
 /// How long an instance that has just been reached may take to say what it offers.
 const FIRST_WORD: Duration = Duration::from_secs(5);
 
+/// How long the lists of an instance that announces no changes are waited for before it is shown as it was.
+const READ_AGAIN: Duration = Duration::from_secs(2);
+
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 impl Desk<'_> {
@@ -119,6 +122,9 @@ async fn reach(upstream: &Upstream) -> Result<(), CallError> {
     }
     // What is not told by then is announced when it comes.
     let _ = tokio::time::timeout(FIRST_WORD, upstream.life.settled()).await;
+    if upstream.life.is_unannounced() {
+        let _ = tokio::time::timeout(READ_AGAIN, upstream.read_again()).await;
+    }
     Ok(())
 }
 

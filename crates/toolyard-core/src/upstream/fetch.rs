@@ -5,43 +5,54 @@ use std::time::Duration;
 
 use toolyard_model::{AnswerBody, Link, LinkRequest, Origin, Peer};
 use toolyard_proto::error::code;
-use toolyard_proto::splice::elements;
+use toolyard_proto::modern::SERVER_INFO;
+use toolyard_proto::splice::{elements, members};
 use toolyard_proto::{CallError, Id, Kind, Method, Raw};
 
 use crate::bridge;
-use crate::catalog::ListKind;
+use crate::catalog::{CacheHints, ListKind, ListRead};
 
 const PAGE_WAIT: Duration = Duration::from_secs(30);
 /// A server that pages for ever is cut off here.
 const MOST_PAGES: usize = 10_000;
 
-/// All entries of one list; none where the upstream does not declare it.
+/// All entries of one list, with what the upstream said about it; nothing where it does not declare the list.
 pub(super) async fn fetch(
     link: Arc<dyn Link>,
     origin: Arc<Origin>,
     kind: ListKind,
-) -> Result<Vec<Raw>, CallError> {
+) -> Result<ListRead, CallError> {
     if link.greeting().capabilities.member(kind.capability()).is_none() {
-        return Ok(Vec::new());
+        return Ok(ListRead::default());
     }
-    let mut entries = Vec::new();
+    let is_modern = link.greeting().revision.has_result_stamps();
+    let mut read = ListRead::default();
     let mut cursor: Option<Raw> = None;
     for page in 0..MOST_PAGES {
         let result = match ask(link.as_ref(), &origin, kind, cursor.as_ref(), page).await {
-            Err(error) if page == 0 && error.code() == code::METHOD_NOT_FOUND => return Ok(entries),
+            Err(error) if page == 0 && error.code() == code::METHOD_NOT_FOUND => return Ok(read),
             result => result?,
         };
         let list = result.member(kind.key()).ok_or_else(|| {
             CallError::bad_answer(format!("its answer to `{}` has no `{}`", kind.method(), kind.key()))
         })?;
-        entries.extend(elements(list.as_bytes()).map(|range| list.slice(range)));
+        read.entries.extend(elements(list.as_bytes()).map(|range| list.slice(range)));
+        let hints = CacheHints::of(&result, is_modern);
+        read.hints = if page == 0 { hints } else { read.hints.and(hints) };
+        read.meta = read.meta.or_else(|| list_meta(&result));
         let next = result.member("nextCursor").filter(|next| !next.is_null());
         if next.is_none() || next == cursor {
             break;
         }
         cursor = next;
     }
-    Ok(entries)
+    Ok(read)
+}
+
+/// The `_meta` of an answer without the server's name, which the gateway writes itself.
+fn list_meta(result: &Raw) -> Option<Raw> {
+    let meta = result.member("_meta").filter(Raw::is_object)?.without(&[SERVER_INFO]);
+    members(meta.as_bytes()).next().is_some().then_some(meta)
 }
 
 async fn ask(

@@ -3,10 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use toolyard_model::{BoxFuture, Scope};
 use toolyard_proto::Reason;
 
@@ -16,6 +17,9 @@ use super::state::{Phase, State};
 use crate::catalog::Definitions;
 use crate::event::{Events, What};
 
+/// How often at most lists are read because a call named a tool that is not in them.
+const READ_FOR_CALL_AGAIN: Duration = Duration::from_secs(5);
+
 pub(crate) struct Life {
     /// The upstream's name, for the log.
     name: Arc<str>,
@@ -24,6 +28,10 @@ pub(crate) struct Life {
     /// Whether its entries are listed: false once it has been lost for longer than the grace.
     listed: AtomicBool,
     pub(super) signals: Signals,
+    /// Whether some of its lists may change without an announcement.
+    unannounced: AtomicBool,
+    /// When its lists were last read because a call named a tool that is not in them.
+    read_for_call: Mutex<Option<Instant>>,
     /// How often its lists have been read.
     pub(super) renewals: watch::Sender<u64>,
     /// A call timed out, and the upstream has not answered anything since.
@@ -61,6 +69,8 @@ impl Life {
             listed: AtomicBool::new(stored.is_some()),
             definitions: ArcSwapOption::new(stored),
             signals: Signals::default(),
+            unannounced: AtomicBool::new(false),
+            read_for_call: Mutex::default(),
             renewals: watch::Sender::new(0),
             unanswered: AtomicBool::new(false),
             health: Mutex::default(),
@@ -152,6 +162,29 @@ impl Life {
     /// There is a new sign of the upstream: it is tried at once.
     pub(crate) fn wake(&self) {
         self.signals.woken.notify_one();
+    }
+
+    pub(super) fn set_unannounced(&self, unannounced: bool) {
+        self.unannounced.store(unannounced, Ordering::Relaxed);
+    }
+
+    /// Whether some of its lists may change without an announcement.
+    pub(crate) fn is_unannounced(&self) -> bool {
+        self.unannounced.load(Ordering::Relaxed)
+    }
+
+    /// Whether its lists are to be read before a tool is called unknown: not where changes are announced, and not
+    /// again and again.
+    pub(crate) fn may_be_outdated(&self) -> bool {
+        if !self.is_unannounced() {
+            return false;
+        }
+        let mut last = self.read_for_call.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| last.elapsed() >= READ_FOR_CALL_AGAIN);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Its definitions no longer match: the supervisor reads them again and checks the link.

@@ -20,7 +20,7 @@ use super::reconnect::Backoff;
 use super::state::Phase;
 use super::subscribe::Heard;
 use super::{Lane, Upstream, counterpart, pool};
-use crate::catalog::{Definitions, ListKind, Store};
+use crate::catalog::{Definitions, ListKind, ListRead, Store};
 use crate::event::Events;
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
@@ -35,6 +35,10 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 const LISTEN_AT_MOST: Duration = Duration::from_mins(1);
 /// How often at most the lists of an upstream that announces nothing are asked for.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
+/// How often at most they are asked for where the upstream says that they expire sooner.
+const SHORTEST_LOOK: Duration = Duration::from_secs(5);
+/// How often at most an announcement is passed on that no list shows.
+const PASS_ON_AGAIN: Duration = Duration::from_secs(1);
 /// Who has been there this long has not failed in a row with what was before.
 const STEADY: Duration = Duration::from_secs(10);
 
@@ -188,6 +192,7 @@ struct Driver<'a> {
     /// When an upstream that announces nothing is asked for its lists again.
     look_at: Option<Instant>,
     dirty: Vec<ListKind>,
+    announcements: Announcements,
     learned: bool,
     vigil: Vigil,
     pinging: Option<Ping>,
@@ -198,7 +203,7 @@ struct Driver<'a> {
     checks_use: bool,
 }
 
-type Fetched = Vec<(ListKind, Vec<Raw>)>;
+type Fetched = Vec<(ListKind, ListRead)>;
 
 enum Event {
     Link(Option<LinkEvent>),
@@ -245,6 +250,7 @@ impl<'a> Driver<'a> {
             listen_since: now,
             look_at: None,
             dirty,
+            announcements: Announcements::default(),
             learned: false,
             vigil,
             pinging: None,
@@ -318,9 +324,14 @@ impl<'a> Driver<'a> {
                 self.unlist_at = None;
                 self.upstream.unlist(self.outlets);
             }
-            Event::Outdated | Event::LookAgain => {
+            Event::Outdated => {
                 self.look_at = None;
                 self.dirty = ListKind::ALL.to_vec();
+            }
+            Event::LookAgain => {
+                self.look_at = None;
+                let unannounced = self.unannounced();
+                self.mark_dirty(&unannounced);
             }
         }
         None
@@ -331,9 +342,16 @@ impl<'a> Driver<'a> {
             "notifications/tools/list_changed" => &[ListKind::Tools],
             "notifications/prompts/list_changed" => &[ListKind::Prompts],
             "notifications/resources/list_changed" => &[ListKind::Resources, ListKind::Templates],
-            "notifications/subscriptions/acknowledged" => return,
+            "notifications/subscriptions/acknowledged" => {
+                return self.announcements.acknowledge(notification.params.as_ref());
+            }
             _ => return self.outlets.listeners.take(self.upstream, Lane::Definition, client, notification),
         };
+        self.announcements.announced.extend(kinds);
+        self.mark_dirty(kinds);
+    }
+
+    fn mark_dirty(&mut self, kinds: &[ListKind]) {
         for kind in kinds {
             if !self.dirty.contains(kind) {
                 self.dirty.push(*kind);
@@ -341,11 +359,38 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// The lists that the upstream has and whose changes it does not announce.
+    fn unannounced(&self) -> Vec<ListKind> {
+        let greeting = self.link.greeting();
+        let is_declared = |kind: &ListKind| greeting.capabilities.member(kind.capability()).is_some();
+        let is_announced = |kind: &ListKind| {
+            if bridge::must_listen(greeting.revision) {
+                self.listening.is_some() && self.announcements.acknowledged.contains(kind)
+            } else {
+                let declared = greeting.capabilities.at(&[kind.capability(), "listChanged"]);
+                self.link.hears_changes() && declared.is_some_and(|declared| declared.as_str() == "true")
+            }
+        };
+        ListKind::ALL.into_iter().filter(is_declared).filter(|kind| !is_announced(kind)).collect()
+    }
+
+    /// When lists whose changes are not announced are read again: when they expire, or now and then.
+    fn next_look(&self, definitions: &Definitions) -> Option<Instant> {
+        let pause = |kind: ListKind| match definitions.hints(kind).ttl_ms {
+            Some(ttl) if ttl > 0 => Duration::from_millis(ttl).clamp(SHORTEST_LOOK, LOOK_AGAIN),
+            _ => LOOK_AGAIN,
+        };
+        let shortest = self.unannounced().into_iter().map(pause).min();
+        self.upstream.life.set_unannounced(shortest.is_some());
+        shortest.map(|pause| Instant::now() + scattered(pause))
+    }
+
     fn start_refresh(&mut self) {
         if self.refreshing.is_some() || self.dirty.is_empty() || self.vigil.is_away() {
             return;
         }
         let kinds = std::mem::take(&mut self.dirty);
+        self.announcements.being_read = std::mem::take(&mut self.announcements.announced);
         let (link, origin) = (self.link.clone(), self.outlets.origin.clone());
         // An upstream that announces a change whenever it is listed is not listed without pause.
         let begin = std::mem::replace(&mut self.refresh_at, Instant::now() + self.upstream.pace().debounce);
@@ -363,12 +408,12 @@ impl<'a> Driver<'a> {
     /// New definitions are shown and kept; the first failure ends this connection, a later one keeps the old.
     fn refreshed(&mut self, fetched: Result<Fetched, Reason>) -> Option<Reason> {
         self.refreshing = None;
-        self.look_at = (!self.link.hears_changes()).then(|| Instant::now() + look_pause());
         let fetched = match fetched {
             Ok(fetched) => fetched,
             Err(reason) if !self.learned => return Some(reason),
             Err(reason) => {
                 tracing::warn!(target: "upstream", upstream = %self.upstream.id(), %reason, "lists not refreshed");
+                self.look_at = Some(Instant::now() + scattered(LOOK_AGAIN));
                 return None;
             }
         };
@@ -376,16 +421,33 @@ impl<'a> Driver<'a> {
             Some(old) if self.learned => Definitions::clone(&old),
             _ => Definitions::new(self.link.greeting().clone()),
         };
-        let is_news =
-            !self.learned || fetched.iter().any(|(kind, entries)| definitions.list(*kind) != *entries);
-        for (kind, entries) in fetched {
-            definitions.set(kind, entries);
+        let is_known = |(kind, read): &&(ListKind, ListRead)| definitions.is_list(*kind, read);
+        let unchanged: Vec<ListKind> = fetched.iter().filter(is_known).map(|(kind, _)| *kind).collect();
+        let is_news = !self.learned || unchanged.len() < fetched.len();
+        for (kind, read) in fetched {
+            definitions.set(kind, read);
         }
+        self.look_at = self.next_look(&definitions);
         if is_news {
             self.publish(definitions);
+            self.announcements.passed_on = Some(Instant::now());
         }
+        self.pass_on_announcement(&unchanged);
         self.upstream.life.renewals.send_modify(|renewals| *renewals += 1);
         None
+    }
+
+    /// A change that was announced and does not show in the list is announced to clients too: they may know more of the
+    /// entries than the list tells. What changed in the list is announced when the catalog shows it.
+    fn pass_on_announcement(&mut self, unchanged: &[ListKind]) {
+        let announced = std::mem::take(&mut self.announcements.being_read);
+        let passed_on: Vec<ListKind> =
+            unchanged.iter().copied().filter(|kind| announced.contains(kind)).collect();
+        let is_due = self.announcements.passed_on.is_none_or(|at| at.elapsed() >= PASS_ON_AGAIN);
+        if is_due && !passed_on.is_empty() {
+            self.announcements.passed_on = Some(Instant::now());
+            self.outlets.listeners.list_announced(self.upstream.id(), &passed_on);
+        }
     }
 
     fn publish(&mut self, definitions: Definitions) {
@@ -457,11 +519,39 @@ fn pings_regularly(upstream: &Upstream, link: &dyn Link) -> bool {
 }
 
 /// Not the same for all, so that many upstreams are not asked at one moment.
-fn look_pause() -> Duration {
+fn scattered(pause: Duration) -> Duration {
     let mut byte = [0];
     // Without randomness the pause is merely less random.
     let _ = getrandom::fill(&mut byte);
-    LOOK_AGAIN + LOOK_AGAIN / 2 * u32::from(byte[0]) / 255
+    pause + pause / 2 * u32::from(byte[0]) / 255
+}
+
+/// What an upstream announces of its lists.
+#[derive(Default)]
+struct Announcements {
+    /// The lists whose changes a modern upstream has agreed to announce.
+    acknowledged: Vec<ListKind>,
+    /// Announced, and not being read yet.
+    announced: Vec<ListKind>,
+    /// Announced before the reading that is under way.
+    being_read: Vec<ListKind>,
+    /// When clients last had an announcement.
+    passed_on: Option<Instant>,
+}
+
+impl Announcements {
+    fn acknowledge(&mut self, params: Option<&Raw>) {
+        let is_agreed = |key: &str| {
+            let agreed = params.and_then(|params| params.at(&["notifications", key]));
+            agreed.is_some_and(|agreed| agreed.as_str() == "true")
+        };
+        let key = |kind: &ListKind| match kind {
+            ListKind::Tools => "toolsListChanged",
+            ListKind::Prompts => "promptsListChanged",
+            ListKind::Resources | ListKind::Templates => "resourcesListChanged",
+        };
+        self.acknowledged = ListKind::ALL.into_iter().filter(|kind| is_agreed(key(kind))).collect();
+    }
 }
 
 /// Waits for a future that may not be there.

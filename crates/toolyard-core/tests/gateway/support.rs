@@ -40,6 +40,10 @@ pub(crate) struct Double {
     pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
     pub(crate) dropped: Arc<AtomicUsize>,
     /// Whether it answers no list any more.
+    /// What its lists say beside their entries.
+    pub(crate) stamps: Mutex<serde_json::Map<String, Value>>,
+    /// The extensions that it declares.
+    pub(crate) extensions: Mutex<serde_json::Map<String, Value>>,
     pub(crate) mute: AtomicBool,
     /// Whether it has no way to announce changes.
     pub(crate) silent: AtomicBool,
@@ -74,6 +78,8 @@ impl Double {
             expected: Mutex::default(),
             seen: Mutex::default(),
             dropped: Arc::default(),
+            stamps: Mutex::default(),
+            extensions: Mutex::default(),
             mute: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             levels: AtomicBool::default(),
@@ -115,6 +121,10 @@ impl Double {
             } else {
                 capabilities["tasks"] = json!({ "requests": { "tools": { "call": {} } } });
             }
+        }
+        let extensions = self.extensions.lock().unwrap().clone();
+        if !extensions.is_empty() {
+            capabilities["extensions"] = extensions.into();
         }
         let whole =
             json!({ "capabilities": capabilities, "serverInfo": { "name": "double", "version": "1" } });
@@ -187,13 +197,19 @@ impl Link for DoubleLink {
     }
 
     fn call(&self, request: LinkRequest, peer: Peer) -> BoxFuture<Answer> {
-        let list = |key: &str, list: &Mutex<Vec<Value>>| Some(json!({ key: list.lock().unwrap().clone() }));
+        let list = |key: &str, list: &Mutex<Vec<Value>>| {
+            let mut result = self.double.stamps.lock().unwrap().clone();
+            result.insert(key.to_owned(), list.lock().unwrap().clone().into());
+            Some(Value::Object(result))
+        };
         let listed = match request.method.as_str() {
             "tools/list" => list("tools", &self.double.tools),
             "resources/list" => list("resources", &self.double.resources),
             "resources/templates/list" => Some(json!({ "resourceTemplates": [] })),
             "prompts/list" => list("prompts", &self.double.prompts),
-            "subscriptions/listen" => return Box::pin(std::future::pending()),
+            "subscriptions/listen" if request.params.at(&["notifications", "taskIds"]).is_none() => {
+                return Box::pin(std::future::pending());
+            }
             _ => None,
         };
         if listed.is_some() && self.double.mute.load(Ordering::SeqCst) {

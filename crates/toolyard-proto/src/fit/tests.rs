@@ -260,3 +260,53 @@ proptest! {
         prop_assert!(again.faults.is_empty());
     }
 }
+
+#[test]
+fn a_tool_with_an_invalid_header_annotation_is_unusable() {
+    let tool_with = |schema: Value| Raw::from(json!({ "name": "a", "inputSchema": schema }));
+    let of = |properties: Value| tool_with(json!({ "type": "object", "properties": properties }));
+    let marked = |kind: &str, name: Value| json!({ "type": kind, "x-mcp-header": name });
+    for right in [
+        of(json!({ "x": marked("string", json!("X")), "y": marked("integer", json!("Y-1")) })),
+        of(json!({ "x": { "properties": { "y": marked("boolean", json!("X")) } } })),
+        of(json!({ "x": { "type": ["string", "null"], "x-mcp-header": "X" } })),
+        of(json!({ "x-mcp-header": { "type": "array", "items": { "type": "string" } } })),
+        of(json!({ "x": { "default": { "x-mcp-header": "" } } })),
+    ] {
+        let fit = tool(&right);
+        assert!(!fit.is_unusable && fit.entry.is_some(), "{right:?}: {:?}", fit.faults);
+    }
+    for (wrong, told) in [
+        (of(json!({ "x": marked("string", json!("")) })), "is not a header name"),
+        (of(json!({ "x": marked("string", json!("a b")) })), "is not a header name"),
+        (of(json!({ "x": marked("string", json!(1)) })), "is not a header name"),
+        (of(json!({ "x": marked("number", json!("X")) })), "is not a string, an integer or a boolean"),
+        (
+            of(json!({ "x": { "anyOf": [], "x-mcp-header": "X" } })),
+            "is not a string, an integer or a boolean",
+        ),
+        (of(json!({ "x": { "items": marked("string", json!("X")) } })), "cannot be found"),
+        (of(json!({ "x": { "anyOf": [marked("string", json!("X"))] } })), "cannot be found"),
+        (tool_with(json!({ "type": "object", "x-mcp-header": "X" })), "cannot be found"),
+        (
+            of(json!({ "x": marked("string", json!("X")), "y": marked("string", json!("x")) })),
+            "the same `x-mcp-header` as another parameter",
+        ),
+    ] {
+        let fit = tool(&wrong);
+        let faults: Vec<String> = fit.faults.iter().map(Fault::to_string).collect();
+        assert!(fit.is_unusable && fit.entry.is_none() && faults[0].contains(told), "{wrong:?}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_definition_that_nests_too_deeply_is_unusable() {
+    let nested = |depth: usize| {
+        let schema = format!("{}{}", r#"{"items":"#.repeat(depth), "{}".to_owned() + &"}".repeat(depth));
+        raw(&format!(r#"{{"name":"a","inputSchema":{{"type":"object","properties":{{"x":{schema}}}}}}}"#))
+    };
+    assert!(!tool(&nested(100)).is_unusable);
+    let fit = tool(&nested(995));
+    assert!(fit.is_unusable && fit.entry.is_none());
+    assert_eq!(fit.faults[0].to_string(), "it nests more than 128 levels deep");
+}
