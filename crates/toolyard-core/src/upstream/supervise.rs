@@ -20,7 +20,7 @@ use super::reconnect::Backoff;
 use super::state::Phase;
 use super::subscribe::Heard;
 use super::{Lane, Upstream, counterpart, pool};
-use crate::catalog::{Definitions, ListKind, ListRead, Store};
+use crate::catalog::{CacheHints, Definitions, ListKind, ListRead, Store};
 use crate::event::Events;
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
@@ -359,8 +359,16 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Whether its lists come from this process, which knows when they change: packs, and apps with what they registered.
+    fn is_ours(&self) -> bool {
+        matches!(self.upstream.kind(), UpstreamKind::BuiltIn | UpstreamKind::App)
+    }
+
     /// The lists that the upstream has and whose changes it does not announce.
     fn unannounced(&self) -> Vec<ListKind> {
+        if self.is_ours() {
+            return Vec::new();
+        }
         let greeting = self.link.greeting();
         let is_declared = |kind: &ListKind| greeting.capabilities.member(kind.capability()).is_some();
         let is_announced = |kind: &ListKind| {
@@ -408,7 +416,7 @@ impl<'a> Driver<'a> {
     /// New definitions are shown and kept; the first failure ends this connection, a later one keeps the old.
     fn refreshed(&mut self, fetched: Result<Fetched, Reason>) -> Option<Reason> {
         self.refreshing = None;
-        let fetched = match fetched {
+        let mut fetched = match fetched {
             Ok(fetched) => fetched,
             Err(reason) if !self.learned => return Some(reason),
             Err(reason) => {
@@ -421,6 +429,9 @@ impl<'a> Driver<'a> {
             Some(old) if self.learned => Definitions::clone(&old),
             _ => Definitions::new(self.link.greeting().clone()),
         };
+        if self.is_ours() {
+            fetched.iter_mut().for_each(|(_, read)| read.hints = CacheHints::default());
+        }
         let is_known = |(kind, read): &&(ListKind, ListRead)| definitions.is_list(*kind, read);
         let unchanged: Vec<ListKind> = fetched.iter().filter(is_known).map(|(kind, _)| *kind).collect();
         let is_news = !self.learned || unchanged.len() < fetched.len();
