@@ -31,7 +31,7 @@ use crate::plan::Timeouts;
 use crate::{Gateway, Scope};
 use register::Entry;
 
-/// How many connections beyond the limit are told so at the same time; the rest are closed without a word.
+/// How many connections beyond the limit receive a refusal at the same time; the rest are closed without a word.
 const REFUSALS: usize = 64;
 
 /// What apps may do.
@@ -103,7 +103,7 @@ impl Apps {
         Self { shared }
     }
 
-    /// How long calls of apps may take, and those of whoever else is found.
+    /// How long calls of apps may take, and those of other programs that are found.
     pub fn timeouts(&self) -> Timeouts {
         self.shared.options.timeouts
     }

@@ -13,7 +13,7 @@ use toolyard_proto::app::{self, Partial, Progress};
 use toolyard_proto::codec::line::one_line;
 use toolyard_proto::{CallError, Method, Notification, Raw};
 
-/// How many messages may wait to be written; whoever calls beyond that waits too.
+/// How many messages may wait to be written; calls beyond that wait too.
 const OUTBOX: usize = 256;
 /// How many bytes of them.
 const OUTBOX_BYTES: usize = 64 * 1024 * 1024;

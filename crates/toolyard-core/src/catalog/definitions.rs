@@ -91,17 +91,17 @@ pub struct ListRead {
     pub meta: Option<Raw>,
 }
 
-/// What an upstream said about keeping its list.
+/// How an upstream allows its list to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheHints {
-    /// For how many milliseconds; legacy upstreams do not say.
+    /// For how many milliseconds; legacy upstreams do not state it.
     pub ttl_ms: Option<u64>,
     /// Whether it is for one principal alone.
     pub is_private: bool,
 }
 
 impl CacheHints {
-    /// Of a modern upstream that did not say: it must not be kept or shared.
+    /// Of an upstream that should have stated it and did not: the list must not be kept or shared.
     pub const UNKNOWN: Self = Self { ttl_ms: Some(0), is_private: true };
 
     /// What holds for several pages or lists together.
@@ -112,8 +112,8 @@ impl CacheHints {
     }
 
     /// As the result of a list has them.
-    pub fn of(result: &Raw, is_modern: bool) -> Self {
-        if !is_modern {
+    pub fn of(result: &Raw, has_stamps: bool) -> Self {
+        if !has_stamps {
             return Self::default();
         }
         let ttl = result.member("ttlMs").and_then(|ttl| ttl.read::<f64>().ok()).unwrap_or_default();

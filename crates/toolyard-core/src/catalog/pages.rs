@@ -165,7 +165,7 @@ impl ViewCatalog {
         self.layouts[kind.index()].get_or_init(|| Layout::of(self, kind))
     }
 
-    /// How long all that is in a list may be kept, and by whom.
+    /// How long all that is in a list may be kept, and whether for one principal alone.
     fn hints(&self, kind: ListKind) -> CacheHints {
         let listed = self.parts.iter().filter(|part| part.part.listed);
         listed.fold(CacheHints::default(), |all, part| all.and(part.part.definitions.hints(kind)))

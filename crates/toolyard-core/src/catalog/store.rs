@@ -68,8 +68,8 @@ impl Store {
         let greeting = Greeting::read(Revision::parse(&stored.revision)?, stored.greeting);
         let mut definitions = Definitions::new(Greeting { guessed: stored.guessed, ..greeting });
         // How long a list of an earlier run may be kept is not known.
-        let is_modern = definitions.greeting.revision.has_result_stamps();
-        let hints = if is_modern { CacheHints::UNKNOWN } else { CacheHints::default() };
+        let has_stamps = definitions.greeting.revision.has_result_stamps();
+        let hints = if has_stamps { CacheHints::UNKNOWN } else { CacheHints::default() };
         for (kind, entries) in [
             (ListKind::Tools, stored.tools),
             (ListKind::Resources, stored.resources),

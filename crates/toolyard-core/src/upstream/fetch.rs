@@ -16,7 +16,7 @@ const PAGE_WAIT: Duration = Duration::from_secs(30);
 /// A server that pages for ever is cut off here.
 const MOST_PAGES: usize = 10_000;
 
-/// All entries of one list, with what the upstream said about it; nothing where it does not declare the list.
+/// All entries of one list, with how it may be kept; nothing where it does not declare the list.
 pub(super) async fn fetch(
     link: Arc<dyn Link>,
     origin: Arc<Origin>,
@@ -25,7 +25,7 @@ pub(super) async fn fetch(
     if link.greeting().capabilities.member(kind.capability()).is_none() {
         return Ok(ListRead::default());
     }
-    let is_modern = link.greeting().revision.has_result_stamps();
+    let has_stamps = link.greeting().revision.has_result_stamps();
     let mut read = ListRead::default();
     let mut cursor: Option<Raw> = None;
     for page in 0..MOST_PAGES {
@@ -37,7 +37,7 @@ pub(super) async fn fetch(
             CallError::bad_answer(format!("its answer to `{}` has no `{}`", kind.method(), kind.key()))
         })?;
         read.entries.extend(elements(list.as_bytes()).map(|range| list.slice(range)));
-        let hints = CacheHints::of(&result, is_modern);
+        let hints = CacheHints::of(&result, has_stamps);
         read.hints = if page == 0 { hints } else { read.hints.and(hints) };
         read.meta = read.meta.or_else(|| list_meta(&result));
         let next = result.member("nextCursor").filter(|next| !next.is_null());

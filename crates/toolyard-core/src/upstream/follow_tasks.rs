@@ -69,7 +69,7 @@ impl Upstream {
         if !bridge::subscribes_by_listening(link.greeting().revision) {
             return false;
         }
-        let (send, mut heard) = mpsc::channel(64);
+        let (send, mut incoming) = mpsc::channel(64);
         let params = serde_json::json!({ "notifications": { "taskIds": tasks.ids } });
         let id = format!("yard-tasks-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let request = own_request(link.as_ref(), &tasks.origin, Method::LISTEN, params.into(), &id);
@@ -77,7 +77,7 @@ impl Upstream {
         loop {
             let notification = tokio::select! {
                 biased;
-                Some(notification) = heard.recv() => notification,
+                Some(notification) = incoming.recv() => notification,
                 _ = &mut listening => return agreed.is_none(),
             };
             let Some(params) = notification.params.as_ref() else { continue };

@@ -1,6 +1,6 @@
 //! Links of their own for clients. Where an upstream asks in the middle of calls, one channel for all leaves
 //! open who is meant; so each client gets a link of its own, and a request that stands alone has one for as
-//! long as it runs. They are made by the same connector and bounded; whoever comes when all are in use waits.
+//! long as it runs. They are made by the same connector and bounded; when all are in use, a call waits for one.
 //!
 //! What an upstream offers, and what it announces to everybody, still comes from the link that all share.
 
@@ -87,7 +87,7 @@ impl Owner {
     }
 
     /// Whether questions on both links are put to the same client. Requests that stand alone are one client for each
-    /// principal, since nothing tells them apart.
+    /// principal, since they cannot be distinguished.
     fn is_same_client(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Client(one), Self::Client(other)) => one == other,

@@ -1,6 +1,7 @@
 //! The life of an upstream: connect, learn what it offers, hear its news, notice its end, try again. One
 //! task per upstream, so a slow or dead one delays nobody.
 
+mod announcements;
 mod pings;
 
 use std::panic::AssertUnwindSafe;
@@ -25,6 +26,7 @@ use crate::event::Events;
 use crate::listen::Listeners;
 use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
 use crate::{bridge, levels};
+use announcements::{Announcements, LOOK_AGAIN, scattered};
 use pings::{Outcome, Ping};
 
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
@@ -33,12 +35,6 @@ const USE_CHECK: Duration = Duration::from_secs(5);
 const LISTEN_AGAIN: Duration = Duration::from_secs(2);
 /// An upstream that ends every listening at once is listened to this seldom in the end.
 const LISTEN_AT_MOST: Duration = Duration::from_mins(1);
-/// How often at most the lists of an upstream that announces nothing are asked for.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
-/// How often at most they are asked for where the upstream says that they expire sooner.
-const SHORTEST_LOOK: Duration = Duration::from_secs(5);
-/// How often at most an announcement is passed on that no list shows.
-const PASS_ON_AGAIN: Duration = Duration::from_secs(1);
 /// Who has been there this long has not failed in a row with what was before.
 const STEADY: Duration = Duration::from_secs(10);
 
@@ -359,40 +355,6 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Whether its lists come from this process, which knows when they change: packs, and apps with what they registered.
-    fn is_ours(&self) -> bool {
-        matches!(self.upstream.kind(), UpstreamKind::BuiltIn | UpstreamKind::App)
-    }
-
-    /// The lists that the upstream has and whose changes it does not announce.
-    fn unannounced(&self) -> Vec<ListKind> {
-        if self.is_ours() {
-            return Vec::new();
-        }
-        let greeting = self.link.greeting();
-        let is_declared = |kind: &ListKind| greeting.capabilities.member(kind.capability()).is_some();
-        let is_announced = |kind: &ListKind| {
-            if bridge::must_listen(greeting.revision) {
-                self.listening.is_some() && self.announcements.acknowledged.contains(kind)
-            } else {
-                let declared = greeting.capabilities.at(&[kind.capability(), "listChanged"]);
-                self.link.hears_changes() && declared.is_some_and(|declared| declared.as_str() == "true")
-            }
-        };
-        ListKind::ALL.into_iter().filter(is_declared).filter(|kind| !is_announced(kind)).collect()
-    }
-
-    /// When lists whose changes are not announced are read again: when they expire, or now and then.
-    fn next_look(&self, definitions: &Definitions) -> Option<Instant> {
-        let pause = |kind: ListKind| match definitions.hints(kind).ttl_ms {
-            Some(ttl) if ttl > 0 => Duration::from_millis(ttl).clamp(SHORTEST_LOOK, LOOK_AGAIN),
-            _ => LOOK_AGAIN,
-        };
-        let shortest = self.unannounced().into_iter().map(pause).min();
-        self.upstream.life.set_unannounced(shortest.is_some());
-        shortest.map(|pause| Instant::now() + scattered(pause))
-    }
-
     fn start_refresh(&mut self) {
         if self.refreshing.is_some() || self.dirty.is_empty() || self.vigil.is_away() {
             return;
@@ -430,7 +392,9 @@ impl<'a> Driver<'a> {
             _ => Definitions::new(self.link.greeting().clone()),
         };
         if self.is_ours() {
-            fetched.iter_mut().for_each(|(_, read)| read.hints = CacheHints::default());
+            for (_, read) in &mut fetched {
+                read.hints = CacheHints::default();
+            }
         }
         let is_known = |(kind, read): &&(ListKind, ListRead)| definitions.is_list(*kind, read);
         let unchanged: Vec<ListKind> = fetched.iter().filter(is_known).map(|(kind, _)| *kind).collect();
@@ -446,19 +410,6 @@ impl<'a> Driver<'a> {
         self.pass_on_announcement(&unchanged);
         self.upstream.life.renewals.send_modify(|renewals| *renewals += 1);
         None
-    }
-
-    /// A change that was announced and does not show in the list is announced to clients too: they may know more of the
-    /// entries than the list tells. What changed in the list is announced when the catalog shows it.
-    fn pass_on_announcement(&mut self, unchanged: &[ListKind]) {
-        let announced = std::mem::take(&mut self.announcements.being_read);
-        let passed_on: Vec<ListKind> =
-            unchanged.iter().copied().filter(|kind| announced.contains(kind)).collect();
-        let is_due = self.announcements.passed_on.is_none_or(|at| at.elapsed() >= PASS_ON_AGAIN);
-        if is_due && !passed_on.is_empty() {
-            self.announcements.passed_on = Some(Instant::now());
-            self.outlets.listeners.list_announced(self.upstream.id(), &passed_on);
-        }
     }
 
     fn publish(&mut self, definitions: Definitions) {
@@ -527,42 +478,6 @@ fn vigil(upstream: &Upstream, link: &dyn Link, now: Instant) -> Vigil {
 fn pings_regularly(upstream: &Upstream, link: &dyn Link) -> bool {
     let policy = upstream.policy();
     policy.pace.pings.regular && policy.own.pinged && link.answers_pings()
-}
-
-/// Not the same for all, so that many upstreams are not asked at one moment.
-fn scattered(pause: Duration) -> Duration {
-    let mut byte = [0];
-    // Without randomness the pause is merely less random.
-    let _ = getrandom::fill(&mut byte);
-    pause + pause / 2 * u32::from(byte[0]) / 255
-}
-
-/// What an upstream announces of its lists.
-#[derive(Default)]
-struct Announcements {
-    /// The lists whose changes a modern upstream has agreed to announce.
-    acknowledged: Vec<ListKind>,
-    /// Announced, and not being read yet.
-    announced: Vec<ListKind>,
-    /// Announced before the reading that is under way.
-    being_read: Vec<ListKind>,
-    /// When clients last had an announcement.
-    passed_on: Option<Instant>,
-}
-
-impl Announcements {
-    fn acknowledge(&mut self, params: Option<&Raw>) {
-        let is_agreed = |key: &str| {
-            let agreed = params.and_then(|params| params.at(&["notifications", key]));
-            agreed.is_some_and(|agreed| agreed.as_str() == "true")
-        };
-        let key = |kind: &ListKind| match kind {
-            ListKind::Tools => "toolsListChanged",
-            ListKind::Prompts => "promptsListChanged",
-            ListKind::Resources | ListKind::Templates => "resourcesListChanged",
-        };
-        self.acknowledged = ListKind::ALL.into_iter().filter(|kind| is_agreed(key(kind))).collect();
-    }
 }
 
 /// Waits for a future that may not be there.

@@ -1,4 +1,4 @@
-//! Lists stay as fresh as their upstreams allow, and say for how long and for whom they are.
+//! Lists stay as fresh as their upstreams allow, and state how long and for which clients they are valid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,8 +57,8 @@ async fn an_announced_change_that_no_list_shows_reaches_clients() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     double.announce(Method::TOOLS_CHANGED);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let heard = client.inbox.methods();
-    assert_eq!(heard.last().unwrap(), "notifications/tools/list_changed", "{heard:?}");
+    let methods = client.inbox.methods();
+    assert_eq!(methods.last().unwrap(), "notifications/tools/list_changed", "{methods:?}");
     listening.abort();
 }
 
@@ -76,8 +76,8 @@ async fn a_private_list_stays_private_and_the_shortest_time_counts() {
         ("closed", 1_000, "private", json!(1)),
     ] {
         let list = Client::new(&gateway, NEW, view).ask("tools/list", json!({})).await.unwrap();
-        let said = (&list["ttlMs"], &list["cacheScope"], &list["_meta"]["v/own"]);
-        assert_eq!(said, (&json!(ttl), &json!(scope), &meta), "{view}: {list}");
+        let stamps = (&list["ttlMs"], &list["cacheScope"], &list["_meta"]["v/own"]);
+        assert_eq!(stamps, (&json!(ttl), &json!(scope), &meta), "{view}: {list}");
         assert!(list["_meta"]["io.modelcontextprotocol/serverInfo"].is_object(), "{list}");
     }
 }
@@ -146,7 +146,7 @@ fn reporting() -> Arc<Double> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_knows_tasks_hears_of_those_it_listens_to_under_the_ids_it_knows() {
+async fn a_client_that_knows_tasks_receives_the_status_of_those_it_listens_to_under_the_ids_it_knows() {
     let double = reporting();
     let gateway = gateway(&[("x", &double)]);
     Client::new(&gateway, NEW, "").tools().await;

@@ -40,7 +40,7 @@ pub(crate) struct Double {
     pub(crate) seen: Mutex<Vec<(Method, Raw)>>,
     pub(crate) dropped: Arc<AtomicUsize>,
     /// Whether it answers no list any more.
-    /// What its lists say beside their entries.
+    /// What its lists have beside their entries.
     pub(crate) stamps: Mutex<serde_json::Map<String, Value>>,
     /// The extensions that it declares.
     pub(crate) extensions: Mutex<serde_json::Map<String, Value>>,

@@ -276,7 +276,7 @@ fn a_tool_with_an_invalid_header_annotation_is_unusable() {
         let fit = tool(&right);
         assert!(!fit.is_unusable && fit.entry.is_some(), "{right:?}: {:?}", fit.faults);
     }
-    for (wrong, told) in [
+    for (wrong, reason) in [
         (of(json!({ "x": marked("string", json!("")) })), "is not a header name"),
         (of(json!({ "x": marked("string", json!("a b")) })), "is not a header name"),
         (of(json!({ "x": marked("string", json!(1)) })), "is not a header name"),
@@ -295,7 +295,10 @@ fn a_tool_with_an_invalid_header_annotation_is_unusable() {
     ] {
         let fit = tool(&wrong);
         let faults: Vec<String> = fit.faults.iter().map(Fault::to_string).collect();
-        assert!(fit.is_unusable && fit.entry.is_none() && faults[0].contains(told), "{wrong:?}: {faults:?}");
+        assert!(
+            fit.is_unusable && fit.entry.is_none() && faults[0].contains(reason),
+            "{wrong:?}: {faults:?}"
+        );
     }
 }
 
