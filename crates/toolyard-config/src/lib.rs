@@ -30,6 +30,7 @@ mod apps;
 mod auth;
 mod log;
 mod limits;
+mod hooks;
 mod tools;
 mod health;
 
@@ -54,6 +55,7 @@ pub use reach::{Program, Reach, Server};
 pub use trust::{Agreed, TrustState, Trusted};
 pub use upstream::{OffUpstream, StartConfig, UpstreamConfig, Upstreams};
 
+pub use hooks::HookSection;
 pub use suggest::nearest;
 pub use tools::ToolSection;
 pub use tree::{Entry, File, Format, Node, Value};
@@ -82,6 +84,7 @@ pub struct Config {
     /// Settings of single tools.
     pub tools: Vec<ToolSection>,
     pub limits: Vec<LimitPlan>,
+    pub hooks: Vec<HookSection>,
     /// Show the only upstream as if clients spoke to it directly.
     pub transparent: bool,
     pub names: NameStyle,
@@ -159,6 +162,7 @@ struct Layer {
     log: Option<LogConfig>,
     tools: Vec<ToolSection>,
     limits: Vec<LimitPlan>,
+    hooks: Vec<HookSection>,
     transparent: Option<bool>,
     names: Option<NameStyle>,
     debounce: Option<Duration>,
@@ -168,7 +172,8 @@ impl Config {
     /// What calls pass on their way.
     pub fn calls(&self) -> CallRules {
         let tools = self.tools.iter().map(|section| section.rule.clone()).collect();
-        CallRules { tools, limits: self.limits.clone() }
+        let hooks = self.hooks.iter().filter(|hook| hook.is_on).map(|hook| hook.plan.clone()).collect();
+        CallRules { tools, limits: self.limits.clone(), hooks }
     }
 
     fn lay_over(&mut self, layer: Layer) {
@@ -187,6 +192,8 @@ impl Config {
         self.tools.extend(layer.tools);
         self.limits.retain(|old| layer.limits.iter().all(|new| new.name != old.name));
         self.limits.extend(layer.limits);
+        self.hooks.retain(|old| layer.hooks.iter().all(|new| new.plan.name != old.plan.name));
+        self.hooks.extend(layer.hooks);
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
         self.debounce = layer.debounce.or(self.debounce);
@@ -223,6 +230,10 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let limits = limits::read(&mut root, reader);
     let limit_names: Vec<String> =
         limits.iter().chain(&below.limits).map(|limit| limit.name.to_string()).collect();
+    let hooks = match role {
+        Role::Own => hooks::read(&mut root, reader),
+        Role::Project => hooks::refuse(&mut root, reader),
+    };
     let known = tools::Known { limits: &limit_names };
     let mut tools = tools::read(&mut root, reader, None, known);
     let profiles = profile::read(&mut root, reader, &ids, |section, reader, profile| {
@@ -266,6 +277,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         log,
         tools,
         limits,
+        hooks,
         transparent,
         names,
         debounce,

@@ -359,7 +359,7 @@ impl Field {
 }
 
 /// Sections whose subsections have names that the user chooses.
-const NAMED: [&str; 4] = ["upstreams", "packs", "profiles", "limits"];
+const NAMED: [&str; 5] = ["upstreams", "packs", "profiles", "limits", "hooks"];
 
 /// `upstreams.files`, with quotes where TOML wants them.
 fn join(path: &str, key: &str) -> String {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use toolyard_core::{ToolRule, ToolSettings};
+use toolyard_core::{ToolRule, ToolSettings, Validate};
 
 use super::problem::Place;
 use super::reader::{Field, Reader, Section};
@@ -46,6 +46,8 @@ fn read_one(
     let mut keys = Keys { section, places: Vec::new() };
     let timeout = keys.take(reader, "timeout").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
     let limits = keys.take(reader, "limits").map(|field| read_limits(reader, &field, known.limits));
+    let hooks = keys.take(reader, "hooks").and_then(|field| field.flag(reader));
+    let validate = keys.take(reader, "validate").and_then(|field| field.choice(reader, &Validate::ALL));
     let Keys { section, places } = keys;
     let is_empty = places.is_empty() && section.is_empty();
     section.finish(reader);
@@ -57,7 +59,7 @@ fn read_one(
     if is_empty {
         field.error(reader, "sets nothing", "write timeout = \"30s\", or remove the section");
     }
-    let settings = ToolSettings { timeout, limits };
+    let settings = ToolSettings { timeout, limits, hooks, validate };
     let rule = ToolRule { profile: profile.map(str::to_owned), pattern: field.key.clone(), settings };
     ToolSection { rule, places }
 }

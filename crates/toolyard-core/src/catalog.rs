@@ -29,6 +29,7 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 use toolyard_proto::Raw;
 
+use crate::pipeline::validate::Schemas;
 use crate::upstream::Upstream;
 use params::ParamHeaders;
 
@@ -54,11 +55,17 @@ pub struct Entry {
     /// Whether no view shows it, not even that of its upstream alone.
     pub is_unusable: bool,
     headers: OnceLock<ParamHeaders>,
+    schemas: OnceLock<Schemas>,
 }
 
 impl Entry {
     /// Its parameters that are sent in headers too.
     pub(crate) fn headers(&self) -> &ParamHeaders {
         self.headers.get_or_init(|| ParamHeaders::of(&self.own))
+    }
+
+    /// Its schemas, compiled when they are first needed.
+    pub(crate) fn schemas(&self) -> &Schemas {
+        self.schemas.get_or_init(|| Schemas::of(self))
     }
 }

@@ -18,6 +18,7 @@ use crate::ledger::label;
 use crate::listen::Listeners;
 use crate::pipeline::{Chains, Common, StepRules, audit};
 use crate::plan::{Pace, Plan, UpstreamPlan};
+use crate::session_hooks::Activity;
 use crate::sessions::OpenSessions;
 use crate::upstream::{Outlets, Upstream, samples};
 use crate::{bridge, levels, sleep_watch, yard};
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) routes: Routes,
     pub(crate) sessions: OpenSessions,
     pub(crate) started: Instant,
+    pub(crate) activity: Activity,
 }
 
 /// What a reload did, by id.
@@ -69,7 +71,8 @@ impl Gateway {
         let outlets =
             Outlets { changed, listeners: listeners.clone(), store, origin, starts, events: events.clone() };
         let (yard_plan, yard_definitions, yard) = yard::plan();
-        let steps = Arc::new(StepRules::new(plan.calls, Arc::new(Chains::new(plan.steps))));
+        let steps =
+            Arc::new(StepRules::new(plan.calls, Arc::new(Chains::new(plan.steps, plan.hook_runtime))));
         let make = |upstream, stored| Upstream::new(upstream, plan.pace, stored, scope.child());
         let mut upstreams = vec![make(yard_plan, Some(yard_definitions))];
         upstreams.extend(plan.upstreams.into_iter().map(|upstream| {
@@ -106,8 +109,11 @@ impl Gateway {
             routes: Routes::default(),
             sessions: OpenSessions::default(),
             started: Instant::now(),
+            activity: Activity::default(),
         };
-        Self { shared: Arc::new(shared) }
+        let gateway = Self { shared: Arc::new(shared) };
+        gateway.scope().spawn(gateway.clone().watch_sessions());
+        gateway
     }
 
     /// Goes by another plan from now on, without dropping a call: what is asked for as before stays as it is,
@@ -261,6 +267,7 @@ impl std::fmt::Debug for Gateway {
 
 impl Handler for Gateway {
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer> {
+        self.shared.activity.touch(&request.origin.client);
         audit::answer(&self.shared, request, peer)
     }
 
@@ -277,6 +284,7 @@ impl Handler for Gateway {
         self.shared.sessions.began(origin);
         let (client, principal) = (label(&origin.client), origin.principal.clone());
         self.shared.common.events.emit(What::SessionBegan { client, principal, view: origin.view.clone() });
+        self.session_began(origin);
     }
 
     fn ended(&self, client: &ClientKey) {
@@ -284,6 +292,7 @@ impl Handler for Gateway {
         let principal = self.shared.common.ledger.principal_of(client);
         self.shared.common.events.emit(What::SessionEnded { client: label(client), principal });
         self.shared.common.ledger.forget(client);
+        self.shared.activity.end(client);
         self.rules().hub.forget(client);
         for upstream in self.upstreams() {
             upstream.forget(client);

@@ -22,6 +22,7 @@ mod listen;
 mod metrics;
 pub mod report;
 pub mod redact;
+mod session_hooks;
 pub mod settings;
 pub mod status;
 mod tasks;
@@ -34,7 +35,7 @@ pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{
     AfterLoss, CallRules, Connect, Connected, DisabledUpstream, LimitPlan, NoCounterpart, Per, Plan,
-    ProfilePlan, Sharing, Timeouts, ToolRule, ToolSettings, UpstreamKind, UpstreamPlan,
+    ProfilePlan, Sharing, Timeouts, ToolRule, ToolSettings, UpstreamKind, UpstreamPlan, Validate,
 };
 pub use sleep_watch::WallClock;
 pub(crate) use toolyard_model::Scope;

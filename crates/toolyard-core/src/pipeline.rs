@@ -5,6 +5,8 @@ pub(crate) mod audit;
 pub mod clock;
 pub mod deadline;
 pub mod limit;
+mod hooks;
+pub mod validate;
 mod route;
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,11 +14,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
+use toolyard_hooks::{Hooks, Point, Runtime};
 use toolyard_model::{Answer, AnswerBody, BoxFuture};
 use toolyard_proto::Reason;
 use toolyard_proto::name::UpstreamId;
 
+use hooks::ToolHooks;
 use limit::Limiters;
+use validate::Validate;
 
 pub use crate::call::{Call, Edits, Trace};
 use crate::event::{Events, Sinks};
@@ -113,6 +118,8 @@ impl Common {
 struct StepSettings {
     timeouts: Timeouts,
     limits: Vec<LimitPlan>,
+    hooks: ToolHooks,
+    validate: Validate,
 }
 
 /// Finds the chain of an entry from what the config sets for its profile, upstream and tool.
@@ -120,28 +127,43 @@ struct StepSettings {
 pub(crate) struct StepRules {
     given: CallRules,
     tools: Rules<ToolSettings>,
+    hooks: Hooks,
     chains: Arc<Chains>,
 }
 
 impl StepRules {
     pub(crate) fn new(given: CallRules, chains: Arc<Chains>) -> Self {
+        Self::following(given, chains, &Hooks::default())
+    }
+
+    /// Hooks that are the same as before go on with what they remember.
+    fn following(given: CallRules, chains: Arc<Chains>, before: &Hooks) -> Self {
         let rule = |rule: &ToolRule| {
             let applies = AppliesTo { profile: rule.profile.clone(), pattern: Pattern::new(&rule.pattern) };
             (applies, rule.settings.clone())
         };
         let tools = Rules::new(given.tools.iter().map(rule));
-        Self { given, tools, chains }
+        let hooks = Hooks::new(given.hooks.clone(), &chains.runtime, before);
+        Self { given, tools, hooks, chains }
     }
 
     /// The rules of another config, or these where they are the same. Chains that have the same settings in both are
     /// the same.
     pub(crate) fn replaced(self: &Arc<Self>, given: CallRules) -> Arc<Self> {
-        if given == self.given { self.clone() } else { Arc::new(Self::new(given, self.chains.clone())) }
+        if given == self.given {
+            return self.clone();
+        }
+        Arc::new(Self::following(given, self.chains.clone(), &self.hooks))
+    }
+
+    /// All hooks, for what is not a call of a tool.
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.hooks
     }
 
     /// Whether tools of one upstream can have different chains.
     pub(crate) fn differ_by_tool(&self) -> bool {
-        !self.tools.is_empty()
+        !self.tools.is_empty() || !self.hooks.is_empty()
     }
 
     /// The chain of a tool or prompt.
@@ -151,9 +173,6 @@ impl StepRules {
 
     /// The chain of requests that name neither a tool nor a prompt.
     pub(crate) fn default_chain(&self, profile: Option<&str>, upstream: &Upstream) -> Chain {
-        if self.tools.is_empty() {
-            return self.chains.with(StepSettings { timeouts: upstream.timeouts(), limits: Vec::new() });
-        }
         let canonical = format!("{}:", upstream.id());
         self.chain(profile, upstream, &canonical)
     }
@@ -163,7 +182,21 @@ impl StepRules {
         timeouts.idle = self.tools.find(subject, |tool| tool.timeout).unwrap_or(timeouts.idle);
         let names = self.tools.find(subject, |tool| tool.limits.as_deref()).unwrap_or_default();
         let limit = |name: &String| self.given.limits.iter().find(|limit| *limit.name == **name).cloned();
-        StepSettings { timeouts, limits: names.iter().filter_map(limit).collect() }
+        let of_kind = if upstream.kind().is_dynamic() { Validate::Input } else { Validate::Off };
+        StepSettings {
+            timeouts,
+            limits: names.iter().filter_map(limit).collect(),
+            hooks: self.hooks_of(subject),
+            validate: self.tools.find(subject, |tool| tool.validate).unwrap_or(of_kind),
+        }
+    }
+
+    fn hooks_of(&self, subject: Subject<'_>) -> ToolHooks {
+        if self.hooks.is_empty() || !self.tools.find(subject, |tool| tool.hooks).unwrap_or(true) {
+            return ToolHooks::default();
+        }
+        let of = |point| self.hooks.of(point, Some(subject.canonical));
+        ToolHooks { before: of(Point::PreToolCall), after: of(Point::PostToolCall) }
     }
 }
 
@@ -171,13 +204,14 @@ impl StepRules {
 #[derive(Debug, Default)]
 pub(crate) struct Chains {
     extra: ExtraSteps,
+    runtime: Runtime,
     limiters: Limiters,
     known: Mutex<HashMap<StepSettings, Weak<Steps>>>,
 }
 
 impl Chains {
-    pub(crate) fn new(extra: ExtraSteps) -> Self {
-        Self { extra, ..Self::default() }
+    pub(crate) fn new(extra: ExtraSteps, runtime: Runtime) -> Self {
+        Self { extra, runtime, ..Self::default() }
     }
 
     fn with(&self, settings: StepSettings) -> Chain {
@@ -193,9 +227,11 @@ impl Chains {
 
     /// The order of steps, outermost first. A step that is not configured is not in the chain.
     fn build(&self, settings: &StepSettings) -> Chain {
-        let order: [Option<Arc<dyn Step>>; 2] = [
+        let order: [Option<Arc<dyn Step>>; 4] = [
             Some(Arc::new(deadline::Deadline::new(settings.timeouts))),
             limit::step(&settings.limits, &self.limiters),
+            hooks::step(&settings.hooks),
+            validate::step(settings.validate),
         ];
         Steps::new(order.into_iter().flatten().chain(self.extra.0.iter().cloned()))
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 pub use toolyard_link::child::StderrLine;
+use toolyard_hooks::{HookPlan, Runtime};
 pub use toolyard_model::Connected;
 use toolyard_model::{BoxFuture, Origin};
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
@@ -15,6 +16,7 @@ use toolyard_proto::{Reason, Revision};
 use crate::event::Sinks;
 use crate::pipeline::ExtraSteps;
 pub use crate::pipeline::limit::{LimitPlan, Per};
+pub use crate::pipeline::validate::Validate;
 use crate::settings::Pattern;
 use crate::sleep_watch::WallClock;
 use crate::upstream::policy::UpstreamPolicy;
@@ -32,6 +34,8 @@ pub struct Plan {
     pub calls: CallRules,
     /// Steps of the embedding program that every call passes, innermost. Fixed when the gateway starts.
     pub steps: ExtraSteps,
+    /// What hooks run with. Fixed when the gateway starts.
+    pub hook_runtime: Runtime,
     /// Receivers of every event, in line. Fixed when the gateway starts.
     pub sinks: Sinks,
     /// Where definitions are kept between runs; nowhere if not given.
@@ -106,6 +110,7 @@ impl Default for Plan {
             profiles: Vec::new(),
             calls: CallRules::default(),
             steps: ExtraSteps::default(),
+            hook_runtime: Runtime::default(),
             sinks: Sinks::default(),
             transparent: false,
             names: NameStyle::Shown { budget: DEFAULT_BUDGET },
@@ -207,12 +212,14 @@ impl Timeouts {
 }
 
 /// What the config sets for the steps of calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallRules {
     /// Settings of single tools, whichever upstream offers them.
     pub tools: Vec<ToolRule>,
     /// The limits that tools can be given, by name.
     pub limits: Vec<LimitPlan>,
+    /// Hooks, in no order.
+    pub hooks: Vec<HookPlan>,
 }
 
 /// Settings of the tools whose canonical id fits a pattern.
@@ -232,6 +239,10 @@ pub struct ToolSettings {
     pub timeout: Option<Duration>,
     /// The names of the limits that calls are under, in the order in which they are acquired.
     pub limits: Option<Vec<String>>,
+    /// Whether hooks run.
+    pub hooks: Option<bool>,
+    /// Whether arguments are checked against the tool's schema.
+    pub validate: Option<Validate>,
 }
 
 /// Reaches an upstream: a real one, a built-in one, or a double in a test.

@@ -9,6 +9,7 @@
 mod unix;
 #[cfg(windows)]
 mod windows;
+mod once;
 mod stderr;
 mod owned;
 
@@ -36,8 +37,9 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
+pub use once::{Finished, run_to_end};
 pub use owned::{ChildHandle, OwnedChild, start};
-pub use toolyard_guard::Guard;
+pub use toolyard_guard::{Guard, Sandbox};
 
 /// How long a child may take to end after its input was closed, and again after TERM.
 const PATIENCE: Duration = Duration::from_secs(2);

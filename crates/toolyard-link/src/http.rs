@@ -9,6 +9,7 @@ pub(crate) mod connector;
 pub(crate) mod endpoint;
 pub(crate) mod http_sse;
 pub(crate) mod obstacle;
+mod once;
 mod quiet_waker;
 pub(crate) mod refusal;
 mod relayed;
@@ -18,6 +19,7 @@ pub(crate) mod wires;
 
 pub use client::HttpLink;
 pub use legacy::LegacyLink;
+pub use once::post_once;
 use std::fmt;
 
 use http::{HeaderMap, Uri};

@@ -85,6 +85,10 @@ pub enum Kind {
     /// The upstream is running but refuses the call: it is too busy, or the credentials are wrong.
     TurnedAway,
     Timeout,
+    /// The arguments do not fit the tool's schema; the message names each failing path.
+    InvalidArguments,
+    /// A hook did not let the call pass.
+    Blocked,
     /// Too much is under way, or something is too large.
     Limit,
     Cancelled,
@@ -175,6 +179,16 @@ impl CallError {
 
     pub fn timeout(reason: impl Into<Reason>) -> Self {
         Self::new(Fault::Upstream, Retry::IfIdempotent, Kind::Timeout, reason)
+    }
+
+    /// The arguments do not fit the tool's schema, so the call was not sent.
+    pub fn invalid_arguments(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Client, Retry::Never, Kind::InvalidArguments, reason)
+    }
+
+    /// A hook did not let the call or its answer pass.
+    pub fn blocked(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Gateway, Retry::Never, Kind::Blocked, reason)
     }
 
     /// Too much is under way; the call was not started.
@@ -314,6 +328,8 @@ impl CallError {
             Kind::Unavailable | Kind::Unreachable => "unavailable",
             Kind::TurnedAway => "turned-away",
             Kind::Timeout => "timeout",
+            Kind::InvalidArguments => "invalid-arguments",
+            Kind::Blocked => "blocked",
             Kind::Limit => "limit",
             Kind::Cancelled => "cancelled",
             Kind::BadAnswer => "bad-answer",

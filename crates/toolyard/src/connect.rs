@@ -63,6 +63,11 @@ impl ConnectContext {
         &self.hosts
     }
 
+    /// What hooks run with: their programs are under the same guard as servers.
+    pub(crate) fn hook_runtime(&self) -> toolyard_hooks::Runtime {
+        toolyard_hooks::Runtime::new(self.guard.clone())
+    }
+
     pub(crate) fn packs(&self) -> &Sets {
         &self.packs
     }

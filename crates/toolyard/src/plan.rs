@@ -22,6 +22,7 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, context: &Connec
         disabled: disabled(config),
         profiles: config.profiles.clone(),
         calls: config.calls(),
+        hook_runtime: context.hook_runtime(),
         transparent: config.transparent,
         names: config.names,
         state_dir,

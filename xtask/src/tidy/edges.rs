@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "toolyard-core",
-        ours: &["toolyard-proto", "toolyard-model", "toolyard-limits", "toolyard-link"],
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-hooks", "toolyard-limits", "toolyard-link"],
         never_named: &["axum", "clap", "anyhow", "tracing-subscriber"],
         never_linked: &["async-nats", "clap"],
     },
@@ -69,6 +69,7 @@ const RULES: &[Rule] = &[
             "toolyard-limits",
             "toolyard-link",
             "toolyard-core",
+            "toolyard-hooks",
         ],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "clap"],
@@ -94,6 +95,12 @@ const RULES: &[Rule] = &[
     Rule {
         package: "toolyard-audit",
         ours: &["toolyard-proto", "toolyard-model", "toolyard-core"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
+    Rule {
+        package: "toolyard-hooks",
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-link"],
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "clap"],
     },

@@ -162,6 +162,7 @@ impl Maker<'_> {
             fit: fit.entry.clone(),
             is_unusable: fit.is_unusable,
             headers: OnceLock::new(),
+            schemas: OnceLock::new(),
         })
     }
 

@@ -68,6 +68,8 @@ impl Status {
             | Kind::MissingCapability(_)
             | Kind::UnsupportedVersion { .. }
             | Kind::CannotAsk
+            | Kind::InvalidArguments
+            | Kind::Blocked
             | Kind::Limit => Self::Refused(error.label()),
             Kind::Lost
             | Kind::Unavailable

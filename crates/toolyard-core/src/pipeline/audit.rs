@@ -113,6 +113,8 @@ fn reached_a_tool(error: &CallError) -> bool {
             | Kind::Unreachable
             | Kind::TurnedAway
             | Kind::Timeout
+            | Kind::InvalidArguments
+            | Kind::Blocked
             | Kind::Limit
             | Kind::BadAnswer
             | Kind::CannotAsk

@@ -45,6 +45,7 @@ fn rules(per: Per, limit: Limit, pattern: &str) -> CallRules {
     CallRules {
         tools: vec![ToolRule { pattern: pattern.into(), settings, ..ToolRule::default() }],
         limits: vec![LimitPlan { name, per, limit }],
+        ..CallRules::default()
     }
 }
 

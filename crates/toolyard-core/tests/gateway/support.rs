@@ -362,6 +362,15 @@ impl Client {
         self.gateway.restore_session(&self.origin, instance);
     }
 
+    /// Its session begins.
+    pub(crate) fn begin(&self) {
+        self.gateway.began(&self.origin);
+    }
+
+    pub(crate) fn end(&self) {
+        self.gateway.ended(&self.origin.client);
+    }
+
     /// A request without parameters.
     pub(crate) fn request(&self, method: &str) -> Request {
         let id = Id::number(NEXT.fetch_add(1, Ordering::SeqCst));

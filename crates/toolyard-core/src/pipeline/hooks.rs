@@ -1,0 +1,159 @@
+//! Runs hooks before and after a tool call, once per call. What they change is what is sent and what is returned;
+//! their notes are added to the result.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolyard_hooks::{Block, Event, Note, Point, Registered, run};
+use toolyard_model::{Answer, AnswerBody, BoxFuture};
+use toolyard_proto::{CallError, Method, Raw};
+
+use super::{Call, Next, Step};
+use crate::ledger::label;
+
+/// The hooks of one tool. Two are equal if they have the same hooks, not hooks that are alike.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ToolHooks {
+    pub(super) before: Vec<Arc<Registered>>,
+    pub(super) after: Vec<Arc<Registered>>,
+}
+
+impl ToolHooks {
+    fn ids(&self) -> impl Iterator<Item = Option<*const Registered>> {
+        let before = self.before.iter().map(|hook| Some(Arc::as_ptr(hook)));
+        before.chain([None]).chain(self.after.iter().map(|hook| Some(Arc::as_ptr(hook))))
+    }
+}
+
+impl PartialEq for ToolHooks {
+    fn eq(&self, other: &Self) -> bool {
+        self.ids().eq(other.ids())
+    }
+}
+
+impl Eq for ToolHooks {}
+
+impl Hash for ToolHooks {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.ids().for_each(|id| id.hash(state));
+    }
+}
+
+/// The step for these hooks, if there are any.
+pub(super) fn step(hooks: &ToolHooks) -> Option<Arc<dyn Step>> {
+    let is_needed = !hooks.before.is_empty() || !hooks.after.is_empty();
+    is_needed.then(|| Arc::new(Hooked { hooks: Arc::new(hooks.clone()) }) as Arc<dyn Step>)
+}
+
+struct Hooked {
+    hooks: Arc<ToolHooks>,
+}
+
+impl Step for Hooked {
+    fn run(&self, call: Call, next: Next) -> BoxFuture<Answer> {
+        if call.method != Method::TOOLS_CALL {
+            return next.run(call);
+        }
+        let hooks = self.hooks.clone();
+        Box::pin(async move { around(&hooks, call, next).await })
+    }
+
+    fn needs_whole(&self) -> bool {
+        !self.hooks.after.is_empty()
+    }
+}
+
+async fn around(hooks: &ToolHooks, mut call: Call, next: Next) -> Answer {
+    let mut data = data(&call);
+    let mut notes = Vec::new();
+    if !hooks.before.is_empty() {
+        let outcome = run(&hooks.before, event(Point::PreToolCall, &call, data)).await;
+        if let Some(clock) = &call.deadline {
+            clock.touch();
+        }
+        if let Some(block) = outcome.blocked {
+            return Err(blocked(&call, "a call of", &block));
+        }
+        data = Value::Object(outcome.event.data);
+        if outcome.is_changed {
+            put_arguments(&mut call, &data["arguments"]);
+        }
+        notes = outcome.notes;
+        call.needs_whole |= !notes.is_empty();
+    }
+    if hooks.after.is_empty() && notes.is_empty() {
+        return next.run(call).await;
+    }
+    let after = call.clone();
+    match next.run(call).await? {
+        AnswerBody::Whole(result, revision) if result.member("content").is_some() => {
+            let result = finished(hooks, &after, data, notes, result).await?;
+            Ok(AnswerBody::Whole(result, revision))
+        }
+        answer => Ok(answer),
+    }
+}
+
+/// The result as the hooks after the call leave it.
+async fn finished(
+    hooks: &ToolHooks,
+    call: &Call,
+    mut data: Value,
+    mut notes: Vec<Note>,
+    mut result: Raw,
+) -> Result<Raw, CallError> {
+    if !hooks.after.is_empty() {
+        data["result"] = result.read().unwrap_or_default();
+        let mut outcome = run(&hooks.after, event(Point::PostToolCall, call, data)).await;
+        if let Some(block) = outcome.blocked {
+            return Err(blocked(call, "the result of", &block));
+        }
+        let changed =
+            outcome.event.data.remove("result").filter(|result| outcome.is_changed && result.is_object());
+        result = changed.map_or(result, Raw::from);
+        notes.append(&mut outcome.notes);
+    }
+    Ok(if notes.is_empty() { result } else { with_notes(&result, &notes) })
+}
+
+/// What hooks see of every call.
+fn data(call: &Call) -> Value {
+    let arguments = call.params.member("arguments").and_then(|arguments| arguments.read().ok());
+    json!({
+        "arguments": arguments.unwrap_or_else(|| json!({})),
+        "principal": &**call.origin.principal.name(),
+        "session": label(&call.origin.client),
+    })
+}
+
+fn event(point: Point, call: &Call, data: Value) -> Event {
+    Event::new(point, call.entry.as_ref().map(|entry| entry.canonical.clone()), data)
+}
+
+/// Other arguments are in the headers that the upstream may want, too.
+fn put_arguments(call: &mut Call, arguments: &Value) {
+    call.params = call.params.with("arguments", &Raw::from_serialize(arguments)).into();
+    call.headers = call.entry.as_ref().and_then(|entry| entry.headers().made(&call.params));
+}
+
+fn blocked(call: &Call, what: &str, block: &Block) -> CallError {
+    let message = format!("hook `{}` blocked {what} {}: {}", block.hook, call.subject(), block.reason);
+    CallError::blocked(message).at(call.upstream.name())
+}
+
+/// Notes are a text of their own each, for the model, and in `_meta`, for programs.
+fn with_notes(result: &Raw, notes: &[Note]) -> Raw {
+    let mut value: Value = result.read().unwrap_or_default();
+    let texts =
+        notes.iter().map(|note| json!({ "type": "text", "text": format!("[{}] {}", note.hook, note.text) }));
+    if let Some(content) = value["content"].as_array_mut() {
+        content.extend(texts);
+    }
+    let notes = notes.iter().map(|note| json!({ "hook": &*note.hook, "text": note.text }));
+    if !value["_meta"].is_object() {
+        value["_meta"] = json!({});
+    }
+    value["_meta"]["dev.toolyard/notes"] = notes.collect();
+    value.into()
+}

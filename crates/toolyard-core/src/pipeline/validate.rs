@@ -1,0 +1,162 @@
+//! Checks the arguments of a call against the tool's input schema before the call is sent and, where that is asked
+//! for, the structured result against the output schema. References to other documents are not followed.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use jsonschema::{Draft, PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+use toolyard_model::{Answer, AnswerBody, BoxFuture};
+use toolyard_proto::{CallError, Method, Raw};
+
+use super::{Call, Next, Step};
+use crate::catalog::Entry;
+
+/// What is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Validate {
+    #[default]
+    Off,
+    Input,
+    /// The result, too.
+    Both,
+}
+
+impl Validate {
+    pub const ALL: [(&'static str, Self); 3] =
+        [("off", Self::Off), ("input", Self::Input), ("both", Self::Both)];
+
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// A larger schema is not compiled.
+const LARGEST_SCHEMA: usize = 256 * 1024;
+/// How many problems are reported.
+const MOST_PROBLEMS: usize = 10;
+/// How much of a value is shown.
+const LONGEST_PROBLEM: usize = 300;
+
+/// The step, unless nothing is checked.
+pub(super) fn step(validate: Validate) -> Option<Arc<dyn Step>> {
+    (validate != Validate::Off)
+        .then(|| Arc::new(Validated { output: validate == Validate::Both }) as Arc<dyn Step>)
+}
+
+struct Validated {
+    output: bool,
+}
+
+impl Step for Validated {
+    fn run(&self, call: Call, next: Next) -> BoxFuture<Answer> {
+        let Some(entry) = call.entry.clone().filter(|_| call.method == Method::TOOLS_CALL) else {
+            return next.run(call);
+        };
+        if let Some(error) = input_error(&entry, &call) {
+            return Box::pin(async move { Err(error) });
+        }
+        let answering = next.run(call);
+        if !self.output || entry.schemas().output.is_none() {
+            return answering;
+        }
+        Box::pin(async move {
+            let answer = answering.await?;
+            if let AnswerBody::Whole(result, _) = &answer
+                && let Some(error) = output_error(&entry, result)
+            {
+                return Err(error);
+            }
+            Ok(answer)
+        })
+    }
+
+    fn needs_whole(&self) -> bool {
+        self.output
+    }
+}
+
+fn input_error(entry: &Entry, call: &Call) -> Option<CallError> {
+    let validator = entry.schemas().input.as_ref()?;
+    let arguments = call.params.member("arguments").unwrap_or_else(Raw::empty_object);
+    let problems = problems(validator, &arguments.read().ok()?, "arguments")?;
+    let message = format!("the arguments of {} do not fit its schema: {problems}", entry.canonical);
+    let hint = "correct these and call the tool again";
+    Some(CallError::invalid_arguments(message).with_hint(hint).at(entry.upstream.name()))
+}
+
+/// A result that reports a failure, or that is not there yet, need not fit.
+fn output_error(entry: &Entry, result: &Raw) -> Option<CallError> {
+    let validator = entry.schemas().output.as_ref()?;
+    let is_flag = |key: &str| result.member(key).is_some_and(|flag| flag.as_str() == "true");
+    if is_flag("isError") || result.member("content").is_none() {
+        return None;
+    }
+    let structured =
+        result.member("structuredContent").and_then(|value| value.read().ok()).unwrap_or_default();
+    let problems = problems(validator, &structured, "structuredContent")?;
+    let message = format!("the result of {} does not fit its schema: {problems}", entry.canonical);
+    Some(CallError::bad_answer(message).with_hint("report it to the tool's author").at(entry.upstream.name()))
+}
+
+/// Every path that fails, in words.
+pub(crate) fn problems(validator: &Validator, value: &Value, root: &str) -> Option<String> {
+    if validator.is_valid(value) {
+        return None;
+    }
+    let mut errors = validator.iter_errors(value);
+    let mut text = String::new();
+    for error in errors.by_ref().take(MOST_PROBLEMS) {
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        describe(&mut text, &error, root);
+    }
+    let more = errors.take(1000).count();
+    if more > 0 {
+        let _ = write!(text, "; and {more} more");
+    }
+    Some(text)
+}
+
+fn describe(text: &mut String, error: &ValidationError<'_>, root: &str) {
+    let path = error.instance_path().to_string().replace('/', ".");
+    let problem = error.to_string();
+    let short: String = problem.chars().take(LONGEST_PROBLEM).collect();
+    let cut = if short.len() < problem.len() { "…" } else { "" };
+    let _ = write!(text, "`{root}{path}`: {short}{cut}");
+}
+
+/// The schemas of a tool, ready to check with.
+#[derive(Debug, Default)]
+pub(crate) struct Schemas {
+    pub(crate) input: Option<Box<Validator>>,
+    pub(crate) output: Option<Box<Validator>>,
+}
+
+impl Schemas {
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let compiled = |key: &str| {
+            let schema = entry.own.member(key)?;
+            let compiled = compile(&schema);
+            if let Err(reason) = &compiled {
+                let tool = &entry.canonical;
+                tracing::warn!(tool = %tool, "`{key}` cannot be checked against and is skipped: {reason}");
+            }
+            compiled.ok().map(Box::new)
+        };
+        Self { input: compiled("inputSchema"), output: compiled("outputSchema") }
+    }
+}
+
+/// 2020-12 unless the schema declares another draft. Patterns are matched in linear time.
+pub fn compile(schema: &Raw) -> Result<Validator, String> {
+    if schema.len() > LARGEST_SCHEMA {
+        return Err(format!("it has {} bytes, more than {LARGEST_SCHEMA}", schema.len()));
+    }
+    let schema: Value = schema.read().map_err(|error| error.to_string())?;
+    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+    let options =
+        if schema.get("$schema").is_some() { options } else { options.with_draft(Draft::Draft202012) };
+    options.build(&schema).map_err(|error| error.to_string())
+}

@@ -1,0 +1,133 @@
+//! Hooks that are not about one call: when a session or connection begins or idles, and what clients and packs report.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use toolyard_hooks::{Event, Outcome, Point};
+use toolyard_model::{ClientKey, Origin};
+
+use crate::Gateway;
+use crate::ledger::label;
+
+/// How long a session sends nothing before it counts as idle.
+const IDLE_AFTER: Duration = Duration::from_mins(1);
+/// How often idle sessions are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How many sessions are watched.
+const MOST: usize = 1_000;
+
+/// When each session and connection was last active.
+#[derive(Default)]
+pub(crate) struct Activity {
+    /// Whether a hook wants to know; otherwise calls do not come here.
+    is_watched: AtomicBool,
+    active: Mutex<HashMap<ClientKey, Active>>,
+}
+
+struct Active {
+    origin: Arc<Origin>,
+    at: Instant,
+    is_reported: bool,
+}
+
+impl Activity {
+    fn active(&self) -> MutexGuard<'_, HashMap<ClientKey, Active>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin(&self, origin: &Arc<Origin>) {
+        let mut active = self.active();
+        if active.len() < MOST {
+            let new = Active { origin: origin.clone(), at: Instant::now(), is_reported: false };
+            active.insert(origin.client.clone(), new);
+        }
+    }
+
+    pub(crate) fn end(&self, client: &ClientKey) {
+        self.active().remove(client);
+    }
+
+    pub(crate) fn touch(&self, client: &ClientKey) {
+        if !self.is_watched.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(active) = self.active().get_mut(client) {
+            (active.at, active.is_reported) = (Instant::now(), false);
+        }
+    }
+
+    /// Those that have become idle since the last look.
+    fn newly_idle(&self) -> Vec<(Arc<Origin>, Duration)> {
+        let mut active = self.active();
+        let idle = active.values_mut().filter(|one| !one.is_reported && one.at.elapsed() >= IDLE_AFTER);
+        let report = |one: &mut Active| {
+            one.is_reported = true;
+            (one.origin.clone(), one.at.elapsed())
+        };
+        idle.map(report).collect()
+    }
+}
+
+impl Gateway {
+    /// Runs the hooks of a point that this subject passes: the name of a tool or model, or nothing.
+    pub async fn run_hooks(&self, point: Point, subject: Option<Arc<str>>, data: Value) -> Outcome {
+        let rules = self.rules();
+        let event = Event::new(point, subject, data);
+        let hooks = rules.steps.hooks().of(point, event.subject.as_deref());
+        drop(rules);
+        toolyard_hooks::run(&hooks, event).await
+    }
+
+    /// Whether any hook is for this point.
+    fn has_hooks(&self, point: Point) -> bool {
+        self.rules().steps.hooks().plans().iter().any(|plan| plan.points.contains(&point))
+    }
+
+    pub(crate) fn session_began(&self, origin: &Arc<Origin>) {
+        self.shared().activity.begin(origin);
+        if self.has_hooks(Point::SessionStart) {
+            self.run_session_hooks(Point::SessionStart, session(origin));
+        }
+    }
+
+    /// Runs hooks whose outcome has no place to go: what they note is logged.
+    fn run_session_hooks(&self, point: Point, data: Value) {
+        let gateway = self.clone();
+        self.scope().spawn(async move {
+            let outcome = gateway.run_hooks(point, None, data).await;
+            for note in outcome.notes {
+                tracing::info!(hook = %note.hook, point = %point, "{}", note.text);
+            }
+        });
+    }
+
+    /// Looks for sessions that have become idle, where a hook wants to know.
+    pub(crate) async fn watch_sessions(self) {
+        loop {
+            sleep(LOOK_EVERY).await;
+            let is_watched = self.has_hooks(Point::SessionIdle);
+            self.shared().activity.is_watched.store(is_watched, Ordering::Relaxed);
+            if !is_watched {
+                continue;
+            }
+            for (origin, idle) in self.shared().activity.newly_idle() {
+                let mut data = session(&origin);
+                data["idleSeconds"] = json!(idle.as_secs());
+                self.run_session_hooks(Point::SessionIdle, data);
+            }
+        }
+    }
+}
+
+fn session(origin: &Origin) -> Value {
+    json!({
+        "session": label(&origin.client),
+        "principal": &**origin.principal.name(),
+        "view": format!("/mcp/{}", origin.view),
+        "clientInfo": origin.client_info.as_ref().and_then(|info| info.read::<Value>().ok()),
+    })
+}

@@ -1,0 +1,154 @@
+//! Hooks around calls of tools: what they change, note and block, on every kind of tool.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolyard_core::{ToolRule, ToolSettings};
+use toolyard_hooks::{Event, Hook, HookKind, HookPlan, OwnHook, Point, Verdict};
+use toolyard_model::BoxFuture;
+use toolyard_proto::Revision;
+
+use crate::support::{Client, Double, plan, start};
+
+const NEW: Revision = Revision::NEWEST;
+
+type Judge = Box<dyn Fn(&Event) -> Verdict + Send + Sync>;
+
+struct Judged(Judge);
+
+impl Hook for Judged {
+    fn run(&self, event: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
+        let verdict = (self.0)(&event);
+        Box::pin(async move { Ok(verdict) })
+    }
+}
+
+fn hook(name: &str, point: Point, judge: impl Fn(&Event) -> Verdict + Send + Sync + 'static) -> HookPlan {
+    HookPlan::new(name, point, HookKind::Own(OwnHook(Arc::new(Judged(Box::new(judge))))))
+}
+
+/// The text that the double echoes: the parameters it received.
+fn received(answer: &Value) -> Value {
+    serde_json::from_str(answer["content"][0]["text"].as_str().unwrap()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_change_arguments_and_results_and_add_notes() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let before = hook("before", Point::PreToolCall, |event| {
+        let mut arguments = event.data["arguments"].clone();
+        arguments["x"] = json!(2);
+        Verdict::change("arguments", arguments).with_note(Some("doubled".to_owned()))
+    });
+    let after = hook("after", Point::PostToolCall, move |event| {
+        noted.lock().unwrap().push(event.to_json());
+        let mut result = event.data["result"].clone();
+        result["content"][0]["text"] =
+            json!(result["content"][0]["text"].as_str().unwrap().replace("name", "NAME"));
+        Verdict::change("result", result)
+    });
+    let double = Double::new(NEW, &["t"]);
+    let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = vec![before, after]);
+    let client = Client::named(&gateway, NEW, "", "ann");
+    client.tools().await;
+    let answer = client.call("a__t", json!({ "x": 1, "y": "z" })).await.unwrap();
+    let sent = received(&answer);
+    assert_eq!((&sent["arguments"], &sent["NAME"]), (&json!({ "x": 2, "y": "z" }), &json!("t")));
+    assert_eq!(answer["content"][1], json!({ "type": "text", "text": "[before] doubled" }));
+    assert_eq!(answer["_meta"]["dev.toolyard/notes"], json!([{ "hook": "before", "text": "doubled" }]));
+    let seen = seen.lock().unwrap();
+    assert_eq!((&seen[0]["tool"], &seen[0]["principal"]), (&json!("a:t"), &json!("ann")));
+    assert_eq!(seen[0]["arguments"], json!({ "x": 2, "y": "z" }), "the arguments that were sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_call_is_not_sent_and_a_blocked_result_is_withheld() {
+    let before = hook("guard", Point::PreToolCall, |event| match event.data["arguments"]["path"].as_str() {
+        Some("/etc") => Verdict::block("outside of the project"),
+        _ => Verdict::pass(),
+    });
+    let after = hook("leak", Point::PostToolCall, |event| {
+        let is_secret = event.data["result"].to_string().contains("secret");
+        if is_secret { Verdict::block("it holds a secret") } else { Verdict::pass() }
+    });
+    let double = Double::new(NEW, &["t"]);
+    let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = vec![before, after]);
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    for (arguments, sent, expected) in [
+        (json!({ "path": "/etc" }), 0, "hook `guard` blocked a call of a:t: outside of the project"),
+        (json!({ "path": "secret" }), 1, "hook `leak` blocked the result of a:t: it holds a secret"),
+    ] {
+        let answer = client.call("a__t", arguments).await.unwrap();
+        assert_eq!(
+            (answer["isError"].as_bool(), &answer["content"][0]["text"]),
+            (Some(true), &json!(expected))
+        );
+        assert_eq!(answer["_meta"]["dev.toolyard/error"]["kind"], "blocked");
+        assert_eq!(double.seen.lock().unwrap().len(), sent);
+    }
+    assert!(client.call("a__t", json!({})).await.unwrap().get("isError").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_are_for_the_tools_they_match_and_can_be_off_for_some() {
+    let noting = hook("n", Point::PreToolCall, |_| Verdict::note("seen"));
+    let noting = HookPlan { matches: vec!["a:*".to_owned()], ..noting };
+    let double = Double::new(NEW, &["t", "u"]);
+    let off = ToolSettings { hooks: Some(false), ..ToolSettings::default() };
+    let gateway = start(&[("a", &double), ("b", &double)], |plan| {
+        plan.calls.hooks = vec![noting];
+        plan.calls.tools = vec![ToolRule { pattern: "a:u".into(), settings: off, ..ToolRule::default() }];
+    });
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    for (name, noted) in [("a__t", true), ("a__u", false), ("b__t", false)] {
+        let answer = client.call(name, json!({})).await.unwrap();
+        assert_eq!(answer["_meta"].get("dev.toolyard/notes").is_some(), noted, "{name}");
+    }
+    gateway.reload(plan(&[("a", &double), ("b", &double)]));
+    let answer = client.call("a__t", json!({})).await.unwrap();
+    assert!(answer["_meta"].get("dev.toolyard/notes").is_none(), "a reload removes hooks");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_has_hooks_when_it_begins_and_each_time_it_idles() {
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let observe = move |event: &Event| {
+        sender.send((event.point, event.data.clone())).unwrap();
+        Verdict::pass()
+    };
+    let observer = HookPlan {
+        points: vec![Point::SessionStart, Point::SessionIdle],
+        ..hook("observe", Point::SessionStart, observe)
+    };
+    let gateway = start(&[("a", &Double::new(NEW, &["t"]))], |plan| plan.calls.hooks = vec![observer]);
+    let client = Client::named(&gateway, NEW, "", "ann");
+    client.begin();
+    let (point, data) = events.recv().await.unwrap();
+    assert_eq!((point, &data["principal"]), (Point::SessionStart, &json!("ann")));
+    for _ in 0..2 {
+        let before = tokio::time::Instant::now();
+        let (point, data) = events.recv().await.unwrap();
+        assert_eq!((point, data["idleSeconds"].as_u64() >= Some(60)), (Point::SessionIdle, true));
+        assert!(before.elapsed().as_secs() <= 70, "{:?}", before.elapsed());
+        client.tools().await;
+    }
+    client.end();
+    tokio::time::sleep(std::time::Duration::from_mins(5)).await;
+    assert!(events.try_recv().is_err(), "a session that has ended does not idle");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_point_can_be_run_from_outside_of_a_call() {
+    let model = hook("model", Point::PreModelInvoke, |_| Verdict::change("prompt", json!("better")));
+    let model = HookPlan { matches: vec!["gemini-*".to_owned()], ..model };
+    let gateway = start(&[("a", &Double::new(NEW, &["t"]))], |plan| plan.calls.hooks = vec![model]);
+    let run = async |model: &str| {
+        let outcome =
+            gateway.run_hooks(Point::PreModelInvoke, Some(model.into()), json!({ "prompt": "p" })).await;
+        outcome.event.data["prompt"].clone()
+    };
+    assert_eq!((run("gemini-3").await, run("gpt").await), (json!("better"), json!("p")));
+}

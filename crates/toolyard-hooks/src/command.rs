@@ -1,0 +1,48 @@
+//! A hook that is a program: the event as JSON on stdin; exit status 0 passes and may print a verdict, 1 adds what it
+//! wrote as a note, 2 blocks with what it wrote as the reason. Everything that it started ends with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use toolyard_link::child::{ChildSpec, Finished, run_to_end};
+use toolyard_model::BoxFuture;
+
+use crate::{Event, Hook, Verdict, reply};
+
+/// The longest output that is read.
+const LARGEST: usize = 16 * 1024 * 1024;
+
+pub(crate) struct Command {
+    pub(crate) spec: ChildSpec,
+    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) limit: Duration,
+}
+
+impl Hook for Command {
+    fn run(&self, event: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
+        let (spec, turns, limit) = (self.spec.clone(), self.turns.clone(), self.limit);
+        Box::pin(async move {
+            let _turn = turns.acquire().await.map_err(|_| "the gateway is stopping".to_owned())?;
+            let mut input = event.to_json().to_string().into_bytes();
+            input.push(b'\n');
+            let finished = run_to_end(&spec, &input, LARGEST, limit).await;
+            verdict(&finished.map_err(|reason| reason.to_string())?)
+        })
+    }
+}
+
+fn verdict(finished: &Finished) -> Result<Verdict, String> {
+    let Finished { code, stdout, stderr, .. } = finished;
+    let written = || {
+        let text = if stderr.trim_ascii().is_empty() { stdout } else { stderr };
+        let text = String::from_utf8_lossy(text).trim().to_owned();
+        if text.is_empty() { "it gave no reason".to_owned() } else { text }
+    };
+    match code {
+        Some(0) => reply::read(stdout),
+        Some(1) => Ok(Verdict::note(written())),
+        Some(2) => Ok(Verdict::block(written())),
+        _ => Err(format!("it {}", finished.how)),
+    }
+}

@@ -1,0 +1,309 @@
+//! Each shipped hook on given text.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{ALL, make};
+use crate::{Event, Point, Verdict};
+
+async fn judge(name: &str, settings: Value, event: Event) -> Verdict {
+    make(name, &settings).unwrap().run(event.into()).await.unwrap()
+}
+
+fn after(tool: &str, text: &str) -> Event {
+    let result = json!({ "content": [{ "type": "text", "text": text }] });
+    Event::new(Point::PostToolCall, Some(tool.into()), json!({ "arguments": {}, "result": result }))
+}
+
+fn before(tool: &str, arguments: &Value) -> Event {
+    Event::new(Point::PreToolCall, Some(tool.into()), json!({ "arguments": arguments }))
+}
+
+fn asked(prompt: &str) -> Event {
+    Event::new(Point::PreModelInvoke, Some("m".into()), json!({ "prompt": prompt }))
+}
+
+fn text(verdict: &Verdict) -> String {
+    verdict.change["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+fn prompt(verdict: &Verdict) -> &str {
+    verdict.change.get("prompt").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn note(verdict: &Verdict) -> &str {
+    verdict.note.as_deref().unwrap_or_default()
+}
+
+#[test]
+fn settings_are_checked() {
+    assert_eq!(ALL.len(), 18);
+    assert!(ALL.iter().all(|one| make(one.name, &Value::Null).is_ok()));
+    let wrong = |name: &str, settings: Value| make(name, &settings).err().unwrap();
+    assert_eq!(wrong("truncate", json!({ "max": 1 })), "`max` is not a setting; there are max_chars, keep");
+    assert_eq!(wrong("truncate", json!({ "max_chars": "1" })), "`max_chars` must be a number above 0");
+    assert_eq!(wrong("sanitize", json!({ "a": 1 })), "`a` is not a setting: this hook has none");
+    assert_eq!(wrong("nothing", json!({})), "no hook `nothing` comes with Toolyard");
+}
+
+#[tokio::test]
+async fn truncate_keeps_both_ends_or_the_tail() {
+    let long = format!("{}äö{}", "a".repeat(50), "z".repeat(50));
+    let ends = judge("truncate", json!({ "max_chars": 20 }), after("x:y", &long)).await;
+    let left_out = "[… 82 characters left out; ask for a smaller part to see them …]";
+    assert_eq!(text(&ends), format!("{}\n\n{left_out}\n\n{}", "a".repeat(10), "z".repeat(10)));
+    let tail = judge("truncate", json!({ "max_chars": 20, "keep": "tail" }), after("x:y", &long)).await;
+    assert!(text(&tail).ends_with(&format!("\n\n{}", "z".repeat(20))));
+    assert_eq!(judge("truncate", json!({ "max_chars": 102 }), after("x:y", &long)).await, Verdict::pass());
+}
+
+#[tokio::test]
+async fn redact_replaces_secrets_and_nothing_else() {
+    let key = ["AKIA", "ABCDEFGHIJKLMNOP"].concat();
+    let github = format!("ghp_{}", "a1B2".repeat(9));
+    let given = format!(
+        "id {key}; {github}; password = \"hunter22hunter\"; token count: 7; Bearer {}",
+        "x".repeat(20)
+    );
+    let verdict = judge("redact", Value::Null, after("x:y", &given)).await;
+    assert_eq!(
+        text(&verdict),
+        "id [redacted]; [redacted]; password = \"[redacted]\"; token count: 7; [redacted]"
+    );
+    let verdict = judge("redact", json!({ "with": "$1" }), asked(&format!("use {github}"))).await;
+    assert_eq!(prompt(&verdict), "use $1");
+    assert_eq!(judge("redact", Value::Null, asked("no secret here")).await, Verdict::pass());
+    let mut structured = after("x:y", "fine");
+    structured.data["result"]["structuredContent"] = json!({ "deep": [{ "key": key }] });
+    let verdict = judge("redact", Value::Null, structured).await;
+    assert_eq!(verdict.change["result"]["structuredContent"]["deep"][0]["key"], "[redacted]");
+}
+
+#[tokio::test]
+async fn git_never_waits_for_a_terminal() {
+    let run = async |command: &str| {
+        let verdict =
+            judge("git-noninteractive", Value::Null, before("x:shell", &json!({ "command": command }))).await;
+        verdict.change.get("arguments").map(|arguments| arguments["command"].as_str().unwrap().to_owned())
+    };
+    let env = "GIT_TERMINAL_PROMPT=0 GIT_EDITOR=true GIT_PAGER=cat";
+    assert_eq!(run("git log").await.unwrap(), format!("{env} git log"));
+    assert_eq!(
+        run("cd a && git pull; git push").await.unwrap(),
+        format!("cd a && {env} git pull; {env} git push")
+    );
+    assert_eq!(run("echo git is nice").await, None);
+    assert_eq!(run("GIT_TERMINAL_PROMPT=0 git log").await, None);
+}
+
+#[tokio::test]
+async fn a_failed_edit_gets_advice() {
+    let advice = async |text: &str| judge("edit-recovery", Value::Null, after("x:edit", text)).await;
+    assert!(note(&advice("Error: old_string not found in file").await).contains("Read the file again"));
+    assert!(note(&advice("Found multiple matches of the text").await).contains("occurs several times"));
+    assert_eq!(advice("1 file changed").await, Verdict::pass());
+}
+
+#[tokio::test]
+async fn code_that_is_mostly_comments_is_noted() {
+    let write = async |path: &str, content: &str| {
+        judge("comment-ratio", Value::Null, before("x:write", &json!({ "path": path, "content": content })))
+            .await
+    };
+    let chatty = "// a\n// b\nlet x = 1;\n// c\nlet y = 2;\n";
+    assert_eq!(
+        note(&write("a.rs", chatty).await),
+        "60 % of the lines are comments, more than 30 %. Keep those that give a reason"
+    );
+    assert_eq!(write("a.md", chatty).await, Verdict::pass());
+    assert_eq!(write("a.rs", "// why\nlet a;\nlet b;\nlet c;\nlet d;\n").await, Verdict::pass());
+}
+
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(".claude/rules/rust.md", "---\nglobs: [\"**/*.rs\"]\npriority: 5\n---\nNo unwrap.");
+    write(".claude/rules/web.md", "---\nglobs:\n  - \"*.ts\"\n---\nStrict types.");
+    write(".claude/rules/off.md", "---\nenabled: false\n---\nOff.");
+    write(".claude/rules/all.md", "Be brief.");
+    write(".claude/commands/fix.md", "---\ndescription: d\n---\nFix issue $ARGUMENTS now.");
+    write(".claude/skills/plan/SKILL.md", "Make a plan.");
+    write("AGENTS.md", "Use make.\n");
+    folder
+}
+
+fn asked_in(folder: &Path, prompt: &str, session: &str) -> Event {
+    let data = json!({ "prompt": prompt, "project": folder, "session": session });
+    Event::new(Point::PreModelInvoke, None, data)
+}
+
+#[tokio::test]
+async fn rules_for_the_named_files_are_added_once_per_session() {
+    let folder = project();
+    let hook = make("rules", &Value::Null).unwrap();
+    let run = async |prompt: &str| hook.run(asked_in(folder.path(), prompt, "s").into()).await.unwrap();
+    assert_eq!(run("no file here").await, Verdict::pass());
+    let first = run("change src/main.rs").await;
+    let expected = "<rule name=\"rust\">\nNo unwrap.\n</rule>\n<rule name=\"all\">\nBe brief.\n</rule>\n\nchange src/main.rs";
+    assert_eq!(prompt(&first), expected);
+    assert_eq!(run("change src/lib.rs").await, Verdict::pass());
+    assert!(prompt(&run("change app.ts").await).starts_with("<rule name=\"web\">"));
+    let short = judge("rules", json!({ "max_tokens": 2 }), asked_in(folder.path(), "a.rs", "t")).await;
+    assert_eq!(short, Verdict::pass(), "what does not fit is left out");
+}
+
+#[tokio::test]
+async fn a_slash_at_the_start_names_a_command_or_skill() {
+    let folder = project();
+    let expand = async |prompt: &str| {
+        let settings = json!({ "home": "/nowhere" });
+        judge("slash-skills", settings, asked_in(folder.path(), prompt, "")).await
+    };
+    assert_eq!(prompt(&expand("/fix 12 soon").await), "Fix issue 12 soon now.");
+    assert_eq!(prompt(&expand("/plan the release").await), "Make a plan.\n\nthe release");
+    assert_eq!(expand("/unknown x").await, Verdict::pass());
+    assert_eq!(expand("see /fix").await, Verdict::pass());
+    assert_eq!(expand("/..:..:etc:passwd").await, Verdict::pass());
+}
+
+#[tokio::test]
+async fn the_description_of_the_project_comes_first() {
+    let folder = project();
+    let verdict = judge("directory-context", Value::Null, asked_in(folder.path(), "build it", "")).await;
+    assert_eq!(prompt(&verdict), "<file name=\"AGENTS.md\">\nUse make.\n</file>\n\nbuild it");
+    let again = asked_in(folder.path(), prompt(&verdict), "");
+    assert_eq!(judge("directory-context", Value::Null, again).await, Verdict::pass());
+}
+
+#[tokio::test]
+async fn hard_questions_get_a_larger_budget() {
+    let budget = async |prompt: &str| {
+        judge("budget", Value::Null, asked(prompt)).await.change.remove("thinking_budget")
+    };
+    assert_eq!(budget("Design the architecture").await, Some(json!(16_000)));
+    assert_eq!(budget("Say hello").await, Some(json!(2_000)));
+    let mut set = asked("Design it");
+    set.data.insert("thinking_budget".to_owned(), json!(5));
+    assert_eq!(judge("budget", Value::Null, set).await, Verdict::pass());
+}
+
+#[tokio::test]
+async fn keywords_add_their_mode_once() {
+    let mode = async |text: &str| prompt(&judge("keyword-modes", Value::Null, asked(text)).await).to_owned();
+    let given = mode("ultrawork: build it").await;
+    assert!(given.starts_with("[ultrawork mode] ") && given.ends_with("\n\nultrawork: build it"), "{given}");
+    assert_eq!(mode(&given).await, "");
+    let both = mode("search, then give an analysis").await;
+    assert!(both.contains("[search mode]") && both.contains("[analyze mode]"));
+    assert_eq!(mode("hello").await, "");
+}
+
+#[tokio::test]
+async fn empty_messages_and_control_characters_are_removed() {
+    let clean = async |text: &str| prompt(&judge("sanitize", Value::Null, asked(text)).await).to_owned();
+    assert_eq!(clean("a\u{0}b\u{1b}c").await, "abc");
+    assert_eq!(clean("User:\n\nAssistant: hi\nUser:\nhello").await, "\nAssistant: hi\nUser:\nhello");
+    assert_eq!(clean(" \n ").await, "[empty message]");
+    assert_eq!(clean("fine\n").await, "");
+    let messages = json!([{ "role": "user", "content": "" }, { "role": "user", "content": "x" },
+        { "role": "user", "content": [{ "type": "text", "text": " " }] }]);
+    let event = Event::new(Point::PreModelInvoke, None, json!({ "messages": messages }));
+    let verdict = judge("sanitize", Value::Null, event).await;
+    assert_eq!(verdict.change["messages"], json!([{ "role": "user", "content": "x" }]));
+}
+
+fn todos(tool: &str, point: Point, open: usize) -> Event {
+    let todos: Vec<Value> =
+        (0..open).map(|n| json!({ "content": n.to_string(), "status": "pending" })).collect();
+    let data = json!({ "arguments": { "todos": todos }, "session": "s", "result": { "content": [] } });
+    Event::new(point, Some(tool.into()), data)
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_tasks_are_to_be_delegated_and_worked_on_together() {
+    let remind = async |open| {
+        judge("delegation-reminder", Value::Null, todos("TodoWrite", Point::PostToolCall, open)).await
+    };
+    assert!(note(&remind(2).await).starts_with("2 tasks are open: hand those"));
+    assert_eq!(remind(1).await, Verdict::pass());
+    let hook = make("parallel-reminder", &Value::Null).unwrap();
+    let run = async |tool: &str, point, open| hook.run(todos(tool, point, open).into()).await.unwrap();
+    assert_eq!(run("x:read", Point::PreToolCall, 0).await, Verdict::pass());
+    run("TodoWrite", Point::PostToolCall, 3).await;
+    assert!(note(&run("x:read", Point::PreToolCall, 0).await).starts_with("3 tasks are open"));
+    assert_eq!(run("agents:agent_spawn", Point::PreToolCall, 0).await, Verdict::pass());
+    tokio::time::advance(std::time::Duration::from_secs(61)).await;
+    assert_eq!(run("x:read", Point::PreToolCall, 0).await, Verdict::pass());
+}
+
+#[tokio::test]
+async fn a_full_window_is_noted_and_then_compacted() {
+    let window = json!({ "window_tokens": 100 });
+    let watch =
+        async |chars: usize| judge("context-monitor", window.clone(), asked(&"x".repeat(chars))).await;
+    assert_eq!(watch(276).await, Verdict::pass());
+    assert_eq!(note(&watch(280).await), "the prompt takes 70 % of the context window; compact it soon");
+    assert_eq!(note(&watch(340).await), "the prompt takes 85 % of the context window; compact it now");
+    let lines: Vec<String> =
+        (0..40).map(|n| if n == 15 { "# Goal".to_owned() } else { format!("line {n}") }).collect();
+    let verdict = judge("compaction", json!({ "window_tokens": 60 }), asked(&lines.join("\n"))).await;
+    let kept: Vec<&str> = prompt(&verdict).lines().collect();
+    assert_eq!(kept[..5], ["line 0", "line 1", "line 2", "line 3", "[… shortened …]"]);
+    assert_eq!((kept[5], kept.len()), ("# Goal", 4 + 1 + 1 + 1 + 12));
+    let reminded = judge("compaction", json!({ "remind_chars": 10 }), asked("a longer prompt")).await;
+    assert!(note(&reminded).starts_with("the prompt is long"));
+}
+
+#[tokio::test]
+async fn marked_lines_survive_a_compaction_of_the_client() {
+    let transcript = "hello\nDECISION: use rust\na\nb\nc\nTODO x\n";
+    let event = Event::new(Point::PreCompact, None, json!({ "transcript": transcript }));
+    let verdict = judge("compaction", Value::Null, event).await;
+    assert_eq!(verdict.change["keep"], json!(["DECISION: use rust", "a", "b", "TODO x"]));
+}
+
+#[tokio::test]
+async fn finished_tasks_need_evidence_and_open_ones_are_continued() {
+    let claim = async |text: &str| {
+        judge("todo-enforcer", Value::Null, Event::new(Point::PostModelInvoke, None, json!({ "text": text })))
+            .await
+    };
+    assert!(
+        note(&claim("✅ Added the parser").await)
+            .starts_with("1 task is reported as finished without evidence")
+    );
+    assert_eq!(claim("✅ Added the parser (src/parse.rs:12, 4 tests passed)").await, Verdict::pass());
+    let idle = |open| Event { point: Point::SessionIdle, ..todos("", Point::SessionIdle, open) };
+    assert_eq!(
+        note(&judge("todo-enforcer", Value::Null, idle(2)).await),
+        "2 tasks are open: go on with the next one"
+    );
+    assert_eq!(judge("todo-enforcer", Value::Null, idle(0)).await, Verdict::pass());
+}
+
+#[tokio::test]
+async fn an_agent_that_returned_nothing_is_reported() {
+    let check = async |text: &str| judge("task-validator", Value::Null, after("x:agent_output", text)).await;
+    assert!(note(&check("  ").await).starts_with("the agent returned nothing"));
+    assert!(note(&check("No response generated").await).starts_with("the agent returned nothing"));
+    assert_eq!(check("Done: 3 files").await, Verdict::pass());
+}
+
+#[tokio::test]
+async fn an_error_of_a_damaged_conversation_becomes_a_result() {
+    let mut damaged = after("x:y", "messages.3: `tool_use` ids were found without `tool_result` blocks");
+    assert_eq!(
+        judge("session-recovery", Value::Null, damaged.clone()).await,
+        Verdict::pass(),
+        "it is no error"
+    );
+    damaged.data["result"]["isError"] = json!(true);
+    let verdict = judge("session-recovery", Value::Null, damaged).await;
+    assert!(text(&verdict).starts_with("[recovered] the result of this call was lost."));
+    assert!(verdict.change["result"].get("isError").is_none());
+}
