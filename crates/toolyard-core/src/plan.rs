@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-pub use toolyard_link::child::StderrLine;
 use toolyard_hooks::{HookPlan, Runtime};
+pub use toolyard_link::child::StderrLine;
 pub use toolyard_model::Connected;
 use toolyard_model::{BoxFuture, Origin};
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
