@@ -106,6 +106,8 @@ mod tests {
             sharing: Sharing::Shared,
             ping: false,
             start: StartConfig::default(),
+            pins: None,
+            lock: toolyard_policy::pin::LockState::None,
         }
     }
 

@@ -33,6 +33,7 @@ mod limits;
 mod hooks;
 mod tools;
 mod health;
+mod pins;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,6 +41,7 @@ use std::time::Duration;
 
 use toolyard_core::plan::Pings;
 use toolyard_core::{CallRules, LimitPlan, ProfilePlan};
+use toolyard_policy::pin::PinPolicy;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
@@ -50,6 +52,7 @@ pub use interpolate::{Missing, Secrets, Variables, environment};
 pub use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
+pub use pins::lock_path;
 pub use problem::{Level, Place, Problem};
 pub use reach::{Program, Reach, Server};
 pub use trust::{Agreed, TrustState, Trusted};
@@ -90,6 +93,8 @@ pub struct Config {
     pub names: NameStyle,
     /// How long changes are gathered before lists change, if not as usual.
     pub debounce: Option<Duration>,
+    /// What happens when a definition changes.
+    pub pins: PinPolicy,
 }
 
 /// A config, if it is valid, and its problems.
@@ -126,7 +131,9 @@ pub fn load(sources: &[Source], context: &ReadContext<'_>) -> Loaded {
         let (layer, more) = read.unwrap_or_else(|problem| (None, vec![problem]));
         let is_good = layer.is_some() && !more.iter().any(Problem::is_error);
         problems.extend(more);
-        config.lay_over(layer.unwrap_or_default());
+        let mut layer = layer.unwrap_or_default();
+        pins::apply_lock(&source.path, &mut layer.upstreams);
+        config.lay_over(layer);
         if !is_good {
             // A later file cannot be checked against an earlier one that is broken.
             return Loaded { config: None, auth: config.auth, problems };
@@ -166,6 +173,7 @@ struct Layer {
     transparent: Option<bool>,
     names: Option<NameStyle>,
     debounce: Option<Duration>,
+    pins: Option<PinPolicy>,
 }
 
 impl Config {
@@ -197,6 +205,7 @@ impl Config {
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
         self.debounce = layer.debounce.or(self.debounce);
+        self.pins = layer.pins.unwrap_or(std::mem::take(&mut self.pins));
     }
 }
 
@@ -265,6 +274,10 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let debounce = root.take("catalog_debounce");
     let debounce = debounce.and_then(|field| field.duration_within(reader, LEAST_DEBOUNCE, LONGEST_DEBOUNCE));
     let pings = root.take("health").map(|field| health::read(field, reader));
+    let pin_policy = match role {
+        Role::Own => root.take("pins").map(|field| pins::read(field, reader)),
+        Role::Project => pins::refuse(&mut root, reader),
+    };
     root.finish(reader);
     Layer {
         upstreams,
@@ -281,6 +294,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         transparent,
         names,
         debounce,
+        pins: pin_policy,
     }
 }
 

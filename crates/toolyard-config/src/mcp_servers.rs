@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use toolyard_core::Sharing;
 use toolyard_link::EraPin;
+use toolyard_policy::pin::LockState;
 use toolyard_proto::name::sanitize_upstream_id;
 
 use super::listen::DEFAULT;
@@ -79,6 +80,8 @@ pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
                 sharing: Sharing::default(),
                 ping: false,
                 start: StartConfig::default(),
+                pins: None,
+                lock: LockState::None,
             });
         }
     }

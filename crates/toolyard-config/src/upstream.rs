@@ -7,10 +7,12 @@ use std::time::Duration;
 use data_encoding::HEXUPPER;
 use toolyard_core::Sharing;
 use toolyard_link::EraPin;
+use toolyard_policy::pin::{Action, LockState};
 use toolyard_proto::name::UpstreamId;
 
 use super::interpolate::Missing;
 use super::own::is_itself;
+use super::pins::read_action;
 use super::reach::{Reach, absolute};
 use super::reader::{Field, Reader, Section, Unset};
 
@@ -39,6 +41,10 @@ pub struct UpstreamConfig {
     /// Whether it is pinged regularly.
     pub ping: bool,
     pub start: StartConfig,
+    /// What happens when its tools change, if not what `[pins]` sets.
+    pub pins: Option<Action>,
+    /// What the lock file beside its config has of it.
+    pub lock: LockState,
 }
 
 /// When its process or connection is started and ended.
@@ -142,6 +148,7 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
     let roots = section.take("roots").map(|field| read_roots(reader, &field)).unwrap_or_default();
     let ping = section.take("ping").and_then(|field| field.flag(reader)).unwrap_or_default();
     let start = read_start(&mut section, reader);
+    let on_change = section.take("pins").and_then(|field| read_action(reader, &field));
     section.finish(reader);
     Some(UpstreamConfig {
         id: id?,
@@ -154,6 +161,8 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
         sharing,
         ping,
         start,
+        pins: on_change,
+        lock: LockState::None,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The control API: what a request under `/api/v1` does. Reading states and names is open to every admitted client;
 //! changing anything needs an operator. One table has all routes; the description of the API is made from it.
 
+mod approvals;
 mod calls;
 mod catalog;
 mod live;
@@ -216,6 +217,20 @@ fn more_routes() -> Vec<Route> {
         post("/upstreams/{id}/restart", "Connect to an upstream again.", |one, _, at| one.restart(at[0])),
         post("/upstreams/{id}/enable", "Switch an upstream on.", |one, _, at| one.enable(at[0])),
         post("/upstreams/{id}/disable", "Switch an upstream off.", |one, _, at| one.disable(at[0])),
+        secret("/definitions", "The tools of all servers, as they define them.", |one, _, _| {
+            ok(&one.definitions_json())
+        }),
+        secret("/approvals", "What waits for an operator, and what was decided.", |one, _, _| {
+            ok(&one.approvals_json())
+        }),
+        post(
+            "/approvals/approve",
+            "Approve a call or a changed tool: `{\"id\": …}`.",
+            |one, request, _| one.approve(request),
+        ),
+        post("/approvals/deny", "Deny a call that waits: `{\"id\": …}`.", |one, request, _| {
+            one.deny(request)
+        }),
         post("/reload", "Read the config again.", |one, _, _| {
             one.with_controls(|controls| (controls.reload)())
         }),

@@ -16,6 +16,7 @@ use crate::event::What;
 use crate::greet::NAME;
 use crate::ledger::label;
 use crate::listen::Listeners;
+use crate::pins::Pins;
 use crate::pipeline::{Chains, Common, StepRules, audit};
 use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::session_hooks::Activity;
@@ -37,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) listeners: Arc<Listeners>,
     pub(crate) scope: Scope,
     pub(crate) common: Arc<Common>,
-    outlets: Outlets,
+    pub(crate) outlets: Outlets,
     pace: Pace,
     sightings: Sightings,
     /// Held while the set of upstreams changes.
@@ -68,8 +69,16 @@ impl Gateway {
         let starts = Arc::new(Semaphore::new(plan.pace.starts_at_once));
         let common = Arc::new(Common::new(plan.sinks, plan.disabled));
         let events = common.events.clone();
-        let outlets =
-            Outlets { changed, listeners: listeners.clone(), store, origin, starts, events: events.clone() };
+        let pins = plan.state_dir.as_deref().and_then(Pins::open).map(Arc::new);
+        let outlets = Outlets {
+            changed,
+            listeners: listeners.clone(),
+            store,
+            origin,
+            starts,
+            events: events.clone(),
+            pins,
+        };
         let (yard_plan, yard_definitions, yard) = yard::plan();
         let steps =
             Arc::new(StepRules::new(plan.calls, Arc::new(Chains::new(plan.steps, plan.hook_runtime))));
@@ -137,6 +146,7 @@ impl Gateway {
             let before = before.filter(|upstream| !upstream.kind().is_dynamic());
             if let Some(same) = before.filter(|before| before.is_as(&wanted)) {
                 if same.adopt(&wanted, plan.pace) {
+                    same.review_again(&shared.outlets);
                     done.changed.push(wanted.id.to_string());
                 }
                 upstreams.push(same.clone());

@@ -10,6 +10,7 @@ use toolyard_proto::{Raw, Reason};
 
 use crate::catalog::{Definitions, ListKind};
 use crate::ledger::Count;
+use crate::pins;
 use crate::plan::UpstreamKind;
 use crate::report::at;
 use crate::upstream::Upstream;
@@ -36,6 +37,8 @@ pub struct UpstreamStatus {
     pub prompts: usize,
     /// What of its definitions clients do not get, and why.
     pub faults: Vec<String>,
+    /// Tools that are not offered until their definitions are approved.
+    pub held: Vec<Value>,
     pub revision: Option<&'static str>,
     pub server: Option<Raw>,
     pub calls_in_flight: usize,
@@ -63,6 +66,9 @@ impl Upstream {
             resources: count(ListKind::Resources),
             prompts: count(ListKind::Prompts),
             faults: definitions.map(Definitions::faults).unwrap_or_default(),
+            held: definitions
+                .map(|definitions| definitions.held().iter().map(|held| pins::to_json(self.id(), held)).collect())
+                .unwrap_or_default(),
             revision: definitions.map(|definitions| definitions.greeting.revision.as_str()),
             server: definitions.and_then(|definitions| definitions.greeting.server_info.clone()),
             calls_in_flight: self.calls(),
@@ -94,6 +100,7 @@ impl UpstreamStatus {
             "resources": self.resources,
             "prompts": self.prompts,
             "faults": self.faults,
+            "held": self.held,
             "revision": self.revision,
             "server": self.server,
             "callsInFlight": self.calls_in_flight,

@@ -19,6 +19,8 @@ mod ui;
 mod edit;
 mod live;
 mod manage;
+mod approve;
+mod lock;
 
 use clap::Subcommand;
 
@@ -45,6 +47,12 @@ pub(crate) enum Command {
     Disable(manage::NameArgs),
     /// Restart a server or pack of the running gateway.
     Restart(manage::NameArgs),
+    /// Approve a call or a changed tool, or show what waits for approval.
+    Approve(approve::ApproveArgs),
+    /// Deny a call that waits for approval.
+    Deny(approve::DenyArgs),
+    /// Write the tools of the servers in a config to the lock file beside it.
+    Lock(lock::LockArgs),
     /// Stop the running gateway.
     Stop,
     /// Show and call the tools of all servers.
@@ -84,6 +92,9 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Enable(args) => manage::enable(common, &args),
         Command::Disable(args) => manage::disable(common, &args),
         Command::Restart(args) => manage::restart(common, &args),
+        Command::Approve(args) => approve::approve(common, &args),
+        Command::Deny(args) => approve::deny(common, &args),
+        Command::Lock(args) => lock::lock(common, &args),
         Command::Stop => manage::stop(common),
         Command::Tools(command) => tools::tools(common, command),
         Command::Import(args) => import::import(common, &args),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use toolyard_config::{Config, Missing, StartConfig, UpstreamConfig};
 use toolyard_config::{fingerprint, fingerprint_of_pack};
+use toolyard_core::pins::PinTerms;
 use toolyard_core::plan::Pace;
 use toolyard_core::upstream::policy::StartPolicy;
 use toolyard_core::{DisabledUpstream, Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
+use toolyard_policy::pin::PinPolicy;
 use toolyard_proto::Reason;
 use toolyard_proto::name::UpstreamId;
 
@@ -15,7 +17,7 @@ use crate::connect::{ConnectContext, Upstream};
 use crate::packs::{PackState, PackUpstream, states};
 
 pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, context: &ConnectContext) -> Plan {
-    let upstreams = config.upstreams.on.iter().map(|upstream| upstream_plan(upstream, context));
+    let upstreams = config.upstreams.on.iter().map(|upstream| upstream_plan(upstream, config, context));
     let packs = states(config).into_iter().filter_map(|state| pack_plan(state, context));
     Plan {
         upstreams: upstreams.chain(packs).collect(),
@@ -55,7 +57,7 @@ fn pace(config: &Config) -> Pace {
     Pace { debounce: config.debounce.unwrap_or(usual.debounce), pings: config.pings, ..usual }
 }
 
-fn upstream_plan(upstream: &UpstreamConfig, context: &ConnectContext) -> UpstreamPlan {
+fn upstream_plan(upstream: &UpstreamConfig, config: &Config, context: &ConnectContext) -> UpstreamPlan {
     let default = Timeouts::MCP_SERVER;
     let connect = Arc::new(Upstream::new(upstream, context));
     let mut plan = UpstreamPlan::new(upstream.id.clone(), UpstreamKind::Server, connect);
@@ -64,6 +66,8 @@ fn upstream_plan(upstream: &UpstreamConfig, context: &ConnectContext) -> Upstrea
     plan.policy.pinged = upstream.ping;
     let StartConfig { timeout, stop_when_idle, lazy } = upstream.start;
     plan.policy.start = StartPolicy { timeout, stop_when_idle, lazy };
+    let policy = upstream.pins.map_or_else(|| config.pins.clone(), PinPolicy::all);
+    plan.policy.pins = Some(Arc::new(PinTerms { policy, lock: upstream.lock.clone() }));
     plan.sharing = upstream.sharing;
     plan.fingerprint = fingerprint(upstream);
     plan

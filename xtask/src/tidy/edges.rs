@@ -38,6 +38,7 @@ const RULES: &[Rule] = &[
     Rule {
         package: "toolyard-core",
         ours: &["toolyard-proto", "toolyard-model", "toolyard-hooks", "toolyard-limits", "toolyard-link"],
+        ours: &["toolyard-policy", "toolyard-proto", "toolyard-model", "toolyard-limits", "toolyard-link"],
         never_named: &["axum", "clap", "anyhow", "tracing-subscriber"],
         never_linked: &["async-nats", "clap"],
     },
@@ -63,6 +64,7 @@ const RULES: &[Rule] = &[
     Rule {
         package: "toolyard-config",
         ours: &[
+            "toolyard-policy",
             "toolyard-guard",
             "toolyard-proto",
             "toolyard-model",
@@ -113,6 +115,7 @@ const RULES: &[Rule] = &[
     },
     Rule { package: "toolyard-secrets", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule { package: "toolyard-lsp", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: &["hyper"] },
+    Rule { package: "toolyard-policy", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule { package: "toolyard-rank", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule { package: "toolyard-tool-macros", ours: &[], never_named: &[], never_linked: RUNTIMES },
     Rule { package: "toolyard-jail", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },

@@ -3,8 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use toolyard_model::Greeting;
+use toolyard_policy::pin::Held;
 use toolyard_proto::fit::{self, Fit};
 use toolyard_proto::{Method, Raw};
+
+use crate::pins::HeldTools;
 
 /// So many faults of one upstream are told; the rest are counted.
 const TOLD: usize = 20;
@@ -80,6 +83,8 @@ pub struct Definitions {
     /// Every call needs it, so it is looked up once.
     has_resources: bool,
     lists: [Arc<List>; 4],
+    /// Tools that are not offered until their definitions are approved.
+    held: HeldTools,
 }
 
 /// A list as an upstream answered it.
@@ -157,7 +162,7 @@ impl List {
 impl Definitions {
     pub fn new(greeting: Greeting) -> Self {
         let has_resources = greeting.capabilities.member("resources").is_some();
-        Self { greeting, has_resources, lists: Default::default() }
+        Self { greeting, has_resources, lists: Default::default(), held: HeldTools::default() }
     }
 
     /// The same for another upstream that takes this one's place, until that one has been read. Which revision it
@@ -186,7 +191,26 @@ impl Definitions {
 
     /// How many entries lists of many upstreams show.
     pub(crate) fn shown(&self, kind: ListKind) -> usize {
-        self.fits(kind).iter().filter(|fit| fit.entry.is_some()).count()
+        let is_held = |raw: &Raw| kind == ListKind::Tools && self.held_raw(raw).is_some();
+        let entries = self.list(kind).iter().zip(self.fits(kind));
+        entries.filter(|(raw, fit)| fit.entry.is_some() && !is_held(raw)).count()
+    }
+
+    /// Sets which tools are not offered.
+    pub(crate) fn hold(&mut self, held: Vec<Held>) {
+        self.held = held.into();
+    }
+
+    pub(crate) fn held(&self) -> &HeldTools {
+        &self.held
+    }
+
+    fn held_raw(&self, raw: &Raw) -> Option<&Held> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let name = raw.member("name")?.as_string()?;
+        self.held.iter().find(|held| held.tool == name)
     }
 
     pub fn set(&mut self, kind: ListKind, list: impl Into<ListRead>) {

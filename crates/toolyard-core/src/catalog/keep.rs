@@ -283,6 +283,9 @@ fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
             continue;
         }
         let is_renamed = before.zip(after).is_some_and(|(before, after)| before.names != after.names);
+        let held =
+            |part: Option<&Arc<Part>>| part.map(|part| part.definitions.held().clone()).unwrap_or_default();
+        let same_held = held(before) == held(after);
         for kind in ListKind::ALL {
             let list = |part: Option<&Arc<Part>>| part.map(|part| part.definitions.shared_list(kind));
             let (before, after) = (list(before), list(after));
@@ -291,6 +294,7 @@ fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
                 (Some(before), Some(after)) => before.is_as(after),
                 _ => is_empty(&before) && is_empty(&after),
             };
+            let is_in_name_only = is_in_name_only && (kind != ListKind::Tools || same_held);
             if !is_in_name_only || (is_renamed && !is_empty(&after)) {
                 out.push(Change { upstream: (*id).clone(), kind, is_in_name_only });
             }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
+use toolyard_policy::pin::Held;
 use toolyard_proto::Raw;
 use toolyard_proto::fit::Fit;
 use toolyard_proto::modern::encode_header;
@@ -12,6 +13,7 @@ use toolyard_proto::name::{NameStyle, UpstreamId, canonical};
 use super::names::OwnNames;
 use super::{Definitions, Entry, ListKind};
 use crate::hub;
+use crate::pins;
 use crate::plan::Timeouts;
 use crate::upstream::Upstream;
 
@@ -103,7 +105,8 @@ impl Offer {
     ) -> Self {
         let mut left_out = Vec::new();
         let mut entries = |kind: ListKind, before: Option<&Entries>| {
-            let made = Maker { upstream, style, before };
+            let held = if kind == ListKind::Tools { &definitions.held()[..] } else { &[] };
+            let made = Maker { upstream, style, before, held };
             made.entries(definitions.list(kind), definitions.fits(kind), &mut left_out)
         };
         let tools = entries(ListKind::Tools, before.map(|before| &before.tools));
@@ -117,6 +120,8 @@ struct Maker<'a> {
     upstream: &'a Arc<Upstream>,
     style: NameStyle,
     before: Option<&'a Entries>,
+    /// Tools that are not offered.
+    held: &'a [Held],
 }
 
 impl Maker<'_> {
@@ -134,6 +139,10 @@ impl Maker<'_> {
             if !taken.insert(own_name.clone()) {
                 let first = canonical(self.upstream.id(), &own_name);
                 left_out.push(self.left_out(&own_name, format!("`{first}` is defined more than once")));
+                continue;
+            }
+            if let Some(held) = self.held.iter().find(|held| held.tool == own_name) {
+                left_out.push(self.left_out(&own_name, pins::reason(self.upstream.id(), held)));
                 continue;
             }
             if fit.entry.is_none() {
@@ -184,12 +193,12 @@ impl Maker<'_> {
 pub(super) fn unlisted_entry(upstream: &Arc<Upstream>, style: NameStyle, name: &str) -> Arc<Entry> {
     let raw = Raw::empty_object().with("name", &Raw::from_serialize(&name));
     let fit = Fit { entry: None, faults: Vec::new(), is_unusable: false };
-    Maker { upstream, style, before: None }.entry(name.to_owned(), &raw, &fit)
+    Maker { upstream, style, before: None, held: &[] }.entry(name.to_owned(), &raw, &fit)
 }
 
 /// The tools about instances, as the hub view has them.
 pub(super) fn hub_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
     let list = hub::hub_tools();
     let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
-    Maker { upstream: yard, style, before: None }.entries(&list, &fits, &mut Vec::new()).all
+    Maker { upstream: yard, style, before: None, held: &[] }.entries(&list, &fits, &mut Vec::new()).all
 }

@@ -97,6 +97,15 @@ impl Life {
         self.definitions.store(Some(Arc::new(definitions)));
     }
 
+    /// Changes what is known of its offer, also while others do.
+    pub(crate) fn revise(&self, revise: impl Fn(&mut Definitions)) {
+        self.definitions.rcu(|known| {
+            let mut next = Definitions::clone(known.as_deref()?);
+            revise(&mut next);
+            Some(Arc::new(next))
+        });
+    }
+
     pub(crate) fn is_listed(&self) -> bool {
         self.listed.load(Ordering::Acquire)
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pins::PinTerms;
 use crate::plan::{Connect, Pace, Timeouts, UpstreamKind, UpstreamPlan};
 
 /// What the config sets for one upstream and may change at any time.
@@ -16,6 +17,8 @@ pub struct UpstreamPolicy {
     /// Whether the upstream is pinged regularly.
     pub pinged: bool,
     pub start: StartPolicy,
+    /// How changes of its tools are treated; they are not recorded if not given.
+    pub pins: Option<Arc<PinTerms>>,
 }
 
 /// When the process or connection of an upstream is started and ended.
@@ -33,7 +36,13 @@ impl UpstreamPolicy {
     /// The defaults for an upstream of this kind.
     pub fn of(kind: UpstreamKind) -> Self {
         let timeouts = if kind == UpstreamKind::Server { Timeouts::MCP_SERVER } else { Timeouts::LOCAL };
-        Self { timeouts, roots: Vec::new(), pinged: kind.is_dynamic(), start: StartPolicy::default() }
+        Self {
+            timeouts,
+            roots: Vec::new(),
+            pinged: kind.is_dynamic(),
+            start: StartPolicy::default(),
+            pins: None,
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, Interval};
 use toolyard_model::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent, Origin, Peer};
 use toolyard_proto::error::code;
+use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Kind, Method, Notification, Raw, Reason};
 
 use super::fetch::{fetch, own_request};
@@ -24,6 +25,7 @@ use super::{Lane, Upstream, counterpart, pool};
 use crate::catalog::{CacheHints, Definitions, ListKind, ListRead, Store};
 use crate::event::Events;
 use crate::listen::Listeners;
+use crate::pins::{PinTerms, Pins, is_pinned};
 use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
 use crate::{bridge, levels};
 use announcements::{Announcements, LOOK_AGAIN, scattered};
@@ -48,12 +50,30 @@ pub(crate) struct Outlets {
     /// Permits to start a process.
     pub(crate) starts: Arc<Semaphore>,
     pub(crate) events: Arc<Events>,
+    pub(crate) pins: Option<Arc<Pins>>,
 }
 
 impl Outlets {
     /// What was stored for just this upstream.
     pub(crate) fn stored(&self, plan: &UpstreamPlan) -> Option<Arc<Definitions>> {
-        self.store.as_ref()?.load(&plan.id, &plan.fingerprint).map(Arc::new)
+        let mut definitions = self.store.as_ref()?.load(&plan.id, &plan.fingerprint)?;
+        self.review(&plan.id, plan.kind, plan.policy.pins.as_deref(), &mut definitions);
+        Some(Arc::new(definitions))
+    }
+
+    /// Compares an upstream's tools with those recorded.
+    pub(crate) fn review(
+        &self,
+        id: &UpstreamId,
+        kind: UpstreamKind,
+        terms: Option<&PinTerms>,
+        definitions: &mut Definitions,
+    ) {
+        let pins = self.pins.as_ref().filter(|_| is_pinned(kind));
+        match pins.zip(terms) {
+            Some((pins, terms)) => pins.review(id, terms, definitions),
+            None => definitions.hold(Vec::new()),
+        }
     }
 
     /// The catalog looks again. One waiting word is as good as many.
@@ -135,6 +155,20 @@ async fn attempt(upstream: &Arc<Upstream>, outlets: &Outlets) -> Result<Connecte
 }
 
 impl Upstream {
+    fn review(&self, outlets: &Outlets, definitions: &mut Definitions) {
+        outlets.review(&self.id, self.kind, self.policy().own.pins.as_deref(), definitions);
+    }
+
+    /// Compares its tools with those recorded, after one was approved or the terms have changed.
+    pub(crate) fn review_again(&self, outlets: &Outlets) {
+        let held = || self.definitions().map(|definitions| definitions.held().clone());
+        let before = held();
+        self.life.revise(|definitions| self.review(outlets, definitions));
+        if held() != before {
+            outlets.announce();
+        }
+    }
+
     /// Waits while it is not to run: until a call needs it.
     async fn rest_until_wanted(&self, outlets: &Outlets) {
         let was_stopped = self.life.phase() == Phase::Active;
@@ -412,7 +446,8 @@ impl<'a> Driver<'a> {
         None
     }
 
-    fn publish(&mut self, definitions: Definitions) {
+    fn publish(&mut self, mut definitions: Definitions) {
+        self.upstream.review(self.outlets, &mut definitions);
         // Whoever comes and goes says itself what it offers when it is there.
         if let Some(store) = self.outlets.store.as_ref().filter(|_| !self.upstream.kind().is_dynamic()) {
             store.save_later(self.upstream.id(), &self.upstream.fingerprint, &definitions);

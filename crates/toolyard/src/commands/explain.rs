@@ -8,6 +8,7 @@ use toolyard_core::settings::Pattern;
 use toolyard_core::{ProfilePlan, UpstreamKind};
 use toolyard_proto::fit;
 
+use super::live::HeldTool;
 use super::tools::{Tool, Tools, with_client};
 use crate::cli::Common;
 use crate::failure::Failure;
@@ -36,14 +37,22 @@ struct Explanation {
 
 pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure> {
     let explanation = with_client(common, None, async |client, settings| {
-        client.settled().await?;
+        let states = client.settled().await?;
         let tools = Tools::of(client, settings, None).await?;
         let upstreams = written(&settings.found.sources);
         match tools.find(&args.tool) {
             Ok(tool) => Ok(present(tool, &tools, &settings.config, &upstreams)),
             // Offered by several: that is for whoever asks to decide.
             Err(failure) if tools.all.iter().any(|tool| tool.own == args.tool) => Err(failure),
-            Err(_) => Ok(absent(&args.tool, &tools, &settings.config, &upstreams)),
+            Err(_) => {
+                let mut absent = absent(&args.tool, &tools, &settings.config, &upstreams);
+                let held = states.iter().flat_map(|state| &state.held).find(|held| held.id == args.tool);
+                if let Some((why, help)) = held.map(HeldTool::why) {
+                    absent.reasons.truncate(1);
+                    absent.reasons.push(format!("{why}; {help}"));
+                }
+                Ok(absent)
+            }
         }
     })?;
     if args.json {

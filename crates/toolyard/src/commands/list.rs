@@ -199,6 +199,11 @@ pub(super) fn print_reason(state: &State) {
     if let Some(reason) = state.why().filter(|_| state.phase != "active") {
         say::result(format_args!("  {}: {reason}", say::coloured(&state.id, Colour::Red)));
     }
+    for held in &state.held {
+        let (why, help) = held.why();
+        say::result(format_args!("  {}: {why}; {help}", say::coloured(&state.id, Colour::Yellow)));
+        held.differences().for_each(|line| say::result(format_args!("    {line}")));
+    }
     for fault in &state.faults {
         say::result(format_args!("  {}: {fault}", say::coloured(&state.id, Colour::Yellow)));
     }

@@ -22,14 +22,17 @@ use toolyard_guard::Guards;
 use toolyard_link::http::HttpSpec;
 use toolyard_link::{EraPin, Offer, Target, Timeouts, UpstreamTarget, connect};
 use toolyard_model::{
-    AnswerBody, ClientKey, Handler, Link, LinkRequest, Origin, Peer, Principal, Request, Scope, View,
+    AnswerBody, ClientKey, Control as _, ControlRequest, ControlResponse, Handler, Link, LinkRequest, Origin,
+    Peer, Principal, Request, Scope, View,
 };
 use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::token::{Rules, Secret};
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 
+use super::manage;
 use crate::cli::Common;
 use crate::connect::ConnectContext;
+use crate::failure::Failure;
 use crate::packs::{self, Sets};
 use crate::plan::plan;
 use crate::say;
@@ -61,7 +64,7 @@ type Links = Mutex<HashMap<View, Arc<dyn Link>>>;
 
 enum Way {
     /// A gateway that runs already, at this address; a link for each view that was looked at.
-    Running { http: String, headers: HeaderMap, links: Links },
+    Running { http: String, headers: HeaderMap, links: Box<Links>, socket: Option<PathBuf> },
     /// One of our own, with the sets of its packs.
     Own(Gateway, Sets),
 }
@@ -93,6 +96,9 @@ pub(super) struct State {
     /// What clients of many upstreams do not get of it, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) faults: Vec<String>,
+    /// Tools that are not offered until their definitions are approved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) held: Vec<HeldTool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,6 +106,39 @@ pub(super) struct State {
     /// The connection for clients of the other era, while it is open.
     #[serde(default, rename = "secondLink", skip_serializing_if = "Option::is_none")]
     pub(super) second_link: Option<Value>,
+}
+
+/// One place where a definition is different.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Difference {
+    place: String,
+    change: String,
+}
+
+/// A tool that is not offered until its definition is approved.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct HeldTool {
+    pub(super) id: String,
+    why: String,
+    locked: bool,
+    differences: Vec<Difference>,
+}
+
+impl HeldTool {
+    /// Why it is held, and what to do.
+    pub(super) fn why(&self) -> (String, String) {
+        let help = if self.locked {
+            "`toolyard lock` accepts what is offered now".to_owned()
+        } else {
+            format!("`toolyard approve {}` accepts it", self.id)
+        };
+        (format!("tool `{}` is held: {}", self.id, self.why), help)
+    }
+
+    /// Where its definition is different, one line for each place.
+    pub(super) fn differences(&self) -> impl Iterator<Item = String> {
+        self.differences.iter().map(|one| format!("{}: {}", one.place, one.change))
+    }
 }
 
 impl State {
@@ -163,7 +202,12 @@ impl Client {
             headers.insert(AUTHORIZATION, token);
         }
         Self::new(
-            Way::Running { http: reachable(&running.http), headers, links: Mutex::default() },
+            Way::Running {
+                http: reachable(&running.http),
+                headers,
+                links: Box::default(),
+                socket: running.socket.clone(),
+            },
             Scope::new(),
         )
     }
@@ -218,7 +262,7 @@ impl Client {
                 let request = Request::new(origin, id, method, params).with_headers(headers);
                 gateway.handle(request, peer).await?
             }
-            Way::Running { http, headers: own, links } => {
+            Way::Running { http, headers: own, links, .. } => {
                 let link = self.link(view, http, own, links).await?;
                 link.call(LinkRequest::new(origin, id, method, params).with_headers(headers), peer).await?
             }
@@ -276,6 +320,28 @@ impl Client {
         let mut states: Vec<State> = states.map_err(|error| silent(&error))?;
         states.retain(|state| state.id != "yard");
         Ok(states)
+    }
+
+    /// Uses the control API as an operator. Without a body it reads, with one it changes something.
+    pub(super) async fn control(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        match &self.way {
+            Way::Own(gateway, _) => {
+                let request = ControlRequest {
+                    method: if body.is_some() { http::Method::POST } else { http::Method::GET },
+                    path: path.to_owned(),
+                    query: None,
+                    body: body.map(Value::to_string).unwrap_or_default().into(),
+                    last_event_id: None,
+                    principal: Principal::local(),
+                    is_operator: true,
+                };
+                let ControlResponse::Whole { status, json } = gateway.control(request).await else {
+                    return Err(anyhow!("the control API answered with events").into());
+                };
+                manage::read(status.as_u16(), serde_json::from_slice(&json).unwrap_or_default())
+            }
+            Way::Running { socket, .. } => manage::control(socket.as_deref(), path, body).await,
+        }
     }
 
     /// Waits until a gateway that runs knows every upstream of the config, which may just have been changed.

@@ -62,15 +62,27 @@ pub(super) fn running(common: &Common) -> Result<Running, Failure> {
 }
 
 pub(super) fn post(running: &Running, path: &str) -> Result<Value, Failure> {
-    let Some(socket) = &running.socket else {
+    live::block_on(control(running.socket.as_deref(), path, Some(&Value::Null)))?
+}
+
+/// Sends a request to the control API over the local socket: a GET, or a POST if there is a body.
+pub(super) async fn control(
+    socket: Option<&Path>,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Value, Failure> {
+    let Some(socket) = socket else {
         let help = "set `unix` in [listen], or use the control API with the operator token";
         return Err(refused("the running gateway has no local socket", help));
     };
-    let (status, body) = live::block_on(async {
-        tokio::time::timeout(PATIENCE, request(socket, path))
-            .await
-            .map_err(|_| anyhow!("the gateway did not answer within {} s", PATIENCE.as_secs()))?
-    })??;
+    let (status, body) = tokio::time::timeout(PATIENCE, request(socket, path, body))
+        .await
+        .map_err(|_| anyhow!("the gateway did not answer within {} s", PATIENCE.as_secs()))??;
+    read(status, body)
+}
+
+/// What an answer of the control API holds, or the error that it reports.
+pub(super) fn read(status: u16, body: Value) -> Result<Value, Failure> {
     if (200..300).contains(&status) {
         return Ok(body);
     }
@@ -79,13 +91,16 @@ pub(super) fn post(running: &Running, path: &str) -> Result<Value, Failure> {
 }
 
 /// One request with a whole answer. The connection is for this request alone.
-async fn request(socket: &Path, path: &str) -> Result<(u16, Value)> {
+async fn request(socket: &Path, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
     let mut stream =
         local::connect(socket).await.with_context(|| format!("connect to {}", socket.display()))?;
-    let head = format!(
-        "POST /api/v1{path} HTTP/1.1\r\nHost: toolyard\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    let method = if body.is_some() { "POST" } else { "GET" };
+    let body = body.filter(|body| !body.is_null()).map(Value::to_string).unwrap_or_default();
+    let message = format!(
+        "{method} /api/v1{path} HTTP/1.1\r\nHost: toolyard\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
     );
-    stream.write_all(head.as_bytes()).await.context("send the request")?;
+    stream.write_all(message.as_bytes()).await.context("send the request")?;
     let mut answer = Vec::new();
     stream.take(LARGEST).read_to_end(&mut answer).await.context("read the answer")?;
     let answer = String::from_utf8_lossy(&answer);

@@ -6,5 +6,9 @@
 #[expect(dead_code, reason = "shared with other tests")]
 #[path = "../cli/gateway.rs"]
 mod gateway;
+#[expect(dead_code, reason = "shared with other tests")]
+#[path = "../cli/http.rs"]
+mod http;
+mod pins;
 #[cfg(target_os = "linux")]
 mod sandbox;

@@ -19,7 +19,7 @@ pub(super) fn servers(common: &Common) -> Result<Asked, Failure> {
         Ok(states) => {
             let mut findings: Vec<Finding> = states
                 .iter()
-                .flat_map(|state| std::iter::once(finding(state)).chain(faults(state)))
+                .flat_map(|state| std::iter::once(finding(state)).chain(held(state)).chain(faults(state)))
                 .collect();
             let report = if client.is_own() { None } else { client.report().await.ok() };
             findings.extend(report.iter().filter_map(taken));
@@ -43,6 +43,15 @@ fn finding(state: &Live) -> Finding {
     let is_guest = state.kind.as_deref().is_some_and(|kind| kind == "app" || kind == "instance");
     let state_of = if is_guest { State::Note } else { State::Wrong };
     Finding::new(state_of, &state.id, reason, help)
+}
+
+/// Tools that an operator has to look at.
+fn held(state: &Live) -> impl Iterator<Item = Finding> {
+    state.held.iter().map(|held| {
+        let (why, help) = held.why();
+        let lines: Vec<String> = std::iter::once(why).chain(held.differences()).collect();
+        Finding::new(State::Note, &state.id, lines.join("\n    "), help)
+    })
 }
 
 /// Entries that clients would refuse, and the whole list with them. Only their server can fix that.

@@ -1,0 +1,102 @@
+//! What waits for an operator: tools whose definitions have changed. `toolyard approve` and the dashboard use it.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+use toolyard_model::{ControlRequest, ControlResponse};
+use toolyard_policy::pin::Held;
+use toolyard_proto::Raw;
+use toolyard_proto::name::canonical;
+
+use super::Answered;
+use crate::Gateway;
+use crate::catalog::ListKind;
+use crate::pins;
+use crate::upstream::Upstream;
+
+impl Gateway {
+    /// Everything that waits, and the last changes that did not have to.
+    pub(super) fn approvals_json(&self) -> Value {
+        let upstreams = self.upstreams();
+        let held = |upstream: &Arc<Upstream>| -> Vec<Value> {
+            held_of(upstream).iter().map(|held| pins::to_json(upstream.id(), held)).collect()
+        };
+        let announced = |upstream: &Arc<Upstream>| -> Vec<Value> {
+            let known = self.shared().outlets.pins.as_ref().filter(|_| pins::is_pinned(upstream.kind()));
+            let known = known.map(|pins| pins.announced(upstream.id())).unwrap_or_default();
+            known.iter().map(|one| pins::announced_json(upstream.id(), one)).collect()
+        };
+        json!({
+            "tools": upstreams.iter().flat_map(held).collect::<Vec<_>>(),
+            "announced": upstreams.iter().flat_map(announced).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The tools of each server as it defines them now, those that are held included, for lock files.
+    pub(super) fn definitions_json(&self) -> Value {
+        let tools = |upstream: &Arc<Upstream>| {
+            let definitions = upstream.definitions().filter(|_| pins::is_pinned(upstream.kind()))?;
+            let tool = |raw: &Raw| Some((raw.member("name")?.as_string()?, raw.read::<Value>().ok()?));
+            let tools: Map<String, Value> =
+                definitions.list(ListKind::Tools).iter().filter_map(tool).collect();
+            Some((upstream.id().to_string(), Value::Object(tools)))
+        };
+        json!({ "upstreams": self.upstreams().iter().filter_map(tools).collect::<Map<_, _>>() })
+    }
+
+    /// Approves what the body names: a held tool by its canonical id, or all held tools of an upstream by its id.
+    pub(super) fn approve(&self, request: &ControlRequest) -> Answered {
+        let id = id_in(request)?;
+        let mut approved = Vec::new();
+        for upstream in self.upstreams() {
+            let is_whole = upstream.id().as_str() == id;
+            let is_meant = |held: &&Held| is_whole || canonical(upstream.id(), &held.tool) == id;
+            for held in held_of(&upstream).iter().filter(is_meant) {
+                approved.push(self.approve_tool(&upstream, held)?);
+            }
+            if !approved.is_empty() {
+                upstream.review_again(&self.shared().outlets);
+                return Ok(ControlResponse::json(&json!({ "approved": approved })));
+            }
+        }
+        Err(nothing_waits(&id))
+    }
+
+    fn approve_tool(&self, upstream: &Upstream, held: &Held) -> Result<String, ControlResponse> {
+        let id = canonical(upstream.id(), &held.tool);
+        let pins = self.shared().outlets.pins.as_ref();
+        let Some(pins) = pins.filter(|_| !held.is_locked()) else {
+            let message =
+                format!("a lock file decides about `{id}`; `toolyard lock` accepts what is offered now");
+            return Err(ControlResponse::error(StatusCode::CONFLICT, "locked", &message));
+        };
+        pins.accept(upstream.id(), held);
+        tracing::info!(target: "upstream", tool = %id, "a changed definition was approved by an operator");
+        Ok(id)
+    }
+
+    /// Denies what the body names. A held tool stays held, so there is nothing to deny about it.
+    #[expect(clippy::unused_self, reason = "calls that wait are the gateway's")]
+    pub(super) fn deny(&self, request: &ControlRequest) -> Answered {
+        let id = id_in(request)?;
+        Err(nothing_waits(&id))
+    }
+}
+
+fn held_of(upstream: &Upstream) -> pins::HeldTools {
+    upstream.definitions().map(|definitions| definitions.held().clone()).unwrap_or_default()
+}
+
+fn id_in(request: &ControlRequest) -> Result<String, ControlResponse> {
+    let body: Option<Value> = serde_json::from_slice(&request.body).ok();
+    body.and_then(|body| body["id"].as_str().map(str::to_owned)).ok_or_else(|| {
+        let message = "the body must be a JSON object with the text `id`";
+        ControlResponse::error(StatusCode::BAD_REQUEST, "invalid_body", message)
+    })
+}
+
+fn nothing_waits(id: &str) -> ControlResponse {
+    let message = format!("nothing called `{id}` waits for approval; `toolyard approve` shows what does");
+    ControlResponse::error(StatusCode::NOT_FOUND, "unknown_approval", &message)
+}

@@ -1,0 +1,201 @@
+//! Rules about who may call which tool with which arguments. The first rule that matches decides. Rules are compiled
+//! in two steps: once per class of principals (those that the same rules can concern), and once per class and tool,
+//! so that a call costs two lookups and only the conditions on its arguments.
+
+mod args;
+mod condition;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+pub use args::Test;
+pub use condition::Condition;
+pub use policy::{Class, Decision, Policy, Verdict};
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// What a rule does with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Do {
+    Allow,
+    Approve,
+    Deny,
+    /// The same, and the tool seems not to exist.
+    Hide,
+}
+
+impl Do {
+    pub const ALL: [(&'static str, Self); 4] =
+        [("allow", Self::Allow), ("approve", Self::Approve), ("deny", Self::Deny), ("hide", Self::Hide)];
+
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, action)| *action == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether a call can go on.
+    pub fn is_permissive(self) -> bool {
+        matches!(self, Self::Allow | Self::Approve)
+    }
+}
+
+impl fmt::Display for Do {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One rule. Every part that is given must match.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Patterns over names of principals, `role:NAME` or `class:NAME`; all principals if empty.
+    pub who: Vec<String>,
+    /// Patterns over canonical ids; all tools if empty.
+    pub tools: Vec<String>,
+    pub annotations: Annotations,
+    /// JSON pointers into the arguments, and what must hold there.
+    pub args: Vec<(String, Test)>,
+    pub when: Option<Condition>,
+    pub action: Do,
+    pub approval: Approval,
+    /// Where it is written, for explanations.
+    pub place: String,
+}
+
+/// Who approves, and for how long that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Approval {
+    pub by: By,
+    /// Whether one approval holds for all equal calls until it expires, rather than for one.
+    pub is_for_session: bool,
+    pub expires: Duration,
+    /// How long a call waits for an operator before it returns.
+    pub wait: Duration,
+}
+
+impl Approval {
+    /// For how long an approval of the session holds, if there can be one.
+    pub fn session(self) -> Option<Duration> {
+        self.is_for_session.then_some(self.expires)
+    }
+}
+
+impl Default for Approval {
+    fn default() -> Self {
+        Self {
+            by: By::Client,
+            is_for_session: false,
+            expires: Duration::from_mins(10),
+            wait: Duration::from_secs(45),
+        }
+    }
+}
+
+/// Who approves a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// The client that made it asks its user.
+    Client,
+    /// An operator of the gateway.
+    Operator,
+}
+
+/// What a rule requires of annotations, or what a tool has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Annotations {
+    pub read_only: Option<bool>,
+    pub destructive: Option<bool>,
+    pub idempotent: Option<bool>,
+    pub open_world: Option<bool>,
+}
+
+impl Annotations {
+    /// Those of a definition, with the protocol's defaults where it gives none.
+    pub fn of(definition: &Value) -> Self {
+        let hint = |name: &str, default| Some(definition["annotations"][name].as_bool().unwrap_or(default));
+        Self {
+            read_only: hint("readOnlyHint", false),
+            destructive: hint("destructiveHint", true),
+            idempotent: hint("idempotentHint", false),
+            open_world: hint("openWorldHint", true),
+        }
+    }
+
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Whether everything that this requires is so.
+    fn fits(self, tool: Self) -> bool {
+        let fits = |wanted: Option<bool>, is: Option<bool>| wanted.is_none() || wanted == is;
+        fits(self.read_only, tool.read_only)
+            && fits(self.destructive, tool.destructive)
+            && fits(self.idempotent, tool.idempotent)
+            && fits(self.open_world, tool.open_world)
+    }
+}
+
+/// A principal, as rules see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who<'a, R> {
+    pub name: &'a str,
+    pub roles: &'a [R],
+    pub class: &'a str,
+}
+
+/// A tool, as rules see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tool<'a> {
+    pub canonical: &'a str,
+    pub annotations: Annotations,
+    /// Whether its server's annotations are believed where they permit something.
+    pub is_trusted: bool,
+}
+
+impl Rule {
+    /// Whether it concerns this principal.
+    fn concerns<R: AsRef<str>>(&self, who: &Who<'_, R>) -> bool {
+        let is_it = |pattern: &String| {
+            if let Some(role) = pattern.strip_prefix("role:") {
+                who.roles.iter().any(|own| glob(role, own.as_ref()))
+            } else if let Some(class) = pattern.strip_prefix("class:") {
+                glob(class, who.class)
+            } else {
+                glob(pattern, who.name)
+            }
+        };
+        self.who.is_empty() || self.who.iter().any(is_it)
+    }
+
+    /// Whether it is about this tool, whatever its arguments are.
+    fn is_about(&self, tool: &Tool<'_>) -> bool {
+        let is_named = self.tools.is_empty() || self.tools.iter().any(|one| glob(one, tool.canonical));
+        is_named && self.annotations.fits(tool.annotations)
+    }
+
+    /// Whether the arguments decide if it matches.
+    fn is_conditional(&self) -> bool {
+        !self.args.is_empty() || self.when.is_some()
+    }
+
+    /// What a server that is not trusted states about its tools may only tighten.
+    fn only_tightens(&self, tool: &Tool<'_>) -> bool {
+        !self.annotations.is_empty() && !tool.is_trusted
+    }
+}
+
+/// Whether a pattern, in which `*` matches any run of characters, matches a text.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let head = parts.next().unwrap_or_default();
+    let Some(mut left) = text.strip_prefix(head) else { return false };
+    let rest: Vec<&str> = parts.collect();
+    let Some((last, middle)) = rest.split_last() else { return left.is_empty() };
+    for part in middle {
+        let Some(at) = left.find(part) else { return false };
+        left = &left[at + part.len()..];
+    }
+    left.ends_with(last)
+}

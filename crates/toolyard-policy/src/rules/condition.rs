@@ -1,0 +1,131 @@
+//! `when`: a condition in CEL, compiled once. Its size, its loops and what it is applied to are bounded, and whatever
+//! goes wrong in it counts as an error.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use cel::{Context, Program, Value as CelValue};
+use serde_json::Value;
+
+use super::Who;
+
+const LONGEST: usize = 2_048;
+/// The parser calls itself for each level.
+const DEEPEST: usize = 24;
+/// Loops within loops multiply.
+const MOST_LOOPS: usize = 2;
+/// So many values of the arguments are looked at where a condition has loops.
+const MOST_VALUES: usize = 1_000;
+/// The same where it has none.
+const MOST_PLAIN_VALUES: usize = 100_000;
+const LOOPS: [&str; 5] = [".all(", ".exists(", ".exists_one(", ".map(", ".filter("];
+
+/// A compiled condition.
+#[derive(Clone)]
+pub struct Condition {
+    source: Arc<str>,
+    program: Arc<Program>,
+    most_values: usize,
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Condition({})", self.source)
+    }
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Condition {
+    /// Compiles a condition over `args`, `tool` and `who`; the error is one sentence.
+    pub fn compile(source: &str) -> Result<Self, String> {
+        if source.len() > LONGEST {
+            return Err(format!("it is longer than {LONGEST} bytes"));
+        }
+        if depth(source) > DEEPEST {
+            return Err(format!("it is nested more than {DEEPEST} levels deep"));
+        }
+        let dense: String = source.split_whitespace().collect();
+        let loops: usize = LOOPS.iter().map(|one| dense.matches(one).count()).sum();
+        if loops > MOST_LOOPS {
+            return Err(format!("it has {loops} loops (`all`, `exists`, `map` …), more than {MOST_LOOPS}"));
+        }
+        let compiled = catch_unwind(AssertUnwindSafe(|| Program::compile(source)));
+        let program = compiled.map_err(|_| "it cannot be parsed".to_owned())?.map_err(|errors| {
+            let text = errors.to_string();
+            text.lines()
+                .map(str::trim)
+                .find(|line| !line.is_empty())
+                .unwrap_or("it cannot be parsed")
+                .to_owned()
+        })?;
+        let known = ["args", "tool", "who"];
+        let references = program.references();
+        let unknown = references.variables().into_iter().find(|name| !known.contains(name));
+        // Loops have variables of their own.
+        if let Some(unknown) = unknown.filter(|_| loops == 0) {
+            return Err(format!("`{unknown}` is not known; there are `args`, `tool` and `who`"));
+        }
+        let most_values = if loops > 0 { MOST_VALUES } else { MOST_PLAIN_VALUES };
+        Ok(Self { source: source.into(), program: Arc::new(program), most_values })
+    }
+
+    /// Whether it holds; an error if it is not a plain yes or no.
+    pub fn holds<R: AsRef<str>>(&self, who: &Who<'_, R>, tool: &str, args: &Value) -> Result<bool, String> {
+        if values(args, self.most_values) > self.most_values {
+            return Err(format!("the arguments have more than {} values", self.most_values));
+        }
+        let run = || {
+            let mut context = Context::default();
+            let roles: Vec<&str> = who.roles.iter().map(AsRef::as_ref).collect();
+            let who = serde_json::json!({ "name": who.name, "roles": roles, "class": who.class });
+            for (name, value) in [("args", args), ("tool", &Value::from(tool)), ("who", &who)] {
+                context.add_variable(name, value).map_err(|error| error.to_string())?;
+            }
+            match self.program.execute(&context) {
+                Ok(CelValue::Bool(holds)) => Ok(holds),
+                Ok(_) => Err("the condition is neither true nor false".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        };
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("the condition failed".to_owned()))
+    }
+}
+
+/// How deep brackets, signs and choices are nested at most, whatever is in quotes.
+fn depth(source: &str) -> usize {
+    let (mut open, mut deepest, mut signs, mut choices) = (0_usize, 0, 0, 0);
+    for char in source.chars() {
+        match char {
+            '(' | '[' | '{' => open += 1,
+            ')' | ']' | '}' => open = open.saturating_sub(1),
+            '?' => choices += 1,
+            _ => {}
+        }
+        signs = if matches!(char, '!' | '-') { signs + 1 } else { 0 };
+        deepest = deepest.max(open + signs + choices);
+    }
+    deepest
+}
+
+/// How many values there are, counted no further than needed.
+fn values(value: &Value, most: usize) -> usize {
+    let mut count = 1;
+    let inner: Box<dyn Iterator<Item = &Value>> = match value {
+        Value::Array(items) => Box::new(items.iter()),
+        Value::Object(members) => Box::new(members.values()),
+        _ => return count,
+    };
+    for one in inner {
+        if count > most {
+            break;
+        }
+        count += values(one, most);
+    }
+    count
+}

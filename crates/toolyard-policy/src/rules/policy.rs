@@ -1,0 +1,254 @@
+//! The rules of a config, compiled for the principals and tools that are there.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use serde_json::Value;
+
+use super::{Annotations, Do, Rule, Tool, Who};
+
+/// So many principals, classes and tools are remembered; beyond that everything is compiled again.
+const REMEMBERED: usize = 100_000;
+
+/// What is done with a call, and by which rule; by the default where there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub action: Do,
+    pub rule: Option<usize>,
+    /// Why a condition could not be evaluated, which denies the call.
+    pub error: Option<String>,
+}
+
+impl Decision {
+    fn of(action: Do, rule: Option<usize>) -> Self {
+        Self { action, rule, error: None }
+    }
+}
+
+/// All rules.
+pub struct Policy {
+    rules: Arc<[Rule]>,
+    default: Do,
+    classes: Mutex<HashMap<Box<[usize]>, Arc<Class>>>,
+    hasher: RandomState,
+    principals: RwLock<HashMap<u64, (Known, Arc<Class>)>>,
+}
+
+/// What the class of a principal follows from.
+#[derive(PartialEq, Eq)]
+struct Known {
+    name: String,
+    roles: Vec<String>,
+    class: String,
+}
+
+impl Known {
+    fn is<R: AsRef<str>>(&self, who: &Who<'_, R>) -> bool {
+        let roles = || {
+            self.roles.len() == who.roles.len()
+                && self.roles.iter().zip(who.roles).all(|(one, other)| *one == other.as_ref())
+        };
+        self.name == who.name && self.class == who.class && roles()
+    }
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Policy({} rules)", self.rules.len())
+    }
+}
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        self.rules == other.rules && self.default == other.default
+    }
+}
+
+impl Eq for Policy {}
+
+impl Policy {
+    pub fn new(rules: Vec<Rule>, default: Do) -> Self {
+        let (classes, hasher, principals) = (Mutex::default(), RandomState::new(), RwLock::default());
+        Self { rules: rules.into(), default, classes, hasher, principals }
+    }
+
+    pub fn rule(&self, decision: &Decision) -> Option<&Rule> {
+        self.rules.get(decision.rule?)
+    }
+
+    pub fn default_action(&self) -> Do {
+        self.default
+    }
+
+    /// The class of a principal.
+    pub fn class_of<R: AsRef<str>>(&self, who: &Who<'_, R>) -> Arc<Class> {
+        let roles: Vec<&str> = who.roles.iter().map(AsRef::as_ref).collect();
+        let key = self.hasher.hash_one((who.name, &roles, who.class));
+        let known = self.principals.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, class)) = known.get(&key).filter(|(known, _)| known.is(who)) {
+            return class.clone();
+        }
+        drop(known);
+        let class = self.compile(who);
+        let mut known = self.principals.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        let roles = roles.into_iter().map(str::to_owned).collect();
+        let owned = Known { name: who.name.to_owned(), roles, class: who.class.to_owned() };
+        known.insert(key, (owned, class.clone()));
+        class
+    }
+
+    fn compile<R: AsRef<str>>(&self, who: &Who<'_, R>) -> Arc<Class> {
+        let concerning = self.rules.iter().enumerate().filter(|(_, rule)| rule.concerns(who));
+        let rules: Box<[usize]> = concerning.map(|(at, _)| at).collect();
+        let mut classes = self.classes.lock().unwrap_or_else(PoisonError::into_inner);
+        if classes.len() >= REMEMBERED {
+            classes.clear();
+        }
+        // Ids are never used twice, also where the table was emptied: prepared lists belong to them.
+        let id =
+            u32::try_from(NEXT_CLASS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let new = || {
+            let (all, default) = (self.rules.clone(), self.default);
+            Arc::new(Class { id, all, rules: rules.clone(), default, verdicts: RwLock::default() })
+        };
+        classes.entry(rules.clone()).or_insert_with(new).clone()
+    }
+}
+
+/// The class 0 is that of gateways without rules.
+static NEXT_CLASS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+
+/// Principals that the same rules concern.
+pub struct Class {
+    id: u32,
+    all: Arc<[Rule]>,
+    /// The rules that concern it, in order.
+    rules: Box<[usize]>,
+    default: Do,
+    verdicts: RwLock<HashMap<String, Compiled>>,
+}
+
+/// A verdict, and what of the tool it follows from.
+type Compiled = ((Annotations, bool), Arc<Verdict>);
+
+impl std::fmt::Debug for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Class({})", self.id)
+    }
+}
+
+impl Class {
+    /// Different for every two classes of a process.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// What the rules come to for a tool.
+    pub fn verdict(&self, tool: &Tool<'_>) -> Arc<Verdict> {
+        let basis = (tool.annotations, tool.is_trusted);
+        let known = self.verdicts.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, verdict)) = known.get(tool.canonical).filter(|(known, _)| *known == basis) {
+            return verdict.clone();
+        }
+        drop(known);
+        let verdict = Arc::new(self.compile(tool));
+        let mut known = self.verdicts.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED {
+            known.clear();
+        }
+        known.insert(tool.canonical.to_owned(), (basis, verdict.clone()));
+        verdict
+    }
+
+    fn compile(&self, tool: &Tool<'_>) -> Verdict {
+        let mut candidates = Vec::new();
+        let mut otherwise = Decision::of(self.default, None);
+        for at in self.rules.iter().copied().filter(|at| self.all[*at].is_about(tool)) {
+            let (rule, only_tightens) = (&self.all[at], self.all[at].only_tightens(tool));
+            if !rule.is_conditional() && !only_tightens {
+                otherwise = Decision::of(rule.action, Some(at));
+                break;
+            }
+            candidates.push(Candidate { rule: at, only_tightens });
+        }
+        let mut verdict = Verdict { rules: self.all.clone(), candidates, otherwise };
+        if verdict.candidates.iter().all(|one| !self.all[one.rule].is_conditional()) {
+            let nobody: Who<'_, &str> = Who { name: "", roles: &[], class: "" };
+            verdict.otherwise = verdict.decide(&nobody, tool.canonical, &Value::Null);
+            verdict.candidates.clear();
+        }
+        verdict
+    }
+}
+
+/// What the rules come to for one class and tool.
+#[derive(Debug)]
+pub struct Verdict {
+    rules: Arc<[Rule]>,
+    /// The rules that may match, in order; those that depend on arguments, and those before them.
+    candidates: Vec<Candidate>,
+    otherwise: Decision,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    rule: usize,
+    only_tightens: bool,
+}
+
+impl Verdict {
+    /// The decision, if it does not depend on arguments.
+    pub fn settled(&self) -> Option<&Decision> {
+        self.candidates.is_empty().then_some(&self.otherwise)
+    }
+
+    /// Whether there are arguments with which the tool may be called.
+    pub fn may_call(&self) -> bool {
+        let permits = |one: &Candidate| self.rules[one.rule].action.is_permissive();
+        self.otherwise.action.is_permissive()
+            || self.candidates.iter().any(|one| !one.only_tightens && permits(one))
+    }
+
+    /// The decision for a call with these arguments.
+    pub fn decide<R: AsRef<str>>(&self, who: &Who<'_, R>, tool: &str, args: &Value) -> Decision {
+        let mut strictest: Option<Decision> = None;
+        let mut stricter = |decision: Decision| {
+            let is_stricter = strictest.as_ref().is_none_or(|known| known.action < decision.action);
+            if is_stricter {
+                strictest = Some(decision);
+            }
+        };
+        for Candidate { rule: at, only_tightens } in self.candidates.iter().copied() {
+            let rule = &self.rules[at];
+            let decision = match matches(rule, who, tool, args) {
+                Ok(false) => continue,
+                Ok(true) => Decision::of(rule.action, Some(at)),
+                Err(error) => Decision { action: Do::Deny, rule: Some(at), error: Some(error) },
+            };
+            stricter(decision);
+            if !only_tightens {
+                return strictest.unwrap_or_else(|| self.otherwise.clone());
+            }
+        }
+        stricter(self.otherwise.clone());
+        strictest.unwrap_or_else(|| self.otherwise.clone())
+    }
+}
+
+/// Whether the conditions of a rule hold.
+pub(super) fn matches<R: AsRef<str>>(
+    rule: &Rule,
+    who: &Who<'_, R>,
+    tool: &str,
+    args: &Value,
+) -> Result<bool, String> {
+    let holds = |(pointer, test): &(String, super::Test)| test.holds(args.pointer(pointer));
+    if !rule.args.iter().all(holds) {
+        return Ok(false);
+    }
+    rule.when.as_ref().map_or(Ok(true), |when| when.holds(who, tool, args))
+}

@@ -1,0 +1,171 @@
+//! Rules against a naive interpreter, conditions, and what a call costs.
+
+use std::time::Instant;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::policy::matches;
+use super::*;
+
+/// What the rules mean, word for word.
+fn naive(rules: &[Rule], default: Do, who: &Who<'_, &str>, tool: &Tool<'_>, args: &Value) -> Do {
+    let Some((rule, rest)) = rules.split_first() else { return default };
+    let matched = rule.concerns(who) && rule.is_about(tool);
+    let action = match matched.then(|| matches(rule, who, tool.canonical, args)) {
+        None | Some(Ok(false)) => return naive(rest, default, who, tool, args),
+        Some(Ok(true)) => rule.action,
+        Some(Err(_)) => Do::Deny,
+    };
+    if !rule.annotations.is_empty() && !tool.is_trusted {
+        return action.max(naive(rest, default, who, tool, args));
+    }
+    action
+}
+
+fn rule(action: Do) -> Rule {
+    Rule {
+        who: Vec::new(),
+        tools: Vec::new(),
+        annotations: Annotations::default(),
+        args: Vec::new(),
+        when: None,
+        action,
+        approval: Approval::default(),
+        place: String::new(),
+    }
+}
+
+fn any_rule() -> impl Strategy<Value = Rule> {
+    let who = prop::sample::subsequence(vec!["alice", "bob", "role:ops", "class:guest", "a*"], 0..3);
+    let tools = prop::sample::subsequence(vec!["files:read", "files:*", "*:write", "wiki:read"], 0..3);
+    let hint = || prop::option::weighted(0.2, any::<bool>());
+    let args = prop::option::weighted(0.3, prop::sample::select(vec!["/home", "/etc"]));
+    let whens = ["args.n < 5", "args.missing == 1", "who.name == 'alice'", "args.n", "'ops' in who.roles"];
+    let when = prop::option::weighted(0.3, prop::sample::select(whens.to_vec()));
+    let action = prop::sample::select(vec![Do::Allow, Do::Approve, Do::Deny, Do::Hide]);
+    (who, tools, hint(), hint(), args, when, action).prop_map(
+        |(who, tools, read_only, destructive, below, when, action)| Rule {
+            who: who.into_iter().map(str::to_owned).collect(),
+            tools: tools.into_iter().map(str::to_owned).collect(),
+            annotations: Annotations { read_only, destructive, ..Annotations::default() },
+            args: below
+                .map(|folder| {
+                    ("/path".to_owned(), Test { below: Some(folder.to_owned()), ..Test::default() })
+                })
+                .into_iter()
+                .collect(),
+            when: when.map(|when| Condition::compile(when).unwrap()),
+            ..rule(action)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn compiled_rules_decide_as_a_naive_interpreter_does(
+        rules in prop::collection::vec(any_rule(), 0..8),
+        default in prop::sample::select(vec![Do::Allow, Do::Deny]),
+        calls in prop::collection::vec(
+            (
+                prop::sample::select(vec![
+                    ("alice", &["ops"][..], ""), ("bob", &[][..], "guest"), ("carol", &["ops", "dev"][..], ""),
+                ]),
+                prop::sample::select(vec!["files:read", "files:write", "wiki:read"]),
+                any::<[bool; 3]>(),
+                prop::sample::select(vec!["/home/x", "/home/../etc", "/etc", "/var"]),
+                0..10,
+            ),
+            1..10,
+        ),
+    ) {
+        let policy = Policy::new(rules.clone(), default);
+        for ((name, roles, class), canonical, [read_only, destructive, is_trusted], path, n) in calls {
+            let who = Who { name, roles, class };
+            let annotations = Annotations {
+                read_only: Some(read_only), destructive: Some(destructive),
+                idempotent: Some(false), open_world: Some(true),
+            };
+            let (tool, args) = (Tool { canonical, annotations, is_trusted }, json!({ "path": path, "n": n }));
+            let verdict = policy.class_of(&who).verdict(&tool);
+            let expected = naive(&rules, default, &who, &tool, &args);
+            let decision = verdict.decide(&who, canonical, &args);
+            prop_assert_eq!(decision.action, expected);
+            prop_assert!(verdict.may_call() || !expected.is_permissive(), "a tool that may be called is seen");
+            if let Some(settled) = verdict.settled() {
+                prop_assert_eq!(settled.action, expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn arguments_are_tested_as_they_are() {
+    let test = |value: Value, test: Test| test.holds(Some(&value));
+    let none = Test::default;
+    assert!(test(json!("/home/a"), Test { below: Some("/home".into()), ..none() }));
+    assert!(!test(json!("/homely"), Test { below: Some("/home".into()), ..none() }));
+    assert!(!test(json!("/home/../etc"), Test { below: Some("/home".into()), ..none() }));
+    assert!(test(json!(1.0), Test { equals: Some(json!(1)), ..none() }));
+    assert!(test(json!("b"), Test { one_of: Some(vec![json!("a"), json!("b")]), ..none() }));
+    assert!(!test(json!("100"), Test { max: Some(100.0), ..none() }), "a text is not a number");
+    assert!(test(json!("a.txt"), Test { matches: Some("*.txt".into()), ..none() }));
+    assert!(!Test { starts_with: Some("/".into()), ..none() }.holds(None));
+    assert!(Test { exists: Some(false), ..none() }.holds(None));
+}
+
+#[test]
+fn a_condition_that_fails_denies() {
+    let who: Who<'_, &str> = Who { name: "alice", roles: &[], class: "" };
+    let tool = Tool { canonical: "bank:pay", annotations: Annotations::default(), is_trusted: true };
+    let check = |when: &str, args: Value| {
+        let when = Some(Condition::compile(when).unwrap());
+        let policy = Policy::new(vec![Rule { when, ..rule(Do::Allow) }], Do::Deny);
+        policy.class_of(&who).verdict(&tool).decide(&who, tool.canonical, &args)
+    };
+    assert_eq!(check("args.amount < 100", json!({ "amount": 5 })).action, Do::Allow);
+    assert_eq!(check("args.amount < 100", json!({ "amount": 500 })).error, None);
+    for args in [json!({}), json!({ "amount": "5" }), json!({ "amount": null })] {
+        let decision = check("args.amount < 100", args);
+        assert_eq!((decision.action, decision.rule), (Do::Deny, Some(0)));
+        assert!(decision.error.is_some());
+    }
+    assert!(check("args.amount", json!({ "amount": 5 })).error.is_some(), "neither true nor false");
+    let many = json!({ "list": vec![1; 2_000] });
+    assert!(check("args.list.all(x, x == 1)", many).error.is_some(), "too many values for a loop");
+}
+
+#[test]
+fn conditions_are_checked_when_they_are_compiled() {
+    for wrong in ["args.", "unknown == 1", "args.a.all(x, x.all(y, y.all(z, z)))"] {
+        assert!(Condition::compile(wrong).is_err(), "{wrong}");
+    }
+    assert!(Condition::compile(&"(".repeat(5_000)).is_err());
+    assert!(Condition::compile(&"(".repeat(2_000)).is_err());
+}
+
+#[test]
+fn a_thousand_rules_cost_no_more_than_one() {
+    let rules = |count: usize| -> Vec<Rule> {
+        let one = |n: usize| Rule {
+            who: vec![format!("user{n}")],
+            tools: vec![format!("server{n}:*")],
+            ..rule(Do::Deny)
+        };
+        (0..count).map(one).collect()
+    };
+    let time = |count: usize| {
+        let policy = Policy::new(rules(count), Do::Allow);
+        let who: Who<'_, &str> = Who { name: "alice", roles: &["ops"], class: "" };
+        let tool = Tool { canonical: "files:read", annotations: Annotations::default(), is_trusted: false };
+        policy.class_of(&who).verdict(&tool);
+        let start = Instant::now();
+        for _ in 0..10_000 {
+            std::hint::black_box(policy.class_of(&who).verdict(&tool).settled());
+        }
+        start.elapsed() / 10_000
+    };
+    let (one, thousand) =
+        ((0..5).map(|_| time(1)).min().unwrap(), (0..5).map(|_| time(1_000)).min().unwrap());
+    assert!(thousand < one * 3, "{thousand:?} for a thousand rules, {one:?} for one");
+}

@@ -1,0 +1,76 @@
+//! `toolyard approve` and `deny`: what waits for an operator, shown and decided.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::tools::with_client;
+use crate::cli::Common;
+use crate::failure::Failure;
+use crate::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    /// What to approve: the id of a call, `upstream:tool` for a changed tool, or an upstream for all its changed
+    /// tools. Shows what waits if not given.
+    id: Option<String>,
+    /// Print what waits as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DenyArgs {
+    /// The id of the call to deny.
+    id: String,
+}
+
+pub(super) fn approve(common: &Common, args: &ApproveArgs) -> Result<(), Failure> {
+    let Some(id) = &args.id else { return show(common, args.json) };
+    let approved = decide(common, "/approvals/approve", id)?;
+    for id in approved["approved"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        say::result(format_args!("approved {id}"));
+    }
+    Ok(())
+}
+
+pub(super) fn deny(common: &Common, args: &DenyArgs) -> Result<(), Failure> {
+    decide(common, "/approvals/deny", &args.id)?;
+    say::result(format_args!("denied {}", args.id));
+    Ok(())
+}
+
+fn decide(common: &Common, path: &str, id: &str) -> Result<Value, Failure> {
+    with_client(common, None, async |client, _| {
+        client.settled().await?;
+        client.control(path, Some(&json!({ "id": id }))).await
+    })
+}
+
+fn show(common: &Common, as_json: bool) -> Result<(), Failure> {
+    let waiting = with_client(common, None, async |client, _| {
+        client.settled().await?;
+        client.control("/approvals", None).await
+    })?;
+    if as_json {
+        return Ok(say::json(&waiting)?);
+    }
+    let of = |key: &str| waiting[key].as_array().cloned().unwrap_or_default();
+    let (calls, tools) = (of("calls"), of("tools"));
+    for call in &calls {
+        let text = |key: &str| call[key].as_str().unwrap_or_default();
+        say::result(format_args!("{}  {} calls {}", text("id"), text("principal"), text("tool")));
+        say::result(format_args!("    arguments: {}", call["arguments"]));
+    }
+    for tool in &tools {
+        let text = |key: &str| tool[key].as_str().unwrap_or_default();
+        say::result(format_args!("{}  {}", text("id"), text("why")));
+        for one in tool["differences"].as_array().into_iter().flatten() {
+            let part = |key: &str| one[key].as_str().unwrap_or_default();
+            say::result(format_args!("    {}: {}", part("place"), part("change")));
+        }
+    }
+    if calls.is_empty() && tools.is_empty() && !common.quiet {
+        say::line("nothing waits for approval");
+    }
+    Ok(())
+}
