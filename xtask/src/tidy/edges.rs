@@ -37,8 +37,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "toolyard-core",
-        ours: &["toolyard-proto", "toolyard-model", "toolyard-hooks", "toolyard-limits", "toolyard-link"],
-        ours: &["toolyard-policy", "toolyard-proto", "toolyard-model", "toolyard-limits", "toolyard-link"],
+        ours: &[
+            "toolyard-policy",
+            "toolyard-proto",
+            "toolyard-model",
+            "toolyard-hooks",
+            "toolyard-limits",
+            "toolyard-link",
+        ],
         never_named: &["axum", "clap", "anyhow", "tracing-subscriber"],
         never_linked: &["async-nats", "clap"],
     },
