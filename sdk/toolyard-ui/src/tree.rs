@@ -108,22 +108,26 @@ impl Tree {
         Self::build(windows, |mut node| {
             next += 1;
             let children = std::mem::take(&mut node.children);
-            let id = node.id.unwrap_or(ElementId(next));
-            Some((id, node, children))
+            node.id = node.id.or(Some(ElementId(next)));
+            Some((next, node, children))
         })
     }
 
     /// A tree from a table: the windows, and what there is to know about an element, with the elements inside it. An
     /// element inside itself becomes one of the type `CircularReference`.
-    pub fn from_ids(
-        windows: Vec<ElementId>,
-        mut look_up: impl FnMut(ElementId) -> Option<(TreeNode, Vec<ElementId>)>,
+    pub fn from_keys<K: Copy + PartialEq>(
+        windows: Vec<K>,
+        mut look_up: impl FnMut(K) -> Option<(TreeNode, Vec<K>)>,
     ) -> Self {
-        Self::build(windows, |id| look_up(id).map(|(node, children)| (id, node, children)))
+        Self::build(windows, |key| look_up(key).map(|(node, children)| (key, node, children)))
     }
 
-    fn build<N>(windows: Vec<N>, mut open: impl FnMut(N) -> Option<(ElementId, TreeNode, Vec<N>)>) -> Self {
+    fn build<N, K: PartialEq>(
+        windows: Vec<N>,
+        mut open: impl FnMut(N) -> Option<(K, TreeNode, Vec<N>)>,
+    ) -> Self {
         let mut tree = Self::default();
+        let mut keys: Vec<K> = Vec::new();
         let mut counts = HashMap::new();
         let mut waiting: Vec<_> = windows.into_iter().rev().map(|window| (window, None)).collect();
         while let Some((next, parent)) = waiting.pop() {
@@ -131,10 +135,11 @@ impl Tree {
                 tree.is_cut = true;
                 break;
             }
-            let Some((id, node, children)) = open(next) else { continue };
-            let is_circle = tree.ancestors(parent).any(|ancestor| tree.elements[ancestor].id == id);
+            let Some((key, node, children)) = open(next) else { continue };
+            let is_circle = tree.ancestors(parent).any(|ancestor| keys[ancestor] == key);
             let node = if is_circle { TreeNode::new("CircularReference") } else { node };
-            let position = tree.push(id, node, parent, &mut counts);
+            let position = tree.push(node, parent, &mut counts);
+            keys.push(key);
             if is_circle {
                 continue;
             }
@@ -150,12 +155,12 @@ impl Tree {
 
     fn push(
         &mut self,
-        id: ElementId,
         node: TreeNode,
         parent: Option<usize>,
         counts: &mut HashMap<(Option<usize>, String), usize>,
     ) -> usize {
         let count = counts.entry((parent, node.kind.clone())).or_default();
+        let id = node.id.unwrap_or_default();
         let index = *count;
         *count += 1;
         let above = parent.map(|parent| &self.elements[parent]);
@@ -321,9 +326,9 @@ mod tests {
 
     #[test]
     fn an_element_inside_itself_ends_the_branch() {
-        let tree = Tree::from_ids(vec![ElementId(1)], |id| {
-            let children = if id.0 == 1 { vec![ElementId(2), ElementId(9)] } else { vec![ElementId(1)] };
-            (id.0 < 9).then(|| (TreeNode::new("Group"), children))
+        let tree = Tree::from_keys(vec![1], |key| {
+            let children = if key == 1 { vec![2, 9] } else { vec![1] };
+            (key < 9).then(|| (TreeNode::new("Group"), children))
         });
         let kinds: Vec<_> = (0..tree.len()).map(|position| tree.info(position).kind.as_str()).collect();
         assert_eq!(kinds, ["Group", "Group", "CircularReference"]);
@@ -331,11 +336,10 @@ mod tests {
 
     #[test]
     fn a_tree_without_end_is_cut() {
-        let deep =
-            Tree::from_ids(vec![ElementId(0)], |id| Some((TreeNode::new("A"), vec![ElementId(id.0 + 1)])));
+        let deep = Tree::from_keys(vec![0], |key| Some((TreeNode::new("A"), vec![key + 1])));
         assert_eq!((deep.len(), deep.is_cut()), (DEEPEST, true));
-        let wide = Tree::from_ids(vec![ElementId(0)], |id| {
-            let children = if id.0 == 0 { (1..1_000_000).map(ElementId).collect() } else { vec![] };
+        let wide = Tree::from_keys(vec![0], |key| {
+            let children = if key == 0 { (1..1_000_000).collect() } else { vec![] };
             Some((TreeNode::new("A"), children))
         });
         assert_eq!((wide.len(), wide.is_cut()), (MOST_ELEMENTS, true));
