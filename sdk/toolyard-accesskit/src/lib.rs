@@ -15,6 +15,8 @@ pub use accesskit;
 pub struct WindowTree {
     id: ElementId,
     title: String,
+    /// Its width and height, in logical pixels.
+    size: (f64, f64),
     /// How many pixels of the tree's coordinates make one logical pixel.
     scale: f64,
     tree: ConsumerTree,
@@ -29,18 +31,26 @@ impl std::fmt::Debug for WindowTree {
 
 impl WindowTree {
     /// The tree of a window from its first update, which must be complete. `id` is what the adapter calls the window.
-    pub fn new(id: u64, title: &str, scale: f64, update: TreeUpdate) -> Self {
+    pub fn new(id: u64, update: TreeUpdate) -> Self {
         let tree = ConsumerTree::new(update.clone(), true);
-        Self { id: ElementId(id), title: title.to_owned(), scale: positive(scale), tree, last: update }
+        Self { id: ElementId(id), title: String::new(), size: (0.0, 0.0), scale: 1.0, tree, last: update }
+    }
+
+    /// The title of the window, its size in logical pixels, and how many pixels of the tree's coordinates make one of
+    /// them. Returns whether anything is different from before.
+    pub fn frame(&mut self, title: &str, size: (f64, f64), scale: f64) -> bool {
+        let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
+        let bits = |(width, height): (f64, f64), scale: f64| [width, height, scale].map(f64::to_bits);
+        let is_new = title != self.title || bits(size, scale) != bits(self.size, self.scale);
+        title.clone_into(&mut self.title);
+        (self.size, self.scale) = (size, scale);
+        is_new
     }
 
     /// Applies an update. Returns whether anything is different from before.
-    pub fn update(&mut self, title: &str, scale: f64, update: TreeUpdate) -> bool {
-        let scale = positive(scale);
-        let is_new = update != self.last || title != self.title || (scale - self.scale).abs() > f64::EPSILON;
+    pub fn update(&mut self, update: TreeUpdate) -> bool {
+        let is_new = update != self.last;
         if is_new {
-            title.clone_into(&mut self.title);
-            self.scale = scale;
             self.last = update.clone();
             self.tree.update_and_process_changes(update, &mut Ignore);
         }
@@ -63,10 +73,6 @@ impl WindowTree {
         }
         false
     }
-}
-
-fn positive(scale: f64) -> f64 {
-    if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }
 }
 
 struct Ignore;
@@ -117,12 +123,14 @@ impl WindowTree {
             let [x, y] = [bounds.x0, bounds.y0].map(|edge| edge / self.scale);
             element = element.at(x, y, bounds.width() / self.scale, bounds.height() / self.scale);
         }
-        element = element.named(&node.label().unwrap_or_default());
+        let own = if node.label_comes_from_value() { node.value() } else { None };
+        element = element.named(&node.label().or(own).unwrap_or_default());
         for (key, value) in properties(node) {
             element = element.property(key, &value);
         }
         if node.is_root() {
-            element = element.id(self.id.0);
+            let (width, height) = self.size;
+            element = element.id(self.id.0).at(0.0, 0.0, width, height);
             if !self.title.is_empty() {
                 element = element.named(&self.title);
             }
@@ -143,7 +151,7 @@ fn properties(node: &NodeRef<'_>) -> Vec<(&'static str, String)> {
     add("disabled", node.is_disabled().then(|| "true".to_owned()));
     add("focused", node.is_focused().then(|| "true".to_owned()));
     add("automationId", node.author_id().map(str::to_owned));
-    add("placeholder", node.placeholder().map(str::to_owned));
+    add("placeholder", node.placeholder().filter(|text| !text.is_empty()).map(str::to_owned));
     add("description", node.description());
     known
 }
@@ -193,7 +201,9 @@ mod tests {
         hidden.set_label("Secret");
         hidden.set_hidden();
         let nodes = vec![(1, root), (2, moved), (3, check), (4, field), (5, hidden)];
-        WindowTree::new(id, "Notes", 2.0, update(nodes, 4))
+        let mut window = WindowTree::new(id, update(nodes, 4));
+        window.frame("Notes", (400.0, 300.0), 2.0);
+        window
     }
 
     #[test]
@@ -236,7 +246,7 @@ mod tests {
         let root = node(Role::Window, None, &[2]);
         let mut field = node(Role::PasswordInput, Some(Rect::new(0.0, 0.0, 10.0, 10.0)), &[]);
         field.set_value("hunter2");
-        let window = WindowTree::new(1, "", 1.0, update(vec![(1, root), (2, field)], 1));
+        let window = WindowTree::new(1, update(vec![(1, root), (2, field)], 1));
         assert!(!format!("{:?}", elements([&window])).contains("hunter2"));
     }
 
@@ -244,7 +254,7 @@ mod tests {
     fn an_update_without_a_change_is_none() {
         let mut window = window(70);
         let same = window.last.clone();
-        assert!(!window.update("Notes", 2.0, same.clone()));
-        assert!(window.update("Notes *", 2.0, same));
+        assert!(!window.update(same) && !window.frame("Notes", (400.0, 300.0), 2.0));
+        assert!(window.frame("Notes *", (400.0, 300.0), 2.0));
     }
 }

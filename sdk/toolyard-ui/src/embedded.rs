@@ -96,6 +96,24 @@ impl Embedded {
         &self.app_id
     }
 
+    /// Offers the interface to agents on a thread of its own, until the returned value is dropped.
+    pub fn start_in_background(self, ui: Arc<dyn Ui>) -> io::Result<Background> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let started = runtime.block_on(self.start(ui))?;
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name("toolyard".into()).spawn(move || {
+            runtime.block_on(async {
+                // Dropping the sender ends it, too.
+                let _ = stopped.await;
+                match started {
+                    Started::Listening(listening) => listening.end().await,
+                    Started::Dialling(running) => running.end().await,
+                }
+            });
+        })?;
+        Ok(Background { stop: Some(stop), thread: Some(thread) })
+    }
+
     /// Offers the interface to agents until the returned value is dropped. Needs a Tokio runtime.
     pub async fn start(self, ui: Arc<dyn Ui>) -> io::Result<Started> {
         let mut app = App::new(&self.app_id, tools(ui));
@@ -115,6 +133,23 @@ impl Embedded {
             Transport::Http => app.listen_http(format!("{}:{}", address.0, address.1)).await?,
         };
         Ok(Started::Listening(listening))
+    }
+}
+
+/// An app that a thread of its own offers to agents. Dropping it takes the offer back.
+#[derive(Debug)]
+pub struct Background {
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was already reported.
+            let _ = thread.join();
+        }
     }
 }
 

@@ -27,7 +27,7 @@ mod tree;
 mod ui;
 
 pub use element::{ElementBounds, ElementInfo};
-pub use embedded::{Embedded, Started, Transport};
+pub use embedded::{Background, Embedded, Started, Transport};
 pub use path::{ElementPath, InvalidSegment, PathSegment};
 pub use picture::Picture;
 pub use recording::{Step, StepFailed, replay};

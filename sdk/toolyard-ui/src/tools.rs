@@ -132,7 +132,7 @@ impl<'a> Selector<'a> {
         }
     }
 
-    /// The element, visible ones first.
+    /// The element. A visible one counts before a hidden one, and a control before the label that names it.
     pub(crate) fn find(&self, tree: &Tree) -> Result<Option<usize>, ToolError> {
         let is_kind = |position: &usize| {
             self.kind.is_none_or(|kind| tree.info(*position).kind.eq_ignore_ascii_case(kind))
@@ -142,8 +142,12 @@ impl<'a> Selector<'a> {
             return Ok(tree.by_path(&path).filter(is_kind));
         }
         let named = |name: &'a str| {
-            let first = tree.by_name(name, self.kind).next();
-            tree.by_name(name, self.kind).find(|&position| tree.is_visible(position)).or(first)
+            let all = || tree.by_name(name, self.kind);
+            let visible = || all().filter(|&position| tree.is_visible(position));
+            visible()
+                .find(|&position| tree.info(position).kind != "Label")
+                .or(visible().next())
+                .or(all().next())
         };
         Ok(self.name.and_then(named))
     }

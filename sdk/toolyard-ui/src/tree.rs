@@ -99,6 +99,8 @@ struct Element {
     /// Where the elements inside it end.
     end: usize,
     is_hidden: bool,
+    /// Whether the toolkit gave its bounds.
+    has_bounds: bool,
 }
 
 impl Tree {
@@ -177,16 +179,23 @@ impl Tree {
         };
         let is_hidden = node.is_hidden || above.is_some_and(|above| above.is_hidden);
         let depth = above.map_or(0, |above| above.depth + 1);
-        self.elements.push(Element { id, info, parent, depth, end: 0, is_hidden });
+        let has_bounds = !info.bounds.is_empty();
+        self.elements.push(Element { id, info, parent, depth, end: 0, is_hidden, has_bounds });
         self.elements.len() - 1
     }
 
+    /// Where each element ends; an element without bounds has those of what is inside it.
     fn find_ends(&mut self) {
         for position in (0..self.elements.len()).rev() {
             let end = self.elements[position].end.max(position + 1);
             self.elements[position].end = end;
+            let bounds = self.elements[position].info.bounds;
             if let Some(parent) = self.elements[position].parent {
-                self.elements[parent].end = self.elements[parent].end.max(end);
+                let parent = &mut self.elements[parent];
+                parent.end = parent.end.max(end);
+                if !parent.has_bounds {
+                    parent.info.bounds = parent.info.bounds.union(&bounds);
+                }
             }
         }
     }

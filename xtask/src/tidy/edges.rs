@@ -138,6 +138,24 @@ const RULES: &[Rule] = &[
         never_linked: &["accesskit", "async-nats", "egui", "rustls"],
     },
     Rule {
+        package: "toolyard-accesskit",
+        ours: &["toolyard-ui"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "egui", "rustls"],
+    },
+    Rule {
+        package: "toolyard-egui",
+        ours: &["toolyard-accesskit", "toolyard-model", "toolyard-ui"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "rustls"],
+    },
+    Rule {
+        package: "notes-app",
+        ours: &["toolyard-egui", "toolyard-ui"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &[],
+    },
+    Rule {
         package: "toolyard-testkit",
         ours: &["toolyard-proto", "toolyard-model", "toolyard-serve", "toolyard-tool"],
         never_named: &[],
@@ -172,7 +190,7 @@ const PROGRAM: &str = "toolyard";
 /// Only tests may depend on it.
 const TESTKIT: &str = "toolyard-testkit";
 /// Tools written with the SDK alone, as others would. Their tests may use everything.
-const EXAMPLES: [&str; 3] = ["clock-app", "hello-tool", "notes-tool"];
+const EXAMPLES: [&str; 4] = ["clock-app", "hello-tool", "notes-app", "notes-tool"];
 /// Nothing may depend on them.
 const LEAVES: [&str; 2] = ["xtask", "toolyard-bench"];
 

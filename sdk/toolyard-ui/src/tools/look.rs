@@ -67,7 +67,7 @@ pub(crate) async fn get_element_tree(operator: &Operator, args: GetTree) -> Resu
 pub(crate) struct Find {
     /// The path of the element, for instance `Window[0]/Button[2]`.
     path: Option<String>,
-    /// Its name, automation id or type, in any case; the first in the tree counts.
+    /// Its name, automation id or type, in any case. The first in the tree counts, a control before its label.
     #[serde(alias = "selector")]
     name: Option<String>,
     /// Only elements of this type.
