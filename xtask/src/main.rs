@@ -19,6 +19,7 @@ mod step;
 mod test;
 mod tidy;
 mod tools;
+mod ui_app;
 mod windows;
 mod workspace;
 
@@ -58,6 +59,8 @@ enum Command {
     Bench(bench::Options),
     /// Thirty-seven servers that each need 12 s to start; all must come up, each started once.
     SlowStarts,
+    /// The notes app, seen and operated through the gateway by a Python client.
+    UiApp(ui_app::Options),
     /// Builds for Windows and runs those tests under Wine; needs root, and is not part of `ci`.
     Windows(windows::Options),
     /// Everything that must pass before a change lands; installs what is missing.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Seeds(options) => seeds::seeds(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::SlowStarts => slow_starts::slow_starts(),
+        Command::UiApp(options) => ui_app::ui_app(&options),
         Command::Windows(options) => windows::windows(&options),
         Command::Ci(options) => ci::ci(&options),
     };

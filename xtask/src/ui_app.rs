@@ -1,0 +1,110 @@
+//! `cargo xtask ui-app`: the notes app, seen and operated through the gateway by the official Python SDK.
+//!
+//! Without a display, or with `--window` in a real window on a virtual screen. Prints how long each tool takes; with
+//! `--release` that is worth comparing.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::step::step;
+use crate::workspace::Profile;
+use crate::{process, tools, workspace};
+
+#[derive(clap::Args, Default)]
+pub(crate) struct Options {
+    /// Open a real window on a virtual screen (installs Xvfb and a software renderer; needs root).
+    #[arg(long)]
+    window: bool,
+    /// Build with optimisations, so that the times count.
+    #[arg(long)]
+    release: bool,
+    /// How often to repeat the walk that is timed.
+    #[arg(long, default_value_t = 5)]
+    repeats: u32,
+    /// Keep the pictures in this folder.
+    #[arg(long)]
+    pictures: Option<std::path::PathBuf>,
+}
+
+impl Options {
+    pub(crate) fn quick() -> Self {
+        Self { repeats: 5, ..Self::default() }
+    }
+}
+
+pub(crate) fn ui_app(options: &Options) -> Result<()> {
+    let python = step("install the Python peers", tools::python)?;
+    let profile = if options.release { Profile::Release } else { Profile::Dev };
+    let toolyard = workspace::build("toolyard", profile)?.join("toolyard");
+    let folder = if options.window {
+        build_with_window(options, profile)?
+    } else {
+        workspace::build("notes-app", profile)?
+    };
+    let app = folder.join("notes-app");
+    let home = tempfile::tempdir().context("make a folder for the gateway")?;
+    let pictures = options.pictures.clone().unwrap_or_else(|| home.path().to_owned());
+    let mut command = if options.window { virtual_screen()? } else { Command::new(&python) };
+    if options.window {
+        command.arg(&python);
+    } else {
+        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
+    }
+    command.arg(workspace::root().join("xtask/ui-app/drive.py")).arg(toolyard).arg(app);
+    command.arg(pictures).arg(options.repeats.to_string());
+    process::run(in_home(&mut command, home.path()))
+}
+
+/// Builds the app with a window and returns the folder it is in.
+fn build_with_window(options: &Options, profile: Profile) -> Result<std::path::PathBuf> {
+    let folder = workspace::build("notes-app", profile)?;
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--package", "notes-app", "--features", "window"]);
+    if options.release {
+        cargo.arg("--release");
+    }
+    process::run(&mut cargo)?;
+    Ok(folder)
+}
+
+/// A screen in memory, with a renderer that needs no graphics card.
+fn virtual_screen() -> Result<Command> {
+    let program = tools::debian_package("xvfb-run", "xvfb")?;
+    for package in
+        ["xauth", "libgl1-mesa-dri", "libgl1", "libegl1", "libxkbcommon-x11-0", "libxcursor1", "libxi6"]
+    {
+        if !process::capture(Command::new("dpkg").args(["-s", package]))
+            .is_ok_and(|output| output.status.success())
+        {
+            process::run(Command::new("apt-get").args([
+                "install",
+                "--yes",
+                "--no-install-recommends",
+                package,
+            ]))?;
+        }
+    }
+    let mut command = Command::new(program);
+    command.args(["-a", "-s", "-screen 0 1024x768x24"]).env("LIBGL_ALWAYS_SOFTWARE", "1");
+    Ok(command)
+}
+
+/// Gateway and app find each other in a home of their own.
+fn in_home<'a>(command: &'a mut Command, home: &Path) -> &'a mut Command {
+    for (name, folder) in [
+        ("XDG_CONFIG_HOME", "config"),
+        ("XDG_STATE_HOME", "state"),
+        ("XDG_CACHE_HOME", "cache"),
+        ("XDG_DATA_HOME", "data"),
+        ("XDG_RUNTIME_DIR", "runtime"),
+    ] {
+        let folder = home.join(folder);
+        // The gateway checks that other users cannot enter it.
+        let _ = std::fs::create_dir(&folder);
+        let _ = std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        command.env(name, folder);
+    }
+    command.env("HOME", home)
+}
