@@ -54,6 +54,8 @@ pub struct Entry {
     pub fit: Option<Raw>,
     /// Whether no view shows it, not even that of its upstream alone.
     pub is_unusable: bool,
+    /// Whether it can be called but is not listed.
+    pub(crate) is_unlisted: bool,
     headers: OnceLock<ParamHeaders>,
     schemas: OnceLock<Schemas>,
 }

@@ -249,7 +249,7 @@ fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value
             "inputSchema": entry.own.member("inputSchema"),
         })
     };
-    let found: Vec<Value> = search(&view.listed_tools().cloned().collect::<Vec<_>>(), query, limit)
+    let found: Vec<Value> = search(&view.findable_tools().cloned().collect::<Vec<_>>(), query, limit)
         .iter()
         .map(describe)
         .collect();

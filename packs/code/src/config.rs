@@ -19,6 +19,12 @@ pub(crate) struct Config {
     /// Which model ranks by meaning: `fast`, or `precise` for questions that read like doc comments.
     #[serde(default)]
     pub(crate) model: ModelChoice,
+    /// Which tools are listed: the ten most useful ones (`best`) or `all`. All can be called.
+    #[serde(default)]
+    pub(crate) tools: Listed,
+    /// Whether there are tools that read, write and list files and run shell commands.
+    #[serde(default)]
+    pub(crate) files: bool,
     /// Language servers by name: changes to known ones, and servers of your own.
     #[serde(default)]
     pub(crate) servers: BTreeMap<String, ServerConfig>,
@@ -34,6 +40,14 @@ pub(crate) struct Config {
     #[serde(default = "eight")]
     #[schemars(range(min = 1, max = 64))]
     pub(crate) max_servers: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Listed {
+    #[default]
+    Best,
+    All,
 }
 
 fn half_an_hour() -> u64 {

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use toolyard_tool::{Host, Pack, ToolSet};
 
-use config::Config;
+use config::{Config, Listed};
 use tools::lsp::{change as lsp_change, diagnose, list, navigate};
-use tools::{Code, map, search as by_text, semantic, watch};
+use tools::{Code, files, map, search as by_text, semantic, watch};
 
 /// A language server may load a project without reporting anything for this long.
 const IDLE: Duration = Duration::from_mins(2);
@@ -32,13 +32,49 @@ pub fn pack() -> Pack {
     Pack::with_host("code", "Search and rewrite code, with an index that all agents share", tools).idle(IDLE)
 }
 
+/// The tools that are listed unless the configuration asks for all.
+const BEST: [&str; 10] = [
+    "find_code",
+    "code_context",
+    "code_map",
+    "semantic_search",
+    "ast_grep_search",
+    "ast_grep_replace",
+    "lsp_goto_definition",
+    "lsp_find_references",
+    "lsp_rename",
+    "lsp_diagnostics",
+];
+const FILES: [&str; 5] = ["read_file", "write_file", "replace", "list_directory", "run_shell_command"];
+
 fn tools(config: Config, host: Host) -> ToolSet<Code> {
+    let (listed, files) = (config.tools, config.files);
+    let set = all_tools(config, host);
+    let set = if files { with_files(set) } else { set };
+    match listed {
+        Listed::All => set,
+        Listed::Best if files => set.list_only(&[BEST.as_slice(), &FILES].concat()),
+        Listed::Best => set.list_only(&BEST),
+    }
+}
+
+fn with_files(set: ToolSet<Code>) -> ToolSet<Code> {
+    set.with::<files::read_file>()
+        .with::<files::write_file>()
+        .with::<files::replace>()
+        .with::<files::list_directory>()
+        .with::<files::run_shell_command>()
+}
+
+fn all_tools(config: Config, host: Host) -> ToolSet<Code> {
     ToolSet::new("toolyard-code", env!("CARGO_PKG_VERSION"))
         .title("Toolyard: code")
         .instructions(
             "Tools for source code. `find_code` chooses the search that fits a query. `code_context` collects what a \
              task needs within a budget. The `lsp_*` tools ask language servers, which stay warm. Rewrites show a \
-             diff first and change all files or none.",
+             diff first and change all files or none. More tools than are listed can be called by name: \
+             `grep_search`, `glob_files`, `hybrid_search`, `lsp_hover`, `lsp_document_symbols`, \
+             `lsp_workspace_symbols`, `lsp_callers`, `lsp_implementations`, `lsp_code_actions`, `lsp_servers` and others.",
         )
         .state_with(move || {
             let state = host.state().unwrap_or_else(|_| user_folder("XDG_STATE_HOME", ".local/state"));

@@ -60,6 +60,29 @@ impl Projects {
         Ok(Place { project: Project { root, jail, is_writable: self.write }, below })
     }
 
+    /// Like `locate`, for a file that need not exist: the nearest folder above it that exists decides.
+    pub(crate) fn locate_new(&self, path: &str, caller: Option<&Path>) -> Result<Place, ToolError> {
+        let mut missing = Vec::new();
+        let mut existing = Path::new(path);
+        loop {
+            let text = existing.to_string_lossy();
+            match self.locate(if text.is_empty() { "." } else { &text }, caller) {
+                Ok(mut place) => {
+                    place.below.extend(missing.iter().rev());
+                    return Ok(place);
+                }
+                Err(error) => {
+                    // `..` would leave a folder that does not exist.
+                    let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else {
+                        return Err(error);
+                    };
+                    missing.push(name.to_owned());
+                    existing = parent;
+                }
+            }
+        }
+    }
+
     fn only_folder(&self, path: &str) -> Result<PathBuf, ToolError> {
         match self.folders.as_slice() {
             _ if Path::new(path).is_absolute() => Ok(PathBuf::from("/")),
@@ -101,6 +124,7 @@ impl Project {
     pub(crate) fn inside(&self, path: &Path) -> Result<Inside, ToolError> {
         let text =
             path.to_str().ok_or_else(|| ToolError::new(format!("`{}` is not UTF-8", path.display())))?;
+        let text = if text.is_empty() { "." } else { text };
         self.jail.path(text).map_err(jail_error)
     }
 
@@ -155,6 +179,22 @@ mod tests {
         assert!(message(projects.locate("/etc", None)).contains("outside of the configured projects"));
         assert!(message(projects.locate("three", None)).starts_with("cannot open"));
         assert!(message(Projects::new(vec![], false).locate(".", None)).contains("no project"));
+    }
+
+    #[test]
+    fn a_new_file_belongs_to_the_nearest_folder_that_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("one/.git")).unwrap();
+        let projects = Projects::new(vec![root.clone()], true);
+        let place = projects.locate_new("one/src/new/a.rs", None).unwrap();
+        assert_eq!(
+            (place.project.root(), place.below.as_path()),
+            (root.join("one").as_path(), Path::new("src/new/a.rs"))
+        );
+        for path in ["/etc/new", "one/missing/../../../etc/new", "../new"] {
+            assert!(projects.locate_new(path, None).is_err(), "{path}");
+        }
     }
 
     #[test]

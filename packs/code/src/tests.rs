@@ -41,6 +41,10 @@ impl Scene {
             .with::<by_text::ast_grep_replace>()
             .with::<semantic::semantic_search>()
             .with::<semantic::semantic_stats>()
+            .with::<files::read_file>()
+            .with::<files::write_file>()
+            .with::<files::replace>()
+            .with::<files::list_directory>()
             .with::<map::code_context>()
             .with::<map::code_map>()
     }
@@ -135,6 +139,48 @@ async fn context_and_map_stay_within_their_budgets() {
     assert!(text.contains("kill_children") && text.chars().count() <= 820, "{text}");
     let map = scene.call(false, "code_map", json!({})).await;
     assert_eq!(map["structuredContent"]["shown"], 3, "{map}");
+}
+
+#[tokio::test]
+async fn files_are_read_written_replaced_and_listed_within_the_project() {
+    let scene = Scene::new();
+    let lines: String = (0..300).map(|line| format!("line {line}\n")).collect();
+    let write = json!({ "path": "logs/new/build.log", "content": lines });
+    assert_eq!(scene.call(false, "write_file", write.clone()).await["isError"], true, "read-only by default");
+    assert_eq!(scene.call(true, "write_file", write).await["isError"], Value::Null);
+    let log = scene.call(false, "read_file", json!({ "path": "logs/new/build.log" })).await;
+    let log = &log["structuredContent"];
+    assert_eq!((&log["offset"], &log["lines"], &log["truncated"]), (&json!(200), &json!(300), &json!(true)));
+    let part = json!({ "path": "logs/new/build.log", "offset": 5, "limit": 2 });
+    assert_eq!(scene.call(false, "read_file", part).await["structuredContent"]["text"], "line 5\nline 6\n");
+
+    let change = |expected: usize| {
+        let arguments = json!({ "path": "process.py", "old_string": "kill_children", "new_string": "stop" });
+        let mut arguments = arguments;
+        arguments["expected_replacements"] = json!(expected);
+        arguments
+    };
+    assert_eq!(scene.call(true, "replace", change(1)).await["isError"], true, "it occurs twice");
+    assert_eq!(scene.call(true, "replace", change(2)).await["isError"], Value::Null);
+    let text = std::fs::read_to_string(scene.project().join("process.py")).unwrap();
+    assert_eq!((text.matches("stop").count(), text.matches("kill_children").count()), (2, 0));
+
+    let listing = scene.call(false, "list_directory", json!({})).await;
+    assert_eq!(listing["content"][0]["text"], "[DIR] logs\n[FILE] files.rs\n[FILE] process.py");
+    for path in ["../escape", "/etc/new-file"] {
+        let outside = json!({ "path": path, "content": "x" });
+        assert_eq!(scene.call(true, "write_file", outside).await["isError"], true, "{path}");
+    }
+}
+
+#[test]
+fn ten_tools_are_listed_by_default_and_file_tools_exist_only_if_they_are_switched_on() {
+    let names = |config: Value| -> Vec<&'static str> { pack().tools(config).unwrap().tool_names().collect() };
+    let (plain, files) =
+        (names(json!({ "projects": ["/tmp"] })), names(json!({ "projects": ["/tmp"], "files": true })));
+    assert!(BEST.iter().all(|name| plain.contains(name)), "{plain:?}");
+    assert_eq!(plain.iter().filter(|name| name.starts_with("lsp_")).count(), 17);
+    assert_eq!(files.len(), plain.len() + FILES.len());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The tools: thin functions over the search, the change journal and the index.
 
+pub(crate) mod files;
 pub(crate) mod lsp;
 pub(crate) mod map;
 pub(crate) mod rewrite;
@@ -33,6 +34,7 @@ pub(crate) struct Code {
     pub(crate) watchers: watch::Watchers,
     /// The language servers.
     pub(crate) pool: Pool,
+    pub(crate) host: Host,
 }
 
 impl Code {
@@ -42,7 +44,7 @@ impl Code {
             memory_mb: config.server_memory_mb,
             most: config.max_servers,
         };
-        let pool = Pool::new(host, servers::servers(&config.servers), limits);
+        let pool = Pool::new(host.clone(), servers::servers(&config.servers), limits);
         let projects = Projects::new(config.projects, config.write);
         let journals = Journals::new(state.join("journals"));
         journals.recover(&projects);
@@ -55,12 +57,18 @@ impl Code {
             indexes: Mutex::default(),
             watchers: watch::Watchers::default(),
             pool,
+            host,
         }
     }
 
     /// The place that an argument names.
     pub(crate) fn place(&self, _context: &Context, path: &str) -> Result<Place, ToolError> {
         self.projects.locate(path, None)
+    }
+
+    /// The place that an argument names, which need not exist yet.
+    pub(crate) fn new_place(&self, _context: &Context, path: &str) -> Result<Place, ToolError> {
+        self.projects.locate_new(path, None)
     }
 
     /// The index of a place's project; opened once.

@@ -244,6 +244,34 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         self
     }
 
+    /// Lists only these tools. The others can be called all the same, and a gateway finds them by search: a long list
+    /// costs every conversation of a model.
+    ///
+    /// ```
+    /// use toolyard_tool::{ToolSet, tool};
+    ///
+    /// /// Opens the door.
+    /// #[tool]
+    /// async fn open_door() {}
+    ///
+    /// /// Oils the hinges.
+    /// #[tool]
+    /// async fn oil_hinges() {}
+    ///
+    /// let set = ToolSet::new("house", "1.0.0").with::<open_door>().with::<oil_hinges>().list_only(&["open_door"]);
+    /// assert_eq!(set.tool_names().collect::<Vec<_>>(), ["open_door", "oil_hinges"]);
+    /// ```
+    #[must_use]
+    pub fn list_only(self, tools: &[&'static str]) -> Self {
+        let listed = tools.into();
+        let change = self.offer.change(|items| {
+            items.listed = Some(listed);
+            Ok(())
+        });
+        change.unwrap_or_else(|taken| panic!("{taken}"));
+        self
+    }
+
     /// The handle that changes what the set offers while it is served. A set that has given one out declares
     /// to clients that everything in it may change.
     pub fn live(&self) -> Live {

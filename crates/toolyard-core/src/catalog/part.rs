@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use http::HeaderValue;
 use toolyard_policy::pin::Held;
 use toolyard_proto::Raw;
+use toolyard_proto::app::UNLISTED;
 use toolyard_proto::fit::Fit;
 use toolyard_proto::modern::encode_header;
 use toolyard_proto::name::{NameStyle, UpstreamId, canonical};
@@ -170,6 +171,7 @@ impl Maker<'_> {
             own: raw.clone(),
             fit: fit.entry.clone(),
             is_unusable: fit.is_unusable,
+            is_unlisted: is_unlisted(raw),
             headers: OnceLock::new(),
             schemas: OnceLock::new(),
         })
@@ -194,6 +196,13 @@ pub(super) fn unlisted_entry(upstream: &Arc<Upstream>, style: NameStyle, name: &
     let raw = Raw::empty_object().with("name", &Raw::from_serialize(&name));
     let fit = Fit { entry: None, faults: Vec::new(), is_unusable: false };
     Maker { upstream, style, before: None, held: &[] }.entry(name.to_owned(), &raw, &fit)
+}
+
+/// A tool of a pack that the pack does not list. The search for the key is much cheaper than reading every definition.
+fn is_unlisted(raw: &Raw) -> bool {
+    let key = UNLISTED.as_bytes();
+    raw.as_bytes().windows(key.len()).any(|window| window == key)
+        && raw.at(&["_meta", UNLISTED]).is_some_and(|value| value.as_bytes() == b"true")
 }
 
 /// The tools about instances, as the hub view has them.

@@ -465,10 +465,18 @@ impl ViewCatalog {
         let own = own.map(|one| &one.entry);
         let listed = self.parts.iter().filter(|part| part.part.listed);
         let others = listed.flat_map(move |part| part.entries(kind)).map(|(_, entry)| entry);
-        own.chain(others.filter(move |entry| self.is_listed(kind, entry)))
+        own.chain(others.filter(move |entry| !entry.is_unlisted && self.fits_view(kind, entry)))
     }
 
-    fn is_listed(&self, kind: ListKind, entry: &Arc<Entry>) -> bool {
+    /// The tools that search finds: those that are listed, and those that can only be called.
+    pub(crate) fn findable_tools(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        let parts = self.parts.iter().filter(|part| part.part.listed);
+        let unlisted = parts.flat_map(move |part| part.entries(ListKind::Tools)).map(|(_, entry)| entry);
+        let unlisted = unlisted.filter(|entry| entry.is_unlisted && self.fits_view(ListKind::Tools, entry));
+        self.listed_tools().chain(unlisted)
+    }
+
+    fn fits_view(&self, kind: ListKind, entry: &Arc<Entry>) -> bool {
         if self.is_transparent() {
             return !entry.is_unusable;
         }

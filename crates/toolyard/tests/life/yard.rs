@@ -154,6 +154,17 @@ impl Gateway {
         (result["isError"] == true || message.get("error").is_some(), text.to_owned())
     }
 
+    /// The result of a call.
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> Value {
+        let call = json!({ "name": tool, "arguments": arguments });
+        http::read(http::modern(&self.url, "tools/call", call)).message()["result"].clone()
+    }
+
+    /// Begins a call. It goes on while the stream is kept.
+    pub(crate) fn begin(&self, tool: &str, arguments: &Value) -> std::net::TcpStream {
+        http::modern(&self.url, "tools/call", json!({ "name": tool, "arguments": arguments }))
+    }
+
     pub(crate) fn upstream(&self, id: &str) -> Value {
         let call = json!({ "name": "yard__upstreams", "arguments": {} });
         let message = http::read(http::modern(&self.url, "tools/call", call)).message();

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
-use toolyard_model::{Origin, Request};
+use toolyard_model::{ClientKey, Origin, Request};
+use toolyard_proto::app::UNLISTED;
 use toolyard_proto::modern::{stamp_cache, stamp_result};
 use toolyard_proto::{CallError, Method, Raw, Revision, legacy};
 
@@ -14,6 +15,8 @@ use crate::{ToolSet, tasks};
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     tools: [OnceLock<Raw>; Revision::ALL.len()],
+    /// All tools, for the gateway that contains the set: it knows which are not to be listed.
+    all_tools: OnceLock<Raw>,
     prompts: OnceLock<Raw>,
     resources: OnceLock<Raw>,
     templates: OnceLock<Raw>,
@@ -64,8 +67,21 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         let lists = &items.lists;
         let revision = request.origin.revision;
         let list = match &request.method {
+            method if *method == Method::TOOLS_LIST && request.origin.client == ClientKey::Gateway => {
+                lists.all_tools.get_or_init(|| {
+                    let tools = items.tools.iter().map(|tool| {
+                        let definition = &tool.definition;
+                        if items.is_listed(tool) {
+                            return definition.clone();
+                        }
+                        definition.with_path(&["_meta", UNLISTED], &Raw::from_serialize(&true))
+                    });
+                    self.rendered("tools", tools)
+                })
+            }
             method if *method == Method::TOOLS_LIST => lists.tools[revision as usize].get_or_init(|| {
-                let tools = items.tools.iter().map(|tool| legacy::tool_for(revision, &tool.definition));
+                let tools = items.tools.iter().filter(|tool| items.is_listed(tool));
+                let tools = tools.map(|tool| legacy::tool_for(revision, &tool.definition));
                 self.rendered("tools", tools)
             }),
             method if *method == Method::PROMPTS_LIST => lists.prompts.get_or_init(|| {

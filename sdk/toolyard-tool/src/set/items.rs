@@ -40,6 +40,8 @@ pub(crate) struct Items {
     pub(crate) templates: Vec<Arc<Template>>,
     pub(crate) completions: Vec<Arc<Completion>>,
     tool_by_name: HashMap<&'static str, usize>,
+    /// The tools that are listed, if not all are.
+    pub(crate) listed: Option<Arc<[&'static str]>>,
     /// Made when first asked for.
     pub(crate) lists: Lists,
 }
@@ -54,6 +56,7 @@ impl Clone for Items {
             templates: self.templates.clone(),
             completions: self.completions.clone(),
             tool_by_name: self.tool_by_name.clone(),
+            listed: self.listed.clone(),
             lists: Lists::default(),
         }
     }
@@ -71,6 +74,10 @@ impl Items {
                 Ok(())
             }
         }
+    }
+
+    pub(crate) fn is_listed(&self, tool: &Tool) -> bool {
+        self.listed.as_ref().is_none_or(|listed| listed.contains(&tool.name))
     }
 
     /// Adds all that `other` has.
