@@ -163,7 +163,7 @@ pub(crate) fn replace(code: &Code, context: &Context, args: Replace) -> Result<S
     let after = text.replace(&args.old_string, &args.new_string);
     let changed = FileChange { path: place.below.clone(), before: change::checksum(&text), after };
     code.journals.apply(&place.project, &[changed])?;
-    Ok(format!("Replaced {found} in `{}`.", place.below.display()))
+    Ok(format!("Replaced the text {found} times in `{}`.", place.below.display()))
 }
 
 #[derive(Deserialize, JsonSchema)]
