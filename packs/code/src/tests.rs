@@ -144,7 +144,7 @@ async fn context_and_map_stay_within_their_budgets() {
 #[tokio::test]
 async fn files_are_read_written_replaced_and_listed_within_the_project() {
     let scene = Scene::new();
-    let lines: String = (0..300).map(|line| format!("line {line}\n")).collect();
+    let lines = (0..300).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n") + "\n";
     let write = json!({ "path": "logs/new/build.log", "content": lines });
     assert_eq!(scene.call(false, "write_file", write.clone()).await["isError"], true, "read-only by default");
     assert_eq!(scene.call(true, "write_file", write).await["isError"], Value::Null);
