@@ -38,12 +38,11 @@ pub(crate) fn ui_app(options: &Options) -> Result<()> {
     let python = step("install the Python peers", tools::python)?;
     let profile = if options.release { Profile::Release } else { Profile::Dev };
     let toolyard = workspace::build("toolyard", profile)?.join("toolyard");
-    let folder = if options.window {
-        build_with_window(options, profile)?
+    let app = if options.window {
+        build_with_window(options)?
     } else {
-        workspace::build("notes-app", profile)?
+        workspace::build("notes-app", profile)?.join("notes-app")
     };
-    let app = folder.join("notes-app");
     let home = tempfile::tempdir().context("make a folder for the gateway")?;
     let pictures = options.pictures.clone().unwrap_or_else(|| home.path().to_owned());
     let mut command = if options.window { virtual_screen()? } else { Command::new(&python) };
@@ -57,16 +56,17 @@ pub(crate) fn ui_app(options: &Options) -> Result<()> {
     process::run(in_home(&mut command, home.path()))
 }
 
-/// Builds the app with a window and returns the folder it is in.
-fn build_with_window(options: &Options, profile: Profile) -> Result<std::path::PathBuf> {
-    let folder = workspace::build("notes-app", profile)?;
+/// Builds the app with a window and returns its program.
+fn build_with_window(options: &Options) -> Result<std::path::PathBuf> {
+    let target = workspace::target_directory()?.join("notes-window");
     let mut cargo = workspace::cargo();
-    cargo.args(["build", "--package", "notes-app", "--features", "window"]);
+    cargo.args(["build", "--manifest-path"]).arg(workspace::root().join("examples/notes-window/Cargo.toml"));
+    cargo.arg("--target-dir").arg(&target);
     if options.release {
         cargo.arg("--release");
     }
     process::run(&mut cargo)?;
-    Ok(folder)
+    Ok(target.join(if options.release { "release" } else { "debug" }).join("notes-window"))
 }
 
 /// A screen in memory, with a renderer that needs no graphics card.
