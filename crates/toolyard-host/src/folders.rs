@@ -8,6 +8,7 @@ use toolyard_tool::host::Folders;
 
 use crate::system;
 
+#[derive(Clone)]
 pub(crate) struct PackFolders {
     state: Option<PathBuf>,
     cache: Option<PathBuf>,
@@ -16,6 +17,13 @@ pub(crate) struct PackFolders {
 impl PackFolders {
     pub(crate) fn new(state: Option<&Path>, cache: Option<&Path>) -> Self {
         Self { state: state.map(|state| state.join("packs")), cache: cache.map(ToOwned::to_owned) }
+    }
+}
+
+impl PackFolders {
+    /// Where the state of a pack is, if there is a place for it.
+    pub(crate) fn of_state(&self, pack: &str) -> Option<PathBuf> {
+        Some(self.state.as_ref()?.join(pack))
     }
 }
 

@@ -5,6 +5,7 @@ mod folders;
 mod children;
 mod gateway;
 mod program;
+mod tasks;
 mod system;
 
 use std::fmt;
@@ -20,6 +21,7 @@ use toolyard_tool::host::WeakHost;
 use children::GuardedChildren;
 use folders::PackFolders;
 use gateway::TheGateway;
+use tasks::SqliteTasks;
 
 /// Whether the user lets packs run programs and code of a project.
 pub type Trusts = dyn Fn(&Path) -> bool + Send + Sync;
@@ -79,8 +81,9 @@ impl Hosts {
         let folders = PackFolders::new(settings.state.as_deref(), settings.cache.as_deref());
         let host = Host::builder(pack)
             .children(children.clone())
-            .folders(Arc::new(folders))
+            .folders(Arc::new(folders.clone()))
             .gateway(self.0.gateway.clone())
+            .tasks(Arc::new(SqliteTasks::new(folders.of_state(pack))))
             .build();
         let mut made = self.made();
         made.retain(|made| made.host.upgrade().is_some());

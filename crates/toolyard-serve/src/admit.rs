@@ -4,6 +4,8 @@ mod refusals;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::HeaderValue;
@@ -21,17 +23,33 @@ pub struct Admitted {
     pub proven: bool,
     /// Whether the connection may change things through the control API.
     pub is_operator: bool,
+    /// Whether only the user that runs this program can have opened the connection.
+    pub is_owner: bool,
+    /// The folder that the client works in, where it named one.
+    pub folder: Option<Arc<Path>>,
 }
 
 impl Admitted {
     /// A client that did not have to present anything.
     pub fn unproven(principal: Principal) -> Self {
-        Self { principal, proven: false, is_operator: false }
+        Self { principal, proven: false, is_operator: false, is_owner: false, folder: None }
     }
 
     /// A client that has presented a valid credential.
     pub fn proven(principal: Principal) -> Self {
-        Self { principal, proven: true, is_operator: false }
+        Self { proven: true, ..Self::unproven(principal) }
+    }
+
+    /// The same client, working in this folder. Only an absolute path names one.
+    #[must_use]
+    pub fn in_folder(self, folder: Option<&str>) -> Self {
+        let folder = folder.map(Path::new).filter(|folder| folder.is_absolute()).map(Arc::from);
+        Self { folder, ..self }
+    }
+
+    /// Whether the connection proves who its user is.
+    pub fn proves_user(&self) -> bool {
+        self.proven || self.is_operator || self.is_owner
     }
 
     /// The same client with the rights of an operator.

@@ -7,6 +7,8 @@ use toolyard_proto::{CallError, Method, Raw};
 use super::fields::{Fields, Twice, text};
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+/// The folder that the client works in.
+pub(crate) const FOLDER: HeaderName = HeaderName::from_static("toolyard-folder");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const PARAM_PREFIX: &str = "mcp-param-";

@@ -27,6 +27,7 @@ use super::accept::{Entry, Room, accept_all};
 use super::endpoint::{Endpoint, OpenConnection};
 use super::fields::Fields;
 use super::guard::Guard;
+use super::headers::FOLDER;
 use super::poll_inline::PollInline;
 use super::reply::{self, HttpResponse};
 use super::write_timeout::WriteTimeout;
@@ -153,7 +154,21 @@ impl Door {
         }
     }
 
+    /// A folder counts only on a connection that proves its user, so it is not looked for on any other.
     fn admit(&self, place: &Place<'_>, fields: Fields<'_>, ticket: &Ticket) -> Result<Admitted, Challenge> {
+        let admitted = self.identify(place, fields, ticket)?;
+        if !admitted.proves_user() {
+            return Ok(admitted);
+        }
+        Ok(admitted.in_folder(fields.text(&FOLDER)))
+    }
+
+    fn identify(
+        &self,
+        place: &Place<'_>,
+        fields: Fields<'_>,
+        ticket: &Ticket,
+    ) -> Result<Admitted, Challenge> {
         let gate = &self.endpoint.options.gate;
         let authorization = fields.first(&AUTHORIZATION);
         if let Some(operator) = self.endpoint.ui_access.admit(authorization) {

@@ -91,11 +91,13 @@ pub(crate) fn client_key(admitted: &Admitted) -> ClientKey {
 }
 
 pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: RequestMeta) -> Arc<Origin> {
+    let is_proven = admitted.proves_user();
     Arc::new(
         Origin::new(view, admitted.principal, client, meta.revision)
             .with_capabilities(meta.capabilities)
             .with_client_info(meta.client_info)
-            .with_log_level(meta.log_level),
+            .with_log_level(meta.log_level)
+            .with_place(is_proven, admitted.folder),
     )
 }
 

@@ -1,5 +1,5 @@
-//! The opening line of a stream connection, `{"toolyard":1,"view":…,"token":…}`: which view the client looks
-//! at and who it is. It is not a message of the protocol, has no answer, and is never forwarded.
+//! The opening line of a stream connection, `{"toolyard":1,"view":…,"token":…,"folder":…}`: which view the client looks
+//! at, who it is and where it works. It is not a message of the protocol, has no answer, and is never forwarded.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -52,6 +52,9 @@ struct Opening {
     view: Option<String>,
     #[serde(default)]
     token: Option<String>,
+    /// The folder that the client works in.
+    #[serde(default)]
+    folder: Option<String>,
 }
 
 /// Reads the first line. `offers` says whether there is such a view.
@@ -77,6 +80,7 @@ pub(super) fn open(
     }
     let admitted =
         admit(gate, trust, opening.token.as_deref()).map_err(|text| refused_for(REFUSED_TOKEN, text))?;
+    let admitted = admitted.in_folder(opening.folder.as_deref());
     let name = opening.view.unwrap_or_default();
     match View::parse(&name).filter(offers) {
         Some(view) => Ok(Opened { view, admitted, first: None }),
@@ -115,7 +119,10 @@ fn admit(gate: &Gate, trust: Trust, token: Option<&str>) -> Result<Admitted, Str
             gate.note_missing();
             Err("a token is required: send {\"toolyard\":1,\"token\":\"…\"} as the first line".to_owned())
         }
-        _ => Ok(Admitted::unproven(Principal::local())),
+        _ => {
+            let is_owner = trust == Trust::Owner;
+            Ok(Admitted { is_owner, ..Admitted::unproven(Principal::local()) })
+        }
     }
 }
 
@@ -143,6 +150,23 @@ mod tests {
 
     use super::*;
     use crate::admit::Signed;
+
+    #[test]
+    fn a_folder_is_taken_from_the_opening_line_and_the_owner_of_the_socket_is_proven() {
+        let open = |gate: &Gate, trust, line: &'static str| {
+            open(Bytes::from_static(line.as_bytes()), gate, trust, |_| true).unwrap().admitted
+        };
+        let line = r#"{"toolyard":1,"folder":"/srv/app"}"#;
+        let folder =
+            |admitted: &Admitted| admitted.folder.as_ref().map(|folder| folder.display().to_string());
+        let owner = open(&Gate::open(), Trust::Owner, line);
+        assert_eq!((folder(&owner).as_deref(), owner.proves_user()), (Some("/srv/app"), true));
+        let anyone = open(&Gate::open(), Trust::Gate, line);
+        assert!(!anyone.proves_user(), "a loopback connection without a token may be of any user");
+        let gate = Gate::open().with_token(Principal::token("ann"), "secret");
+        let bearer = open(&gate, Trust::Gate, r#"{"toolyard":1,"token":"secret","folder":"relative"}"#);
+        assert_eq!((folder(&bearer), bearer.proves_user()), (None, true));
+    }
 
     /// `VIEW PRINCIPAL [message]`, or why not.
     fn check(gate: &Gate, trust: Trust, line: &'static str, expected: &str) {

@@ -264,8 +264,8 @@ impl Connection {
 
     async fn initialize(&mut self, message: RequestMessage) {
         let RequestMessage { id, params, .. } = message;
-        let (view, principal) = (self.view.clone(), self.admitted.principal.clone());
-        let caller = Caller { view, principal, client: self.client.clone() };
+        let (view, admitted) = (self.view.clone(), self.admitted.clone());
+        let caller = Caller { view, admitted, client: self.client.clone() };
         let patience = self.endpoint.options.handshake_timeout;
         match greet(&self.endpoint.handler, patience, caller, id.clone(), params).await {
             Ok(met) => {

@@ -1,6 +1,7 @@
-//! The line that a connection to the gateway opens with: which view is wanted, and who asks. Where the gateway
+//! The line that a connection to the gateway opens with: which view is wanted, who asks and where the client works. Where the gateway
 //! asks for tokens, each connection brings a fresh one, made from the secret of the config.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -24,6 +25,8 @@ pub(crate) struct Opening {
     tokens: Mutex<Tokens>,
     /// What is wrong with the config, where it could not be read.
     trouble: Option<String>,
+    /// Where the client works: it starts this program there.
+    folder: Option<PathBuf>,
 }
 
 impl Opening {
@@ -36,7 +39,8 @@ impl Opening {
         let given = environment(TOKEN).filter(|token| !token.is_empty());
         let own = format!("toolyard-stdio-{}", std::process::id());
         let tokens = Tokens::new(own, given, rules, now());
-        Self { view, current_rules, tokens: Mutex::new(tokens), trouble }
+        let folder = std::env::current_dir().ok().filter(|folder| folder.to_str().is_some());
+        Self { view, current_rules, tokens: Mutex::new(tokens), trouble, folder }
     }
 
     fn tokens(&self) -> MutexGuard<'_, Tokens> {
@@ -54,10 +58,8 @@ impl Opening {
             }
         }
         let token = tokens.next(now(), random());
-        if self.view.is_none() && token.is_none() {
-            return None;
-        }
-        Some(json!({ "toolyard": 1, "view": self.view, "token": token }).to_string().into())
+        let line = json!({ "toolyard": 1, "view": self.view, "token": token, "folder": self.folder });
+        (self.view.is_some() || token.is_some() || self.folder.is_some()).then(|| line.to_string().into())
     }
 
     /// The gateway has let us in.

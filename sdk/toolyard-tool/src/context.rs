@@ -4,6 +4,7 @@ mod amount;
 mod ask;
 mod caller;
 mod ending;
+mod folder;
 mod log;
 mod questions;
 mod rounds;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use toolyard_proto::{CallError, Id, Method, Params, Raw, Revision, legacy};
 
-use toolyard_model::{AnswerBody, ClientKey, Handler, Origin, Peer, Principal, Request, View};
+use toolyard_model::{AnswerBody, ClientKey, Handler, Origin, Peer, Request, View};
+
+use crate::admit::Admitted;
 
 /// What a session keeps of its client's handshake may take so many bytes.
 const MAX_DECLARED: usize = 64 * 1024;
@@ -20,7 +22,7 @@ pub(crate) struct Met {
 /// Who says hello, and where.
 pub(crate) struct Caller {
     pub(crate) view: View,
-    pub(crate) principal: Principal,
+    pub(crate) admitted: Admitted,
     pub(crate) client: ClientKey,
 }
 
@@ -38,10 +40,13 @@ pub(crate) async fn greet(
         .ok_or_else(|| CallError::invalid_params("`protocolVersion` must be a string"))?;
     let revision = Revision::negotiate(&version);
     let (capabilities, client_info) = declared(&params)?;
+    let Caller { view, admitted, client } = caller;
+    let is_proven = admitted.proves_user();
     let origin = Arc::new(
-        Origin::new(caller.view, caller.principal, caller.client, revision)
+        Origin::new(view, admitted.principal, client, revision)
             .with_capabilities(capabilities.unwrap_or_else(Raw::empty_object))
-            .with_client_info(client_info),
+            .with_client_info(client_info)
+            .with_place(is_proven, admitted.folder),
     );
     let request = Request::new(origin.clone(), id, Method::DISCOVER, Params::none());
     let answer = tokio::time::timeout(patience, handler.handle(request, Peer::nobody())).await;

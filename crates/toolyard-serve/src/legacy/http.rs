@@ -163,7 +163,7 @@ async fn initialize(
     let Some((session_id, client)) = mint() else {
         return reply::error(Era::Legacy, &id, &CallError::internal("no randomness for a session id"));
     };
-    let caller = Caller { view, principal: admitted.principal, client };
+    let caller = Caller { view, admitted, client };
     let patience = endpoint.options.handshake_timeout;
     let met = match greet(&endpoint.handler, patience, caller, id.clone(), params).await {
         Ok(met) => met,

@@ -1,0 +1,306 @@
+//! Tasks in SQLite: they outlive the client that started them and the gateway that ran them.
+//!
+//! There is one file for each pack and config set. It is opened when the first task is stored, so that a pack that is
+//! only listed creates none.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use toolyard_model::BoxFuture;
+use toolyard_tool::host::{TaskRecord, TaskState, TaskStore, TaskStoreError};
+
+use crate::system;
+
+/// How many tasks one owner may have; the oldest that has ended makes room.
+const MOST_PER_OWNER: i64 = 1000;
+/// How long another gateway may hold the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+const FILE: &str = "tasks.sqlite";
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS tasks (
+        id TEXT PRIMARY KEY,
+        owner TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        state TEXT NOT NULL,
+        message TEXT,
+        outcome TEXT,
+        created INTEGER NOT NULL,
+        expires INTEGER
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS tasks_of_owner ON tasks (owner, created);";
+const COLUMNS: &str = "id, owner, tool, state, message, outcome, created, expires";
+/// Why a task that was running when the gateway ended has failed.
+const LOST: &str = "the gateway was stopped while the task was running";
+
+type Stored<T> = Result<T, TaskStoreError>;
+
+/// The tasks of one pack.
+pub(crate) struct SqliteTasks(Arc<Shared>);
+
+struct Shared {
+    /// The folder of the pack; nothing where the gateway keeps no state.
+    folder: Option<PathBuf>,
+    open: Mutex<Option<Connection>>,
+}
+
+impl SqliteTasks {
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+        Self(Arc::new(Shared { folder, open: Mutex::default() }))
+    }
+
+    /// Files are read and written on a thread for blocking work.
+    fn on_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> BoxFuture<Stored<T>> {
+        let shared = self.0.clone();
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || shared.with(work)).await;
+            done.unwrap_or_else(|error| Err(TaskStoreError(error.to_string())))
+        })
+    }
+}
+
+impl Shared {
+    fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Stored<T> {
+        let mut open = self.lock();
+        let connection = match &mut *open {
+            Some(connection) => connection,
+            closed => closed.insert(self.connect()?),
+        };
+        work(connection).map_err(|error| self.failed(&error))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connect(&self) -> Stored<Connection> {
+        let folder = self.folder.as_ref();
+        let folder =
+            folder.ok_or_else(|| TaskStoreError("the gateway keeps no state: use --state-dir".into()))?;
+        system::create_folder(folder)
+            .map_err(|error| TaskStoreError(format!("create {}: {error}", folder.display())))?;
+        let open = || {
+            let connection = Connection::open(folder.join(FILE))?;
+            connection.busy_timeout(PATIENCE)?;
+            connection.pragma_update(None, "journal_mode", "WAL")?;
+            // Each write is on the disk before it is reported.
+            connection.pragma_update(None, "synchronous", "FULL")?;
+            connection.execute_batch(SCHEMA)?;
+            end_lost(&connection)?;
+            Ok(connection)
+        };
+        open().map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> TaskStoreError {
+        let folder = self.folder.clone().unwrap_or_default();
+        TaskStoreError(format!("{}: {error}", folder.join(FILE).display()))
+    }
+}
+
+/// Tasks that run are known by the process that runs them. What is found running when the file is opened runs no more.
+fn end_lost(connection: &Connection) -> rusqlite::Result<()> {
+    let outcome = serde_json::json!({ "code": -32603, "message": LOST }).to_string();
+    connection.execute(
+        "UPDATE tasks SET state = 'failed', message = ?1, outcome = ?2 WHERE state IN ('working', 'input_required')",
+        params![LOST, outcome],
+    )?;
+    Ok(())
+}
+
+impl TaskStore for SqliteTasks {
+    fn put(&self, task: TaskRecord) -> BoxFuture<Stored<()>> {
+        let putting = self.on_thread(move |connection| put(connection, &task));
+        Box::pin(async { putting.await?.then_some(()).ok_or_else(full) })
+    }
+
+    fn get(&self, owner: &str, id: &str) -> BoxFuture<Stored<Option<TaskRecord>>> {
+        let (owner, id) = (owner.to_owned(), id.to_owned());
+        self.on_thread(move |connection| {
+            forget_expired(connection)?;
+            let query = format!("SELECT {COLUMNS} FROM tasks WHERE owner = ?1 AND id = ?2");
+            connection.query_row(&query, params![owner, id], read).optional()
+        })
+    }
+
+    fn list(&self, owner: &str) -> BoxFuture<Stored<Vec<TaskRecord>>> {
+        let owner = owner.to_owned();
+        self.on_thread(move |connection| {
+            forget_expired(connection)?;
+            let query = format!("SELECT {COLUMNS} FROM tasks WHERE owner = ?1 ORDER BY created DESC, id");
+            connection.prepare(&query)?.query_map(params![owner], read)?.collect()
+        })
+    }
+
+    fn remove(&self, owner: &str, id: &str) -> BoxFuture<Stored<()>> {
+        let (owner, id) = (owner.to_owned(), id.to_owned());
+        self.on_thread(move |connection| {
+            connection.execute("DELETE FROM tasks WHERE owner = ?1 AND id = ?2", params![owner, id])?;
+            Ok(())
+        })
+    }
+}
+
+fn full() -> TaskStoreError {
+    TaskStoreError(format!("{MOST_PER_OWNER} tasks of one owner are running"))
+}
+
+/// False if the owner has too many tasks that run.
+fn put(connection: &Connection, task: &TaskRecord) -> rusqlite::Result<bool> {
+    let transaction = connection.unchecked_transaction()?;
+    forget_expired(&transaction)?;
+    let others = "SELECT count(*) FROM tasks WHERE owner = ?1 AND id <> ?2";
+    let others: i64 = transaction.query_row(others, params![task.owner, task.id], |row| row.get(0))?;
+    if others >= MOST_PER_OWNER {
+        let oldest = "DELETE FROM tasks WHERE id = (SELECT id FROM tasks WHERE owner = ?1 AND id <> ?2 AND
+            state NOT IN ('working', 'input_required') ORDER BY created LIMIT 1)";
+        if transaction.execute(oldest, params![task.owner, task.id])? == 0 {
+            return Ok(false);
+        }
+    }
+    // An id of another owner is never taken over.
+    let written = transaction.execute(
+        "INSERT INTO tasks (id, owner, tool, state, message, outcome, created, expires)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            ON CONFLICT (id) DO UPDATE SET state = ?4, message = ?5, outcome = ?6, expires = ?8 WHERE owner = ?2",
+        params![
+            task.id,
+            task.owner,
+            task.tool,
+            state_name(task.state),
+            task.message,
+            task.outcome.as_ref().map(ToString::to_string),
+            millis(task.created),
+            task.expires.map(millis),
+        ],
+    )?;
+    transaction.commit()?;
+    Ok(written == 1)
+}
+
+fn forget_expired(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM tasks WHERE expires <= ?1", params![millis(SystemTime::now())])?;
+    Ok(())
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<TaskRecord> {
+    let (state, outcome): (String, Option<String>) = (row.get("state")?, row.get("outcome")?);
+    Ok(TaskRecord {
+        id: row.get("id")?,
+        owner: row.get("owner")?,
+        tool: row.get("tool")?,
+        state: state_of(&state),
+        message: row.get("message")?,
+        outcome: outcome.and_then(|outcome| serde_json::from_str(&outcome).ok()),
+        created: time(row.get("created")?),
+        expires: row.get::<_, Option<i64>>("expires")?.map(time),
+    })
+}
+
+fn state_name(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Working => "working",
+        TaskState::InputRequired => "input_required",
+        TaskState::Completed => "completed",
+        TaskState::Failed => "failed",
+        TaskState::Cancelled => "cancelled",
+    }
+}
+
+fn state_of(name: &str) -> TaskState {
+    match name {
+        "working" => TaskState::Working,
+        "input_required" => TaskState::InputRequired,
+        "completed" => TaskState::Completed,
+        "cancelled" => TaskState::Cancelled,
+        _ => TaskState::Failed,
+    }
+}
+
+fn millis(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn time(millis: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn task(id: &str, owner: &str, state: TaskState) -> TaskRecord {
+        TaskRecord {
+            id: id.into(),
+            owner: owner.into(),
+            tool: "index".into(),
+            state,
+            message: Some("half".into()),
+            outcome: None,
+            created: time(1_000),
+            expires: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_survives_the_gateway_and_one_that_ran_has_failed_with_the_reason() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("packs/agents");
+        let store = SqliteTasks::new(Some(folder.clone()));
+        assert!(!folder.exists(), "making a store creates nothing");
+        store.put(task("a", "ann", TaskState::Working)).await.unwrap();
+        store.put(task("b", "ann", TaskState::InputRequired)).await.unwrap();
+        let done =
+            TaskRecord { outcome: Some(json!({ "content": [] })), ..task("c", "ann", TaskState::Completed) };
+        store.put(done.clone()).await.unwrap();
+        drop(store);
+        let store = SqliteTasks::new(Some(folder));
+        assert_eq!(store.get("ann", "c").await.unwrap(), Some(done));
+        for id in ["a", "b"] {
+            let lost = store.get("ann", id).await.unwrap().unwrap();
+            assert_eq!((lost.state, lost.message.as_deref()), (TaskState::Failed, Some(LOST)), "{id}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_task_belongs_to_its_owner_and_expires() {
+        let place = tempfile::tempdir().unwrap();
+        let store = SqliteTasks::new(Some(place.path().to_owned()));
+        store.put(task("a", "ann", TaskState::Working)).await.unwrap();
+        assert_eq!(store.get("bob", "a").await.unwrap(), None);
+        assert_eq!(store.list("bob").await.unwrap(), []);
+        store.remove("bob", "a").await.unwrap();
+        assert!(store.put(task("a", "bob", TaskState::Completed)).await.is_err(), "an id is not taken over");
+        assert_eq!(store.get("ann", "a").await.unwrap().unwrap().state, TaskState::Working);
+        let expired = TaskRecord { expires: Some(time(2_000)), ..task("a", "ann", TaskState::Completed) };
+        store.put(expired).await.unwrap();
+        assert_eq!(store.list("ann").await.unwrap(), []);
+    }
+
+    #[test]
+    fn an_owner_has_a_bounded_number_of_tasks_and_ended_ones_make_room() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(SCHEMA).unwrap();
+        for number in 0..MOST_PER_OWNER {
+            let state = if number == 7 { TaskState::Completed } else { TaskState::Working };
+            assert!(put(&connection, &task(&number.to_string(), "ann", state)).unwrap());
+        }
+        assert!(put(&connection, &task("new", "ann", TaskState::Working)).unwrap());
+        assert!(!put(&connection, &task("more", "ann", TaskState::Working)).unwrap());
+        assert!(put(&connection, &task("new", "ann", TaskState::Failed)).unwrap(), "a known task can change");
+        assert!(put(&connection, &task("other", "bob", TaskState::Working)).unwrap());
+    }
+
+    #[tokio::test]
+    async fn without_a_folder_the_reason_is_reported() {
+        let error = SqliteTasks::new(None).list("ann").await.unwrap_err();
+        assert!(error.to_string().contains("use --state-dir"), "{error}");
+    }
+}
