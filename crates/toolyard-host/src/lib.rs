@@ -4,6 +4,7 @@
 mod folders;
 mod children;
 mod gateway;
+mod hooks;
 mod program;
 mod tasks;
 mod system;
@@ -16,11 +17,12 @@ use serde_json::{Value, json};
 use toolyard_guard::Guard;
 use toolyard_model::Handler;
 use toolyard_tool::Host;
-use toolyard_tool::host::WeakHost;
+use toolyard_tool::host::{Hooks, WeakHost};
 
 use children::GuardedChildren;
 use folders::PackFolders;
 use gateway::TheGateway;
+use hooks::LateHooks;
 use tasks::SqliteTasks;
 
 /// Whether the user lets packs run programs and code of a project.
@@ -52,6 +54,7 @@ struct Shared {
     settings: Arc<HostSettings>,
     made: Mutex<Vec<Made>>,
     gateway: Arc<TheGateway>,
+    hooks: Arc<LateHooks>,
 }
 
 /// A host that was made. It is listed while its pack is in use.
@@ -66,12 +69,18 @@ impl Hosts {
             settings: Arc::new(settings),
             made: Mutex::default(),
             gateway: Arc::default(),
+            hooks: Arc::default(),
         }))
     }
 
     /// The gateway that tools of packs call other tools in. It is started with the packs, so it is set later.
     pub fn set_gateway(&self, gateway: &Arc<dyn Handler>) {
         self.0.gateway.set(gateway);
+    }
+
+    /// What runs the hooks of the user. It comes with the gateway, so it is set later.
+    pub fn set_hooks(&self, hooks: Arc<dyn Hooks>) {
+        self.0.hooks.set(hooks);
     }
 
     /// A host for one tool set of a pack. Nothing is made before the pack asks for it.
@@ -83,6 +92,7 @@ impl Hosts {
             .children(children.clone())
             .folders(Arc::new(folders.clone()))
             .gateway(self.0.gateway.clone())
+            .hooks(self.0.hooks.clone())
             .tasks(Arc::new(SqliteTasks::new(folders.of_state(pack))))
             .build();
         let mut made = self.made();

@@ -30,6 +30,7 @@ use crate::endpoints::{self, Endpoints};
 use crate::failure::Failure;
 use crate::instances::{self, Instances};
 use crate::logging::{self, Wish};
+use crate::pack_hooks::PackHooks;
 use crate::plan::plan;
 use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
@@ -169,6 +170,7 @@ async fn run(
     let handler = Arc::new(gateway.clone());
     let as_handler: Arc<dyn Handler> = handler.clone();
     context.hosts().set_gateway(&as_handler);
+    context.hosts().set_hooks(PackHooks::of(&handler));
     let pages = args.ui_dir.clone().map_or(Dashboard::Embedded, Dashboard::Folder);
     let endpoint = Endpoint::new(handler.clone(), options, &scope).with_control(handler);
     let endpoint = Arc::new(endpoint.with_pages(Arc::new(pages)));

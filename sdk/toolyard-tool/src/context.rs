@@ -156,7 +156,7 @@ impl Context {
 
     /// Reports progress: `done` of `total` in any unit, `None` for an unknown total. Steps that do not go forward are
     /// dropped. The client receives it if it asked for progress; in any case it shows that the call is still at work
-    /// and starts the idle time anew.
+    /// and starts the idle time again.
     pub fn progress(&self, done: impl Amount, total: impl Total) {
         self.tell_progress(done.amount(), total.total(), None);
     }
