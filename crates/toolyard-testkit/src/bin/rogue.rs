@@ -1,5 +1,5 @@
 //! The server that does wrong, as a program:
-//! `rogue FAULT legacy|modern stdio | http|sse|tcp ADDRESS | unix PATH`. Says where it listens.
+//! `rogue FAULT legacy|modern stdio | http|sse|tcp ADDRESS | unix PATH`. Prints where it listens.
 
 use std::io::{self, Write as _};
 use std::net::TcpListener;
