@@ -9,9 +9,9 @@ use serde_json::Value;
 use toolyard_hooks::{HookPlan, Runtime};
 pub use toolyard_link::child::StderrLine;
 pub use toolyard_model::Connected;
-use toolyard_model::{BoxFuture, Origin};
+use toolyard_model::{BoxFuture, Origin, Peer};
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
-use toolyard_proto::{Reason, Revision};
+use toolyard_proto::{CallError, Reason, Revision};
 
 use crate::event::Sinks;
 use crate::pipeline::ExtraSteps;
@@ -287,6 +287,17 @@ pub trait Connect: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Signs the client's user in, in the middle of a call: asks the client to open a page, and waits until the user
+    /// is done. Nothing where the upstream has no sign-in.
+    fn sign_in(&self, _: &Arc<Origin>, _: &Peer) -> Option<BoxFuture<Result<(), CallError>>> {
+        None
+    }
+
+    /// Whether calls may be refused for want of a sign-in.
+    fn may_need_sign_in(&self) -> bool {
+        false
+    }
+
     /// What to do once there is no connection any more.
     fn after_loss(&self) -> AfterLoss {
         AfterLoss::TryAgain
@@ -321,6 +332,8 @@ pub enum AfterLoss {
     Gone,
     /// The same, but somebody may be there again, so it is tried.
     Left,
+    /// The user must sign in first. What it offered stays listed.
+    SignIn,
 }
 
 /// A named slice of the catalog.

@@ -185,7 +185,7 @@ impl Upstream {
         self.state().phase == Phase::Dead && self.connector().after_loss() == AfterLoss::Gone
     }
 
-    fn connector(&self) -> Arc<dyn Connect> {
+    pub(crate) fn connector(&self) -> Arc<dyn Connect> {
         self.policy.load().connect.clone()
     }
 
@@ -293,7 +293,7 @@ impl Upstream {
             let now = state.borrow_and_update();
             (now.phase, now.history.total())
         };
-        if !matches!(phase, Phase::Retrying | Phase::Dead) {
+        if !matches!(phase, Phase::Retrying | Phase::SignIn | Phase::Dead) {
             return;
         }
         self.revalidate();
@@ -335,7 +335,7 @@ impl Upstream {
 
     /// Whether the gateway reconnects to it when the connection is lost.
     pub(crate) fn is_reached_for(&self) -> bool {
-        matches!(self.connector().after_loss(), AfterLoss::TryAgain | AfterLoss::Left)
+        matches!(self.connector().after_loss(), AfterLoss::TryAgain | AfterLoss::Left | AfterLoss::SignIn)
     }
 
     /// Starts its supervisor.

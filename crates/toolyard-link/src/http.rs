@@ -2,6 +2,7 @@
 //! upstreams, `legacy` to those that keep sessions. `oldest` makes lines of the transport before that. All
 //! stand on one `endpoint`.
 
+mod authorize;
 pub(crate) mod body;
 pub(crate) mod legacy;
 pub(crate) mod client;
@@ -17,10 +18,12 @@ pub(crate) mod sse;
 pub(crate) mod wire;
 pub(crate) mod wires;
 
+pub use authorize::{Authorize, Unauthorized};
 pub use client::HttpLink;
 pub use legacy::LegacyLink;
 pub use once::post_once;
 use std::fmt;
+use std::sync::Arc;
 
 use http::{HeaderMap, Uri};
 
@@ -29,6 +32,15 @@ use http::{HeaderMap, Uri};
 pub struct HttpSpec {
     pub url: Uri,
     pub headers: HeaderMap,
+    /// Adds credentials that change over time.
+    pub authorize: Option<Arc<dyn Authorize>>,
+}
+
+impl HttpSpec {
+    /// Without credentials other than those in `headers`.
+    pub fn new(url: Uri, headers: HeaderMap) -> Self {
+        Self { url, headers, authorize: None }
+    }
 }
 
 /// Shows neither what headers say nor what the query does: they may hold secrets.
@@ -36,7 +48,7 @@ impl fmt::Debug for HttpSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = (self.url.scheme_str(), self.url.host(), self.url.port_u16(), self.url.path());
         let names: Vec<_> = self.headers.keys().collect();
-        f.debug_struct("HttpSpec").field("url", &address).field("headers", &names).finish()
+        f.debug_struct("HttpSpec").field("url", &address).field("headers", &names).finish_non_exhaustive()
     }
 }
 
@@ -48,7 +60,7 @@ mod tests {
     fn an_address_is_shown_without_its_secrets() {
         let url = Uri::from_static("https://u:hunter2@example.com/mcp?key=hunter2");
         let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, "hunter2".parse().unwrap())]);
-        let shown = format!("{:?}", HttpSpec { url, headers });
+        let shown = format!("{:?}", HttpSpec::new(url, headers));
         assert!(!shown.contains("hunter2") && shown.contains("authorization"), "{shown}");
         assert!(shown.contains("example.com"), "{shown}");
     }

@@ -84,6 +84,8 @@ pub enum Kind {
     Unreachable,
     /// The upstream is running but refuses the call: it is too busy, or the credentials are wrong.
     TurnedAway,
+    /// The upstream refuses the call until the user has signed in.
+    SignIn,
     Timeout,
     /// The arguments do not fit the tool's schema; the message names each failing path.
     InvalidArguments,
@@ -175,6 +177,10 @@ impl CallError {
     /// The upstream refused the call.
     pub fn turned_away(retry: Retry, reason: impl Into<Reason>) -> Self {
         Self::new(Fault::Upstream, retry, Kind::TurnedAway, reason)
+    }
+
+    pub fn sign_in(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Upstream, Retry::Never, Kind::SignIn, reason)
     }
 
     pub fn timeout(reason: impl Into<Reason>) -> Self {
@@ -327,6 +333,7 @@ impl CallError {
             Kind::Lost => "lost",
             Kind::Unavailable | Kind::Unreachable => "unavailable",
             Kind::TurnedAway => "turned-away",
+            Kind::SignIn => "sign-in-needed",
             Kind::Timeout => "timeout",
             Kind::InvalidArguments => "invalid-arguments",
             Kind::Blocked => "blocked",

@@ -75,6 +75,7 @@ impl Status {
             | Kind::Unavailable
             | Kind::Unreachable
             | Kind::TurnedAway
+            | Kind::SignIn
             | Kind::BadAnswer
             | Kind::Internal => Self::Failed(error.label()),
         }

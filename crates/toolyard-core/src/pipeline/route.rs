@@ -12,17 +12,26 @@ use toolyard_proto::{CallError, Fault, Kind, Method, Raw, Retry};
 use super::{Call, Edits};
 use crate::catalog::{ListKind, param_headers};
 use crate::ledger::Mark;
+use crate::upstream::state::Phase;
 use crate::upstream::{Lease, Upstream};
 use crate::{bridge, tasks};
 
 pub(super) async fn route(mut call: Call) -> Answer {
     call.reach(Mark::Passed);
+    let mut has_signed_in = false;
     let (in_flight, lease) = loop {
         let in_flight = call.upstream.begin(call.params.len() + call.id.as_bytes().len())?;
         match lease(&call).await {
             Ok(lease) => break (in_flight, Arc::new(lease)),
-            // The config was changed since the call arrived: it goes to the upstream that has the name now.
-            Err(error) => call.upstream = call.upstream.life.successor().ok_or(error)?,
+            Err(error) => match call.upstream.life.successor() {
+                // The config was changed since the call arrived: it goes to the upstream that has the name now.
+                Some(successor) => call.upstream = successor,
+                None if !has_signed_in && call.upstream.state().phase == Phase::SignIn => {
+                    has_signed_in = true;
+                    Box::pin(sign_in(&call, error)).await?;
+                }
+                None => return Err(error),
+            },
         }
     };
     call.reach(Mark::Leased);
@@ -32,17 +41,23 @@ pub(super) async fn route(mut call: Call) -> Answer {
     let link = lease.link();
     let may_refuse = !link.is_in_process() && bridge::tells_what_it_refused(link.greeting().revision);
     // Only what is known by its definition can be sent in another way.
-    let again = (may_refuse && call.entry.is_some()).then(|| Box::new(call.clone()));
+    let may_refuse = may_refuse && call.entry.is_some();
+    let again = (may_refuse || upstream.connector().may_need_sign_in()).then(|| Box::new(call.clone()));
     let mut answer = bridge::exchange(call, &lease).await;
     lease.done();
     // A second attempt takes a lease of its own.
     drop(lease);
     if let Err(error) = &answer
         && about_own_hop(error).is_some()
-        && let Some(again) = again
+        && let Some(again) = again.clone().filter(|again| again.entry.is_some())
         && let Some(retried) = Box::pin(send_again(again)).await
     {
         answer = retried;
+    } else if let Err(error) = &answer
+        && error.kind == Kind::SignIn
+        && let Some(again) = again
+    {
+        answer = Box::pin(send_signed_in(again, error.clone())).await;
     }
     if let Some(open) = open {
         open.reach(Mark::Answered);
@@ -59,7 +74,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
             Ok(AnswerBody::Stream(relay))
         }
         Err(error) => {
-            if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) {
+            if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost | Kind::SignIn) {
                 upstream.life.suspect();
             }
             let error = if edits.uris.is_some() { with_shown_uri(&upstream, error) } else { error };
@@ -104,6 +119,27 @@ async fn send_again(mut call: Box<Call>) -> Option<Answer> {
     let answer = bridge::exchange(*call, &lease).await;
     lease.done();
     Some(answer)
+}
+
+/// Sends a call again that the upstream refused for want of a sign-in, once the user has signed in. It has not been
+/// carried out.
+async fn send_signed_in(mut call: Box<Call>, refused: CallError) -> Answer {
+    sign_in(&call, refused).await?;
+    call.trace.attempt += 1;
+    let lease = Arc::new(lease(&call).await?);
+    let answer = bridge::exchange(*call, &lease).await;
+    lease.done();
+    answer
+}
+
+/// Asks the client's user to sign in. `refused` is the error of a client that cannot be asked.
+async fn sign_in(call: &Call, refused: CallError) -> Result<(), CallError> {
+    let Some(signing_in) = call.upstream.connector().sign_in(&call.origin, &call.peer) else {
+        return Err(refused);
+    };
+    signing_in.await?;
+    call.upstream.try_now().await;
+    Ok(())
 }
 
 fn edited(upstream: &Upstream, edits: Edits, mut result: Raw) -> Raw {

@@ -46,7 +46,8 @@ impl Lease {
             Place::Own(held) => held.gone().await,
             Place::Counterpart(counterpart) => counterpart.of().replaced(&self.link).await,
             Place::Definition => {
-                let is_lost = |phase| matches!(phase, Phase::Retrying | Phase::Dead | Phase::Ended);
+                let is_lost =
+                    |phase| matches!(phase, Phase::Retrying | Phase::SignIn | Phase::Dead | Phase::Ended);
                 upstream.life.reaches(is_lost).await;
             }
         }

@@ -35,9 +35,12 @@ impl Backoff {
     pub(super) async fn rest(&mut self, upstream: &Arc<Upstream>, outlets: &Outlets, reason: Reason) {
         self.failures = self.failures.saturating_add(1);
         self.lost_at.get_or_insert_with(Instant::now);
+        let loss = upstream.connector().after_loss();
+        if loss == AfterLoss::SignIn {
+            return self.rest_until_signed_in(upstream, outlets, reason).await;
+        }
         upstream.lost(reason, self.failures);
         outlets.announce();
-        let loss = upstream.connector().after_loss();
         if matches!(loss, AfterLoss::Gone | AfterLoss::Left) {
             upstream.unlist(outlets);
         }
@@ -49,6 +52,7 @@ impl Backoff {
                     Verdict::Open(wait) => (Duration::ZERO, Some(wait)),
                 }
             }
+            AfterLoss::SignIn => (Duration::ZERO, Some(upstream.pace().half_open)),
             AfterLoss::Await => (upstream.pace().grace, Some(NEVER)),
             AfterLoss::Gone => (Duration::ZERO, Some(NEVER)),
         };
@@ -62,6 +66,17 @@ impl Backoff {
         if woken {
             self.failures = 0;
         }
+    }
+
+    /// Waits for the user. Another process may sign in, so the upstream is tried from time to time.
+    async fn rest_until_signed_in(&mut self, upstream: &Arc<Upstream>, outlets: &Outlets, reason: Reason) {
+        (self.failures, self.lost_at) = (0, None);
+        upstream.links.take_live();
+        upstream.life.state.send_modify(|state| (state.settled, state.returning) = (true, false));
+        upstream.life.enter(Phase::SignIn, Some(reason));
+        outlets.announce();
+        upstream.woken_within(upstream.pace().half_open).await;
+        upstream.life.enter(Phase::Discovered, None);
     }
 
     /// Runs `future`; when the grace of a lost upstream ends meanwhile, its entries leave the lists.

@@ -26,6 +26,8 @@ pub enum Phase {
     Idle,
     /// Lost or never reached; tried again after a while, or expected back soon.
     Retrying,
+    /// It waits for the user to sign in; what it offers stays listed.
+    SignIn,
     /// Given up until there is a new sign of life, or until it is time to look once more.
     Dead,
     /// It only finishes what is under way. Nothing follows.
@@ -33,13 +35,14 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Discovered,
         Self::Connecting,
         Self::Starting,
         Self::Active,
         Self::Idle,
         Self::Retrying,
+        Self::SignIn,
         Self::Dead,
         Self::Ended,
     ];
@@ -52,6 +55,7 @@ impl Phase {
             Self::Active => "active",
             Self::Idle => "idle",
             Self::Retrying => "retrying",
+            Self::SignIn => "sign-in needed",
             Self::Dead => "dead",
             Self::Ended => "ended",
         }
@@ -64,15 +68,22 @@ impl Phase {
                 matches!(next, Self::Connecting | Self::Starting | Self::Idle | Self::Dead | Self::Ended)
             }
             Self::Connecting | Self::Starting => {
-                matches!(next, Self::Active | Self::Retrying | Self::Dead | Self::Ended)
+                matches!(next, Self::Active | Self::Retrying | Self::SignIn | Self::Dead | Self::Ended)
             }
-            Self::Active => matches!(next, Self::Idle | Self::Retrying | Self::Dead | Self::Ended),
+            Self::Active => {
+                matches!(next, Self::Idle | Self::Retrying | Self::SignIn | Self::Dead | Self::Ended)
+            }
             Self::Idle => matches!(next, Self::Discovered | Self::Ended),
             Self::Retrying => matches!(
                 next,
-                Self::Discovered | Self::Connecting | Self::Starting | Self::Dead | Self::Ended
+                Self::Discovered
+                    | Self::Connecting
+                    | Self::Starting
+                    | Self::SignIn
+                    | Self::Dead
+                    | Self::Ended
             ),
-            Self::Dead => matches!(next, Self::Discovered | Self::Ended),
+            Self::SignIn | Self::Dead => matches!(next, Self::Discovered | Self::Ended),
             Self::Ended => false,
         }
     }

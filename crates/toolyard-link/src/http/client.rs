@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
-use toolyard_model::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkRequest, Origin, Peer, Scope};
+use toolyard_model::{
+    Answer, AnswerBody, BoxFuture, Greeting, Link, LinkRequest, Origin, Peer, Principal, Scope,
+};
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::modern::{SUBSCRIPTION_ID, encode_header, name_in};
 use toolyard_proto::{
@@ -105,9 +107,11 @@ impl Caller {
     fn call(self: Arc<Self>, request: LinkRequest, peer: Peer) -> impl Future<Output = Answer> {
         let (relay, listens) = (request.relay, request.method == Method::LISTEN);
         let id = request.id.clone();
+        let principal = self.principal_of(&request);
         let (headers, body) = self.render(request);
         async move {
-            let response = self.endpoint.send(HttpMethod::POST, headers, body).await?;
+            let sent = self.endpoint.send(principal.as_ref(), HttpMethod::POST, headers, body);
+            let response = sent.await?;
             match content(response.headers()) {
                 _ if response.status() != StatusCode::OK => {
                     let refusal = Box::pin(Refusal::read(response)).await;
@@ -130,8 +134,14 @@ impl Caller {
     }
 
     pub(crate) async fn post(&self, request: LinkRequest) -> Result<Response<Arriving>, CallError> {
+        let principal = self.principal_of(&request);
         let (headers, body) = self.render(request);
-        self.endpoint.send(HttpMethod::POST, headers, body).await
+        self.endpoint.send(principal.as_ref(), HttpMethod::POST, headers, body).await
+    }
+
+    /// Whose credentials the request carries, where it carries any.
+    fn principal_of(&self, request: &LinkRequest) -> Option<Principal> {
+        self.endpoint.is_guarded().then(|| request.origin.principal.clone())
     }
 
     fn render(&self, request: LinkRequest) -> (HeaderMap, Bytes) {

@@ -2,21 +2,23 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryFutureExt;
+use futures_util::future::Either;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use toolyard_model::Scope;
+use toolyard_model::{Principal, Scope};
 use toolyard_proto::{CallError, Reason};
 
-use super::HttpSpec;
 use super::connector::Connector;
 use super::obstacle::Obstacle;
 use super::wire::Arriving;
 use super::wires::{SendError, Wires};
+use super::{Authorize, HttpSpec};
 
 pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
@@ -42,6 +44,9 @@ pub(crate) struct Endpoint {
     /// What every POST and every GET carries.
     post: HeaderMap,
     get: HeaderMap,
+    authorize: Option<Arc<dyn Authorize>>,
+    /// Whether requests carry credentials of `authorize`, or would if there were any.
+    is_guarded: AtomicBool,
 }
 
 impl Endpoint {
@@ -69,7 +74,10 @@ impl Endpoint {
         let mut post = get.clone();
         post.insert(ACCEPT, EITHER);
         post.insert(CONTENT_TYPE, JSON);
-        Ok(Self { name: name.clone(), wires, url: spec.url.clone(), target: target(&spec.url), post, get })
+        let authorize = spec.authorize.clone();
+        let is_guarded = AtomicBool::new(authorize.is_some());
+        let (name, url, target) = (name.clone(), spec.url.clone(), target(&spec.url));
+        Ok(Self { name, wires, url, target, post, get, authorize, is_guarded })
     }
 
     pub(crate) fn url(&self) -> &Uri {
@@ -86,13 +94,36 @@ impl Endpoint {
         self.get.clone()
     }
 
+    /// Whether the principal of a request decides its credentials.
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.is_guarded.load(Ordering::Relaxed)
+    }
+
+    /// The server was reached. If it wanted no credentials, requests are sent without asking for them.
+    pub(crate) async fn settle(&self) {
+        let Some(authorize) = &self.authorize else { return };
+        let has_credentials = !matches!(authorize.authorization(None).await, Ok(None));
+        self.is_guarded.store(has_credentials, Ordering::Relaxed);
+    }
+
+    /// The server refuses a request that carried no credentials. Whether the next one carries some, if there are any.
+    pub(crate) fn begin_guarding(&self) -> bool {
+        self.authorize.is_some() && !self.is_guarded.swap(true, Ordering::Relaxed)
+    }
+
+    pub(crate) fn can_sign_in(&self) -> bool {
+        self.authorize.is_some()
+    }
+
+    /// Sends a request of `principal`, or of the gateway itself.
     pub(crate) fn send(
         &self,
+        principal: Option<&Principal>,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> {
-        self.ask(self.target.clone(), method, headers, body)
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> + use<'_> {
+        self.ask(principal, self.target.clone(), method, headers, body)
     }
 
     /// To another address of the same server.
@@ -103,16 +134,66 @@ impl Endpoint {
         headers: HeaderMap,
         body: Bytes,
     ) -> impl Future<Output = Result<Response<Arriving>, CallError>> {
-        self.ask(target(url), method, headers, body)
+        self.ask(None, target(url), method, headers, body)
     }
 
     fn ask(
+        &self,
+        principal: Option<&Principal>,
+        target: Uri,
+        method: Method,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> + use<'_> {
+        match self.authorize.as_ref().filter(|_| self.is_guarded()) {
+            None => Either::Left(self.plain(target, method, headers, body)),
+            Some(authorize) => {
+                let request = Parts { target, method, headers, body };
+                Either::Right(Box::pin(self.guarded(authorize, principal.cloned(), request)))
+            }
+        }
+    }
+
+    /// Sends a request with credentials; if they are refused and can be renewed, once more.
+    async fn guarded(
+        &self,
+        authorize: &Arc<dyn Authorize>,
+        principal: Option<Principal>,
+        parts: Parts,
+    ) -> Result<Response<Arriving>, CallError> {
+        let refused = |why: super::Unauthorized| why.to_call_error().at(&self.name);
+        let used = authorize.authorization(principal.as_ref()).await.map_err(refused)?;
+        let response = self.with_credentials(&parts, used.as_ref()).await?;
+        let status = response.status();
+        if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return Ok(response);
+        }
+        let renewed = authorize.renewed(principal.as_ref(), used, status, response.headers()).await;
+        match renewed.map_err(refused)? {
+            Some(renewed) => self.with_credentials(&parts, Some(&renewed)).await,
+            None => Ok(response),
+        }
+    }
+
+    async fn with_credentials(
+        &self,
+        parts: &Parts,
+        credentials: Option<&HeaderValue>,
+    ) -> Result<Response<Arriving>, CallError> {
+        let mut headers = parts.headers.clone();
+        if let Some(credentials) = credentials {
+            headers.insert(AUTHORIZATION, credentials.clone());
+        }
+        self.plain(parts.target.clone(), parts.method.clone(), headers, parts.body.clone()).await
+    }
+
+    fn plain(
         &self,
         target: Uri,
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> {
+    ) -> impl Future<Output = Result<Response<Arriving>, CallError>> + use<'_> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = target;
@@ -178,6 +259,14 @@ impl Endpoint {
     pub(crate) fn shown_url(&self) -> String {
         shown(&self.url)
     }
+}
+
+/// A request that may be sent twice.
+struct Parts {
+    target: Uri,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
 }
 
 fn shown(url: &Uri) -> String {

@@ -48,7 +48,7 @@ pub(crate) enum OpenError {
 
 /// Opens the stream and waits for the address to post to. The lines live in `scope`.
 pub(crate) async fn open(endpoint: Arc<Endpoint>, scope: &Scope) -> Result<Lines, OpenError> {
-    let sent = endpoint.send(HttpMethod::GET, endpoint.get_headers(), Bytes::new()).await;
+    let sent = endpoint.send(None, HttpMethod::GET, endpoint.get_headers(), Bytes::new()).await;
     let response = sent.map_err(OpenError::Call)?;
     if response.status() != StatusCode::OK {
         return Err(OpenError::Refused(Box::new(Refusal::read(response).await)));

@@ -45,6 +45,8 @@ impl Refusal {
     pub(crate) fn to_call_error(&self, endpoint: &Endpoint) -> CallError {
         let reason = self.reason(endpoint);
         let error = match (&self.error, self.status.as_u16()) {
+            // It has not asked for credentials before, so none were sent.
+            (_, 401) if endpoint.begin_guarding() => CallError::sign_in(reason),
             (_, 401 | 403) => CallError::turned_away(Retry::Never, reason),
             (Some(error), _) => CallError::reported(error.clone()),
             (None, 429) => CallError::turned_away(Retry::Always, reason),
@@ -101,10 +103,14 @@ impl Refusal {
     fn unauthorized(&self, endpoint: &Endpoint) -> Reason {
         let name = &endpoint.name;
         if self.wants_sign_in() {
-            return endpoint.reason("needs an OAuth sign-in (HTTP 401)").with_hint(format!(
-                "Toolyard cannot sign in by itself yet: get a token from the provider and put it into `headers` of \
-                 `[upstreams.{name}]`"
-            ));
+            let reason = endpoint.reason("needs an OAuth sign-in (HTTP 401)");
+            return reason.with_hint(if endpoint.can_sign_in() {
+                format!("run `toolyard login {name}`")
+            } else {
+                format!(
+                    "remove `Authorization` from `headers` of `[upstreams.{name}]` and run `toolyard login {name}`"
+                )
+            });
         }
         if endpoint.has_credentials() {
             let what = "rejected the credentials in `headers.Authorization` (HTTP 401)";

@@ -26,7 +26,7 @@ async fn setup() -> Setup {
     let (mut server, scope) = (Server::start().await, Scope::new());
     let mut upstream = target(&server, EraPin::Auto);
     let url = format!("http://{}/sse", server.address).parse().unwrap();
-    upstream.target = Target::Sse(HttpSpec { url, headers: http::HeaderMap::new() });
+    upstream.target = Target::Sse(HttpSpec::new(url, http::HeaderMap::new()));
     let offer = offer();
     let play = async {
         let said = server.got(Http::GET).await.events();

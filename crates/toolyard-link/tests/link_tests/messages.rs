@@ -28,7 +28,7 @@ async fn fails_at(url: &str, token: Option<&str>) -> ConnectError {
     if let Some(token) = token {
         headers.insert("authorization", token.parse().unwrap());
     }
-    fails(Target::Http(HttpSpec { url: url.parse().unwrap(), headers })).await
+    fails(Target::Http(HttpSpec::new(url.parse().unwrap(), headers))).await
 }
 
 /// What is shown beside the name of the upstream, and the hint.

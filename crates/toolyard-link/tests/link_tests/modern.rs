@@ -14,7 +14,7 @@ pub(crate) fn target(server: &Server, era: EraPin) -> UpstreamTarget {
     let mut headers = http::HeaderMap::new();
     headers.insert("x-key", "secret".parse().unwrap());
     let url = format!("http://{}/mcp?token=hidden", server.address).parse().unwrap();
-    let target = Target::Http(HttpSpec { url, headers });
+    let target = Target::Http(HttpSpec::new(url, headers));
     UpstreamTarget { name: "far".into(), target, era, timeouts: Timeouts::default() }
 }
 
@@ -220,7 +220,7 @@ async fn a_refused_connection_is_said_clearly_and_was_never_sent() {
     let scope = Scope::new();
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let url = format!("http://{free}/mcp").parse().unwrap();
-    let target = Target::Http(HttpSpec { url, headers: http::HeaderMap::new() });
+    let target = Target::Http(HttpSpec::new(url, http::HeaderMap::new()));
     let upstream =
         UpstreamTarget { name: "far".into(), target, era: EraPin::Auto, timeouts: Timeouts::default() };
     let error = soon(connect(&upstream, None, &offer(), &scope)).await.unwrap_err();

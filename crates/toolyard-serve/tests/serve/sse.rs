@@ -136,10 +136,8 @@ async fn check_link(connected: Connected, revision: Revision) {
 #[tokio::test]
 async fn our_own_links_reach_it_when_told_to_and_when_nothing_else_is_spoken() {
     let (world, scope) = (world().await, Scope::new());
-    let spec = HttpSpec {
-        url: format!("http://{}/sse", world.address).parse().unwrap(),
-        headers: http::HeaderMap::new(),
-    };
+    let spec =
+        HttpSpec::new(format!("http://{}/sse", world.address).parse().unwrap(), http::HeaderMap::new());
     check_link(link(Target::Sse(spec.clone()), &scope).await, Revision::NEWEST_LEGACY).await;
     check_link(link(Target::Http(spec), &scope).await, Revision::NEWEST_LEGACY).await;
     until("the end of the client", || world.double.ended.lock().unwrap().len() == 2).await;

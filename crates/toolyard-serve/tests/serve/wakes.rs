@@ -51,10 +51,8 @@ impl Handler for Beside {
 
 /// A gateway of one step, in front of a legacy upstream over HTTP.
 async fn in_front_of(upstream: &World) -> World {
-    let spec = HttpSpec {
-        url: format!("http://{}/mcp", upstream.address).parse().unwrap(),
-        headers: http::HeaderMap::new(),
-    };
+    let spec =
+        HttpSpec::new(format!("http://{}/mcp", upstream.address).parse().unwrap(), http::HeaderMap::new());
     let target = UpstreamTarget {
         name: "legacy".into(),
         target: Target::Http(spec),

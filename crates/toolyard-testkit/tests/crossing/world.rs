@@ -236,7 +236,7 @@ impl Way {
         known: Option<Revision>,
         capabilities: Raw,
     ) -> BoxFuture<Result<Connected, Reason>> {
-        let spec = HttpSpec { url: url.parse().unwrap(), headers: http::HeaderMap::default() };
+        let spec = HttpSpec::new(url.parse().unwrap(), http::HeaderMap::default());
         let timeouts =
             toolyard_link::Timeouts { session_idle: SESSION_IDLE, ..toolyard_link::Timeouts::default() };
         let target =

@@ -39,7 +39,7 @@ impl Scene {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let url = format!("http://{}/mcp", listener.local_addr().unwrap());
                 scope.spawn(serve_http(Server::new(server, scope), listener, scope.clone()));
-                Target::Http(HttpSpec { url: url.parse().unwrap(), headers: http::HeaderMap::default() })
+                Target::Http(HttpSpec::new(url.parse().unwrap(), http::HeaderMap::default()))
             }
             Transport::Stdio => {
                 let (program, args) = (env!("CARGO_BIN_EXE_script").into(), vec![server.as_str().into()]);

@@ -10,13 +10,17 @@ use super::history::MOST;
 use super::{Invalid, Phase, State};
 
 /// What may follow what, written out a second time by hand.
-const TABLE: [(Phase, &[Phase]); 8] = [
+const TABLE: [(Phase, &[Phase]); 9] = [
     (Phase::Discovered, &[Phase::Connecting, Phase::Starting, Phase::Idle, Phase::Dead, Phase::Ended]),
-    (Phase::Connecting, &[Phase::Active, Phase::Retrying, Phase::Dead, Phase::Ended]),
-    (Phase::Starting, &[Phase::Active, Phase::Retrying, Phase::Dead, Phase::Ended]),
-    (Phase::Active, &[Phase::Idle, Phase::Retrying, Phase::Dead, Phase::Ended]),
+    (Phase::Connecting, &[Phase::Active, Phase::Retrying, Phase::SignIn, Phase::Dead, Phase::Ended]),
+    (Phase::Starting, &[Phase::Active, Phase::Retrying, Phase::SignIn, Phase::Dead, Phase::Ended]),
+    (Phase::Active, &[Phase::Idle, Phase::Retrying, Phase::SignIn, Phase::Dead, Phase::Ended]),
     (Phase::Idle, &[Phase::Discovered, Phase::Ended]),
-    (Phase::Retrying, &[Phase::Discovered, Phase::Connecting, Phase::Starting, Phase::Dead, Phase::Ended]),
+    (
+        Phase::Retrying,
+        &[Phase::Discovered, Phase::Connecting, Phase::Starting, Phase::SignIn, Phase::Dead, Phase::Ended],
+    ),
+    (Phase::SignIn, &[Phase::Discovered, Phase::Ended]),
     (Phase::Dead, &[Phase::Discovered, Phase::Ended]),
     (Phase::Ended, &[]),
 ];
@@ -35,7 +39,7 @@ struct Model {
 proptest! {
     #[test]
     fn only_the_steps_of_the_table_are_made_and_history_tells_them(
-        steps in prop::collection::vec((0usize..8, 0u64..100_000, prop::option::of("[a-z]{1,8}")), 0..400),
+        steps in prop::collection::vec((0usize..9, 0u64..100_000, prop::option::of("[a-z]{1,8}")), 0..400),
     ) {
         let mut now = SystemTime::UNIX_EPOCH;
         let mut state = State::new(now);
@@ -44,7 +48,7 @@ proptest! {
             let reason = reason.map(Reason::from);
             now += Duration::from_millis(pause);
             // The end is rare, or there would be little to see.
-            let to = if to == 7 && pause % 50 != 0 { Phase::Connecting } else { Phase::ALL[to] };
+            let to = if to == 8 && pause % 50 != 0 { Phase::Connecting } else { Phase::ALL[to] };
             let outcome = state.enter(to, reason.clone(), now);
             if to == model.phase {
                 prop_assert_eq!(outcome, Ok(()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method as HttpMethod, Response, StatusCode};
+use http::{Response, StatusCode};
 use toolyard_model::{LinkRequest, Peer};
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::sse::Event;
@@ -204,7 +204,7 @@ impl<'a> Underway<'a> {
             return Err(self.bad_answer("an event id of its stream is not valid in a header"));
         };
         headers.insert(LAST_EVENT_ID, last_id);
-        let sent = self.session.endpoint.send(HttpMethod::GET, headers, Bytes::new()).await;
+        let sent = self.session.get(headers).await;
         let Ok(response) = sent else { return Ok(None) };
         if response.status() == StatusCode::OK && content(response.headers()) == Content::Events {
             return Ok(Some(EventStream::new(response.into_body())));

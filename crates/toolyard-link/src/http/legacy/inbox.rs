@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method as HttpMethod, StatusCode};
+use http::StatusCode;
 use tokio::sync::oneshot;
 use toolyard_model::Peer;
 use toolyard_proto::{Incoming, Message, Method, Notification, Raw, RequestMessage};
@@ -64,7 +64,7 @@ async fn listen(
     if let Some(id) = place.last_id.as_deref().and_then(|id| http::HeaderValue::from_str(id).ok()) {
         headers.insert(LAST_EVENT_ID, id);
     }
-    let Ok(response) = session.endpoint.send(HttpMethod::GET, headers, Bytes::new()).await else {
+    let Ok(response) = session.get(headers).await else {
         return Ended::Quiet;
     };
     if response.status() != StatusCode::OK {

@@ -70,7 +70,7 @@ impl Pool {
         let (errands, waiting) = mpsc::channel(ERRANDS);
         let pool = Arc::new(Self { parts, errands, slots: Mutex::default(), lost: Mutex::default() });
         let offer = &pool.parts.offer;
-        let session = Session::open(pool.ground(), Owner::Gateway, offer).await?;
+        let session = Session::open(pool.ground(), Owner::Gateway, None, offer).await?;
         pool.lock().insert(Owner::Gateway, Arc::new(OnceCell::new_with(Some(session.clone()))));
         pool.parts.scope.spawn(run_errands(waiting));
         pool.parts.scope.spawn(end_idle(pool.clone()));
@@ -107,7 +107,8 @@ impl Pool {
         let slot = self.slot(&owner)?;
         let held = Held { pool: self, owner: &owner, slot };
         let open = async || {
-            let session = Session::open(self.ground(), owner.clone(), &self.offer(origin)).await?;
+            let (ground, principal) = (self.ground(), Some(&origin.principal));
+            let session = Session::open(ground, owner.clone(), principal, &self.offer(origin)).await?;
             if self.has(&owner, &held.slot) {
                 if let Some(memory) = self.lost().remove(&owner) {
                     session.inherit(memory, origin);

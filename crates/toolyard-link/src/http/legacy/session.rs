@@ -9,7 +9,7 @@ use http::header::HeaderValue;
 use http::{HeaderMap, Method as HttpMethod, Response, StatusCode};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
-use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Peer, Scope};
+use toolyard_model::{Ask, AskError, Back, BoxFuture, ClientKey, Greeting, Peer, Principal, Scope};
 use toolyard_proto::{CallError, Id, Message, Method, Notification, Raw, Reason, RequestMessage, Revision};
 
 use super::inbox;
@@ -33,6 +33,8 @@ pub(super) const ERRAND: Duration = Duration::from_secs(5);
 
 pub(crate) struct Session {
     pub(super) owner: Owner,
+    /// Whose credentials its requests carry; the gateway's own without one.
+    principal: Option<Principal>,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) greeting: Greeting,
     pub(super) events: Events,
@@ -98,6 +100,7 @@ impl Session {
     pub(crate) async fn open(
         ground: Ground<'_>,
         owner: Owner,
+        principal: Option<&Principal>,
         offer: &Offer,
     ) -> Result<Arc<Self>, OpenError> {
         let endpoint = ground.endpoint;
@@ -106,7 +109,7 @@ impl Session {
             method: Method::INITIALIZE,
             params: Some(offer.initialize_params(Revision::NEWEST_LEGACY).into()),
         });
-        let sent = endpoint.send(HttpMethod::POST, endpoint.post_headers(), hello.render()).await;
+        let sent = endpoint.send(principal, HttpMethod::POST, endpoint.post_headers(), hello.render()).await;
         let response = sent.map_err(OpenError::Call)?;
         if response.status() != StatusCode::OK {
             return Err(OpenError::Refused(Refusal::read(response).await));
@@ -116,7 +119,10 @@ impl Session {
         let read = Reader { endpoint, peer: &peer, listens: false, id: None }.read(response).await;
         let greeting = legacy_greeting(&endpoint.name, read.map_err(OpenError::Call)?)
             .map_err(OpenError::Incompatible)?;
-        let session = Arc::new(Self::new(ground, owner, greeting, id.as_ref()));
+        let session = Arc::new(Self {
+            principal: principal.cloned(),
+            ..Self::new(ground, owner, greeting, id.as_ref())
+        });
         let mut opening = Opening { session: Some(session.clone()), scope: ground.scope };
         session.begin().await.map_err(OpenError::Call)?;
         opening.session = None;
@@ -136,6 +142,7 @@ impl Session {
         };
         Self {
             owner,
+            principal: None,
             post: complete(ground.endpoint.post_headers()),
             get: complete(ground.endpoint.get_headers()),
             endpoint: ground.endpoint.clone(),
@@ -185,7 +192,13 @@ impl Session {
     }
 
     pub(super) async fn post(&self, message: &Message) -> Result<Response<Arriving>, CallError> {
-        self.endpoint.send(HttpMethod::POST, self.post.clone(), message.render()).await
+        self.endpoint
+            .send(self.principal.as_ref(), HttpMethod::POST, self.post.clone(), message.render())
+            .await
+    }
+
+    pub(super) async fn get(&self, headers: HeaderMap) -> Result<Response<Arriving>, CallError> {
+        self.endpoint.send(self.principal.as_ref(), HttpMethod::GET, headers, Bytes::new()).await
     }
 
     /// Posts a message that has no answer.
@@ -231,7 +244,12 @@ impl Session {
     /// Tells the upstream that the session is over.
     pub(super) async fn delete(&self) {
         if self.has_id {
-            let sent = self.endpoint.send(HttpMethod::DELETE, self.get_headers(), Bytes::new());
+            let sent = self.endpoint.send(
+                self.principal.as_ref(),
+                HttpMethod::DELETE,
+                self.get_headers(),
+                Bytes::new(),
+            );
             let _ = timeout(ERRAND, sent).await;
         }
     }

@@ -29,6 +29,9 @@ pub(super) async fn connect(
         .map_err(|why| ConnectError::new(Trouble::Unreachable, why))?;
     let attempt = Attempt { plan, spec, endpoint: Arc::new(endpoint), scope };
     let met = attempt.meet(first).await;
+    if met.is_ok() {
+        attempt.endpoint.settle().await;
+    }
     met.inspect_err(|_| attempt.scope.cancel())
 }
 
@@ -126,6 +129,7 @@ impl Attempt<'_> {
         let call = error.to_call_error(&self.endpoint);
         let trouble = match error {
             OpenError::Refused(refusal) if refusal.wants_credentials() => Trouble::Credentials,
+            OpenError::Call(error) if error.kind == Kind::SignIn => Trouble::Credentials,
             OpenError::Refused(refusal) if refusal.status.is_client_error() => Trouble::Incompatible,
             OpenError::Incompatible(_) => Trouble::Incompatible,
             OpenError::Call(error) if matches!(error.kind, Kind::Reported(_) | Kind::BadAnswer) => {
@@ -171,6 +175,9 @@ async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>,
 }
 
 fn unreachable(endpoint: &Endpoint, error: CallError) -> ConnectError {
+    if error.kind == Kind::SignIn {
+        return ConnectError::new(Trouble::Credentials, error.reason);
+    }
     let is_lost = error.kind == Kind::Lost;
     let reason = error.reason;
     let reason = if is_lost { reason.with_hint(lost_hint(endpoint)) } else { reason };
