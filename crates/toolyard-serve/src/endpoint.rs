@@ -15,6 +15,7 @@ use super::legacy::sessions::Sessions;
 use super::legacy::sse::EventClients;
 use super::notify_limit::NotifyLimits;
 use super::park::Park;
+use super::public::PublicPages;
 use super::ui_access::UiAccess;
 use crate::admit::Gate;
 
@@ -25,6 +26,8 @@ const FILES: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub gate: Gate,
+    /// Pages and metadata that need no credentials.
+    pub public_pages: Option<Arc<dyn PublicPages>>,
     /// Seals what clients carry for this endpoint.
     pub keys: Arc<Keys>,
     /// Host names accepted beside loopback.
@@ -58,6 +61,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             gate: Gate::open(),
+            public_pages: None,
             keys: Arc::default(),
             hosts: Vec::new(),
             origins: Vec::new(),

@@ -31,7 +31,7 @@ use super::headers::FOLDER;
 use super::poll_inline::PollInline;
 use super::reply::{self, HttpResponse};
 use super::write_timeout::WriteTimeout;
-use super::{control, cors, legacy, pages, post};
+use super::{control, cors, legacy, pages, post, public};
 use crate::admit::{Admitted, Challenge, Ticket};
 use hyper::Handoff;
 
@@ -135,6 +135,10 @@ impl Door {
             Destination::Elsewhere => {
                 reply::text(StatusCode::NOT_FOUND, "nothing here; MCP is served at /mcp\n")
             }
+            Destination::Public => match &endpoint.options.public_pages {
+                Some(pages) => Box::pin(public::answer(pages.as_ref(), &request)).await,
+                None => reply::text(StatusCode::NOT_FOUND, "there is no such page\n"),
+            },
             Destination::Control(control, admitted) => {
                 Box::pin(control::answer(endpoint, &control, admitted, request)).await
             }
@@ -209,7 +213,10 @@ impl Door {
         if let Some(reason) = self.guard.refusal(authority, fields) {
             return Destination::Refused(Box::new(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n"))));
         }
-        let Some(place) = place(path) else { return Destination::Elsewhere };
+        let Some(place) = place(path) else {
+            let is_public = self.endpoint.options.public_pages.is_some() && public::is_public(path);
+            return if is_public { Destination::Public } else { Destination::Elsewhere };
+        };
         if let Place::Page(path) = place {
             return Destination::Page(path.to_owned());
         }
@@ -255,6 +262,8 @@ enum Destination {
     Elsewhere,
     /// A file of the dashboard.
     Page(String),
+    /// A page or document that needs no credentials.
+    Public,
     Control(Arc<dyn Control>, Admitted),
     Events(View, Admitted),
     Mcp(View, Admitted),

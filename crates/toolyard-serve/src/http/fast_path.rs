@@ -53,6 +53,7 @@ fn begin<'a>(door: &'a Door, unread: &[u8], ticket: &Ticket) -> Option<(Routed<'
         }
         Destination::Elsewhere
         | Destination::Page(_)
+        | Destination::Public
         | Destination::Control(..)
         | Destination::Events(..) => {
             return None;

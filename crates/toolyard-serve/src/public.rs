@@ -1,0 +1,55 @@
+//! Pages and documents beside MCP that need no credentials: those of a sign-in, and metadata that clients look for.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use hyper::body::Incoming;
+use toolyard_model::BoxFuture;
+
+use super::ServeBody;
+use super::reply::{self, HttpResponse};
+
+/// What is under these paths is asked of the pages.
+const BASES: [&str; 2] = ["/oauth/", "/.well-known/oauth-protected-resource"];
+
+/// A request for a page. Bodies are not read.
+#[derive(Debug)]
+pub struct PageRequest {
+    pub method: Method,
+    pub path: String,
+    pub query: String,
+}
+
+/// What a browser or client gets.
+#[derive(Debug)]
+pub struct PageResponse {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// Answers requests for pages.
+pub trait PublicPages: fmt::Debug + Send + Sync + 'static {
+    /// Nothing where there is no such page.
+    fn page(&self, request: PageRequest) -> BoxFuture<Option<PageResponse>>;
+}
+
+pub(crate) fn is_public(path: &str) -> bool {
+    BASES.iter().any(|base| path.starts_with(base))
+}
+
+pub(crate) async fn answer(pages: &dyn PublicPages, request: &Request<Incoming>) -> HttpResponse {
+    let (path, query) =
+        (request.uri().path().to_owned(), request.uri().query().unwrap_or_default().to_owned());
+    let request = PageRequest { method: request.method().clone(), path, query };
+    match pages.page(request).await {
+        None => reply::text(StatusCode::NOT_FOUND, "there is no such page\n"),
+        Some(PageResponse { status, headers, body }) => {
+            let mut response = HttpResponse::new(ServeBody::full(body));
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
+            response
+        }
+    }
+}
