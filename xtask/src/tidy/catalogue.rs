@@ -24,6 +24,7 @@ const COVERED: &[&str] = &[
     "crates/toolyard-link",
     "crates/toolyard-model",
     "crates/toolyard-proto",
+    "crates/toolyard-oauth",
     "crates/toolyard-secrets",
     "crates/toolyard-serve",
     "packs/",

@@ -119,6 +119,12 @@ const RULES: &[Rule] = &[
         never_named: FOR_THE_PROGRAM,
         never_linked: &["async-nats", "clap"],
     },
+    Rule {
+        package: "toolyard-oauth",
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-link", "toolyard-serve", "toolyard-secrets"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
     Rule { package: "toolyard-secrets", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },
     Rule { package: "toolyard-lsp", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: &["hyper"] },
     Rule { package: "toolyard-policy", ours: &[], never_named: FOR_THE_PROGRAM, never_linked: RUNTIMES },

@@ -29,6 +29,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("the gateway made no code for the dashboard", "needs a gateway of another version"),
     ("opened {}/ui/ in your browser", "needs a desktop"),
     (
+        "no browser could be opened; open the page yourself",
+        "depends on the machine: it would open a browser where there is one",
+    ),
+    (
         "the config is not good:",
         "needs a gateway that asks for tokens, and a config that was broken since; tests/apps/shim.rs shows it",
     ),

@@ -1,0 +1,175 @@
+//! Sign-ins that a running gateway offers: a page to begin at, and the address that the browser comes back to.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use toolyard_proto::Reason;
+
+use super::{Challenge, Keeper, SignIn, random};
+use crate::error::{Error, Kind};
+
+/// How long a sign-in may take.
+const VALID: Duration = Duration::from_mins(10);
+const MOST_PENDING: usize = 200;
+/// Below the gateway's address.
+pub const START: &str = "/oauth/start/";
+pub const CALLBACK: &str = "/oauth/callback";
+
+/// The sign-ins that wait for a browser.
+#[derive(Debug, Default)]
+pub struct SignIns {
+    base: Mutex<Option<String>>,
+    pending: Mutex<HashMap<String, Arc<Pending>>>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    keeper: Arc<Keeper>,
+    sign_in: SignIn,
+    since: Instant,
+    done: watch::Sender<Option<Result<(), Error>>>,
+}
+
+/// A sign-in that was begun, and its outcome.
+#[derive(Debug)]
+pub struct Waiting {
+    pub id: String,
+    /// Where the user begins.
+    pub url: String,
+    done: watch::Receiver<Option<Result<(), Error>>>,
+}
+
+/// What a browser gets.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Page {
+    /// Go on to this address.
+    Redirect(String),
+    /// Ask before going on: whose sign-in this is, where, and the path that goes on.
+    Confirm {
+        owner: String,
+        target: String,
+        issuer: String,
+        go_on: String,
+    },
+    Done {
+        target: String,
+    },
+    Failed {
+        message: String,
+    },
+    NotFound,
+}
+
+impl SignIns {
+    /// The address of the gateway as browsers reach it, without a slash at the end.
+    pub fn set_base(&self, base: &str) {
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(base.trim_end_matches('/').to_owned());
+    }
+
+    fn base(&self) -> Result<String, Error> {
+        let base = self.base.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        base.ok_or_else(|| Error::new(Kind::Config, "the gateway has no address that a browser could reach"))
+    }
+
+    /// Prepares a sign-in for the owner of `keeper`.
+    pub async fn begin(&self, keeper: &Arc<Keeper>, challenge: &Challenge) -> Result<Waiting, Error> {
+        let base = self.base()?;
+        if let Some(waiting) = self.join(keeper, &base) {
+            return Ok(waiting);
+        }
+        let sign_in = keeper.begin(challenge, &format!("{base}{CALLBACK}")).await?;
+        let (id, (done, waiting)) = (random(18), watch::channel(None));
+        let pending = Pending { keeper: keeper.clone(), sign_in, since: Instant::now(), done };
+        let mut all = self.pending();
+        all.retain(|_, pending| pending.since.elapsed() < VALID);
+        if all.len() >= MOST_PENDING {
+            return Err(Error::new(Kind::Unreachable, "too many sign-ins are under way; try again later"));
+        }
+        all.insert(id.clone(), Arc::new(pending));
+        Ok(Waiting { url: format!("{base}{START}{id}"), id, done: waiting })
+    }
+
+    /// Calls that need the same sign-in share one, while the user can still begin it.
+    fn join(&self, keeper: &Arc<Keeper>, base: &str) -> Option<Waiting> {
+        let all = self.pending();
+        let is_same =
+            |pending: &Pending| Arc::ptr_eq(&pending.keeper, keeper) && pending.since.elapsed() < VALID / 2;
+        let (id, pending) = all.iter().find(|(_, pending)| is_same(pending))?;
+        let done = pending.done.subscribe();
+        Some(Waiting { url: format!("{base}{START}{id}"), id: id.clone(), done })
+    }
+
+    /// The page at `path` below the gateway's address. `confirmed`: the user has agreed to go on.
+    pub async fn page(&self, path: &str, query: &str, confirmed: bool) -> Page {
+        if let Some(id) = path.strip_prefix(START) {
+            return self.start(id, confirmed);
+        }
+        if path == CALLBACK { self.callback(query).await } else { Page::NotFound }
+    }
+
+    /// A shared or local sign-in goes on at once. One of a principal is confirmed first: another person could have
+    /// been sent the link, and would then sign in on behalf of that principal.
+    fn start(&self, id: &str, confirmed: bool) -> Page {
+        let Some(pending) = self.get(id) else { return Page::NotFound };
+        let owner = pending.keeper.owner();
+        if confirmed || &**owner == super::SHARED {
+            return Page::Redirect(pending.sign_in.url.clone());
+        }
+        Page::Confirm {
+            owner: owner.to_string(),
+            target: pending.keeper.target().name.clone(),
+            issuer: pending.sign_in.issuer().to_owned(),
+            go_on: format!("{START}{id}"),
+        }
+    }
+
+    async fn callback(&self, query: &str) -> Page {
+        let state = crate::url::query_value(query, "state").unwrap_or_default();
+        let Some(pending) = self.take_by_state(&state) else {
+            let reason = Reason::new("this sign-in is unknown, finished or too old");
+            return Page::Failed { message: reason.with_hint("start it again").to_string() };
+        };
+        let target = pending.keeper.target().name.clone();
+        let outcome = pending.keeper.finish(&pending.sign_in, query).await;
+        pending.done.send_replace(Some(outcome.clone()));
+        match outcome {
+            Ok(()) => Page::Done { target },
+            Err(error) => Page::Failed { message: error.to_string() },
+        }
+    }
+
+    fn get(&self, id: &str) -> Option<Arc<Pending>> {
+        self.pending().get(id).filter(|pending| pending.since.elapsed() < VALID).cloned()
+    }
+
+    /// Each redirect is used once.
+    fn take_by_state(&self, state: &str) -> Option<Arc<Pending>> {
+        let mut all = self.pending();
+        let is_it = |pending: &Pending| pending.since.elapsed() < VALID && pending.sign_in.state() == state;
+        let id = all.iter().find(|(_, pending)| is_it(pending)).map(|(id, _)| id.clone())?;
+        all.remove(&id)
+    }
+
+    fn pending(&self) -> MutexGuard<'_, HashMap<String, Arc<Pending>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Waits for the user to finish, at most as long as the sign-in is valid.
+    pub async fn finished(&mut self) -> Result<(), Error> {
+        let late = || {
+            let reason = Reason::new("the sign-in was not finished in time").with_hint("start it again");
+            Err(Error::new(Kind::SignIn, reason))
+        };
+        let done = tokio::time::timeout(VALID, self.done.wait_for(Option::is_some)).await;
+        match done {
+            Ok(Ok(outcome)) => outcome.clone().unwrap_or(Ok(())),
+            Ok(Err(_)) | Err(_) => late(),
+        }
+    }
+}

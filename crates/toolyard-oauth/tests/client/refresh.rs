@@ -1,0 +1,168 @@
+//! Tokens that end: refreshed once, saved before use, and never in a loop.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use toolyard_oauth::Kind;
+use toolyard_oauth::client::{Challenge, Keeper};
+
+use crate::server::{Server, token};
+
+fn header(text: &str) -> http::HeaderValue {
+    http::HeaderValue::from_str(&format!("Bearer {text}")).unwrap()
+}
+
+async fn signed_in(server: &Server, lifetime: u64) -> Arc<Keeper> {
+    server.script().tokens = vec![
+        (200, token("first", Some("r1"), lifetime)),
+        (200, token("second", Some("r2"), 3600)),
+        (200, token("third", Some("r3"), 3600)),
+    ];
+    let keeper = Arc::new(server.keeper());
+    server.sign_in(&keeper).await;
+    keeper
+}
+
+#[tokio::test]
+async fn many_callers_at_the_end_of_a_token_make_one_refresh() {
+    let server = Server::start().await;
+    let keeper = signed_in(&server, 0).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..32 {
+        let keeper = keeper.clone();
+        calls.spawn(async move { keeper.authorization().await.unwrap().unwrap() });
+    }
+    for value in calls.join_all().await {
+        assert_eq!(value, "Bearer second");
+    }
+    let refreshes = server.asked("/token");
+    assert_eq!(refreshes.len(), 2, "one sign-in and one refresh");
+    assert_eq!(refreshes[1]["refresh_token"], "r1");
+    assert_eq!(refreshes[1]["resource"], format!("{}/mcp", server.base));
+}
+
+#[tokio::test]
+async fn processes_that_share_a_store_make_one_refresh() {
+    let server = Server::start().await;
+    signed_in(&server, 0).await;
+    let (one, two) = (server.keeper(), server.keeper());
+    let (first, second) = tokio::join!(one.authorization(), two.authorization());
+    assert_eq!((first.unwrap().unwrap(), second.unwrap().unwrap()), (header("second"), header("second")));
+    assert_eq!(server.asked("/token").len(), 2);
+}
+
+#[tokio::test]
+async fn a_rejected_token_is_refreshed_once_and_then_the_user_is_needed() {
+    let server = Server::start().await;
+    let keeper = signed_in(&server, 3600).await;
+    let rejected = Challenge::default();
+    let renewed = keeper.renew(Some(&header("first")), &rejected).await.unwrap().unwrap();
+    assert_eq!(renewed, "Bearer second");
+    // A call that was sent with the old token gets the new one without another refresh.
+    assert_eq!(keeper.renew(Some(&header("first")), &rejected).await.unwrap().unwrap(), "Bearer second");
+    let again = keeper.renew(Some(&header("second")), &rejected).await.unwrap_err();
+    assert_eq!(again.kind, Kind::SignIn);
+    assert_eq!(server.asked("/token").len(), 2);
+    assert!(keeper.sign_in_reason().unwrap().to_string().contains("toolyard login far"));
+}
+
+#[tokio::test]
+async fn a_refused_refresh_token_is_not_sent_again_not_even_by_the_next_process() {
+    let server = Server::start().await;
+    let keeper = signed_in(&server, 0).await;
+    server.script().tokens = vec![(400, json!({ "error": "invalid_grant" }))];
+    assert_eq!(keeper.authorization().await.unwrap_err().kind, Kind::SignIn);
+    let next = server.keeper();
+    let used = next.authorization().await.unwrap();
+    assert_eq!(next.renew(used.as_ref(), &Challenge::default()).await.unwrap_err().kind, Kind::SignIn);
+    assert_eq!(server.asked("/token").len(), 2, "one sign-in and one refresh");
+}
+
+#[tokio::test]
+async fn a_token_answer_that_was_lost_leads_to_a_new_sign_in_and_not_to_a_loop() {
+    let server = Server::start().await;
+    let keeper = signed_in(&server, 0).await;
+    let before = server.vault().credential("local", &keeper.target().url).await.unwrap().unwrap();
+    assert_eq!(keeper.authorization().await.unwrap().unwrap(), "Bearer second");
+    // As if the process had been killed between the answer and the save: the store has the old refresh token.
+    server.vault().keep("local", &keeper.target().url, &before).await.unwrap();
+    server.script().tokens = vec![(400, json!({ "error": "invalid_grant" }))];
+    let next = server.keeper();
+    assert_eq!(next.authorization().await.unwrap_err().kind, Kind::SignIn);
+    for _ in 0..3 {
+        assert_eq!(
+            next.renew(Some(&header("first")), &Challenge::default()).await.unwrap_err().kind,
+            Kind::SignIn
+        );
+    }
+    assert_eq!(server.asked("/token").len(), 3, "sign-in, refresh, refused refresh");
+}
+
+#[tokio::test]
+async fn an_unreachable_server_does_not_end_a_sign_in() {
+    let server = Server::start().await;
+    let keeper = signed_in(&server, 0).await;
+    server.script().tokens = vec![(503, json!({}))];
+    assert_eq!(keeper.authorization().await.unwrap().unwrap(), "Bearer first");
+    server.script().tokens = vec![(200, token("second", None, 3600))];
+    assert_eq!(keeper.authorization().await.unwrap().unwrap(), "Bearer second");
+    assert_eq!(server.asked("/token")[2]["refresh_token"], "r1");
+}
+
+#[tokio::test]
+async fn a_step_up_asks_for_the_union_of_scopes_and_only_once() {
+    let server = Server::start().await;
+    server.script().resource.as_mut().unwrap()["scopes_supported"] = json!(["read"]);
+    let keeper = signed_in(&server, 3600).await;
+    let more = Challenge { scopes: vec!["write".into()], needs_more_scopes: true, ..Challenge::default() };
+    let error = keeper.renew(Some(&header("first")), &more).await.unwrap_err();
+    assert_eq!(error.kind, Kind::SignIn);
+    assert!(error.to_string().contains("write"), "{error}");
+    // The next sign-in may be made by another process, such as `toolyard login`.
+    let other = server.keeper();
+    let sign_in = other.begin(&Challenge::default(), "http://127.0.0.1:1/oauth/callback").await.unwrap();
+    assert!(sign_in.url.contains("scope=read+write"), "{}", sign_in.url);
+    other.finish(&sign_in, &format!("code=c&state={}", sign_in.state())).await.unwrap();
+    let used = keeper.renew(Some(&header("first")), &more).await.unwrap();
+    let again = keeper.renew(used.as_ref(), &more).await.unwrap_err();
+    assert_eq!(again.kind, Kind::Refused("insufficient_scope".into()));
+}
+
+#[tokio::test]
+async fn a_credential_is_not_used_with_another_issuer() {
+    let (server, other) = (Server::start().await, Server::start().await);
+    let keeper = signed_in(&server, 3600).await;
+    server.script().resource.as_mut().unwrap()["authorization_servers"] = json!([other.base]);
+    let error = keeper.renew(Some(&header("first")), &Challenge::default()).await.unwrap_err();
+    assert_eq!(error.kind, Kind::SignIn);
+    assert_eq!(server.asked("/token").len(), 1);
+    assert!(other.asked("/token").is_empty());
+    assert!(!server.keeper().is_signed_in().await.unwrap());
+}
+
+#[tokio::test]
+async fn signing_out_revokes_and_forgets() {
+    let server = Server::start().await;
+    let keeper = signed_in(&server, 3600).await;
+    assert!(keeper.sign_out().await.unwrap());
+    assert_eq!(server.asked("/revoke")[0]["token"], "r1");
+    assert!(!keeper.sign_out().await.unwrap());
+    assert_eq!(keeper.authorization().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn no_secret_is_shown_or_stored_in_the_clear() {
+    let server = Server::start().await;
+    server.script().tokens = vec![(200, token("access-1", Some("refresh-1"), 3600))];
+    let keeper = server.keeper();
+    server.sign_in(&keeper).await;
+    let stored = server.vault().credential("local", &keeper.target().url).await.unwrap().unwrap();
+    let shown = format!("{keeper:?} {stored:?}");
+    let files = std::fs::read_dir(server.folder())
+        .unwrap()
+        .map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let all: Vec<u8> = files.flatten().chain(shown.into_bytes()).collect();
+    for secret in ["access-1", "refresh-1"] {
+        assert!(!all.windows(secret.len()).any(|part| part == secret.as_bytes()), "{secret}");
+    }
+}
