@@ -3,11 +3,11 @@
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-use crate::{Program, Reach, Server, UpstreamConfig};
+use crate::{OAuthConfig, Program, Reach, Server, UpstreamConfig};
 
 /// SHA-256 over everything that makes an upstream the one it is, in hex. Secrets go in as hashes of their own.
 pub fn fingerprint(upstream: &UpstreamConfig) -> String {
-    let UpstreamConfig { reach, era, .. } = upstream;
+    let UpstreamConfig { reach, era, oauth, .. } = upstream;
     let mut parts = Parts(Sha256::new());
     parts.add(format!("{era:?}").as_bytes());
     match reach {
@@ -42,7 +42,28 @@ pub fn fingerprint(upstream: &UpstreamConfig) -> String {
             }
         }
     }
+    add_oauth(&mut parts, oauth);
     HEXLOWER.encode(&parts.0.finalize())
+}
+
+/// Another client or issuer means other rights, and so maybe other tools.
+fn add_oauth(parts: &mut Parts, oauth: &OAuthConfig) {
+    if *oauth == OAuthConfig::default() {
+        return;
+    }
+    let OAuthConfig {
+        is_off,
+        client_id,
+        client_secret,
+        client_metadata_url,
+        scopes,
+        issuer,
+        callback_port,
+        shared,
+    } = oauth;
+    parts.add(format!("{is_off:?} {client_id:?} {client_metadata_url:?} {scopes:?} {issuer:?}").as_bytes());
+    parts.add(format!("{callback_port:?} {shared:?}").as_bytes());
+    parts.secret(client_secret.as_deref().unwrap_or_default().as_bytes());
 }
 
 /// The same for a pack: its tools come with the program, so the program's version counts, too.
@@ -90,6 +111,7 @@ mod tests {
 
     fn upstream(args: &[&str], env: &[(&str, &str)]) -> UpstreamConfig {
         UpstreamConfig {
+            oauth: OAuthConfig::default(),
             id: UpstreamId::parse("a").unwrap(),
             renamed_from: None,
             reach: Reach::Program(Program {

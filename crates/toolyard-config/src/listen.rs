@@ -32,6 +32,8 @@ pub struct ListenConfig {
     pub hosts: Vec<String>,
     /// Origins accepted beside those on loopback.
     pub origins: Vec<String>,
+    /// How clients and browsers reach the gateway from outside, without a slash at the end.
+    pub public_url: Option<String>,
     /// After how much silence a client over HTTP gets a sign of life.
     pub keep_alive: Option<Duration>,
 }
@@ -85,6 +87,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
             );
         }
     }
+    let public_url = section.take("public_url").and_then(|field| read_public_url(reader, &field));
     let keep_alive = section.take("keep_alive").and_then(|field| field.duration(reader, LONGEST_KEEP_ALIVE));
     section.finish(reader);
     for (field, address) in [(&http_field, http), (&tcp_field, tcp)] {
@@ -95,7 +98,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
             field.error(reader, problem.message, problem.help);
         }
     }
-    ListenConfig { http, tcp, local, token, operator_token, hosts, origins, keep_alive }
+    ListenConfig { http, tcp, local, token, operator_token, hosts, origins, public_url, keep_alive }
 }
 
 /// Off loopback anybody on the network could run the tools, so a token is asked for there.
@@ -179,6 +182,22 @@ fn read_token(reader: &mut Reader<'_>, field: &Field) -> Option<String> {
         return None;
     }
     Some(token)
+}
+
+/// Scheme and host, as the reverse proxy in front shows them.
+fn read_public_url(reader: &mut Reader<'_>, field: &Field) -> Option<String> {
+    let text = field.expanded(reader)?;
+    let bare = text.trim_end_matches('/');
+    let is_origin = bare.split_once("://").is_some_and(|(scheme, rest)| {
+        matches!(scheme, "http" | "https")
+            && rest.parse::<http::uri::Authority>().is_ok_and(|a| a.as_str() == rest)
+    });
+    if !is_origin {
+        let help = "write scheme and host without a path, such as \"https://yard.example\"";
+        field.error(reader, format!("expected the address of the gateway, found \"{text}\""), help);
+        return None;
+    }
+    Some(bare.to_owned())
 }
 
 fn read_hosts(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {

@@ -70,6 +70,7 @@ pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
             upstreams.off.push(OffUpstream { id, missing });
         } else if let Some(reach) = reach {
             upstreams.on.push(UpstreamConfig {
+                oauth: crate::OAuthConfig::default(),
                 id,
                 renamed_from,
                 reach,

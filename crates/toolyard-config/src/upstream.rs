@@ -11,6 +11,7 @@ use toolyard_policy::pin::{Action, LockState};
 use toolyard_proto::name::UpstreamId;
 
 use super::interpolate::Missing;
+use super::oauth::{self, OAuthConfig};
 use super::own::is_itself;
 use super::pins::read_action;
 use super::reach::{Reach, absolute};
@@ -40,6 +41,8 @@ pub struct UpstreamConfig {
     pub sharing: Sharing,
     /// Whether it is pinged regularly.
     pub ping: bool,
+    /// How the gateway signs in there.
+    pub oauth: OAuthConfig,
     pub start: StartConfig,
     /// What happens when its tools change, if not what `[pins]` sets.
     pub pins: Option<Action>,
@@ -147,6 +150,8 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
     let sharing = section.take("sharing").and_then(|field| read_sharing(reader, &field)).unwrap_or_default();
     let roots = section.take("roots").map(|field| read_roots(reader, &field)).unwrap_or_default();
     let ping = section.take("ping").and_then(|field| field.flag(reader)).unwrap_or_default();
+    let oauth =
+        section.take("oauth").map(|field| read_oauth(reader, field, reach.as_ref())).unwrap_or_default();
     let start = read_start(&mut section, reader);
     let on_change = section.take("pins").and_then(|field| read_action(reader, &field));
     section.finish(reader);
@@ -160,10 +165,20 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
         roots,
         sharing,
         ping,
+        oauth,
         start,
         pins: on_change,
         lock: LockState::None,
     })
+}
+
+/// Only a server over HTTP has sign-ins.
+fn read_oauth(reader: &mut Reader<'_>, field: Field, reach: Option<&Reach>) -> OAuthConfig {
+    if let Some(Reach::Program(_) | Reach::Socket(_)) = reach {
+        field.error(reader, "goes only with an http URL", "remove it: a program gets its secrets by `env`");
+        return OAuthConfig::default();
+    }
+    oauth::read(field, reader)
 }
 
 fn read_start(section: &mut Section, reader: &mut Reader<'_>) -> StartConfig {

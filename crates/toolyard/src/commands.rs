@@ -18,6 +18,7 @@ mod secret;
 mod ui;
 mod edit;
 mod live;
+mod login;
 mod manage;
 mod approve;
 mod lock;
@@ -55,6 +56,10 @@ pub(crate) enum Command {
     Lock(lock::LockArgs),
     /// Stop the running gateway.
     Stop,
+    /// Sign in at a server that requires OAuth.
+    Login(login::LoginArgs),
+    /// Sign out of a server and forget its tokens.
+    Logout(login::LogoutArgs),
     /// Show and call the tools of all servers.
     #[command(subcommand)]
     Tools(tools::ToolsCommand),
@@ -96,6 +101,8 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Deny(args) => approve::deny(common, &args),
         Command::Lock(args) => lock::lock(common, &args),
         Command::Stop => manage::stop(common),
+        Command::Login(args) => login::login(common, &args),
+        Command::Logout(args) => login::logout(common, &args),
         Command::Tools(command) => tools::tools(common, command),
         Command::Import(args) => import::import(common, &args),
         Command::Install(args) => install::install(common, &args),

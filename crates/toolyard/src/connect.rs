@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -11,18 +12,23 @@ use toolyard_config::{Program, Reach, Server, Trusted, UpstreamConfig, state_dir
 use toolyard_core::apps::away_hint;
 use toolyard_core::discovery::Endpoint;
 use toolyard_core::greet::{gateway_id, gateways_in};
+use toolyard_core::plan::AfterLoss;
 use toolyard_core::{Connect, Connected, NoCounterpart};
 use toolyard_guard::sandbox_support;
 use toolyard_host::{HostSettings, Hosts};
 use toolyard_link::child::{ChildSpec, Guard, StderrLine, StderrLog};
-use toolyard_link::http::HttpSpec;
-use toolyard_link::{EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart};
-use toolyard_model::{BoxFuture, Origin, Scope};
+use toolyard_link::http::{Authorize, HttpSpec};
+use toolyard_link::{
+    ConnectError, EraPin, Offer, Target, Timeouts, Trouble, UpstreamTarget, connect, connect_counterpart,
+};
+use toolyard_model::{BoxFuture, Origin, Peer, Scope};
+use toolyard_oauth::client::UpstreamAuth;
 use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{Reason, Revision};
+use toolyard_proto::{CallError, Reason, Revision};
 
 use crate::packs::Sets;
 use crate::settings;
+use crate::sign_ins::SignInContext;
 
 /// What all upstreams are told of us, what children run under, the scope that the links live in, the sets of packs and
 /// what packs are given.
@@ -33,6 +39,7 @@ pub(crate) struct ConnectContext {
     scope: Scope,
     packs: Sets,
     hosts: Hosts,
+    sign_ins: SignInContext,
 }
 
 impl ConnectContext {
@@ -48,7 +55,7 @@ impl ConnectContext {
             json!({ "name": "toolyard", "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") });
         let offer = Offer { capabilities: capabilities.into(), client_info: client_info.into() };
         let hosts = Hosts::new(HostSettings { guard: guard.clone(), ..HostSettings::default() });
-        Self { offer: Arc::new(offer), guard, scope, packs: Sets::default(), hosts }
+        Self { offer: Arc::new(offer), guard, scope, packs: Sets::default(), hosts, sign_ins: SignInContext::of_user() }
     }
 
     /// With folders for packs: their state below `state_dir`, and the user's cache.
@@ -68,6 +75,10 @@ impl ConnectContext {
         toolyard_hooks::Runtime::new(self.guard.clone())
     }
 
+    pub(crate) fn sign_ins(&self) -> &SignInContext {
+        &self.sign_ins
+    }
+
     pub(crate) fn packs(&self) -> &Sets {
         &self.packs
     }
@@ -85,6 +96,9 @@ pub(crate) struct Upstream {
     away_hint: Option<String>,
     /// Why it must not be started.
     refused: Option<Reason>,
+    auth: Option<Arc<UpstreamAuth>>,
+    /// Whether the last attempt failed for another reason than a missing sign-in.
+    is_out_of_reach: Arc<AtomicBool>,
 }
 
 impl Upstream {
@@ -95,9 +109,10 @@ impl Upstream {
             start: upstream.start.timeout.or(upstream.connect_timeout).unwrap_or(usual.start),
             ..usual
         };
+        let auth = context.sign_ins.upstream(upstream).map(Arc::new);
         let target = UpstreamTarget {
             name: upstream.id.as_str().into(),
-            target: target(&upstream.reach, context),
+            target: target(&upstream.reach, context, auth.clone()),
             era: upstream.era,
             timeouts,
         };
@@ -106,6 +121,8 @@ impl Upstream {
             context: context.clone(),
             away_hint: None,
             refused: refused(&upstream.reach, context),
+            auth,
+            is_out_of_reach: Arc::default(),
         }
     }
 }
@@ -115,9 +132,7 @@ impl Upstream {
     pub(crate) fn at(id: &UpstreamId, endpoint: &Endpoint, context: &ConnectContext) -> Self {
         let target = match endpoint.socket() {
             Some(socket) => Target::Socket(socket),
-            None => {
-                Target::Http(HttpSpec { url: endpoint.url().unwrap_or_default(), headers: HeaderMap::new() })
-            }
+            None => Target::Http(HttpSpec::new(endpoint.url().unwrap_or_default(), HeaderMap::new())),
         };
         let target = UpstreamTarget {
             name: id.as_str().into(),
@@ -126,7 +141,8 @@ impl Upstream {
             timeouts: Timeouts::default(),
         };
         let away_hint = Some(away_hint(endpoint));
-        Self { target: Arc::new(target), context: context.clone(), away_hint, refused: None }
+        let is_out_of_reach = Arc::default();
+        Self { target: Arc::new(target), context: context.clone(), away_hint, refused: None, auth: None, is_out_of_reach }
     }
 }
 
@@ -143,10 +159,18 @@ impl Upstream {
             return Box::pin(async { Err(refused) });
         }
         let (target, scope) = (self.target.clone(), self.context.scope.clone());
-        let away_hint = self.away_hint.clone();
+        let (away_hint, auth) = (self.away_hint.clone(), self.auth.clone());
+        let is_out_of_reach = self.is_out_of_reach.clone();
         Box::pin(async move {
-            let connecting = connect(&target, known.map(Revision::era), &offer, &scope);
-            let connected = connecting.await.map_err(|error| {
+            if let Some(auth) = &auth
+                && let Err(error) = auth.keeper(None).reload().await
+            {
+                tracing::warn!(target: "oauth", upstream = %target.name, %error, "cannot read the sign-in");
+            }
+            let connecting = connect(&target, known.map(Revision::era), &offer, &scope).await;
+            let is_other = |error: &ConnectError| error.trouble != Trouble::Credentials;
+            is_out_of_reach.store(connecting.as_ref().is_err_and(is_other), Ordering::Relaxed);
+            let connected = connecting.map_err(|error| {
                 let is_away =
                     matches!(error.trouble, Trouble::Unreachable | Trouble::Gone | Trouble::NoAnswer);
                 match away_hint.filter(|_| is_away) {
@@ -196,6 +220,20 @@ impl Connect for Upstream {
         self.connect_as(known, self.offer_of(client))
     }
 
+    fn sign_in(&self, origin: &Arc<Origin>, peer: &Peer) -> Option<BoxFuture<Result<(), CallError>>> {
+        self.auth.as_ref().map(|auth| auth.sign_in(origin, peer))
+    }
+
+    fn may_need_sign_in(&self) -> bool {
+        self.auth.as_ref().is_some_and(|auth| auth.is_in_use())
+    }
+
+    fn after_loss(&self) -> AfterLoss {
+        let needs_user = self.auth.as_ref().is_some_and(|auth| auth.sign_in_reason().is_some());
+        let is_out_of_reach = self.is_out_of_reach.load(Ordering::Relaxed);
+        if needs_user && !is_out_of_reach { AfterLoss::SignIn } else { AfterLoss::TryAgain }
+    }
+
     fn starts_process(&self) -> bool {
         matches!(self.target.target, Target::Child(_))
     }
@@ -233,7 +271,7 @@ fn refused(reach: &Reach, context: &ConnectContext) -> Option<Reason> {
     Some(Reason::new(why).with_hint("run it elsewhere, or remove `sandbox` to run it without one"))
 }
 
-fn target(reach: &Reach, context: &ConnectContext) -> Target {
+fn target(reach: &Reach, context: &ConnectContext, auth: Option<Arc<UpstreamAuth>>) -> Target {
     match reach {
         Reach::Program(Program { command, args, env, cwd, sandbox }) => Target::Child(ChildSpec {
             program: command.into(),
@@ -248,7 +286,8 @@ fn target(reach: &Reach, context: &ConnectContext) -> Target {
             stderr: StderrLog::default(),
         }),
         Reach::Server(Server { url, headers, sse }) => {
-            let spec = HttpSpec { url: url.clone(), headers: headers.clone() };
+            let mut spec = HttpSpec::new(url.clone(), headers.clone());
+            spec.authorize = auth.map(|auth| auth as Arc<dyn Authorize>);
             if *sse { Target::Sse(spec) } else { Target::Http(spec) }
         }
         Reach::Socket(socket) => Target::Socket(socket.clone()),

@@ -10,6 +10,7 @@ mod plan;
 mod pack_hooks;
 mod packs;
 mod connect;
+mod sign_ins;
 mod doors;
 mod apps;
 mod endpoints;

@@ -16,6 +16,7 @@ use toolyard_core::{Apps, Controls, Gateway};
 use toolyard_dashboard::Dashboard;
 use toolyard_guard::Guards;
 use toolyard_model::{Handler, Keys, Principal, Scope};
+use toolyard_oauth::Web;
 use toolyard_proto::token::Rules;
 use toolyard_serve::admit::{Gate, Signed};
 use toolyard_serve::{Endpoint, Options};
@@ -155,6 +156,8 @@ async fn run(
     }
     let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
     let packs = context.packs().clone();
+    let sign_ins = context.sign_ins().pages().clone();
+    sign_ins.set_base(config.listen.public_url.as_deref().unwrap_or(&addresses.http));
     let gateway = Gateway::start(plan(&config, state_dir.clone(), &context), &scope);
     let hosts = context.hosts().clone();
     gateway.report_on("packs", move || hosts.to_json());
@@ -166,7 +169,8 @@ async fn run(
     let endpoints = endpoints.begin(args, &not_ours, &apps_config);
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
     app_doors.serve(&gateway, &apps, &own_addresses, &scope);
-    let options = options(&config, signed, state_dir.as_deref())?;
+    let mut options = options(&config, signed, state_dir.as_deref())?;
+    options.public_pages = Some(Arc::new(Web::new(sign_ins)));
     let handler = Arc::new(gateway.clone());
     let as_handler: Arc<dyn Handler> = handler.clone();
     context.hosts().set_gateway(&as_handler);
@@ -293,11 +297,17 @@ fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) ->
         gate = gate.with_operator_token(token);
     }
     let usual = Options::default();
+    let (mut hosts, mut origins) = (listen.hosts.clone(), listen.origins.clone());
+    if let Some(url) = &listen.public_url {
+        let public = url.parse::<http::Uri>().ok();
+        hosts.extend(public.as_ref().and_then(http::Uri::host).map(str::to_owned));
+        origins.push(url.clone());
+    }
     Ok(Options {
         gate,
         keys: keys(state_dir)?,
-        hosts: listen.hosts.clone(),
-        origins: listen.origins.clone(),
+        hosts,
+        origins,
         session_folder: state_dir.map(|folder| folder.join("sessions")),
         keep_alive: listen.keep_alive.unwrap_or(usual.keep_alive),
         ..usual

@@ -1,5 +1,5 @@
-//! What the program asks of the system for itself: a session of its own, many open files, and a terminal that does not
-//! show what is typed.
+//! What the program asks of the system for itself: a session of its own, many open files, a terminal that does not
+//! show what is typed, and a page in the user's browser.
 
 #[cfg(unix)]
 mod unix;
@@ -7,6 +7,6 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub(crate) use unix::{allow_many_files, leave_session, without_echo};
+pub(crate) use unix::{allow_many_files, leave_session, open_page, without_echo};
 #[cfg(windows)]
-pub(crate) use windows::{allow_many_files, leave_session, without_echo};
+pub(crate) use windows::{allow_many_files, leave_session, open_page, without_echo};

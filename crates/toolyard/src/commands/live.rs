@@ -298,7 +298,7 @@ impl Client {
         let url = format!("{http}/mcp{}", path(view)).parse().map_err(broken)?;
         let target = UpstreamTarget {
             name: "gateway".into(),
-            target: Target::Http(HttpSpec { url, headers: headers.clone() }),
+            target: Target::Http(HttpSpec::new(url, headers.clone())),
             era: EraPin::Auto,
             timeouts: Timeouts::default(),
         };

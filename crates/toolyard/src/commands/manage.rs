@@ -48,6 +48,16 @@ pub(super) fn stop(common: &Common) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Has a gateway that runs with this config connect to a server again.
+pub(super) fn restart_if_running(common: &Common, name: &str) {
+    let (_, _, running) = settings::look_for_gateway(common);
+    if let Some(running) = running
+        && let Err(failure) = post(&running, &format!("/upstreams/{name}/restart"))
+    {
+        tracing::debug!(?failure, "the running gateway does not know of the sign-in yet");
+    }
+}
+
 fn change(common: &Common, name: &str, action: &str) -> Result<(), Failure> {
     let running = running(common)?;
     let done = post(&running, &format!("/upstreams/{name}/{action}"))?;

@@ -1,6 +1,7 @@
 //! Unix: a session is left by a call, and the number of open files has a limit that a program may raise.
 
 use std::io;
+use std::process::{Command, Stdio};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
@@ -31,4 +32,16 @@ pub(crate) fn without_echo<T>(read: impl FnOnce() -> io::Result<T>) -> io::Resul
     let value = read();
     tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &before)?;
     value
+}
+
+/// Opens a page in the user's browser; whether a program for that was found.
+pub(crate) fn open_page(url: &str) -> bool {
+    let programs: &[&str] = if cfg!(target_os = "macos") { &["open"] } else { &["xdg-open", "gio"] };
+    programs.iter().any(|program| {
+        let mut command = Command::new(program);
+        if *program == "gio" {
+            command.arg("open");
+        }
+        command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().is_ok()
+    })
 }

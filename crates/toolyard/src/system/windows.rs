@@ -12,3 +12,9 @@ pub(crate) fn allow_many_files() {}
 pub(crate) fn without_echo<T>(read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     read()
 }
+
+/// Opens a page in the user's browser; whether a program for that was found.
+pub(crate) fn open_page(url: &str) -> bool {
+    let mut command = std::process::Command::new("rundll32");
+    command.args(["url.dll,FileProtocolHandler", url]).spawn().is_ok()
+}

@@ -1,0 +1,147 @@
+//! `toolyard login` and `toolyard logout`: sign the user in at a server, in the browser, by a pasted address or by a
+//! device code.
+
+use std::io::IsTerminal;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use tokio::io::AsyncBufReadExt;
+use toolyard_config::Config;
+use toolyard_oauth::client::{Callback, Challenge, DeviceSignIn, Keeper, Redirect, SignIn, challenge};
+
+use super::live;
+use super::manage;
+use super::remove::known;
+use crate::cli::Common;
+use crate::failure::{Failure, refused};
+use crate::sign_ins::{SignInContext, target};
+use crate::{say, settings, system};
+
+#[derive(Debug, Args)]
+pub(crate) struct LoginArgs {
+    /// The server.
+    name: String,
+    /// Do not open a browser: print the address, and accept the address that the browser was sent to.
+    #[arg(long)]
+    no_browser: bool,
+    /// Sign in with a code on any other device, where the server offers that.
+    #[arg(long, conflicts_with = "no_browser")]
+    device: bool,
+    /// Ask for this scope, too. Can be given several times.
+    #[arg(long, value_name = "SCOPE")]
+    scope: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogoutArgs {
+    /// The server.
+    name: String,
+}
+
+pub(super) fn login(common: &Common, args: &LoginArgs) -> Result<(), Failure> {
+    let settings = settings::read(common)?;
+    live::block_on(async {
+        let context = SignInContext::of_user();
+        let keeper = keeper(&context, &settings.config, &args.name)?;
+        sign_in(&context, &keeper, args).await?;
+        say::result(format_args!("signed in at `{}`", keeper.target().name));
+        Ok::<_, Failure>(())
+    })??;
+    manage::restart_if_running(common, &args.name);
+    Ok(())
+}
+
+pub(super) fn logout(common: &Common, args: &LogoutArgs) -> Result<(), Failure> {
+    let settings = settings::read(common)?;
+    let was_signed_in = live::block_on(async {
+        let keeper = keeper(&SignInContext::of_user(), &settings.config, &args.name)?;
+        keeper.sign_out().await.map_err(|error| Failure::Other(error.into()))
+    })??;
+    if was_signed_in {
+        say::result(format_args!("signed out of `{}`", args.name));
+        manage::restart_if_running(common, &args.name);
+    } else {
+        say::line(format_args!("there was no sign-in at `{}`", args.name));
+    }
+    Ok(())
+}
+
+fn keeper(context: &SignInContext, config: &Config, name: &str) -> Result<Keeper, Failure> {
+    let is_it = |id: &str| id.eq_ignore_ascii_case(name);
+    let Some(upstream) = config.upstreams.on.iter().find(|upstream| is_it(upstream.id.as_str())) else {
+        let ids: Vec<&str> = config.upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
+        return Err(refused(format!("there is no server `{name}` in the config"), known(name, &ids)));
+    };
+    let Some(target) = target(upstream) else {
+        let help = "a sign-in needs an https:// address in `url`, no `Authorization` in `headers`, and `oauth` not off";
+        return Err(refused(format!("`{name}` has no sign-in"), help));
+    };
+    context.keeper(target).ok_or_else(|| {
+        let message = "there is no folder for secrets: neither XDG_STATE_HOME nor HOME is set";
+        Failure::Usage(message.to_owned())
+    })
+}
+
+async fn sign_in(context: &SignInContext, keeper: &Keeper, args: &LoginArgs) -> Result<()> {
+    let mut challenge = challenge(context.http(), keeper.target()).await?;
+    challenge.scopes.extend(args.scope.iter().cloned());
+    let port = keeper.target().settings.callback_port;
+    let callback = Callback::open(port).await?;
+    if args.device {
+        return by_device(context, keeper, &challenge, &callback).await;
+    }
+    let sign_in = keeper.begin(&challenge, &callback.redirect_uri()).await?;
+    say::line("open this page to sign in:");
+    say::result(&sign_in.url);
+    if !args.no_browser && !system::open_page(&sign_in.url) {
+        say::line("no browser could be opened; open the page yourself");
+    }
+    let query = redirect(&callback, &sign_in, args.no_browser).await?;
+    let finished = keeper.finish(&sign_in, &query.query).await;
+    query.answer(finished.as_ref().copied().map_err(ToString::to_string)).await;
+    Ok(finished?)
+}
+
+async fn by_device(
+    context: &SignInContext,
+    keeper: &Keeper,
+    challenge: &Challenge,
+    callback: &Callback,
+) -> Result<()> {
+    let (found, scopes) = keeper.prepare(challenge).await?;
+    let vault = context.vault().context("there is no folder for secrets")?;
+    let (http, target) = (context.http(), keeper.target());
+    let begun = DeviceSignIn::begin(http, vault, target, found, &scopes, &callback.redirect_uri()).await?;
+    say::line(format_args!("open this page on any device and enter the code {}:", begun.user_code));
+    say::result(begun.page_with_code.as_ref().unwrap_or(&begun.page));
+    let credential = begun.finish(http).await?;
+    Ok(keeper.accept(credential).await?)
+}
+
+/// Waits for the browser, or for its address to be pasted.
+async fn redirect(callback: &Callback, sign_in: &SignIn, may_paste: bool) -> Result<Redirect> {
+    let may_paste = may_paste || std::io::stdin().is_terminal();
+    if may_paste {
+        say::line("if the browser runs elsewhere, paste the address that it was sent to:");
+    }
+    tokio::select! {
+        redirect = callback.wait(sign_in.state()) => Ok(redirect?),
+        pasted = pasted(), if may_paste => pasted,
+    }
+}
+
+/// The query of the first pasted address that has one. At the end of the input only the browser can come.
+async fn pasted() -> Result<Redirect> {
+    let mut lines = tokio::io::BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        let line = line.trim();
+        match line.split_once('?') {
+            Some((_, query)) => {
+                return Ok(Redirect::pasted(query.split('#').next().unwrap_or(query)));
+            }
+            None if line.is_empty() => {}
+            None => say::line("that is not the whole address: it has a `?` with a code in it"),
+        }
+    }
+    std::future::pending().await
+}

@@ -1,0 +1,81 @@
+//! The sign-ins of this program: the user's credentials, and the pages that a running gateway offers.
+
+use std::sync::Arc;
+
+use http::Uri;
+use http::header::AUTHORIZATION;
+use toolyard_config::{OAuthConfig, Reach, Server, UpstreamConfig, state_dir};
+use toolyard_oauth::Http;
+use toolyard_oauth::client::{Keeper, SHARED, Settings, SignIns, Target, UpstreamAuth, Vault};
+
+use crate::settings;
+
+/// What all sign-ins share.
+#[derive(Clone, Debug)]
+pub(crate) struct SignInContext {
+    http: Http,
+    /// Nothing where the user has no folder for secrets.
+    vault: Option<Vault>,
+    pages: Arc<SignIns>,
+}
+
+impl SignInContext {
+    /// With the credentials of the user that runs this program.
+    pub(crate) fn of_user() -> Self {
+        let vault = state_dir::secrets(&settings::variable).and_then(|folder| Vault::open(&folder).ok());
+        Self { http: Http::default(), vault, pages: Arc::default() }
+    }
+
+    pub(crate) fn pages(&self) -> &Arc<SignIns> {
+        &self.pages
+    }
+
+    pub(crate) fn http(&self) -> &Http {
+        &self.http
+    }
+
+    pub(crate) fn vault(&self) -> Option<&Vault> {
+        self.vault.as_ref()
+    }
+
+    /// The sign-ins of an upstream; nothing for one that has none.
+    pub(crate) fn upstream(&self, upstream: &UpstreamConfig) -> Option<UpstreamAuth> {
+        let (target, vault) = (target(upstream)?, self.vault.clone()?);
+        Some(UpstreamAuth::new(self.http.clone(), vault, target, self.pages.clone()))
+    }
+
+    /// The sign-in of the user of this program at an upstream.
+    pub(crate) fn keeper(&self, target: Target) -> Option<Keeper> {
+        Some(Keeper::new(self.http.clone(), self.vault.clone()?, target, SHARED))
+    }
+}
+
+/// What is signed in at: a server over HTTP whose credentials are not fixed by the config.
+pub(crate) fn target(upstream: &UpstreamConfig) -> Option<Target> {
+    let Reach::Server(Server { url, headers, .. }) = &upstream.reach else { return None };
+    if headers.contains_key(AUTHORIZATION) || upstream.oauth.is_off || !may_sign_in(url) {
+        return None;
+    }
+    Some(Target { name: upstream.id.to_string(), url: url.clone(), settings: read(&upstream.oauth) })
+}
+
+/// Tokens go over TLS, or to this machine.
+fn may_sign_in(url: &Uri) -> bool {
+    let is_local = || {
+        let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    };
+    url.scheme_str() == Some("https") || is_local()
+}
+
+fn read(config: &OAuthConfig) -> Settings {
+    Settings {
+        client_id: config.client_id.clone(),
+        client_secret: config.client_secret.clone(),
+        client_metadata_url: config.client_metadata_url.clone(),
+        scopes: config.scopes.clone(),
+        issuer: config.issuer.clone(),
+        callback_port: config.callback_port,
+        shared: config.shared,
+    }
+}
