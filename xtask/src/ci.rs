@@ -26,6 +26,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("conformance of servers that ask by era", || {
             conformance::conformance(&conformance::Options::asking_by_era())
         })?;
+        step("conformance of sign-ins", || conformance::conformance(&conformance::Options::client_auth()))?;
         step("peers", peers::peers)?;
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;

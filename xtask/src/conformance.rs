@@ -11,9 +11,12 @@
 //! to (`suite::HELD_TO`), save those that `conformance-baseline.txt` excuses with a reason.
 
 mod baseline;
+mod client;
 mod door;
 mod scene;
 mod suite;
+
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -21,6 +24,7 @@ use clap::Args;
 use crate::step::step;
 use crate::workspace::Profile;
 use crate::{tools, workspace};
+pub(crate) use client::{Options as ClientOptions, client};
 use door::Door;
 use scene::Scene;
 use suite::{Suite, Verdict};
@@ -54,6 +58,9 @@ pub(crate) struct Options {
     /// in modern requests only. The gateway finds out their era by itself.
     #[arg(long, conflicts_with_all = ["url", "client", "all_doors", "crossed", "era"])]
     asks_by_era: bool,
+    /// The authorization scenarios for clients, with the gateway as the client.
+    #[arg(long, conflicts_with_all = ["url", "direct", "upstream", "client", "all_doors", "crossed", "asks_by_era", "era"])]
+    client_auth: bool,
     /// Only this revision's requirements; all sets if not given.
     #[arg(long)]
     requirements: Option<String>,
@@ -79,6 +86,15 @@ impl Options {
     /// Servers that ask as those of the SDKs do.
     pub(crate) fn asking_by_era() -> Self {
         Self { asks_by_era: true, ..Self::default() }
+    }
+
+    /// The authorization scenarios for clients.
+    pub(crate) fn client_auth() -> Self {
+        Self { client_auth: true, ..Self::default() }
+    }
+
+    fn is_wanted(&self, requirements: &str) -> bool {
+        self.requirements.as_deref().is_none_or(|only| only == requirements)
     }
 
     fn scenes(&self) -> Vec<Scene> {
@@ -140,10 +156,12 @@ pub(crate) fn conformance(options: &Options) -> Result<()> {
         None => Some(step("build the gateway and the fixture", || scene::build(options.profile()))?),
     };
     let mut verdicts = Vec::new();
+    if let Some(programs) = programs.as_deref().filter(|_| options.client_auth) {
+        return client_auth(options, &suite, programs);
+    }
     for scene in options.scenes() {
         for requirements in suite::REQUIREMENTS {
-            let unwanted = options.requirements.as_deref().is_some_and(|only| only != requirements);
-            if unwanted || !scene.can_run(requirements) {
+            if !options.is_wanted(requirements) || !scene.can_run(requirements) {
                 continue;
             }
             // Each set gets a fresh gateway, so that what one leaves behind cannot help or harm the next.
@@ -159,6 +177,20 @@ pub(crate) fn conformance(options: &Options) -> Result<()> {
             verdict.print();
             verdicts.push(verdict);
         }
+    }
+    conclude(&verdicts)
+}
+
+/// The authorization scenarios for clients: each starts a gateway of its own.
+fn client_auth(options: &Options, suite: &Suite, programs: &Path) -> Result<()> {
+    let mut verdicts = Vec::new();
+    for requirements in suite::REQUIREMENTS.into_iter().filter(|set| options.is_wanted(set)) {
+        let name = format!("{requirements}, authorization of clients");
+        let program = programs.join("toolyard");
+        let run = || suite.run_client_auth(&name, &program, requirements, options.scenario.as_deref());
+        let verdict = step(&name, run)?;
+        verdict.print();
+        verdicts.push(verdict);
     }
     conclude(&verdicts)
 }

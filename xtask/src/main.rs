@@ -47,6 +47,9 @@ enum Command {
     Test,
     /// The official MCP conformance suite through the gateway, or against any URL.
     Conformance(conformance::Options),
+    /// Plays the client in the suite's authorization scenarios; the suite starts it.
+    #[command(hide = true)]
+    ConformanceClient(conformance::ClientOptions),
     /// Real clients and servers of other makers, through the gateway.
     Peers,
     /// The code pack with real language servers.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Deny => deny::deny(),
         Command::Test => test::test(),
         Command::Conformance(options) => conformance::conformance(&options),
+        Command::ConformanceClient(options) => conformance::client(&options),
         Command::Peers => peers::peers(),
         Command::Lsp => lsp::lsp(),
         Command::Newcomer => newcomer::newcomer(),

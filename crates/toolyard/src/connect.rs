@@ -55,7 +55,14 @@ impl ConnectContext {
             json!({ "name": "toolyard", "title": "Toolyard", "version": env!("CARGO_PKG_VERSION") });
         let offer = Offer { capabilities: capabilities.into(), client_info: client_info.into() };
         let hosts = Hosts::new(HostSettings { guard: guard.clone(), ..HostSettings::default() });
-        Self { offer: Arc::new(offer), guard, scope, packs: Sets::default(), hosts, sign_ins: SignInContext::of_user() }
+        Self {
+            offer: Arc::new(offer),
+            guard,
+            scope,
+            packs: Sets::default(),
+            hosts,
+            sign_ins: SignInContext::of_user(),
+        }
     }
 
     /// With folders for packs: their state below `state_dir`, and the user's cache.
@@ -142,7 +149,14 @@ impl Upstream {
         };
         let away_hint = Some(away_hint(endpoint));
         let is_out_of_reach = Arc::default();
-        Self { target: Arc::new(target), context: context.clone(), away_hint, refused: None, auth: None, is_out_of_reach }
+        Self {
+            target: Arc::new(target),
+            context: context.clone(),
+            away_hint,
+            refused: None,
+            auth: None,
+            is_out_of_reach,
+        }
     }
 }
 

@@ -104,7 +104,7 @@ impl Suite {
         };
         // It ends with an error when something failed; what failed is in the results.
         process::status(command.stdout(log.try_clone()?).stderr(log))?;
-        let mut checks = read_results(&folder)?;
+        let mut checks = read_results(&folder, "server-")?;
         if checks.is_empty() {
             bail!("the suite left no results; it said: {}", fs::read_to_string(folder.join("suite.log"))?);
         }
@@ -119,11 +119,54 @@ impl Suite {
         Ok(Verdict { name: name.to_owned(), scenarios, excuses: Vec::new() })
     }
 
+    /// Runs the authorization scenarios for clients that a set requires. `program` is the gateway's; each scenario
+    /// starts the client of `cargo xtask conformance-client` with it.
+    pub(super) fn run_client_auth(
+        &self,
+        name: &str,
+        program: &Path,
+        requirements: &str,
+        only: Option<&str>,
+    ) -> Result<Verdict> {
+        let mut list = Command::new(&self.node);
+        list.arg(&self.script).args(["list", "--requirements", requirements]);
+        let listed = scenarios(&process::output(&mut list)?, "Client scenarios");
+        let required: BTreeSet<String> =
+            listed.iter().filter_map(|name| name.strip_prefix("auth/")).map(str::to_owned).collect();
+        if required.is_empty() {
+            bail!("the suite lists no authorization scenarios for {requirements}");
+        }
+        let folder = self.results.join(name.replace([' ', ','], "-"));
+        fs::create_dir_all(&folder).with_context(|| format!("make `{}`", folder.display()))?;
+        let log = fs::File::create(folder.join("suite.log")).context("write the suite's log")?;
+        let own = std::env::current_exe().context("find this program")?;
+        let client = format!("{} conformance-client --program {}", own.display(), program.display());
+        let mut command = Command::new(&self.node);
+        command.arg(&self.script).args(["client", "--command", &client, "--output-dir"]).arg(&folder);
+        match only {
+            Some(scenario) => {
+                let scenario = format!("auth/{}", scenario.trim_start_matches("auth/"));
+                command.args(["--scenario", &scenario, "--spec-version", requirements, "--force"])
+            }
+            None => command.args(["--requirements", requirements]),
+        };
+        process::status(command.stdout(log.try_clone()?).stderr(log))?;
+        let mut checks = read_results(&folder.join("auth"), "")?;
+        for scenario in required.iter().filter(|_| only.is_none()) {
+            checks.entry(scenario.clone()).or_default();
+        }
+        let scenarios = checks
+            .into_iter()
+            .map(|(name, checks)| Scenario { is_required: required.contains(&name), name, checks })
+            .collect();
+        Ok(Verdict { name: name.to_owned(), scenarios, excuses: Vec::new() })
+    }
+
     /// The scenarios for servers that a set requires, and those we hold ourselves to, there or anywhere.
     fn required(&self, requirements: &str, held_to: &[(&str, &str)]) -> Result<BTreeSet<String>> {
         let mut command = Command::new(&self.node);
         command.arg(&self.script).args(["list", "--requirements", requirements]);
-        let mut required = server_scenarios(&process::output(&mut command)?);
+        let mut required = scenarios(&process::output(&mut command)?, "Server scenarios");
         if required.is_empty() {
             bail!("the suite lists no server scenarios for {requirements}");
         }
@@ -214,14 +257,14 @@ impl Scenario {
     }
 }
 
-/// Reads the section of server scenarios from what `list --requirements` prints.
-fn server_scenarios(listing: &str) -> BTreeSet<String> {
-    let section = listing.lines().skip_while(|line| !line.starts_with("Server scenarios")).skip(1);
+/// Reads a section of scenarios from what `list --requirements` prints.
+fn scenarios(listing: &str, heading: &str) -> BTreeSet<String> {
+    let section = listing.lines().skip_while(|line| !line.starts_with(heading)).skip(1);
     section.map_while(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect()
 }
 
-/// All checks by scenario. A folder is named `server-SCENARIO-TIME`.
-fn read_results(folder: &Path) -> Result<BTreeMap<String, Vec<Check>>> {
+/// All checks by scenario. A folder is named `SCENARIO-TIME`, after a prefix.
+fn read_results(folder: &Path, prefix: &str) -> Result<BTreeMap<String, Vec<Check>>> {
     let mut results = BTreeMap::new();
     for entry in fs::read_dir(folder).with_context(|| format!("read `{}`", folder.display()))? {
         let file = entry?.path().join("checks.json");
@@ -229,7 +272,7 @@ fn read_results(folder: &Path) -> Result<BTreeMap<String, Vec<Check>>> {
         let checks: Vec<Check> =
             serde_json::from_str(&text).with_context(|| format!("read `{}`", file.display()))?;
         if let Some(name) =
-            file.parent().and_then(Path::file_name).and_then(|name| scenario_in(name.to_str()?))
+            file.parent().and_then(Path::file_name).and_then(|name| scenario_in(name.to_str()?, prefix))
         {
             results.insert(name.to_owned(), checks);
         }
@@ -238,8 +281,8 @@ fn read_results(folder: &Path) -> Result<BTreeMap<String, Vec<Check>>> {
 }
 
 /// The time is like `2026-11-15T03-11-02-754Z`: 24 characters and a dash before them.
-fn scenario_in(folder: &str) -> Option<&str> {
-    let name = folder.strip_prefix("server-")?;
+fn scenario_in<'a>(folder: &'a str, prefix: &str) -> Option<&'a str> {
+    let name = folder.strip_prefix(prefix)?;
     name.get(..name.len().checked_sub(25)?)
 }
 
@@ -249,18 +292,21 @@ mod tests {
 
     #[test]
     fn the_scenario_is_in_the_name_of_the_folder() {
-        assert_eq!(scenario_in("server-ping-2026-11-15T03-11-02-754Z"), Some("ping"));
+        assert_eq!(scenario_in("server-ping-2026-11-15T03-11-02-754Z", "server-"), Some("ping"));
         assert_eq!(
-            scenario_in("server-server-initialize-2026-11-15T03-11-02-754Z"),
+            scenario_in("server-server-initialize-2026-11-15T03-11-02-754Z", "server-"),
             Some("server-initialize")
         );
-        assert_eq!(scenario_in("suite.log"), None);
+        assert_eq!(scenario_in("suite.log", "server-"), None);
     }
 
     #[test]
     fn only_the_section_for_servers_is_required() {
         let listing = "Required for X:\n\nServer scenarios (test against a server):\n  - ping\n  - tools-list\n\nClient scenarios:\n  - tools_call\n";
-        assert_eq!(server_scenarios(listing).into_iter().collect::<Vec<_>>(), ["ping", "tools-list"]);
+        assert_eq!(
+            scenarios(listing, "Server scenarios").into_iter().collect::<Vec<_>>(),
+            ["ping", "tools-list"]
+        );
     }
 
     #[test]
