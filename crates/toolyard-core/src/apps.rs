@@ -8,6 +8,7 @@ mod link;
 mod process;
 mod queue;
 mod reach;
+mod refusals;
 mod register;
 mod report;
 mod schema;
@@ -29,6 +30,7 @@ pub use schema::check as check_schema;
 
 use crate::plan::Timeouts;
 use crate::{Gateway, Scope};
+use refusals::{FirstLines, RefusalLog};
 use register::Entry;
 
 /// How many connections beyond the limit receive a refusal at the same time; the rest are closed without a word.
@@ -85,6 +87,10 @@ struct Shared {
     last_id: Arc<AtomicI64>,
     seats: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
+    first_lines: Arc<FirstLines>,
+    refusal_log: RefusalLog,
+    /// Of apps that did not prove who they are.
+    auth_log: RefusalLog,
 }
 
 impl Apps {
@@ -98,6 +104,9 @@ impl Apps {
             last_id: Arc::default(),
             seats,
             refusals: Arc::new(Semaphore::new(REFUSALS)),
+            first_lines: Arc::default(),
+            refusal_log: RefusalLog::default(),
+            auth_log: RefusalLog::default(),
         });
         report::tell(&shared);
         Self { shared }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::era::Revision;
 use crate::error::code;
 use crate::modern::{SERVER_INFO, SUBSCRIPTION_ID, UI_EXTENSION};
-use crate::splice::{elements, find, replace_all};
+use crate::splice::{elements, find, members, replace_all};
 use crate::{Method, Raw};
 
 /// What `initialize` answers, from what the server said of itself in `form`. Said in the old form already,
@@ -26,9 +26,13 @@ pub fn initialize_result(to: Revision, said: &Raw, form: Revision) -> Raw {
         .with("protocolVersion", &version)
         .with("capabilities", &capabilities)
         .with("serverInfo", &server_info);
-    match said.member("instructions") {
+    let out = match said.member("instructions") {
         Some(instructions) => out.with("instructions", &instructions),
         None => out,
+    };
+    match said.member("_meta").map(|meta| meta.without(&[SERVER_INFO])) {
+        Some(meta) if members(meta.as_bytes()).next().is_some() => out.with("_meta", &meta),
+        _ => out,
     }
 }
 

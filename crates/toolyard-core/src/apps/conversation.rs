@@ -16,6 +16,7 @@ use super::link::{AppLink, Says, Shared as Linked};
 use super::process::Process;
 use super::queue::Queue;
 use super::reach::Dialled;
+use super::refusals::FirstLine;
 use super::register::{Applicant, Arrival, Refused, read_id};
 use super::{Apps, schema};
 use crate::dynamic_upstreams::Seat;
@@ -44,7 +45,7 @@ where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (read, mut write) = tokio::io::split(stream);
-    let mut lines = Lines { read, decoder: LineDecoder::new(apps.shared.options.line_limit) };
+    let mut lines = Lines::new(read, &apps);
     let patience = apps.shared.options.patience;
     let first = timeout(patience, lines.first(Some(&mut write))).await.unwrap_or_else(|_| {
         Err(Some(Refused::new(format!("no `register` came within {} s", patience.as_secs()), REGISTER_FIRST)))
@@ -72,7 +73,7 @@ where
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
     let (read, mut write) = tokio::io::split(stream);
-    let mut lines = Lines { read, decoder: LineDecoder::new(apps.shared.options.line_limit) };
+    let mut lines = Lines::new(read, apps);
     let register = match timeout(patience, lines.register(&mut write, apps)).await {
         Ok(Ok(register)) => register,
         Ok(Err(NotRegistered::Closed)) => return Err("it closed the connection without a message".into()),
@@ -150,9 +151,20 @@ impl From<Option<Refused>> for NotRegistered {
 struct Lines<S> {
     read: ReadHalf<S>,
     decoder: LineDecoder,
+    apps: Apps,
+    /// Until the app has registered.
+    first_line: Option<FirstLine>,
 }
 
+/// Why there is no first line, where that is to be answered.
+const NO_ROOM_FOR_LINE: &str = "too many large first messages are being read";
+
 impl<S: AsyncRead + AsyncWrite> Lines<S> {
+    fn new(read: ReadHalf<S>, apps: &Apps) -> Self {
+        let decoder = LineDecoder::new(apps.shared.options.line_limit);
+        Self { read, decoder, apps: apps.clone(), first_line: Some(apps.shared.first_lines.begin()) }
+    }
+
     /// The next whole line, or why there is none.
     async fn next(&mut self) -> Result<Bytes, String> {
         loop {
@@ -165,6 +177,10 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
                 Ok(_) => {}
                 Err(error) => return Err(format!("reading from it failed: {error}")),
             }
+            let length = self.decoder.buffer().len();
+            if self.first_line.as_mut().is_some_and(|first| !first.may_grow_to(length)) {
+                return Err(NO_ROOM_FOR_LINE.into());
+            }
         }
     }
 
@@ -172,9 +188,18 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
     /// to `notify`. `Err(None)` if the connection was closed.
     async fn first(&mut self, mut notify: Option<&mut WriteHalf<S>>) -> Result<First, Option<Refused>> {
         loop {
-            let line = self.next().await.map_err(|_| None)?;
+            let line = match self.next().await {
+                Ok(line) => line,
+                Err(reason) if reason == NO_ROOM_FOR_LINE => {
+                    return Err(Some(Refused::new(reason, "try again later")));
+                }
+                Err(_) => return Err(None),
+            };
             let (reason, guidance) = match AppMessage::parse(&line) {
-                Ok(AppMessage::Register(register)) => return Ok(First::Register(register)),
+                Ok(AppMessage::Register(register)) => {
+                    self.first_line = None;
+                    return Ok(First::Register(register));
+                }
                 Ok(AppMessage::Challenge(nonce)) => return Ok(First::Challenge(nonce)),
                 Ok(other) if !matches!(other, AppMessage::JsonRpc(_)) => {
                     if let Some(write) = notify.take() {
@@ -216,7 +241,9 @@ impl<S: AsyncRead + AsyncWrite> Lines<S> {
 
     /// Says why, and waits a moment so that the app can read it before the connection is gone.
     async fn refuse(mut self, mut write: WriteHalf<S>, refused: &Refused) {
-        tracing::warn!(target: "apps", reason = %refused.reason, "an app was refused");
+        if let Some(suppressed) = self.apps.shared.refusal_log.next() {
+            tracing::warn!(target: "apps", reason = %refused.reason, suppressed, "an app was refused");
+        }
         let say = async {
             let line = app::refused(&refused.reason, &refused.guidance);
             write.write_all(&[&line, &b"\n"[..]].concat()).await?;
@@ -307,7 +334,9 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
         match signed.check(register.auth_token.as_deref()) {
             Ok(client) if options.any_client_id || is_own(&client) => Ok(Some(client)),
             Ok(client) => {
-                tracing::warn!(target: "auth", app = ?register.app, ?client, endpoint = %self.caller.endpoint, "rejected an app with the token of another client");
+                if let Some(suppressed) = self.apps.shared.auth_log.next() {
+                    tracing::warn!(target: "auth", app = ?register.app, ?client, endpoint = %self.caller.endpoint, suppressed, "rejected an app with the token of another client");
+                }
                 let guidance = format!(
                     "make the token with the client id `{}`, or set `any_client_id = true` in [apps]",
                     register.app.escape_debug()
@@ -315,7 +344,9 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Visit<S> {
                 Err(Refused::new(format!("the token is for the client id `{client}`"), guidance))
             }
             Err(bad) => {
-                tracing::warn!(target: "auth", app = ?register.app, endpoint = %self.caller.endpoint, reason = %bad, "rejected an app");
+                if let Some(suppressed) = self.apps.shared.auth_log.next() {
+                    tracing::warn!(target: "auth", app = ?register.app, endpoint = %self.caller.endpoint, reason = %bad, suppressed, "rejected an app");
+                }
                 let guidance = "send `authToken`: ClientId:UnixTimestamp:Base64(HMAC-SHA256(secret, \"ClientId:UnixTimestamp\")); `toolyard token` makes one";
                 Err(Refused::new(bad.to_string(), guidance))
             }

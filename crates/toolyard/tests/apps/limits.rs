@@ -159,3 +159,24 @@ fn large_bodies_of_many_clients_do_not_fill_the_memory() {
     let peak = peak_memory(yard.pid());
     assert!(peak < 400, "{peak} MiB");
 }
+
+#[test]
+fn large_first_messages_of_many_apps_do_not_fill_the_memory() {
+    let yard = Yard::start("");
+    let part = vec![b'x'; 12 * 1024 * 1024];
+    let connections: Vec<TcpStream> = (0..30)
+        .map(|_| {
+            let mut stream = TcpStream::connect(yard.apps_tcp()).unwrap();
+            stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+            // The gateway may refuse it before all is written.
+            let _ = stream.write_all(&part);
+            stream
+        })
+        .collect();
+    let peak = peak_memory(yard.pid());
+    assert!(peak < 400, "{peak} MiB");
+    // An app with an ordinary registration is let in all the same.
+    let _app = App::register(&yard, Door::Tcp, "Small", &["go"]);
+    yard.agent().wait_for_tools(&["Small__go"]);
+    drop(connections);
+}
