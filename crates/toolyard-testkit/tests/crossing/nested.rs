@@ -2,12 +2,13 @@
 //! deeper or longer than the caller's own call.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolyard_core::event::{Event, Sink, Sinks, What};
+use toolyard_core::ledger::{Captured, OpenCall, Record};
 use toolyard_core::{Connect, Connected, Plan, ProfilePlan, UpstreamKind, UpstreamPlan};
 use toolyard_model::{
     Answer, AnswerBody, BoxFuture, ClientKey, Handler, Origin, Peer, Principal, Request, View,
@@ -101,10 +102,12 @@ impl Connect for InMemory {
 struct Records(Arc<Mutex<Vec<Value>>>);
 
 impl Sink for Records {
-    fn take(&self, event: &Event) {
-        if matches!(event.what, What::CallEnded { .. }) {
-            self.0.lock().unwrap().push(event.to_json());
-        }
+    fn take(&self, _: &Event) {}
+
+    fn call_ended(&self, call: &Arc<OpenCall>, record: &Record, _: Option<&Captured>) {
+        let (trace, record) = (call.trace, Arc::new(record.clone()));
+        let event = Event { at: SystemTime::now(), what: What::CallEnded { trace, record } };
+        self.0.lock().unwrap().push(event.to_json());
     }
 }
 
