@@ -1,6 +1,6 @@
-//! The app protocol: how a running app offers its tools and is called. One JSON object per line, told apart by
+//! The app protocol: how a running app offers its tools and is called. One JSON object per line, distinguished by
 //! `type`. The first three messages (`register`, `toolInvocation`, `toolResponse`) are those that existing apps
-//! speak; the others are additions that an app may ignore. `docs/guide/app-protocol.md` says it in full.
+//! speak; the others are additions that an app may ignore. `docs/guide/app-protocol.md` describes it in full.
 
 mod check;
 mod message;

@@ -57,7 +57,7 @@ pub(super) struct Channel {
     outbox: mpsc::Sender<Line>,
     asides: mpsc::Sender<Bytes>,
     room: Arc<Semaphore>,
-    /// Told to end, by us or by a broken writer.
+    /// Ended by the gateway or by a broken writer.
     pub(super) closing: CancellationToken,
     /// The app has answered a heartbeat.
     pub(super) beat: Notify,
@@ -135,7 +135,7 @@ impl Channel {
         }
     }
 
-    /// Says something without waiting. Dropped where the app does not read.
+    /// Sends a line without waiting. Dropped where the app does not read.
     pub(super) fn aside(&self, line: Bytes) {
         if self.asides.try_send(line).is_err() {
             tracing::debug!(app = %self.name, "a message was dropped: the app does not read");

@@ -1,4 +1,4 @@
-//! The conformance fixture as a program: over HTTP at `/mcp` (and at `/sse` for the oldest transport), over
+//! The conformance fixture as a program: over HTTP at `/mcp` (and at `/sse` for HTTP+SSE), over
 //! stdio, or on a socket.
 //!
 //! `fixture --listen ADDR | --stdio | --tcp ADDR | --unix PATH [--era legacy|modern|both | --asks-by-era]`
