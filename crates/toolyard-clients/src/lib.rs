@@ -4,6 +4,7 @@
 mod error;
 mod read;
 mod adapt;
+pub mod claude_hooks;
 mod plan;
 mod entry;
 mod file;

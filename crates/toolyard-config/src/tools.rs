@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
-use toolyard_core::{ToolRule, ToolSettings, Validate};
+use toolyard_core::{RetryPlan, ToolRule, ToolSettings, Validate};
 
 use super::problem::Place;
 use super::reader::{Field, Reader, Section};
+use super::tree::Value;
 
+/// More attempts would only hide that something is broken.
+const MOST_ATTEMPTS: i64 = 10;
 /// No call may take longer than this.
 const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 
@@ -48,6 +51,11 @@ fn read_one(
     let limits = keys.take(reader, "limits").map(|field| read_limits(reader, &field, known.limits));
     let hooks = keys.take(reader, "hooks").and_then(|field| field.flag(reader));
     let validate = keys.take(reader, "validate").and_then(|field| field.choice(reader, &Validate::ALL));
+    let retry = keys.take(reader, "retry").and_then(|field| read_retry(reader, field));
+    let idempotent = keys.take(reader, "idempotent").and_then(|field| field.flag(reader));
+    let trust_annotations = keys.take(reader, "trust_annotations").and_then(|field| field.flag(reader));
+    let fallback = keys.take(reader, "fallback").and_then(|field| read_fallback(reader, &field));
+    let cool_down = keys.take(reader, "cool_down").and_then(|field| field.duration(reader, LONGEST_TIMEOUT));
     let Keys { section, places } = keys;
     let is_empty = places.is_empty() && section.is_empty();
     section.finish(reader);
@@ -59,7 +67,17 @@ fn read_one(
     if is_empty {
         field.error(reader, "sets nothing", "write timeout = \"30s\", or remove the section");
     }
-    let settings = ToolSettings { timeout, limits, hooks, validate };
+    let settings = ToolSettings {
+        timeout,
+        limits,
+        hooks,
+        validate,
+        retry,
+        idempotent,
+        trust_annotations,
+        fallback,
+        cool_down,
+    };
     let rule = ToolRule { profile: profile.map(str::to_owned), pattern: field.key.clone(), settings };
     ToolSection { rule, places }
 }
@@ -76,6 +94,49 @@ impl Keys {
         self.places.push((key, reader.place(field.at)));
         Some(field)
     }
+}
+
+/// `retry = 3`, or a table.
+fn read_retry(reader: &mut Reader<'_>, field: Field) -> Option<RetryPlan> {
+    let usual = RetryPlan::default();
+    if matches!(field.value(), Value::Integer(_)) {
+        return Some(RetryPlan { attempts: read_attempts(reader, &field)?, ..usual });
+    }
+    let mut section = field.section(reader)?;
+    let attempts = section.take("attempts").and_then(|field| read_attempts(reader, &field));
+    let mut time = |key| {
+        let field = section.take(key);
+        field.and_then(|field| field.duration_within(reader, Duration::from_millis(10), LONGEST_TIMEOUT))
+    };
+    let (wait, max_wait) = (time("wait"), time("max_wait"));
+    section.finish(reader);
+    let wait = wait.unwrap_or(usual.wait);
+    Some(RetryPlan {
+        attempts: attempts.unwrap_or(usual.attempts),
+        wait,
+        max_wait: max_wait.unwrap_or(usual.max_wait).max(wait),
+    })
+}
+
+fn read_attempts(reader: &mut Reader<'_>, field: &Field) -> Option<u32> {
+    let number = field.integer(reader)?;
+    let attempts = u32::try_from(number).ok().filter(|_| (1..=MOST_ATTEMPTS).contains(&number));
+    if attempts.is_none() {
+        let message = format!("expected a number from 1 to {MOST_ATTEMPTS}, found {number}");
+        field.error(reader, message, "the first attempt counts; 1 never repeats a call");
+    }
+    attempts
+}
+
+fn read_fallback(reader: &mut Reader<'_>, field: &Field) -> Option<String> {
+    let text = field.text(reader)?;
+    let is_id = text.split_once(':').is_some_and(|(upstream, tool)| !upstream.is_empty() && !tool.is_empty());
+    if !is_id {
+        let help = format!("write {}, for instance", field.example(reader, "\"wiki:search\""));
+        field.error(reader, "expected the id of a tool, UPSTREAM:TOOL", help);
+        return None;
+    }
+    Some(text)
 }
 
 fn read_limits(reader: &mut Reader<'_>, field: &Field, known: &[String]) -> Vec<String> {

@@ -231,6 +231,13 @@ fn more_routes() -> Vec<Route> {
         post("/approvals/deny", "Deny a call that waits: `{\"id\": …}`.", |one, request, _| {
             one.deny(request)
         }),
+        Route::new(
+            Method::POST,
+            "/hooks/{point}",
+            Who::Operator,
+            "Run the hooks of a point for a client that reports it.",
+            |one, request, at| one.answer_hooks(request, at[0]),
+        ),
         post("/reload", "Read the config again.", |one, _, _| {
             one.with_controls(|controls| (controls.reload)())
         }),

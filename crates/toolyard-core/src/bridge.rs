@@ -15,6 +15,7 @@ use toolyard_model::{Answer, AnswerBody, BoxFuture, LinkRequest, Origin};
 use toolyard_proto::{Era, Id, Method, Raw, Revision};
 
 pub(crate) use legacy_tasks::Standing;
+pub(crate) use monotonic_progress::monotonic;
 
 use crate::call::Call;
 use crate::hub;

@@ -39,6 +39,8 @@ pub struct Call {
     pub open: Option<Arc<OpenCall>>,
     /// The call that it is made for, if a tool makes it.
     pub parent: Option<Arc<Parent>>,
+    /// How many tools have been tried before this one.
+    pub fallbacks: u8,
 }
 
 /// Which call this is, in records and events.

@@ -281,6 +281,7 @@ impl<'a> At<'a> {
             trace,
             open: None,
             parent,
+            fallbacks: 0,
         };
         Dispatched::Call(Box::new(Routed { call, chain }))
     }

@@ -80,8 +80,8 @@ impl Gateway {
             pins,
         };
         let (yard_plan, yard_definitions, yard) = yard::plan();
-        let steps =
-            Arc::new(StepRules::new(plan.calls, Arc::new(Chains::new(plan.steps, plan.hook_runtime))));
+        let chains = Arc::new(Chains::new(plan.steps, plan.hook_runtime));
+        let steps = Arc::new(StepRules::new(plan.calls, chains.clone()));
         let make = |upstream, stored| Upstream::new(upstream, plan.pace, stored, scope.child());
         let mut upstreams = vec![make(yard_plan, Some(yard_definitions))];
         upstreams.extend(plan.upstreams.into_iter().map(|upstream| {
@@ -98,6 +98,7 @@ impl Gateway {
         };
         let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone(), events));
         listeners.attach(&catalog);
+        chains.attach(&catalog);
         yard.attach(&catalog, &listeners, &common);
         for upstream in upstreams {
             upstream.start(outlets.clone());

@@ -110,6 +110,7 @@ impl Ledger {
             principal: call.origin.principal.name().clone(),
             client: call.origin.client.clone(),
             status: Status::Cancelled,
+            attempts: 1,
         };
         let (origin, params) = (call.origin.clone(), call.params.clone());
         let open = Arc::new(OpenCall::new(call.trace, record, origin, params));
@@ -160,6 +161,7 @@ impl Ledger {
             principal: origin.principal.name().clone(),
             client: origin.client.clone(),
             status: Status::of_error(error),
+            attempts: 0,
         };
         if let Some(client) = self.client(origin) {
             client.tally.add(record.duration, record.status.is_failure());
@@ -267,7 +269,7 @@ impl OpenRecord {
         self.ledger.open.remove(&open);
         let duration = open.started.elapsed();
         self.count(&open, status, duration);
-        let record = Record { duration, status, ..open.record.clone() };
+        let record = Record { duration, status, attempts: open.attempts(), ..open.record.clone() };
         let events = &self.ledger.events;
         events.call_ended(&open, &record, answer.as_ref());
         if events.is_read() {

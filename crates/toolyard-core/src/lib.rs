@@ -36,7 +36,7 @@ pub use apps::{AppOptions, Apps};
 pub use gateway::{Gateway, Reloaded};
 pub use plan::{
     AfterLoss, CallRules, Connect, Connected, DisabledUpstream, LimitPlan, NoCounterpart, Per, Plan,
-    ProfilePlan, Sharing, Timeouts, ToolRule, ToolSettings, UpstreamKind, UpstreamPlan, Validate,
+    ProfilePlan, RetryPlan, Sharing, Timeouts, ToolRule, ToolSettings, UpstreamKind, UpstreamPlan, Validate,
 };
 pub use sleep_watch::WallClock;
 pub(crate) use toolyard_model::Scope;

@@ -7,6 +7,7 @@ pub mod deadline;
 pub mod limit;
 mod hooks;
 pub mod validate;
+pub mod retry;
 mod route;
 
 use std::collections::{BTreeMap, HashMap};
@@ -21,9 +22,11 @@ use toolyard_proto::name::UpstreamId;
 
 use hooks::ToolHooks;
 use limit::Limiters;
+use retry::{CatalogCell, CoolDowns, RetrySettings};
 use validate::Validate;
 
 pub use crate::call::{Call, Edits, Trace};
+use crate::catalog::Catalog;
 use crate::event::{Events, Sinks};
 use crate::ledger::Ledger;
 use crate::plan::{CallRules, DisabledUpstream, LimitPlan, Timeouts, ToolRule, ToolSettings, UpstreamPlan};
@@ -120,6 +123,7 @@ struct StepSettings {
     limits: Vec<LimitPlan>,
     hooks: ToolHooks,
     validate: Validate,
+    retry: RetrySettings,
 }
 
 /// Finds the chain of an entry from what the config sets for its profile, upstream and tool.
@@ -188,6 +192,18 @@ impl StepRules {
             limits: names.iter().filter_map(limit).collect(),
             hooks: self.hooks_of(subject),
             validate: self.tools.find(subject, |tool| tool.validate).unwrap_or(of_kind),
+            retry: self.retry_of(subject),
+        }
+    }
+
+    fn retry_of(&self, subject: Subject<'_>) -> RetrySettings {
+        let fallback = self.tools.find(subject, |tool| tool.fallback.as_deref()).map(Arc::from);
+        RetrySettings {
+            plan: self.tools.find(subject, |tool| tool.retry).filter(|plan| plan.attempts > 1),
+            idempotent: self.tools.find(subject, |tool| tool.idempotent),
+            trusts_annotations: self.tools.find(subject, |tool| tool.trust_annotations).unwrap_or(false),
+            fallback,
+            cool_down: self.tools.find(subject, |tool| tool.cool_down),
         }
     }
 
@@ -206,12 +222,19 @@ pub(crate) struct Chains {
     extra: ExtraSteps,
     runtime: Runtime,
     limiters: Limiters,
+    catalog: CatalogCell,
+    cool_downs: CoolDowns,
     known: Mutex<HashMap<StepSettings, Weak<Steps>>>,
 }
 
 impl Chains {
     pub(crate) fn new(extra: ExtraSteps, runtime: Runtime) -> Self {
         Self { extra, runtime, ..Self::default() }
+    }
+
+    /// Lets fallbacks be found in this catalog.
+    pub(crate) fn attach(&self, catalog: &Arc<Catalog>) {
+        let _ = self.catalog.set(Arc::downgrade(catalog));
     }
 
     fn with(&self, settings: StepSettings) -> Chain {
@@ -227,11 +250,12 @@ impl Chains {
 
     /// The order of steps, outermost first. A step that is not configured is not in the chain.
     fn build(&self, settings: &StepSettings) -> Chain {
-        let order: [Option<Arc<dyn Step>>; 4] = [
+        let order: [Option<Arc<dyn Step>>; 5] = [
             Some(Arc::new(deadline::Deadline::new(settings.timeouts))),
             limit::step(&settings.limits, &self.limiters),
             hooks::step(&settings.hooks),
             validate::step(settings.validate),
+            retry::step(&settings.retry, &self.catalog, &self.cool_downs),
         ];
         Steps::new(order.into_iter().flatten().chain(self.extra.0.iter().cloned()))
     }

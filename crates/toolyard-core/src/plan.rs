@@ -16,6 +16,7 @@ use toolyard_proto::{CallError, Reason, Revision};
 use crate::event::Sinks;
 use crate::pipeline::ExtraSteps;
 pub use crate::pipeline::limit::{LimitPlan, Per};
+pub use crate::pipeline::retry::RetryPlan;
 pub use crate::pipeline::validate::Validate;
 use crate::settings::Pattern;
 use crate::sleep_watch::WallClock;
@@ -243,6 +244,16 @@ pub struct ToolSettings {
     pub hooks: Option<bool>,
     /// Whether arguments are checked against the tool's schema.
     pub validate: Option<Validate>,
+    /// How often a call is sent where it fails.
+    pub retry: Option<RetryPlan>,
+    /// Whether carrying a call out twice does no harm.
+    pub idempotent: Option<bool>,
+    /// Whether the tool's own annotations decide that, where the config does not.
+    pub trust_annotations: Option<bool>,
+    /// The canonical id of the tool that is called instead where this one fails; `other:*` is the one of the same name.
+    pub fallback: Option<String>,
+    /// How long only the fallback is called after the upstream refused a call because of too many.
+    pub cool_down: Option<Duration>,
 }
 
 /// Reaches an upstream: a real one, a built-in one, or a double in a test.

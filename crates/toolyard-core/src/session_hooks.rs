@@ -8,9 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use toolyard_hooks::{Event, Outcome, Point};
-use toolyard_model::{ClientKey, Origin};
+use toolyard_model::{BoxFuture, ClientKey, ControlRequest, ControlResponse, Origin};
 
 use crate::Gateway;
+use crate::api::Answered;
 use crate::ledger::label;
 
 /// How long a session sends nothing before it counts as idle.
@@ -80,6 +81,26 @@ impl Gateway {
         let hooks = rules.steps.hooks().of(point, event.subject.as_deref());
         drop(rules);
         toolyard_hooks::run(&hooks, event).await
+    }
+
+    /// Runs the hooks of a point for a client that reports it: `{"subject": …, "data": {…}}`.
+    pub(crate) fn answer_hooks(&self, request: &ControlRequest, point: &str) -> BoxFuture<Answered> {
+        let Some(point) = Point::parse(point) else {
+            return Box::pin(async { Err(ControlResponse::not_found()) });
+        };
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let gateway = self.clone();
+        Box::pin(async move {
+            let (subject, before) = (body["subject"].as_str().map(Arc::from), &body["data"]);
+            let outcome = gateway.run_hooks(point, subject, before.clone()).await;
+            let changed =
+                outcome.event.data.into_iter().filter(|(key, value)| before[key.as_str()] != *value);
+            let notes = outcome.notes.iter().map(|note| json!({ "hook": &*note.hook, "text": note.text }));
+            let blocked = outcome.blocked.map(|one| json!({ "hook": &*one.hook, "reason": one.reason }));
+            let change: serde_json::Map<String, Value> = changed.collect();
+            let notes: Vec<Value> = notes.collect();
+            Ok(ControlResponse::json(&json!({ "blocked": blocked, "notes": notes, "change": change })))
+        })
     }
 
     /// Whether any hook is for this point.

@@ -12,6 +12,7 @@ mod trust;
 mod pack;
 mod doctor;
 mod explain;
+mod hook;
 mod completions;
 mod token;
 mod secret;
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Doctor(doctor::DoctorArgs),
     /// Explain why a tool is listed, and under which name, or why it is not.
     Explain(explain::ExplainArgs),
+    /// Run the hooks of the gateway for a client: its JSON on stdin, exit status 0, 1 or 2.
+    Hook(hook::HookArgs),
     /// Make a token for an app or a client, or the secret that tokens are made from.
     Token(token::TokenArgs),
     /// Store secrets for configs, which refer to them as `${secret:NAME}`.
@@ -111,6 +114,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Pack(args) => pack::pack(common, args),
         Command::Doctor(args) => doctor::doctor(common, &args),
         Command::Explain(args) => explain::explain(common, &args),
+        Command::Hook(args) => hook::hook(common, &args),
         Command::Token(args) => token::token(common, &args),
         Command::Secret(command) => secret::secret(command),
         Command::Ui(args) => ui::ui(common, &args),

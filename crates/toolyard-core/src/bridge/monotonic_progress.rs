@@ -7,7 +7,7 @@ use toolyard_model::{Ask, AskError, Back, BoxFuture, Peer};
 use toolyard_proto::{Method, Notification, Raw};
 
 /// The way back of all rounds of one call.
-pub(super) fn monotonic(peer: &Peer) -> Peer {
+pub(crate) fn monotonic(peer: &Peer) -> Peer {
     Peer::new(Arc::new(Monotonic { peer: peer.clone(), highest: Mutex::new(f64::NEG_INFINITY) }))
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -54,6 +54,7 @@ pub struct OpenCall {
     /// Microseconds since the start plus one; zero where the point is not reached.
     marks: [AtomicU64; 3],
     notes: Mutex<Vec<Note>>,
+    attempts: AtomicU32,
     is_cancelled: AtomicBool,
     waker: AtomicWaker,
     place: AtomicUsize,
@@ -69,6 +70,7 @@ impl OpenCall {
             started: Instant::now(),
             marks: Default::default(),
             notes: Mutex::default(),
+            attempts: AtomicU32::new(1),
             is_cancelled: AtomicBool::new(false),
             waker: AtomicWaker::new(),
             place: AtomicUsize::new(usize::MAX),
@@ -96,6 +98,17 @@ impl OpenCall {
         if notes.len() < MOST_NOTES {
             notes.push(note);
         }
+    }
+
+    /// It was sent once more, for this reason.
+    pub fn sent_again(&self, why: impl Into<String>) {
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        self.note("retry", why);
+    }
+
+    /// How often it was sent.
+    pub fn attempts(&self) -> u32 {
+        self.attempts.load(Ordering::Relaxed)
     }
 
     fn notes_mut(&self) -> MutexGuard<'_, Vec<Note>> {

@@ -28,6 +28,8 @@ pub struct Record {
     pub principal: Arc<str>,
     pub client: ClientKey,
     pub status: Status,
+    /// How often it was sent.
+    pub attempts: u32,
 }
 
 /// How a call ended.
@@ -153,6 +155,7 @@ impl Record {
             "error": self.status.why(),
             "principal": self.principal,
             "session": self.client_label(),
+            "attempts": self.attempts,
         })
     }
 

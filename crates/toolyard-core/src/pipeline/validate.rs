@@ -100,7 +100,7 @@ fn output_error(entry: &Entry, result: &Raw) -> Option<CallError> {
 }
 
 /// Every path that fails, in words.
-pub(crate) fn problems(validator: &Validator, value: &Value, root: &str) -> Option<String> {
+pub fn problems(validator: &Validator, value: &Value, root: &str) -> Option<String> {
     if validator.is_valid(value) {
         return None;
     }

@@ -23,6 +23,7 @@ mod pool;
 mod questions;
 mod reload;
 mod renewal;
+mod retry;
 mod room;
 mod steps;
 mod tasks;

@@ -1,12 +1,17 @@
 //! `toolyard explain`: why a tool is there, under which name and for whom, or why it is not.
 
+mod chain;
+
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 use toolyard_config::Config;
 use toolyard_config::definition::{Written, written};
 use toolyard_core::settings::Pattern;
 use toolyard_core::{ProfilePlan, UpstreamKind};
 use toolyard_proto::fit;
+
+use chain::Chain;
 
 use super::live::HeldTool;
 use super::tools::{Tool, Tools, with_client};
@@ -18,6 +23,9 @@ use crate::{packs, say};
 pub(crate) struct ExplainArgs {
     /// `upstream:tool`, the name that clients see, or the tool's own name.
     tool: String,
+    /// Also decide about a call with these arguments, as JSON; nothing is called.
+    #[arg(long, value_name = "JSON", value_parser = arguments)]
+    args: Option<Value>,
     /// Print it as JSON.
     #[arg(long)]
     json: bool,
@@ -33,6 +41,14 @@ struct Explanation {
     name: Option<String>,
     /// One after the other, what decides about it.
     reasons: Vec<String>,
+    /// What a call passes, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<String>,
+}
+
+fn arguments(text: &str) -> Result<Value, String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if value.is_object() { Ok(value) } else { Err("arguments are a JSON object".to_owned()) }
 }
 
 pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure> {
@@ -41,7 +57,13 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
         let tools = Tools::of(client, settings, None).await?;
         let upstreams = written(&settings.found.sources);
         match tools.find(&args.tool) {
-            Ok(tool) => Ok(present(tool, &tools, &settings.config, &upstreams)),
+            Ok(tool) => {
+                let mut explanation = present(tool, &tools, &settings.config, &upstreams);
+                let (kind, _) = owner(tool, &tools);
+                let chain = Chain { tool, kind, config: &settings.config, arguments: args.args.as_ref() };
+                explanation.steps = chain.lines().await;
+                Ok(explanation)
+            }
             // Offered by several: that is for whoever asks to decide.
             Err(failure) if tools.all.iter().any(|tool| tool.own == args.tool) => Err(failure),
             Err(_) => {
@@ -61,6 +83,10 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
         let state = if explanation.there { "is there" } else { "is not there" };
         say::result(format_args!("{} {state}", explanation.id));
         explanation.reasons.iter().for_each(|reason| say::result(format_args!("  {reason}")));
+        if !explanation.steps.is_empty() {
+            say::result("a call passes, in this order:");
+        }
+        explanation.steps.iter().for_each(|step| say::result(format_args!("  {step}")));
     }
     if explanation.there { Ok(()) } else { Err(Failure::Said(1)) }
 }
@@ -72,7 +98,7 @@ fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -
             "at /mcp and in profiles it is left out, because clients would refuse it: {fault}"
         ));
         reasons.push(format!("clients of /mcp/{} call it {}", tool.upstream, tool.own));
-        return Explanation { id: tool.canonical(), there: true, name: None, reasons };
+        return Explanation { id: tool.canonical(), there: true, name: None, reasons, steps: Vec::new() };
     }
     reasons.push(name(tool, config));
     let first = tools.all.iter().find(|other| other.shown == tool.shown);
@@ -84,7 +110,7 @@ fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -
     let (kind, names) = owner(tool, tools);
     reasons.extend(config.profiles.iter().map(|profile| in_profile(profile, tool, kind, &names)));
     let name = hidden_by.is_none().then(|| tool.shown.clone());
-    Explanation { id: tool.canonical(), there: true, name, reasons }
+    Explanation { id: tool.canonical(), there: true, name, reasons, steps: Vec::new() }
 }
 
 /// What is wrong with its definition, where it stands beside others and they must not suffer for it.
@@ -188,7 +214,7 @@ fn absent(name: &str, tools: &Tools, config: &Config, upstreams: &[Written]) -> 
     let is_meant = |id: &str| prefix.is_none_or(|prefix| prefix.eq_ignore_ascii_case(id));
     let missing = tools.missing.iter().filter(|(id, _)| is_meant(id));
     reasons.extend(missing.map(|(id, why)| format!("{id} is not active: {why}")));
-    Explanation { id: name.to_owned(), there: false, name: None, reasons }
+    Explanation { id: name.to_owned(), there: false, name: None, reasons, steps: Vec::new() }
 }
 
 fn offers_no_such(id: &str, tools: &Tools, upstreams: &[Written]) -> [String; 2] {

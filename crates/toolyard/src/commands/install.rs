@@ -2,6 +2,7 @@
 //! it would do, keeps a backup of the file, and changes nothing the second time.
 
 mod entry;
+pub(super) mod hooks;
 mod report;
 mod list;
 mod notes;
@@ -60,6 +61,9 @@ pub(crate) struct InstallArgs {
     force: bool,
     #[command(flatten)]
     consent: Consent,
+    /// Instead of the entry, add Toolyard's hooks to Claude Code; `uninstall --hooks` removes them.
+    #[arg(long, requires = "client", conflicts_with_all = ["print", "force"])]
+    hooks: bool,
     /// Only print what belongs into the config, to paste it; without a client, as most of them take it.
     #[arg(long, conflicts_with_all = ["force", "yes", "dry_run", "json"])]
     print: bool,
@@ -94,6 +98,13 @@ pub(super) fn install(common: &Common, args: &InstallArgs) -> Result<(), Failure
     if args.client.is_none() && !args.print {
         args.check_that_it_is_about_no_entry()?;
         return list::list(args.consent.json);
+    }
+    if let Some(client) = args.client.filter(|_| args.hooks) {
+        let own = match &args.command {
+            Some(command) => command.clone(),
+            None => entry::own_program()?,
+        };
+        return hooks::change(client, args.place.scope, hooks::What::Install(&own), &args.consent);
     }
     check_files(common, args)?;
     let entry = entry::entry(args, common)?;
@@ -152,6 +163,11 @@ impl InstallArgs {
 }
 
 impl Consent {
+    /// Whether to write: agreed to beforehand, or now.
+    fn agrees(&self, question: &str) -> bool {
+        self.yes || !self.dry_run && !self.json && say::agreed(question)
+    }
+
     /// Shows what would be done, asks, does it, and says what was done.
     pub(super) fn carry_out(
         &self,

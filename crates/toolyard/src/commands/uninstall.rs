@@ -4,7 +4,7 @@ use clap::Args;
 use toolyard_clients::{Client, ClientFile, Foreign};
 use toolyard_config::Problem;
 
-use super::install::{Action, Consent, NAME, Place, Step, client, in_folder};
+use super::install::{Action, Consent, NAME, Place, Step, client, hooks, in_folder};
 use crate::failure::Failure;
 
 #[derive(Debug, Args)]
@@ -17,11 +17,17 @@ pub(crate) struct UninstallArgs {
     /// Take out an entry of that name, whatever it runs.
     #[arg(long)]
     force: bool,
+    /// Remove Toolyard's hooks from Claude Code instead of the entry.
+    #[arg(long, conflicts_with = "force")]
+    hooks: bool,
     #[command(flatten)]
     consent: Consent,
 }
 
 pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
+    if args.hooks {
+        return hooks::change(args.client, args.place.scope, hooks::What::Remove, &args.consent);
+    }
     let name = args.place.name.as_str();
     let file = ClientFile::open_to_change(args.client, args.place.scope)?;
     let there = file.server(name)?;

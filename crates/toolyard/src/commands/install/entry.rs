@@ -52,6 +52,11 @@ fn without_xdg(name: &str) -> Option<String> {
     settings::variable(name).filter(|_| !name.starts_with("XDG_"))
 }
 
+/// This program, as a config names it.
+pub(super) fn own_program() -> Result<String, Failure> {
+    text(&program()?)
+}
+
 /// This program, under the name that outlives an upgrade: as it is found on the `PATH`, where that leads here, and
 /// else where it really is.
 fn program() -> Result<PathBuf, Failure> {
