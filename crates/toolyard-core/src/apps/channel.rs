@@ -24,7 +24,7 @@ const PARTIAL_STEP: f64 = 1e-6;
 /// How many messages are written at once at most.
 const BATCH: usize = 32;
 
-/// What became of a call: the result as the app said it, or nothing where the connection is gone.
+/// What became of a call: the result as the app sent it, or nothing where the connection is gone.
 pub(super) type Outcome = Option<Option<Raw>>;
 
 /// A call that waits. About a hundred bytes with its place in the table.

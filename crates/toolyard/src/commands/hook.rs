@@ -78,16 +78,19 @@ fn report(input: &Map<String, Value>, outcome: &Value) -> Result<(), Failure> {
         let text = |key: &str| one[key].as_str().unwrap_or_default();
         format!("[{}] {}", text("hook"), text(key))
     };
-    if outcome["blocked"].is_object() {
+    let is_blocked = outcome["blocked"].is_object();
+    if is_blocked {
         say::line(named(&outcome["blocked"], "reason"));
-        return Err(Failure::Said(2));
     }
-    if let Some(change) = outcome["change"].as_object().filter(|change| !change.is_empty()) {
+    if let Some(change) = outcome["change"].as_object().filter(|change| !change.is_empty() && !is_blocked) {
         say::result(output(input, change));
     }
     let notes = outcome["notes"].as_array().map(Vec::as_slice).unwrap_or_default();
     notes.iter().for_each(|note| say::line(named(note, "text")));
-    if notes.is_empty() { Ok(()) } else { Err(Failure::Said(1)) }
+    match (is_blocked, notes.is_empty()) {
+        (false, true) => Ok(()),
+        (is_blocked, _) => Err(Failure::Said(if is_blocked { 2 } else { 1 })),
+    }
 }
 
 /// In the form that Claude Code reads, if it is the client.

@@ -122,11 +122,11 @@ impl Chain<'_> {
             json!({ "arguments": arguments }),
         );
         let outcome = hooks.run(event).await;
-        match (outcome.blocked, outcome.is_changed, outcome.notes.first()) {
-            (Some(block), _, _) => format!("; would block: {}", block.reason),
-            (None, true, _) => format!("; would send {}", outcome.event.data["arguments"]),
-            (None, false, Some(note)) => format!("; would note: {}", note.text),
-            (None, false, None) => "; would pass".to_owned(),
+        // Those that are shipped change or note, and block nothing here.
+        match (outcome.is_changed, outcome.notes.first()) {
+            (true, _) => format!("; would send {}", outcome.event.data["arguments"]),
+            (false, Some(note)) => format!("; would note: {}", note.text),
+            (false, None) => "; would pass".to_owned(),
         }
     }
 

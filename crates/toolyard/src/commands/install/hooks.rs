@@ -75,6 +75,6 @@ fn settings_file(scope: Scope) -> Result<PathBuf, Failure> {
     }
     let own = settings::variable("CLAUDE_CONFIG_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || std::env::home_dir().map(|home| home.join(".claude"));
-    let folder = own.or_else(home).context("find the home folder")?;
+    let folder = own.or_else(home).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
     Ok(folder.join("settings.json"))
 }
