@@ -68,7 +68,7 @@ impl fmt::Debug for Steps {
     }
 }
 
-/// Steps that the embedding program adds, innermost.
+/// Steps that the embedding program adds, between validation and retries.
 #[derive(Clone, Default)]
 pub struct ExtraSteps(pub Vec<Arc<dyn Step>>);
 
@@ -250,14 +250,14 @@ impl Chains {
 
     /// The order of steps, outermost first. A step that is not configured is not in the chain.
     fn build(&self, settings: &StepSettings) -> Chain {
-        let order: [Option<Arc<dyn Step>>; 5] = [
+        let order: [Option<Arc<dyn Step>>; 4] = [
             Some(Arc::new(deadline::Deadline::new(settings.timeouts))),
             limit::step(&settings.limits, &self.limiters),
             hooks::step(&settings.hooks),
             validate::step(settings.validate),
-            retry::step(&settings.retry, &self.catalog, &self.cool_downs),
         ];
-        Steps::new(order.into_iter().flatten().chain(self.extra.0.iter().cloned()))
+        let retry = retry::step(&settings.retry, &self.catalog, &self.cool_downs);
+        Steps::new(order.into_iter().flatten().chain(self.extra.0.iter().cloned()).chain(retry))
     }
 }
 

@@ -246,8 +246,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest_and_are_spread_by_a_tenth() {
-        let plan =
-            RetryPlan { attempts: 9, wait: Duration::from_secs(10), max_wait: Duration::from_secs(120) };
+        let plan = RetryPlan { attempts: 9, wait: Duration::from_secs(10), max_wait: Duration::from_mins(2) };
         let waits: Vec<u64> = (1..=6).map(|failed| plan.wait_after(failed, 0.5).as_secs()).collect();
         assert_eq!(waits, [10, 20, 40, 80, 120, 120]);
         assert_eq!((plan.wait_after(1, 0.0).as_secs(), plan.wait_after(1, 1.0).as_secs()), (9, 11));

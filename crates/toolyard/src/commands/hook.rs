@@ -86,7 +86,9 @@ fn report(input: &Map<String, Value>, outcome: &Value) -> Result<(), Failure> {
         say::result(output(input, change));
     }
     let notes = outcome["notes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    notes.iter().for_each(|note| say::line(named(note, "text")));
+    for note in notes {
+        say::line(named(note, "text"));
+    }
     match (is_blocked, notes.is_empty()) {
         (false, true) => Ok(()),
         (is_blocked, _) => Err(Failure::Said(if is_blocked { 2 } else { 1 })),
