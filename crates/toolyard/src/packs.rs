@@ -30,12 +30,20 @@ static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
         toolyard_pack_music::pack(),
         #[cfg(feature = "sessions")]
         toolyard_pack_sessions::pack(),
+        #[cfg(feature = "agents")]
+        toolyard_pack_agents::pack(),
     ]
 });
 
 /// The packs of a program built with all features, and whether this system can have them.
-const EXISTING: [(&str, bool); 5] =
-    [("dev", true), ("code", cfg!(unix)), ("models", true), ("music", cfg!(unix)), ("sessions", true)];
+const EXISTING: [(&str, bool); 6] = [
+    ("dev", true),
+    ("code", cfg!(unix)),
+    ("models", true),
+    ("music", cfg!(unix)),
+    ("sessions", true),
+    ("agents", true),
+];
 
 pub(crate) fn all() -> &'static [Pack] {
     &ALL

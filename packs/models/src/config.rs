@@ -28,6 +28,14 @@ pub(crate) struct Config {
     #[serde(default = "timeout")]
     #[schemars(range(min = 1, max = 3600))]
     pub(crate) timeout: u64,
+    /// The tools that a model with tools gets if a call names none, as patterns.
+    #[serde(default = "tools")]
+    pub(crate) tools: Vec<String>,
+    /// Tools that a model may call without a question although they may destroy something, as patterns.
+    #[serde(default)]
+    pub(crate) approved_tools: Vec<String>,
+    /// What one call with tools may cost, in the currency of your prices. Needs prices for its model.
+    pub(crate) max_cost: Option<f64>,
     /// Whether the log shows the beginning of prompts.
     #[serde(default)]
     pub(crate) log_prompts: bool,
@@ -135,4 +143,8 @@ fn per_minute() -> usize {
 
 fn timeout() -> u64 {
     120
+}
+
+fn tools() -> Vec<String> {
+    vec!["code:*".into()]
 }

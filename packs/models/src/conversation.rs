@@ -21,7 +21,6 @@ pub(crate) struct Turn {
 }
 
 #[derive(Clone, Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the loop over tools"))]
 pub(crate) enum Message {
     User(Vec<Part>),
     Assistant(String),
@@ -122,4 +121,12 @@ pub(crate) struct Usage {
     pub(crate) cached_tokens: u64,
     /// Tokens that were received, with those spent on thinking.
     pub(crate) output_tokens: u64,
+}
+
+impl Usage {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.cached_tokens += other.cached_tokens;
+        self.output_tokens += other.output_tokens;
+    }
 }

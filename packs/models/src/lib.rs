@@ -1,9 +1,10 @@
 //! The pack `models`: ask models of any provider, with limits, retries, fallbacks, hooks and a cost report.
 //!
-//! `models` is a call from beginning to end. `service` is a configured provider, `provider` the forms in which providers
+//! `models` is a call from beginning to end, `agentic` a model that calls tools. `service` is a configured provider, `provider` the forms in which providers
 //! speak, `http` and `sse` the wire. `gate` limits requests, `ledger` records what they took. `tools` holds the functions
 //! that clients call.
 
+mod agentic;
 mod config;
 mod conversation;
 mod gate;
@@ -25,7 +26,7 @@ use toolyard_tool::{Host, Pack, ToolSet};
 use config::Config;
 use http::Network;
 use models::Models;
-use tools::{ask, cost, gemini, openai, sampling};
+use tools::{ask, cost, gemini, openai, sampling, with_tools};
 
 /// Longer than a provider may be silent by default.
 const IDLE: Duration = Duration::from_mins(3);
@@ -50,6 +51,8 @@ fn tools(config: Config, host: Host) -> ToolSet<Models> {
         .with::<ask::ask_model>()
         .with::<gemini::invoke_gemini>()
         .with::<openai::invoke_openai>()
+        .with::<with_tools::ask_model_with_tools>()
+        .with::<with_tools::invoke_gemini_agentic>()
         .with::<sampling::create_message>()
         .with::<cost::get_cost_report>()
 }

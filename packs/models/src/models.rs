@@ -131,6 +131,23 @@ impl Models {
         }
     }
 
+    /// The answer of the model alone, for a conversation that cannot move to another one.
+    pub(crate) async fn answer_without_fallback(
+        &self,
+        invocation: &Invocation,
+        progress: &Progress,
+    ) -> Result<Answered, ToolError> {
+        let target = self.target(&invocation.model, invocation.kinds)?;
+        let answered = self.exchange(&target, invocation, progress).await;
+        answered.map_err(|trouble| trouble.into_error(&target.service.name, target.model))
+    }
+
+    /// Whether the cost of the model can be known.
+    pub(crate) fn has_prices(&self, invocation: &Invocation) -> Result<bool, ToolError> {
+        let target = self.target(&invocation.model, invocation.kinds)?;
+        Ok(target.settings.is_some_and(|settings| settings.cost(Usage::default()).is_some()))
+    }
+
     fn fallback(
         &self,
         invocation: &Invocation,

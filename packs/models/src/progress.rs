@@ -29,6 +29,10 @@ impl Progress {
         Self { context: context.clone(), state: Mutex::new(state) }
     }
 
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// A message for the user.
     pub(crate) fn note(&self, message: impl Into<String>) {
         let step = {

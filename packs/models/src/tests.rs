@@ -1,5 +1,6 @@
 //! Calls of models in virtual time: a script is in the place of the network.
 
+mod agentic;
 mod agents;
 mod limits;
 mod order;

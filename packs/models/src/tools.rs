@@ -5,6 +5,7 @@ pub(crate) mod cost;
 pub(crate) mod gemini;
 pub(crate) mod openai;
 pub(crate) mod sampling;
+pub(crate) mod with_tools;
 
 use schemars::JsonSchema;
 use serde::Serialize;

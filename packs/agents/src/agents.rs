@@ -1,0 +1,162 @@
+//! The runs of agents: who may start one, where, and what is known of those under way.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use data_encoding::HEXLOWER;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolyard_tool::{Context, Host, Reply, ToolError};
+
+use crate::config::Config;
+use crate::run::{Job, Live, Question};
+use crate::store::{Run, Status, Store, now};
+
+/// What the tools share.
+pub(crate) struct Agents {
+    pub(crate) config: Config,
+    pub(crate) host: Host,
+    pub(crate) store: Arc<Store>,
+    live: Arc<Mutex<HashMap<String, Arc<Live>>>>,
+}
+
+/// A run that is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) prompt: String,
+    pub(crate) agent_type: String,
+    pub(crate) description: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) timeout: u64,
+    pub(crate) folder: PathBuf,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Allow {
+    /// Allow it?
+    allow: bool,
+}
+
+impl Agents {
+    pub(crate) fn new(config: Config, host: Host) -> Result<Self, ToolError> {
+        let store = Arc::new(Store::open(&host)?);
+        Ok(Self { config, host, store, live: Arc::default() })
+    }
+
+    /// Starts a run in the background.
+    pub(crate) fn start(&self, owner: &str, wanted: Wanted) -> Result<Run, ToolError> {
+        let Some(of) = self.config.types.get(&wanted.agent_type) else {
+            let known: Vec<&str> = self.config.types.keys().map(String::as_str).collect();
+            return Err(ToolError::new(format!("there is no type of agent `{}`", wanted.agent_type))
+                .hint(format!("use one of {}, or add it as [packs.agents.types.NAME]", known.join(", "))));
+        };
+        let mut live = self.live();
+        if live.len() >= self.config.concurrent {
+            return Err(ToolError::new(format!("{} agents are running, which is the limit", live.len()))
+                .hint("wait for one of them, cancel one, or raise `concurrent` in [packs.agents]"));
+        }
+        let run = Run {
+            id: format!("agent_{}", random()?),
+            owner: owner.to_owned(),
+            model: wanted.model.or_else(|| of.model.clone()),
+            agent_type: wanted.agent_type,
+            prompt: wanted.prompt,
+            description: wanted.description,
+            timeout: wanted.timeout,
+            folder: wanted.folder.display().to_string(),
+            status: Status::Running,
+            created: now(),
+            ended: None,
+            result: None,
+            error: None,
+            worktree: None,
+            cost: None,
+        };
+        self.store.insert(&run)?;
+        let own = Arc::new(Live::new());
+        live.insert(run.id.clone(), own.clone());
+        drop(live);
+        let job = Job {
+            run: run.clone(),
+            of: of.clone(),
+            store: self.store.clone(),
+            host: self.host.clone(),
+            live: own,
+        };
+        let (all, id) = (self.live.clone(), run.id.clone());
+        self.host.spawn(&run.id, async move {
+            job.work().await;
+            all.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        });
+        Ok(run)
+    }
+
+    /// A run of the caller, while it is under way.
+    pub(crate) fn under_way(&self, run: &Run) -> Option<Arc<Live>> {
+        self.live().get(&run.id).cloned()
+    }
+
+    /// Waits until a run has ended, and puts its questions to the user meanwhile.
+    pub(crate) async fn wait(&self, context: &Context, run: &Run) -> Result<Run, ToolError> {
+        let mut steps = 0_u32;
+        while let Some(live) = self.under_way(run) {
+            if let Some(question) = live.take_question() {
+                decide(context, question).await;
+            }
+            tokio::select! {
+                () = live.ended() => break,
+                () = live.asked.notified() => {}
+                () = tokio::time::sleep(std::time::Duration::from_secs(2)) => {
+                    steps += 1;
+                    let last = self.store.tail(&run.id, 1).pop().unwrap_or_default();
+                    context.progress_with(steps, None, crate::store::shortened(&last, 200));
+                }
+            }
+        }
+        self.store.get(&run.owner, &run.id)
+    }
+
+    /// The project to work in: the one that is named, or the only one of the config.
+    pub(crate) fn project(&self, named: Option<&str>) -> Result<PathBuf, ToolError> {
+        let allowed: Vec<PathBuf> = self.config.projects.iter().map(|folder| real(folder)).collect();
+        let Some(named) = named else {
+            return match &allowed[..] {
+                [only] => Ok(only.clone()),
+                _ => {
+                    Err(ToolError::new("it is not known in which project to work")
+                        .hint("pass `project_path`"))
+                }
+            };
+        };
+        let folder = real(Path::new(named));
+        if !folder.is_dir() || !allowed.iter().any(|base| folder.starts_with(base)) {
+            return Err(ToolError::new(format!("agents may not work in `{}`", folder.display()))
+                .hint("name the folder, or one above it, as `projects` in [packs.agents]"));
+        }
+        Ok(folder)
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<String, Arc<Live>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks the user; without a user to ask the agent may not.
+async fn decide(context: &Context, question: Question) {
+    let Question { text, reply } = question;
+    let allowed = context.can_ask()
+        && matches!(context.ask::<Allow>(text).await, Ok(Reply::Accepted(Allow { allow: true })));
+    // The run may have ended meanwhile.
+    let _ = reply.send(allowed);
+}
+
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn random() -> Result<String, ToolError> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| ToolError::new(format!("no random numbers: {error}")))?;
+    Ok(HEXLOWER.encode(&bytes))
+}

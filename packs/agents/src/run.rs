@@ -1,0 +1,210 @@
+//! One run of an agent from its start to its end: a process under the guard, its output, its questions, its time.
+
+pub(crate) mod acp;
+mod lines;
+mod worktree;
+
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::sync::{Notify, oneshot, watch};
+use toolyard_tool::Host;
+use toolyard_tool::host::Child;
+
+use crate::command::{Speech, command};
+use crate::config::TypeConfig;
+use crate::store::{End, Output, Run, Status, Store, shortened};
+
+const MOST_STDERR: usize = 16 << 10;
+
+/// What others see of a run while it is under way.
+#[derive(Debug)]
+pub(crate) struct Live {
+    cancel: Notify,
+    /// Changes when the run ends.
+    ended: watch::Sender<bool>,
+    question: Mutex<Option<Question>>,
+    /// Notified when there is a question.
+    pub(crate) asked: Notify,
+}
+
+/// Something that the agent must be allowed.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) text: String,
+    pub(crate) reply: oneshot::Sender<bool>,
+}
+
+impl Live {
+    pub(crate) fn new() -> Self {
+        Self {
+            cancel: Notify::new(),
+            ended: watch::Sender::new(false),
+            question: Mutex::default(),
+            asked: Notify::new(),
+        }
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancel.notify_one();
+    }
+
+    pub(crate) async fn ended(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// The question that waits for an answer.
+    pub(crate) fn take_question(&self) -> Option<Question> {
+        self.question.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+        question.as_ref().map(|question| question.text.clone())
+    }
+
+    fn ask(&self, text: String) -> oneshot::Receiver<bool> {
+        let (reply, answer) = oneshot::channel();
+        *self.question.lock().unwrap_or_else(PoisonError::into_inner) = Some(Question { text, reply });
+        self.asked.notify_one();
+        answer
+    }
+}
+
+/// Everything that one run needs.
+pub(crate) struct Job {
+    pub(crate) run: Run,
+    pub(crate) of: TypeConfig,
+    pub(crate) store: Arc<Store>,
+    pub(crate) host: Host,
+    pub(crate) live: Arc<Live>,
+}
+
+/// What an agent has come to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) text: String,
+    pub(crate) error: Option<String>,
+    pub(crate) cost: Option<f64>,
+}
+
+impl Job {
+    /// Runs the agent and writes down how it ended.
+    pub(crate) async fn work(self) {
+        let live = self.live.clone();
+        let (status, end) = self.outcome().await;
+        if let Err(error) = self.store.end(&self.run.id, status, &end) {
+            tracing::error!(target: "agents", error = %error.message(), "could not record the end of an agent");
+        }
+        tracing::info!(target: "agents", agent = %self.run.id, kind = %self.run.agent_type, status = status.as_str(), "an agent ended");
+        live.ended.send_replace(true);
+    }
+
+    async fn outcome(&self) -> (Status, End) {
+        let project = PathBuf::from(&self.run.folder);
+        let failed = |error: String| (Status::Failed, End { error: Some(error), ..End::default() });
+        let place = match worktree::prepare(self, &project).await {
+            Ok(place) => place,
+            Err(error) => return failed(error),
+        };
+        let command = command(&self.of, self.run.model.as_deref(), place.folder());
+        let program = command.program.to_string_lossy().into_owned();
+        let child = match self.host.child(command).await {
+            Ok(child) => child,
+            Err(error) => return failed(format!("cannot start `{program}`: {error}")),
+        };
+        let (status, mut end) = self.supervise(child, place.folder()).await;
+        end.worktree = place.finish(self, &project).await;
+        (status, end)
+    }
+
+    /// Until the agent, its time or a cancel ends it.
+    async fn supervise(&self, child: Child, folder: &std::path::Path) -> (Status, End) {
+        let Child { stdin, stdout, stderr, mut control } = child;
+        let output = match self.store.output(&self.run.id) {
+            Ok(output) => Arc::new(Mutex::new(output)),
+            Err(error) => return (Status::Failed, End { error: Some(error.to_string()), ..End::default() }),
+        };
+        let talking = async {
+            let errors = Mutex::new(Vec::new());
+            let report = {
+                let talk = async {
+                    match self.of.program.speech() {
+                        Speech::Lines => lines::talk(self, stdin, stdout, &output).await,
+                        Speech::Acp => acp::talk(self, folder, stdin, stdout, &output).await,
+                    }
+                };
+                let (mut talk, mut drain) = (pin!(talk), pin!(keep_last(stderr, &errors)));
+                tokio::select! {
+                    report = &mut talk => report,
+                    () = &mut drain => talk.await,
+                }
+            };
+            let errors = errors.into_inner().unwrap_or_else(PoisonError::into_inner);
+            (report, String::from_utf8_lossy(&errors).into_owned())
+        };
+        let time = Duration::from_secs(self.run.timeout);
+        tokio::select! {
+            (report, errors) = talking => {
+                // An agent that speaks a protocol stays until it is stopped.
+                let code = match self.of.program.speech() {
+                    Speech::Lines => control.wait().await.ok().flatten(),
+                    Speech::Acp => { control.stop().await; Some(0) }
+                };
+                concluded(report, code, &errors)
+            }
+            () = self.live.cancel.notified() => {
+                control.stop().await;
+                (Status::Cancelled, End { error: Some("cancelled".into()), ..End::default() })
+            }
+            () = tokio::time::sleep(time) => {
+                control.stop().await;
+                let error = format!("timed out after {} s", self.run.timeout);
+                (Status::Failed, End { error: Some(error), ..End::default() })
+            }
+        }
+    }
+
+    pub(crate) fn prompt(&self) -> String {
+        match &self.of.instructions {
+            Some(instructions) => format!("{instructions}\n\n---\n\n{}", self.run.prompt),
+            None => self.run.prompt.clone(),
+        }
+    }
+
+    /// Asks the owner, whose next look at this run answers it.
+    pub(crate) async fn ask(&self, text: String) -> bool {
+        self.live.ask(text).await.unwrap_or(false)
+    }
+}
+
+fn concluded(report: Report, code: Option<i32>, errors: &str) -> (Status, End) {
+    let error = match (&report.error, code) {
+        (Some(error), _) => Some(error.clone()),
+        (None, Some(0)) => None,
+        (None, Some(code)) => Some(format!("exited with {code}: {}", errors.trim())),
+        (None, None) => Some(format!("was ended by a signal: {}", errors.trim())),
+    };
+    let status = if error.is_some() { Status::Failed } else { Status::Completed };
+    (status, End { result: Some(report.text), error, cost: report.cost, worktree: None })
+}
+
+/// Keeps the end of what a program writes to stderr.
+async fn keep_last(mut stderr: impl AsyncRead + Unpin, kept: &Mutex<Vec<u8>>) {
+    let mut buffer = vec![0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(&buffer[..count]);
+        let excess = kept.len().saturating_sub(MOST_STDERR);
+        kept.drain(..excess);
+    }
+}
+
+/// Adds a line to the output of a run.
+fn write(output: &Mutex<Output>, line: &str) {
+    output.lock().unwrap_or_else(PoisonError::into_inner).line(&shortened(line, 64 << 10));
+}

@@ -1,0 +1,264 @@
+//! The runs of agents as rows, and their output as files. Both outlive the gateway.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toolyard_tool::{Host, ToolError};
+
+/// The most output of a run that is kept.
+const MOST_OUTPUT: u64 = 16 << 20;
+/// The most of a result that a row holds.
+const MOST_RESULT: usize = 1 << 20;
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS runs (
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, agent_type TEXT NOT NULL, prompt TEXT NOT NULL, description TEXT,
+        model TEXT, timeout INTEGER NOT NULL, folder TEXT NOT NULL, status TEXT NOT NULL, created INTEGER NOT NULL,
+        ended INTEGER, result TEXT, error TEXT, worktree TEXT, cost REAL
+    );
+";
+const COLUMNS: &str = "id, owner, agent_type, prompt, description, model, timeout, folder, status, created, ended, \
+                       result, error, worktree, cost";
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Status {
+    Running,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    fn read(text: &str) -> Self {
+        match text {
+            "running" => Self::Running,
+            "completed" => Self::Completed,
+            "cancelled" => Self::Cancelled,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// One run of an agent.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Run {
+    pub(crate) id: String,
+    #[serde(skip)]
+    pub(crate) owner: String,
+    pub(crate) agent_type: String,
+    #[serde(skip)]
+    pub(crate) prompt: String,
+    pub(crate) description: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) timeout: u64,
+    /// The project that it works on.
+    pub(crate) folder: String,
+    pub(crate) status: Status,
+    /// Seconds since 1970.
+    pub(crate) created: i64,
+    pub(crate) ended: Option<i64>,
+    pub(crate) result: Option<String>,
+    pub(crate) error: Option<String>,
+    /// Where its changes are, if it made any.
+    pub(crate) worktree: Option<String>,
+    /// What the agent reported that it cost.
+    pub(crate) cost: Option<f64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    connection: Mutex<Connection>,
+    folder: PathBuf,
+}
+
+pub(crate) fn now() -> i64 {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+impl Store {
+    /// Opens the rows. A run that was under way when the last gateway ended has failed: its program ended as well.
+    pub(crate) fn open(host: &Host) -> Result<Self, ToolError> {
+        let folder = host.state()?;
+        std::fs::create_dir_all(folder.join("runs"))?;
+        let connection = Connection::open(folder.join("agents.sqlite"))?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.execute_batch(SCHEMA)?;
+        connection.execute(
+            "UPDATE runs SET status = 'failed', error = 'the gateway was restarted', ended = ?1 WHERE status = 'running'",
+            params![now()],
+        )?;
+        Ok(Self { connection: Mutex::new(connection), folder })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn insert(&self, run: &Run) -> Result<(), ToolError> {
+        self.lock().execute(
+            "INSERT INTO runs (id, owner, agent_type, prompt, description, model, timeout, folder, status, created)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                run.id,
+                run.owner,
+                run.agent_type,
+                run.prompt,
+                run.description,
+                run.model,
+                i64::try_from(run.timeout).unwrap_or(i64::MAX),
+                run.folder,
+                run.status.as_str(),
+                run.created
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Ends a run, once: a run that has ended stays as it is.
+    pub(crate) fn end(&self, id: &str, status: Status, end: &End) -> Result<(), ToolError> {
+        let cut = |text: &Option<String>| text.as_ref().map(|text| shortened(text, MOST_RESULT));
+        self.lock().execute(
+            "UPDATE runs SET status = ?2, ended = ?3, result = ?4, error = ?5, worktree = ?6, cost = ?7
+             WHERE id = ?1 AND status = 'running'",
+            params![id, status.as_str(), now(), cut(&end.result), cut(&end.error), end.worktree, end.cost],
+        )?;
+        Ok(())
+    }
+
+    /// A run of this owner.
+    pub(crate) fn get(&self, owner: &str, id: &str) -> Result<Run, ToolError> {
+        let sql = format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND owner = ?2");
+        let found = self.lock().query_row(&sql, params![id, owner], read).optional()?;
+        found.ok_or_else(|| {
+            ToolError::not_found(format!("no agent `{id}`")).hint("`agent_list` lists your agents")
+        })
+    }
+
+    /// The runs of this owner, newest first.
+    pub(crate) fn list(&self, owner: &str, limit: usize) -> Result<Vec<Run>, ToolError> {
+        let connection = self.lock();
+        let sql =
+            format!("SELECT {COLUMNS} FROM runs WHERE owner = ?1 ORDER BY created DESC, rowid DESC LIMIT ?2");
+        let mut statement = connection.prepare(&sql)?;
+        let rows = statement.query_map(params![owner, i64::try_from(limit).unwrap_or(i64::MAX)], read)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Removes a run with its output.
+    pub(crate) fn remove(&self, id: &str) -> Result<(), ToolError> {
+        self.lock().execute("DELETE FROM runs WHERE id = ?1", params![id])?;
+        // A run that was never started has no output.
+        let _ = std::fs::remove_file(self.output_path(id));
+        Ok(())
+    }
+
+    fn output_path(&self, id: &str) -> PathBuf {
+        self.folder.join("runs").join(format!("{id}.log"))
+    }
+
+    pub(crate) fn output(&self, id: &str) -> std::io::Result<Output> {
+        let path = self.output_path(id);
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let written = file.metadata()?.len();
+        Ok(Output { file, written })
+    }
+
+    /// The last lines of the output.
+    pub(crate) fn tail(&self, id: &str, lines: usize) -> Vec<String> {
+        let text = read_end(&self.output_path(id), 256 << 10).unwrap_or_default();
+        let all: Vec<&str> = text.lines().collect();
+        all[all.len().saturating_sub(lines)..].iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct End {
+    pub(crate) result: Option<String>,
+    pub(crate) error: Option<String>,
+    pub(crate) worktree: Option<String>,
+    pub(crate) cost: Option<f64>,
+}
+
+/// The output of a run, appended line by line up to a limit.
+#[derive(Debug)]
+pub(crate) struct Output {
+    file: File,
+    written: u64,
+}
+
+impl Output {
+    pub(crate) fn line(&mut self, line: &str) {
+        let bytes = line.len() as u64 + 1;
+        if self.written + bytes > MOST_OUTPUT {
+            return;
+        }
+        self.written += bytes;
+        if let Err(error) = writeln!(self.file, "{line}") {
+            tracing::warn!(target: "agents", %error, "could not write the output of an agent");
+            self.written = MOST_OUTPUT;
+        }
+    }
+}
+
+fn read_end(path: &Path, most: u64) -> std::io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Run> {
+    let status: String = row.get(8)?;
+    let timeout: i64 = row.get(6)?;
+    Ok(Run {
+        id: row.get(0)?,
+        owner: row.get(1)?,
+        agent_type: row.get(2)?,
+        prompt: row.get(3)?,
+        description: row.get(4)?,
+        model: row.get(5)?,
+        timeout: u64::try_from(timeout).unwrap_or_default(),
+        folder: row.get(7)?,
+        status: Status::read(&status),
+        created: row.get(9)?,
+        ended: row.get(10)?,
+        result: row.get(11)?,
+        error: row.get(12)?,
+        worktree: row.get(13)?,
+        cost: row.get(14)?,
+    })
+}
+
+/// The beginning of a text.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..text.floor_char_boundary(most)])
+}

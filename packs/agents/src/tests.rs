@@ -1,0 +1,298 @@
+//! Runs of agents with scripts in the place of real programs.
+
+#![cfg(unix)]
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolyard_tool::host::{BoxFuture, Child, ChildCommand, ChildControl, Children, FoldersIn, Scope};
+use toolyard_tool::{Context, Host, ToolError};
+
+use crate::agents::{Agents, Wanted};
+use crate::store::{Run, Status};
+use crate::tools::{look, spawn};
+
+/// Starts processes without a guard.
+struct Processes;
+
+struct Process(tokio::process::Child);
+
+impl Children for Processes {
+    fn start(&self, _: &str, command: ChildCommand, _: &Scope) -> BoxFuture<std::io::Result<Child>> {
+        Box::pin(async move {
+            let mut process = tokio::process::Command::new(&command.program);
+            process.args(&command.args).envs(command.env).kill_on_drop(true);
+            process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            if let Some(folder) = command.folder {
+                process.current_dir(folder);
+            }
+            let mut child = process.spawn()?;
+            Ok(Child {
+                stdin: Box::new(child.stdin.take().unwrap()),
+                stdout: Box::new(child.stdout.take().unwrap()),
+                stderr: Box::new(child.stderr.take().unwrap()),
+                control: Box::new(Process(child)),
+            })
+        })
+    }
+
+    fn trusts(&self, _: &Path) -> bool {
+        true
+    }
+}
+
+impl ChildControl for Process {
+    fn pid(&self) -> u32 {
+        self.0.id().unwrap_or_default()
+    }
+
+    fn wait(&mut self) -> BoxFuture<std::io::Result<Option<i32>>> {
+        // The tests wait for the end of the output before.
+        let mut tries = 0;
+        let status = loop {
+            match self.0.try_wait() {
+                Ok(Some(status)) => break Ok(status.code()),
+                Err(error) => break Err(error),
+                Ok(None) => {
+                    tries += 1;
+                    assert!(tries < 1000, "the process did not end");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        };
+        Box::pin(async move { status })
+    }
+
+    fn stop(&mut self) -> BoxFuture<()> {
+        let _ = self.0.start_kill();
+        Box::pin(async {})
+    }
+}
+
+struct Bench {
+    folder: TempDir,
+    agents: Agents,
+}
+
+/// Who calls without a client.
+fn owner() -> String {
+    Context::detached().caller().principal
+}
+
+fn host(folder: &Path) -> Host {
+    let folders = FoldersIn::new(folder.join("state"), folder.join("cache"));
+    Host::builder("agents").folders(Arc::new(folders)).children(Arc::new(Processes)).build()
+}
+
+impl Bench {
+    /// With one type, `explore`, that runs this script.
+    fn new(script: &str) -> Self {
+        Self::with(json!({ "program": "command", "command": ["sh", "-c", script] }))
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "written with `json!`")]
+    fn with(explore: Value) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("project");
+        std::fs::create_dir_all(&project).unwrap();
+        let config = json!({ "types": { "explore": explore }, "projects": [project], "concurrent": 2 });
+        assert_eq!(crate::pack().check(&config), []);
+        let agents = Agents::new(serde_json::from_value(config).unwrap(), host(folder.path())).unwrap();
+        Self { folder, agents }
+    }
+
+    fn start(&self, prompt: &str, timeout: u64) -> Result<Run, ToolError> {
+        let folder = self.agents.project(None)?;
+        let wanted = Wanted {
+            prompt: prompt.into(),
+            agent_type: "explore".into(),
+            description: None,
+            model: None,
+            timeout,
+            folder,
+        };
+        self.agents.start(&owner(), wanted)
+    }
+
+    async fn run(&self, prompt: &str, timeout: u64) -> Run {
+        let run = self.start(prompt, timeout).unwrap();
+        self.agents.wait(&Context::detached(), &run).await.unwrap()
+    }
+
+    async fn spawn(&self, arguments: Value) -> Result<Value, String> {
+        let args = serde_json::from_value(arguments).unwrap();
+        let answer = spawn::agent_spawn(&self.agents, &Context::detached(), args).await;
+        answer.map(|shown| json!(shown.value())).map_err(|error| error.to_string())
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_is_on_stdin_and_the_output_is_the_result() {
+    let bench = Bench::new("echo \"$0 $*\"; cat");
+    let run = bench.run("find the door", 60).await;
+    assert_eq!(run.status, Status::Completed, "{run:?}");
+    assert_eq!(run.result.as_deref(), Some("sh\nfind the door\n"));
+}
+
+#[tokio::test]
+async fn an_agent_that_exits_with_an_error_has_failed_with_its_stderr_output() {
+    let run = Bench::new("echo half; echo broken >&2; exit 3").run("x", 60).await;
+    assert_eq!((run.status, run.error.as_deref()), (Status::Failed, Some("exited with 3: broken")));
+    assert_eq!(run.result.as_deref(), Some("half\n"));
+    let missing =
+        Bench::with(json!({ "program": "command", "command": ["no-such-program"] })).run("x", 60).await;
+    assert!(missing.error.unwrap().starts_with("cannot start `no-such-program`"));
+}
+
+#[tokio::test]
+async fn output_is_there_while_the_agent_runs() {
+    let bench = Bench::new("echo one; while [ ! -e go ]; do sleep 0.05; done; echo two");
+    let run = bench.start("x", 60).unwrap();
+    while bench.agents.store.tail(&run.id, 5) != ["one"] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(bench.agents.store.get(&owner(), &run.id).unwrap().status, Status::Running);
+    std::fs::write(bench.folder.path().join("project/go"), "").unwrap();
+    let run = bench.agents.wait(&Context::detached(), &run).await.unwrap();
+    assert_eq!(bench.agents.store.tail(&run.id, 5), ["one", "two"]);
+}
+
+#[tokio::test]
+async fn a_cancelled_agent_and_one_whose_time_is_up_are_stopped() {
+    let bench = Bench::new("echo one; exec sleep 1000");
+    let run = bench.start("x", 60).unwrap();
+    let args = serde_json::from_value(json!({ "task_id": run.id })).unwrap();
+    let cancelled = look::agent_cancel(&bench.agents, &Context::detached(), args).await.unwrap();
+    assert_eq!(cancelled.value().status, Status::Cancelled);
+    let run = bench.run("x", 1).await;
+    assert_eq!((run.status, run.error.as_deref()), (Status::Failed, Some("timed out after 1 s")));
+}
+
+#[tokio::test]
+async fn agents_of_others_are_not_found() {
+    let bench = Bench::new("cat");
+    let run = bench.run("x", 60).await;
+    let error = bench.agents.store.get("mallory", &run.id).unwrap_err().to_string();
+    assert!(error.starts_with("no agent `agent_"), "{error}");
+}
+
+#[tokio::test]
+async fn more_agents_than_the_limit_are_refused() {
+    let bench = Bench::new("exec sleep 1000");
+    let (first, _second) = (bench.start("x", 60).unwrap(), bench.start("x", 60).unwrap());
+    let error = bench.start("x", 60).unwrap_err().to_string();
+    assert!(error.starts_with("2 agents are running, which is the limit"), "{error}");
+    bench.agents.under_way(&first).unwrap().cancel();
+    bench.agents.wait(&Context::detached(), &first).await.unwrap();
+    bench.start("x", 60).unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_was_under_way_when_the_gateway_ended_has_failed_after_the_restart() {
+    let bench = Bench::new("exec sleep 1000");
+    let run = bench.start("x", 60).unwrap();
+    let again = crate::store::Store::open(&host(bench.folder.path())).unwrap();
+    let run = again.get(&owner(), &run.id).unwrap();
+    assert_eq!((run.status, run.error.as_deref()), (Status::Failed, Some("the gateway was restarted")));
+}
+
+#[tokio::test]
+async fn workers_may_not_spawn_and_leads_must_state_why() {
+    let bench = Bench::new("cat");
+    let check = async |arguments: Value, expected: &str| {
+        let error = bench.spawn(arguments).await.unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    };
+    check(
+        json!({ "prompt": "x", "spawning_agent": "dewey" }),
+        "an agent of type `dewey` may not spawn agents",
+    )
+    .await;
+    check(
+        json!({ "prompt": "x", "spawning_agent": "research-lead" }),
+        "an agent that spawns another must pass delegation_reason, expected_outcome, required_tools",
+    )
+    .await;
+    let full = |tools: Value| {
+        json!({ "prompt": "x", "spawning_agent": "research-lead", "delegation_reason": "r", "expected_outcome": "o",
+            "required_tools": tools, "blocking": true })
+    };
+    check(full(json!(["Edit"])), "an agent of type `explore` does not have Edit").await;
+    assert_eq!(bench.spawn(full(json!(["Read"]))).await.unwrap()["status"], "completed");
+    check(json!({ "prompt": "x", "agent_type": "ghost" }), "there is no type of agent `ghost`").await;
+    check(json!({ "prompt": "x", "project_path": "/etc" }), "agents may not work in `/etc`").await;
+}
+
+/// An agent that speaks the protocol, asks for a permission and reports what it got.
+const ACP: &str = r#"
+read line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'
+read line; echo '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}'
+read line
+echo '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Hello. "}}}}'
+echo '{"jsonrpc":"2.0","id":9,"method":"session/request_permission","params":{"toolCall":{"title":"rm x","kind":"execute"},"options":[{"optionId":"y","kind":"allow_once"},{"optionId":"n","kind":"reject_once"}]}}'
+read answer
+case "$answer" in *'"optionId":"y"'*) word=allowed;; *'"optionId":"n"'*) word=rejected;; *) word=lost;; esac
+echo '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'$word'"}}}}'
+echo '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}'
+exec sleep 1000
+"#;
+
+#[tokio::test]
+async fn an_agent_that_speaks_the_protocol_asks_its_owner() {
+    let bench = Bench::with(json!({ "program": "acp", "command": ["sh", "-c", ACP] }));
+    // A client that cannot be asked allows nothing.
+    let run = bench.run("x", 60).await;
+    assert_eq!((run.status, run.result.as_deref()), (Status::Completed, Some("Hello. rejected")), "{run:?}");
+    let run = bench.start("x", 60).unwrap();
+    let live = bench.agents.under_way(&run).unwrap();
+    live.asked.notified().await;
+    let text = live.waits_for().unwrap();
+    assert!(text.ends_with("(explore) asks to run: rm x (execute)"), "{text}");
+    live.take_question().unwrap().reply.send(true).unwrap();
+    let run = bench.agents.wait(&Context::detached(), &run).await.unwrap();
+    assert_eq!(run.result.as_deref(), Some("Hello. allowed"));
+    assert_eq!(bench.agents.store.tail(&run.id, 5), ["[asks] rm x", "Hello. allowed"]);
+}
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let config = ["-c", "user.name=a", "-c", "user.email=a@b"];
+    let done =
+        std::process::Command::new("git").args(config).args(arguments).current_dir(folder).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[tokio::test]
+async fn an_agent_that_writes_has_a_worktree_which_stays_only_with_changes() {
+    for (script, is_kept) in [("echo new > made", true), ("cat > /dev/null", false)] {
+        let bench =
+            Bench::with(json!({ "program": "command", "command": ["sh", "-c", script], "write": true }));
+        let project = bench.folder.path().join("project");
+        git(&project, &["init", "-q"]);
+        git(&project, &["commit", "-q", "--allow-empty", "-m", "first"]);
+        let run = bench.run("x", 60).await;
+        assert_eq!(run.status, Status::Completed, "{run:?}");
+        assert_eq!(run.worktree.is_some(), is_kept, "{run:?}");
+        assert!(!project.join("made").exists(), "the project itself is untouched");
+        if let Some(worktree) = run.worktree {
+            assert_eq!(std::fs::read_to_string(Path::new(&worktree).join("made")).unwrap(), "new\n");
+        }
+    }
+}
+
+#[tokio::test]
+async fn cleaning_up_removes_runs_that_have_ended_with_their_output() {
+    let bench = Bench::new("cat");
+    let run = bench.run("x", 60).await;
+    let clean = |minutes: u32| {
+        let args = serde_json::from_value(json!({ "max_age_minutes": minutes })).unwrap();
+        look::agent_cleanup(&bench.agents, &Context::detached(), args).unwrap()
+    };
+    assert_eq!(clean(30), "Removed 0 agents");
+    assert_eq!(clean(0), "Removed 1 agents");
+    assert!(bench.agents.store.get(&owner(), &run.id).is_err());
+    assert_eq!(bench.agents.store.tail(&run.id, 5), Vec::<String>::new());
+}
