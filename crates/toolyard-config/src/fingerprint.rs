@@ -130,6 +130,7 @@ mod tests {
             start: StartConfig::default(),
             pins: None,
             lock: toolyard_policy::pin::LockState::None,
+            trusted: false,
         }
     }
 

@@ -35,14 +35,17 @@ mod hooks;
 mod tools;
 mod health;
 mod pins;
+mod rules;
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use toolyard_core::plan::Pings;
 use toolyard_core::{CallRules, LimitPlan, ProfilePlan};
 use toolyard_policy::pin::PinPolicy;
+use toolyard_policy::rules::Policy;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
@@ -97,6 +100,8 @@ pub struct Config {
     pub debounce: Option<Duration>,
     /// What happens when a definition changes.
     pub pins: PinPolicy,
+    /// Who may call what.
+    pub rules: Option<Arc<Policy>>,
 }
 
 /// A config, if it is valid, and its problems.
@@ -176,6 +181,7 @@ struct Layer {
     names: Option<NameStyle>,
     debounce: Option<Duration>,
     pins: Option<PinPolicy>,
+    rules: Option<Arc<Policy>>,
 }
 
 impl Config {
@@ -183,7 +189,7 @@ impl Config {
     pub fn calls(&self) -> CallRules {
         let tools = self.tools.iter().map(|section| section.rule.clone()).collect();
         let hooks = self.hooks.iter().filter(|hook| hook.is_on).map(|hook| hook.plan.clone()).collect();
-        CallRules { tools, limits: self.limits.clone(), hooks }
+        CallRules { tools, limits: self.limits.clone(), hooks, rules: self.rules.clone() }
     }
 
     fn lay_over(&mut self, layer: Layer) {
@@ -207,6 +213,7 @@ impl Config {
         self.transparent = layer.transparent.unwrap_or(self.transparent);
         self.names = layer.names.unwrap_or(self.names);
         self.debounce = layer.debounce.or(self.debounce);
+        self.rules = layer.rules.or(self.rules.take());
         self.pins = layer.pins.unwrap_or(std::mem::take(&mut self.pins));
     }
 }
@@ -276,6 +283,10 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let debounce = root.take("catalog_debounce");
     let debounce = debounce.and_then(|field| field.duration_within(reader, LEAST_DEBOUNCE, LONGEST_DEBOUNCE));
     let pings = root.take("health").map(|field| health::read(field, reader));
+    let rules = match role {
+        Role::Own => rules::read(&mut root, reader, own),
+        Role::Project => rules::refuse(&mut root, reader),
+    };
     let pin_policy = match role {
         Role::Own => root.take("pins").map(|field| pins::read(field, reader)),
         Role::Project => pins::refuse(&mut root, reader),
@@ -297,6 +308,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         names,
         debounce,
         pins: pin_policy,
+        rules,
     }
 }
 

@@ -83,6 +83,7 @@ pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
                 start: StartConfig::default(),
                 pins: None,
                 lock: LockState::None,
+                trusted: false,
             });
         }
     }

@@ -48,6 +48,8 @@ pub struct UpstreamConfig {
     pub pins: Option<Action>,
     /// What the lock file beside its config has of it.
     pub lock: LockState,
+    /// Whether rules may permit something because of what it states about its tools.
+    pub trusted: bool,
 }
 
 /// When its process or connection is started and ended.
@@ -153,6 +155,7 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
     let oauth =
         section.take("oauth").map(|field| read_oauth(reader, field, reach.as_ref())).unwrap_or_default();
     let start = read_start(&mut section, reader);
+    let trusted = section.take("trusted").and_then(|field| field.flag(reader)).unwrap_or_default();
     let on_change = section.take("pins").and_then(|field| read_action(reader, &field));
     section.finish(reader);
     Some(UpstreamConfig {
@@ -169,6 +172,7 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
         start,
         pins: on_change,
         lock: LockState::None,
+        trusted,
     })
 }
 

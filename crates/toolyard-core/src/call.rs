@@ -10,6 +10,7 @@ use toolyard_proto::{Id, Method, Params};
 use crate::catalog::Entry;
 use crate::ledger::{Mark, OpenCall};
 use crate::pipeline::clock::Clock;
+use crate::pipeline::policy::Slot;
 use crate::upstream::Upstream;
 
 /// A request of a client that goes to an upstream. Cloning is cheap; a clone is the same call, for a step that may
@@ -34,6 +35,8 @@ pub struct Call {
     pub edits: Edits,
     /// When the call is given up; set by the deadline step, so steps before it see none.
     pub deadline: Option<Arc<Clock>>,
+    /// What the rules need to know about its approval.
+    pub approval: Option<Arc<Slot>>,
     pub trace: Trace,
     /// The call as operators see it, set when its record is opened. Steps may note what they decide.
     pub open: Option<Arc<OpenCall>>,

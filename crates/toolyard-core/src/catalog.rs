@@ -27,6 +27,7 @@ pub(crate) use view::ViewCatalog;
 use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
+use toolyard_policy::rules::Annotations;
 use toolyard_proto::Raw;
 
 use crate::pipeline::validate::Schemas;
@@ -57,6 +58,8 @@ pub struct Entry {
     /// Whether it can be called but is not listed.
     pub(crate) is_unlisted: bool,
     headers: OnceLock<ParamHeaders>,
+    /// What rules ask about it.
+    pub(crate) annotations: OnceLock<Annotations>,
     schemas: OnceLock<Schemas>,
 }
 

@@ -8,7 +8,7 @@ use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{CallError, Params, Raw, Reason};
 
 use crate::call::{Call, Edits, Trace};
-use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog, ViewEntry, Visibility};
+use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog, ViewEntry};
 use crate::gateway::Shared;
 use crate::listen::listen;
 use crate::pipeline::Chain;
@@ -165,6 +165,11 @@ impl<'a> At<'a> {
         view(self.snapshot, request)
     }
 
+    /// Whether the rules make something seem not to exist.
+    fn hides(self, request: &Request, entry: &Entry) -> bool {
+        self.snapshot.rules().steps.hides(&request.origin, entry)
+    }
+
     fn call_tool(self, request: Request, peer: Peer) -> Dispatched {
         let named = self.named_tool(&request);
         let outdated = named.as_ref().err().and_then(|_| may_have_more(self.snapshot, &request));
@@ -180,6 +185,7 @@ impl<'a> At<'a> {
     fn named_tool(self, request: &Request) -> Result<Named, CallError> {
         named_entry(self.snapshot, request, |view, name| {
             let found = view.tool(name).or_else(|| view.unlisted_tool(name));
+            let found = found.filter(|found| !self.hides(request, &found.entry));
             found.ok_or_else(|| unknown(self.snapshot, request, view, "tool", name))
         })
     }
@@ -210,7 +216,8 @@ impl<'a> At<'a> {
 
     fn get_prompt(self, request: Request, peer: Peer) -> Dispatched {
         let named = named_entry(self.snapshot, &request, |view, name| {
-            view.prompt(name).ok_or_else(|| unknown(self.snapshot, &request, view, "prompt", name))
+            let found = view.prompt(name).filter(|found| !self.hides(&request, &found.entry));
+            found.ok_or_else(|| unknown(self.snapshot, &request, view, "prompt", name))
         });
         match named {
             Ok(named) => self.to_entry(request, peer, named, ResultKind::PromptResult),
@@ -278,6 +285,7 @@ impl<'a> At<'a> {
             peer,
             edits,
             deadline,
+            approval: None,
             trace,
             open: None,
             parent,
@@ -458,7 +466,8 @@ fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Ans
         }
         let revision = request.origin.revision;
         let is_local = *request.origin.principal.id() == PrincipalId::Local;
-        let seen = if is_local { Visibility::default() } else { Visibility::default().private() };
+        let seen = snapshot.rules().steps.visibility(&request.origin);
+        let seen = if is_local { seen } else { seen.private() };
         let page = view.clone().page(kind, revision, cursor.as_deref(), &seen, greet::result_meta).await;
         let page = page.ok_or_else(|| {
             CallError::invalid_params("this cursor is not valid any more; list from the start")

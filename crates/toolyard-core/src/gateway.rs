@@ -10,6 +10,7 @@ use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Method, Notification};
 
 use crate::api::{Controls, Routes};
+use crate::approvals::Approvals;
 use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::discovery::Sightings;
 use crate::event::What;
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) scope: Scope,
     pub(crate) common: Arc<Common>,
     pub(crate) outlets: Outlets,
+    pub(crate) approvals: Arc<Approvals>,
     pace: Pace,
     sightings: Sightings,
     /// Held while the set of upstreams changes.
@@ -79,8 +81,9 @@ impl Gateway {
             events: events.clone(),
             pins,
         };
+        let approvals = Arc::new(Approvals::open(plan.state_dir.as_deref()));
         let (yard_plan, yard_definitions, yard) = yard::plan();
-        let chains = Arc::new(Chains::new(plan.steps, plan.hook_runtime));
+        let chains = Arc::new(Chains::new(plan.steps, plan.hook_runtime, approvals.clone()));
         let steps = Arc::new(StepRules::new(plan.calls, chains.clone()));
         let make = |upstream, stored| Upstream::new(upstream, plan.pace, stored, scope.child());
         let mut upstreams = vec![make(yard_plan, Some(yard_definitions))];
@@ -112,6 +115,7 @@ impl Gateway {
             scope,
             common,
             outlets,
+            approvals,
             pace: plan.pace,
             sightings: Sightings::default(),
             changing: Mutex::new(()),

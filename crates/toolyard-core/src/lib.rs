@@ -1,6 +1,7 @@
 //! The gateway itself: who offers what (catalog), who is there (upstreams), what a call passes on its way
 //! (pipeline), and how differences between revisions are bridged.
 
+mod approvals;
 pub mod pins;
 pub mod plan;
 pub mod gateway;

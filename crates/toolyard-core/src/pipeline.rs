@@ -5,6 +5,7 @@ pub(crate) mod audit;
 pub mod clock;
 pub mod deadline;
 pub mod limit;
+pub mod policy;
 mod hooks;
 pub mod validate;
 pub mod retry;
@@ -12,17 +13,23 @@ mod route;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde_json::Value;
 use toolyard_hooks::{Hooks, Point, Runtime};
-use toolyard_model::{Answer, AnswerBody, BoxFuture};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Origin};
+use toolyard_policy::rules::{Do, Policy};
 use toolyard_proto::Reason;
 use toolyard_proto::name::UpstreamId;
 
 use hooks::ToolHooks;
 use limit::Limiters;
+use policy::Governor;
 use retry::{CatalogCell, CoolDowns, RetrySettings};
+
+use crate::approvals::Approvals;
+use crate::catalog::{Entry, Visibility};
 use validate::Validate;
 
 pub use crate::call::{Call, Edits, Trace};
@@ -124,6 +131,25 @@ struct StepSettings {
     hooks: ToolHooks,
     validate: Validate,
     retry: RetrySettings,
+    rules: Option<RulesInForce>,
+}
+
+/// The same for all chains that are made by one config.
+#[derive(Clone, Debug)]
+struct RulesInForce(Arc<Policy>);
+
+impl PartialEq for RulesInForce {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for RulesInForce {}
+
+impl Hash for RulesInForce {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
 }
 
 /// Finds the chain of an entry from what the config sets for its profile, upstream and tool.
@@ -165,6 +191,20 @@ impl StepRules {
         &self.hooks
     }
 
+    /// What a client sees of views. Without rules all see the same.
+    pub(crate) fn visibility(&self, origin: &Origin) -> Visibility {
+        let Some(rules) = &self.given.rules else { return Visibility::default() };
+        let class = rules.class_of(&policy::who(origin));
+        Visibility::new(class.id(), move |entry| !class.verdict(&policy::tool(entry)).may_call())
+    }
+
+    /// Whether something seems not to exist for a client.
+    pub(crate) fn hides(&self, origin: &Origin, entry: &Entry) -> bool {
+        let Some(rules) = &self.given.rules else { return false };
+        let verdict = rules.class_of(&policy::who(origin)).verdict(&policy::tool(entry));
+        verdict.settled().is_some_and(|decision| decision.action == Do::Hide)
+    }
+
     /// Whether tools of one upstream can have different chains.
     pub(crate) fn differ_by_tool(&self) -> bool {
         !self.tools.is_empty() || !self.hooks.is_empty()
@@ -192,6 +232,7 @@ impl StepRules {
             limits: names.iter().filter_map(limit).collect(),
             hooks: self.hooks_of(subject),
             validate: self.tools.find(subject, |tool| tool.validate).unwrap_or(of_kind),
+            rules: self.given.rules.clone().map(RulesInForce),
             retry: self.retry_of(subject),
         }
     }
@@ -224,12 +265,19 @@ pub(crate) struct Chains {
     limiters: Limiters,
     catalog: CatalogCell,
     cool_downs: CoolDowns,
+    /// What the rules ask for.
+    approvals: Option<Arc<Approvals>>,
     known: Mutex<HashMap<StepSettings, Weak<Steps>>>,
 }
 
 impl Chains {
-    pub(crate) fn new(extra: ExtraSteps, runtime: Runtime) -> Self {
-        Self { extra, runtime, ..Self::default() }
+    pub(crate) fn new(extra: ExtraSteps, runtime: Runtime, approvals: Arc<Approvals>) -> Self {
+        Self { extra, runtime, approvals: Some(approvals), ..Self::default() }
+    }
+
+    fn governor(&self, settings: &StepSettings) -> Option<Governor> {
+        let (policy, approvals) = (settings.rules.as_ref()?.0.clone(), self.approvals.clone()?);
+        Some(Governor { policy, approvals })
     }
 
     /// Lets fallbacks be found in this catalog.
@@ -250,11 +298,14 @@ impl Chains {
 
     /// The order of steps, outermost first. A step that is not configured is not in the chain.
     fn build(&self, settings: &StepSettings) -> Chain {
-        let order: [Option<Arc<dyn Step>>; 4] = [
+        let governor = self.governor(settings);
+        let order: [Option<Arc<dyn Step>>; 6] = [
+            governor.clone().map(|governor| Arc::new(policy::Authorize(governor)) as Arc<dyn Step>),
             Some(Arc::new(deadline::Deadline::new(settings.timeouts))),
             limit::step(&settings.limits, &self.limiters),
             hooks::step(&settings.hooks),
             validate::step(settings.validate),
+            governor.map(|governor| Arc::new(policy::Judge(governor)) as Arc<dyn Step>),
         ];
         let retry = retry::step(&settings.retry, &self.catalog, &self.cool_downs);
         Steps::new(order.into_iter().flatten().chain(self.extra.0.iter().cloned()).chain(retry))

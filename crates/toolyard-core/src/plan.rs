@@ -10,6 +10,7 @@ use toolyard_hooks::{HookPlan, Runtime};
 pub use toolyard_link::child::StderrLine;
 pub use toolyard_model::Connected;
 use toolyard_model::{BoxFuture, Origin, Peer};
+use toolyard_policy::rules::Policy;
 use toolyard_proto::name::{DEFAULT_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::{CallError, Reason, Revision};
 
@@ -221,6 +222,8 @@ pub struct CallRules {
     pub limits: Vec<LimitPlan>,
     /// Hooks, in no order.
     pub hooks: Vec<HookPlan>,
+    /// Who may call what; everything is allowed if not given.
+    pub rules: Option<Arc<Policy>>,
 }
 
 /// Settings of the tools whose canonical id fits a pattern.

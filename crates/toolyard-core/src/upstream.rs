@@ -171,6 +171,11 @@ impl Upstream {
         self.policy.load().own.timeouts
     }
 
+    /// Whether its annotations are believed where they permit something.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.policy.load().own.trusted
+    }
+
     /// The policy in force. Not to be held over an `.await`: a reload may replace it.
     fn policy(&self) -> Arc<Policy> {
         self.policy.load_full()

@@ -240,6 +240,9 @@ fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value
             .ok_or_else(|| format!("`limit` must be a whole number from 1 to {SEARCH_MOST}, not {limit}"))?,
     };
     let Some(view) = snapshot.view(&origin.view) else { return Ok(json!({ "tools": [] })) };
+    let visibility = snapshot.rules().steps.visibility(origin);
+    let seen: Vec<Arc<Entry>> =
+        view.findable_tools().filter(|entry| !visibility.hides(entry)).cloned().collect();
     let describe = |entry: &&Arc<Entry>| {
         json!({
             "name": if view.alone.is_some() { &entry.own_name } else { &entry.shown },
@@ -249,10 +252,7 @@ fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value
             "inputSchema": entry.own.member("inputSchema"),
         })
     };
-    let found: Vec<Value> = search(&view.findable_tools().cloned().collect::<Vec<_>>(), query, limit)
-        .iter()
-        .map(describe)
-        .collect();
+    let found: Vec<Value> = search(&seen, query, limit).iter().map(describe).collect();
     Ok(json!({ "tools": found }))
 }
 

@@ -13,7 +13,7 @@ pub mod pages;
 pub mod parent;
 pub mod peer;
 pub mod principal;
-mod private_file;
+pub mod private_file;
 pub mod scope;
 pub mod seal;
 pub mod signed;

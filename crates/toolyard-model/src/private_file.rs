@@ -12,7 +12,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 /// Writes a file so that readers see either the old or the new contents, and only its owner can read it.
-pub(crate) fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
+pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("new");
     let _ = fs::remove_file(&draft);
     let mut file = system::create(&draft)?;

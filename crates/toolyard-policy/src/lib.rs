@@ -4,3 +4,4 @@
 pub mod canonical;
 pub mod pin;
 pub mod rules;
+pub mod unique;

@@ -98,6 +98,8 @@ pub enum Kind {
     BadAnswer,
     /// The client's era or capabilities do not allow what the upstream asked for.
     CannotAsk,
+    /// The rules of the gateway do not permit the call, or it was not approved.
+    Denied,
     Internal,
 }
 
@@ -217,6 +219,11 @@ impl CallError {
 
     pub fn bad_answer(reason: impl Into<Reason>) -> Self {
         Self::new(Fault::Upstream, Retry::Never, Kind::BadAnswer, reason)
+    }
+
+    /// The rules of the gateway do not permit the call, or it was not approved.
+    pub fn denied(reason: impl Into<Reason>) -> Self {
+        Self::new(Fault::Gateway, Retry::Never, Kind::Denied, reason)
     }
 
     pub fn cannot_ask(reason: impl Into<Reason>) -> Self {
@@ -341,6 +348,7 @@ impl CallError {
             Kind::Cancelled => "cancelled",
             Kind::BadAnswer => "bad-answer",
             Kind::CannotAsk => "cannot-ask",
+            Kind::Denied => "denied",
             Kind::Internal => "internal",
         }
     }

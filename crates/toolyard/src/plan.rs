@@ -68,6 +68,7 @@ fn upstream_plan(upstream: &UpstreamConfig, config: &Config, context: &ConnectCo
     plan.policy.start = StartPolicy { timeout, stop_when_idle, lazy };
     let policy = upstream.pins.map_or_else(|| config.pins.clone(), PinPolicy::all);
     plan.policy.pins = Some(Arc::new(PinTerms { policy, lock: upstream.lock.clone() }));
+    plan.policy.trusted = upstream.trusted;
     plan.sharing = upstream.sharing;
     plan.fingerprint = fingerprint(upstream);
     plan

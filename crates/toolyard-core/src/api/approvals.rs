@@ -1,4 +1,4 @@
-//! What waits for an operator: tools whose definitions have changed. `toolyard approve` and the dashboard use it.
+//! What waits for an operator: calls that need approval, and tools whose definitions have changed. `toolyard approve` and the dashboard use it.
 
 use std::sync::Arc;
 
@@ -27,7 +27,10 @@ impl Gateway {
             let known = known.map(|pins| pins.announced(upstream.id())).unwrap_or_default();
             known.iter().map(|one| pins::announced_json(upstream.id(), one)).collect()
         };
+        let (calls, decided) = self.shared().approvals.to_json();
         json!({
+            "calls": calls,
+            "decided": decided,
             "tools": upstreams.iter().flat_map(held).collect::<Vec<_>>(),
             "announced": upstreams.iter().flat_map(announced).collect::<Vec<_>>(),
         })
@@ -48,6 +51,9 @@ impl Gateway {
     /// Approves what the body names: a held tool by its canonical id, or all held tools of an upstream by its id.
     pub(super) fn approve(&self, request: &ControlRequest) -> Answered {
         let id = id_in(request)?;
+        if self.shared().approvals.decide(&id, true).is_some() {
+            return Ok(ControlResponse::json(&json!({ "approved": [id] })));
+        }
         let mut approved = Vec::new();
         for upstream in self.upstreams() {
             let is_whole = upstream.id().as_str() == id;
@@ -77,10 +83,10 @@ impl Gateway {
     }
 
     /// Denies what the body names. A held tool stays held, so there is nothing to deny about it.
-    #[expect(clippy::unused_self, reason = "calls that wait are the gateway's")]
     pub(super) fn deny(&self, request: &ControlRequest) -> Answered {
         let id = id_in(request)?;
-        Err(nothing_waits(&id))
+        let denied = self.shared().approvals.decide(&id, false);
+        denied.map(|_| ControlResponse::json(&json!({ "denied": id }))).ok_or_else(|| nothing_waits(&id))
     }
 }
 

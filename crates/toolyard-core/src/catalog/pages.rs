@@ -37,14 +37,17 @@ pub(crate) struct Visibility {
 
 impl Visibility {
     /// A class that does not see entries that are `hidden`.
-    #[cfg(test)]
-    pub(super) fn new(class: u32, hidden: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(class: u32, hidden: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
         Self { class, hidden: Some(Arc::new(hidden)), is_private: true }
     }
 
     /// What a principal sees that had to prove who it is.
     pub(crate) fn private(self) -> Self {
         Self { is_private: true, ..self }
+    }
+
+    pub(crate) fn hides(&self, entry: &Entry) -> bool {
+        self.hidden.as_ref().is_some_and(|hidden| hidden(entry))
     }
 
     fn shows(&self, item: &Item<'_>) -> bool {

@@ -173,6 +173,7 @@ impl Maker<'_> {
             is_unusable: fit.is_unusable,
             is_unlisted: is_unlisted(raw),
             headers: OnceLock::new(),
+            annotations: OnceLock::new(),
             schemas: OnceLock::new(),
         })
     }

@@ -70,6 +70,7 @@ impl Status {
             | Kind::MissingCapability(_)
             | Kind::UnsupportedVersion { .. }
             | Kind::CannotAsk
+            | Kind::Denied
             | Kind::InvalidArguments
             | Kind::Blocked
             | Kind::Limit => Self::Refused(error.label()),

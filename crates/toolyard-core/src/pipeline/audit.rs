@@ -118,6 +118,7 @@ fn reached_a_tool(error: &CallError) -> bool {
             | Kind::Limit
             | Kind::BadAnswer
             | Kind::CannotAsk
+            | Kind::Denied
             | Kind::Internal
     )
 }

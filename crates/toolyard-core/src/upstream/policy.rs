@@ -19,6 +19,8 @@ pub struct UpstreamPolicy {
     pub start: StartPolicy,
     /// How changes of its tools are treated; they are not recorded if not given.
     pub pins: Option<Arc<PinTerms>>,
+    /// Whether rules may permit something because of what it states about its tools.
+    pub trusted: bool,
 }
 
 /// When the process or connection of an upstream is started and ended.
@@ -42,6 +44,7 @@ impl UpstreamPolicy {
             pinged: kind.is_dynamic(),
             start: StartPolicy::default(),
             pins: None,
+            trusted: kind == UpstreamKind::BuiltIn,
         }
     }
 }

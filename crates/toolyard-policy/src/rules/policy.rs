@@ -177,8 +177,8 @@ impl Class {
         }
         let mut verdict = Verdict { rules: self.all.clone(), candidates, otherwise };
         if verdict.candidates.iter().all(|one| !self.all[one.rule].is_conditional()) {
-            let nobody: Who<'_, &str> = Who { name: "", roles: &[], class: "" };
-            verdict.otherwise = verdict.decide(&nobody, tool.canonical, &Value::Null);
+            let any_caller: Who<'_, &str> = Who { name: "", roles: &[], class: "" };
+            verdict.otherwise = verdict.decide(&any_caller, tool.canonical, &Value::Null);
             verdict.candidates.clear();
         }
         verdict

@@ -40,7 +40,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
     let who = prop::sample::subsequence(vec!["alice", "bob", "role:ops", "class:guest", "a*"], 0..3);
     let tools = prop::sample::subsequence(vec!["files:read", "files:*", "*:write", "wiki:read"], 0..3);
     let hint = || prop::option::weighted(0.2, any::<bool>());
-    let args = prop::option::weighted(0.3, prop::sample::select(vec!["/home", "/etc"]));
+    let args = prop::option::weighted(0.3, prop::sample::select(vec!["/data", "/etc"]));
     let whens = ["args.n < 5", "args.missing == 1", "who.name == 'alice'", "args.n", "'ops' in who.roles"];
     let when = prop::option::weighted(0.3, prop::sample::select(whens.to_vec()));
     let action = prop::sample::select(vec![Do::Allow, Do::Approve, Do::Deny, Do::Hide]);
@@ -73,7 +73,7 @@ proptest! {
                 ]),
                 prop::sample::select(vec!["files:read", "files:write", "wiki:read"]),
                 any::<[bool; 3]>(),
-                prop::sample::select(vec!["/home/x", "/home/../etc", "/etc", "/var"]),
+                prop::sample::select(vec!["/data/x", "/data/../etc", "/etc", "/var"]),
                 0..10,
             ),
             1..10,
@@ -103,9 +103,9 @@ proptest! {
 fn arguments_are_tested_as_they_are() {
     let test = |value: Value, test: Test| test.holds(Some(&value));
     let none = Test::default;
-    assert!(test(json!("/home/a"), Test { below: Some("/home".into()), ..none() }));
-    assert!(!test(json!("/homely"), Test { below: Some("/home".into()), ..none() }));
-    assert!(!test(json!("/home/../etc"), Test { below: Some("/home".into()), ..none() }));
+    assert!(test(json!("/data/a"), Test { below: Some("/data".into()), ..none() }));
+    assert!(!test(json!("/dataly"), Test { below: Some("/data".into()), ..none() }));
+    assert!(!test(json!("/data/../etc"), Test { below: Some("/data".into()), ..none() }));
     assert!(test(json!(1.0), Test { equals: Some(json!(1)), ..none() }));
     assert!(test(json!("b"), Test { one_of: Some(vec![json!("a"), json!("b")]), ..none() }));
     assert!(!test(json!("100"), Test { max: Some(100.0), ..none() }), "a text is not a number");

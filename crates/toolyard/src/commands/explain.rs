@@ -9,6 +9,7 @@ use toolyard_config::Config;
 use toolyard_config::definition::{Written, written};
 use toolyard_core::settings::Pattern;
 use toolyard_core::{ProfilePlan, UpstreamKind};
+use toolyard_policy::rules::{self, Annotations, Who};
 use toolyard_proto::fit;
 
 use chain::Chain;
@@ -23,6 +24,9 @@ use crate::{packs, say};
 pub(crate) struct ExplainArgs {
     /// `upstream:tool`, the name that clients see, or the tool's own name.
     tool: String,
+    /// Explain what the rules decide for this principal: a name, and after commas `role:NAME` and `class:NAME`.
+    #[arg(long = "as", value_name = "WHO")]
+    who: Option<String>,
     /// Also decide about a call with these arguments, as JSON; nothing is called.
     #[arg(long, value_name = "JSON", value_parser = arguments)]
     args: Option<Value>,
@@ -62,6 +66,10 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
                 let (kind, _) = owner(tool, &tools);
                 let chain = Chain { tool, kind, config: &settings.config, arguments: args.args.as_ref() };
                 explanation.steps = chain.lines().await;
+                if let Some(who) = &args.who {
+                    let decided = decision(who, args.args.as_ref(), tool, &settings.config)?;
+                    explanation.reasons.push(decided);
+                }
                 Ok(explanation)
             }
             // Offered by several: that is for whoever asks to decide.
@@ -89,6 +97,40 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
         explanation.steps.iter().for_each(|step| say::result(format_args!("  {step}")));
     }
     if explanation.there { Ok(()) } else { Err(Failure::Said(1)) }
+}
+
+/// What the rules decide about a call, and which of them.
+fn decision(who: &str, args: Option<&Value>, tool: &Tool, config: &Config) -> Result<String, Failure> {
+    let Some(policy) = &config.rules else { return Ok(format!("{who} may call it: there are no rules")) };
+    let args = args.cloned().unwrap_or_else(|| serde_json::json!({}));
+    let mut parts = who.split(',').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let (mut roles, mut class) = (Vec::new(), "");
+    for part in parts {
+        match part.split_once(':') {
+            Some(("role", role)) => roles.push(role),
+            Some(("class", given)) => class = given,
+            _ => return Err(Failure::Usage(format!("expected `role:NAME` or `class:NAME`, found `{part}`"))),
+        }
+    }
+    let upstream = config.upstreams.on.iter().find(|upstream| upstream.id.as_str() == tool.upstream);
+    let definition: Value = tool.definition.read().unwrap_or_default();
+    let canonical = tool.canonical();
+    let subject = rules::Tool {
+        canonical: &canonical,
+        annotations: Annotations::of(&definition),
+        is_trusted: upstream.is_none_or(|upstream| upstream.trusted),
+    };
+    let caller = Who { name, roles: &roles, class };
+    let verdict = policy.class_of(&caller).verdict(&subject);
+    let decision = verdict.decide(&caller, &canonical, &args);
+    let by = match policy.rule(&decision) {
+        Some(rule) => format!("the rule at {}", rule.place),
+        None => "the default, because no rule matches".to_owned(),
+    };
+    let seen = if verdict.may_call() { "sees it" } else { "does not see it" };
+    let why = decision.error.map(|error| format!(" (its condition failed: {error})")).unwrap_or_default();
+    Ok(format!("{name} {seen}; a call is decided as `{}` by {by}{why}", decision.action))
 }
 
 fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -> Explanation {

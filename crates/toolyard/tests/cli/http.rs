@@ -40,10 +40,14 @@ pub(crate) fn post(url: &str, headers: &[(&str, &str)], message: &Value) -> Repl
 
 /// Sends a message and leaves the answer for later.
 pub(crate) fn send(url: &str, headers: &[(&str, &str)], message: &Value) -> TcpStream {
+    send_text(url, headers, &message.to_string())
+}
+
+/// The same for a message that is sent as it is written.
+pub(crate) fn send_text(url: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let body = message.to_string();
     let own: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let request = format!(
         "POST /mcp HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\

@@ -6,9 +6,10 @@
 #[expect(dead_code, reason = "shared with other tests")]
 #[path = "../cli/gateway.rs"]
 mod gateway;
-#[expect(dead_code, reason = "shared with other tests")]
 #[path = "../cli/http.rs"]
 mod http;
+mod approvals;
 mod pins;
+mod rules;
 #[cfg(target_os = "linux")]
 mod sandbox;

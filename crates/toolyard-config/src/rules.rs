@@ -1,0 +1,164 @@
+//! `[[rules]]` and `[policy]`: who may call which tool with which arguments.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use toolyard_policy::rules::{Annotations, Approval, By, Condition, Do, Policy, Rule, Test};
+
+use super::reader::{Field, Reader, Section};
+use super::tree::{Node, Value};
+
+const LONGEST_APPROVAL: Duration = Duration::from_hours(24);
+const LONGEST_WAIT: Duration = Duration::from_mins(30);
+
+/// Reads the rules. Where there are none nothing changes; where there are some and no default is given, a gateway that
+/// other machines can reach denies the rest.
+pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>, own: SocketAddr) -> Option<Arc<Policy>> {
+    let rules = root.take("rules");
+    let default = root.take("policy").and_then(|field| read_default(reader, field));
+    let rules = rules?;
+    let items = rules.items(reader);
+    let all: Vec<Rule> = items.into_iter().filter_map(|item| read_one(reader, item)).collect();
+    let usual = if own.ip().is_loopback() { Do::Allow } else { Do::Deny };
+    (!all.is_empty()).then(|| Arc::new(Policy::new(all, default.unwrap_or(usual))))
+}
+
+pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<Arc<Policy>> {
+    for field in ["rules", "policy"].into_iter().filter_map(|key| root.take(key)) {
+        let help = "move it to your own config, or use this file with --config";
+        field.warn(reader, "is not used: a project file does not decide who may call tools", help);
+    }
+    None
+}
+
+fn read_default(reader: &mut Reader<'_>, field: Field) -> Option<Do> {
+    let mut section = field.section(reader)?;
+    let default = section.take("default");
+    let default = default.and_then(|field| field.choice(reader, &[("allow", Do::Allow), ("deny", Do::Deny)]));
+    section.finish(reader);
+    default
+}
+
+fn read_one(reader: &mut Reader<'_>, field: Field) -> Option<Rule> {
+    let (at, path) = (field.at, field.path.clone());
+    let mut section = field.section(reader)?;
+    let place = format!("{}:{}", reader.file.path.display(), reader.place(at).line);
+    let who = section.take("who").map(|field| texts(reader, &field)).unwrap_or_default();
+    let tools = section.take("tools").map(|field| texts(reader, &field)).unwrap_or_default();
+    let annotations = section.take("annotations");
+    let annotations = annotations.map(|field| read_annotations(reader, field)).unwrap_or_default();
+    let args = section.take("args").map(|field| read_args(reader, field)).unwrap_or_default();
+    let when = section.take("when").and_then(|field| read_when(reader, &field));
+    let action = section.take("do");
+    if action.is_none() {
+        reader.error(at, &path, "`do` is missing", "write do = \"allow\", \"deny\", \"hide\" or \"approve\"");
+    }
+    let action = action.and_then(|field| field.choice(reader, &Do::ALL));
+    let approval = read_approval(&mut section, reader);
+    section.finish(reader);
+    Some(Rule { who, tools, annotations, args, when, action: action?, approval, place })
+}
+
+/// One text, or a list of them.
+fn texts(reader: &mut Reader<'_>, field: &Field) -> Vec<String> {
+    match field.value() {
+        Value::Text(_) => field.text(reader).into_iter().collect(),
+        _ => field.items(reader).iter().filter_map(|item| item.text(reader)).collect(),
+    }
+}
+
+fn read_annotations(reader: &mut Reader<'_>, field: Field) -> Annotations {
+    let Some(mut section) = field.section(reader) else { return Annotations::default() };
+    let mut hint = |key, reader: &mut Reader<'_>| section.take(key).and_then(|field| field.flag(reader));
+    let annotations = Annotations {
+        read_only: hint("read_only", reader),
+        destructive: hint("destructive", reader),
+        idempotent: hint("idempotent", reader),
+        open_world: hint("open_world", reader),
+    };
+    section.finish(reader);
+    annotations
+}
+
+fn read_args(reader: &mut Reader<'_>, field: Field) -> Vec<(String, Test)> {
+    let fields = field.section(reader).map(Section::take_all).unwrap_or_default();
+    let mut args = Vec::new();
+    for field in fields {
+        if !field.key.starts_with('/') {
+            let help = format!("write a JSON pointer, such as \"/{}\"", field.key);
+            field.error(reader, "is not a place in the arguments", help);
+            continue;
+        }
+        let key = field.key.clone();
+        let Some(mut section) = field.section(reader) else { continue };
+        let number = |field: &Field| match field.value() {
+            #[expect(clippy::cast_precision_loss, reason = "a limit in a rule is far below 2^52")]
+            Value::Integer(number) => Some(*number as f64),
+            Value::Fraction(number) => Some(*number),
+            _ => None,
+        };
+        let test = Test {
+            equals: section.take("equals").and_then(|field| json_of(field.value())),
+            one_of: section
+                .take("one_of")
+                .map(|field| field.items(reader).iter().filter_map(|item| json_of(item.value())).collect()),
+            starts_with: section.take("starts_with").and_then(|field| field.text(reader)),
+            matches: section.take("matches").and_then(|field| field.text(reader)),
+            below: section.take("below").and_then(|field| field.text(reader)),
+            min: section.take("min").and_then(|field| number(&field)),
+            max: section.take("max").and_then(|field| number(&field)),
+            exists: section.take("exists").and_then(|field| field.flag(reader)),
+        };
+        if test == Test::default() {
+            let help = "write, for instance, { below = \"/srv\" }, { equals = 1 } or { exists = true }";
+            reader.error(section.at, &section.path, "tests nothing", help);
+        }
+        section.finish(reader);
+        args.push((key, test));
+    }
+    args
+}
+
+fn json_of(value: &Value) -> Option<serde_json::Value> {
+    let list = |items: &Vec<Node>| items.iter().map(|node| json_of(&node.value)).collect::<Option<Vec<_>>>();
+    Some(match value {
+        Value::Text(text) => json!(text),
+        Value::Integer(number) => json!(number),
+        Value::Fraction(number) => json!(number),
+        Value::Flag(flag) => json!(flag),
+        Value::List(items) => json!(list(items)?),
+        Value::Table(_) | Value::Other(_) => return None,
+    })
+}
+
+fn read_when(reader: &mut Reader<'_>, field: &Field) -> Option<Condition> {
+    let text = field.text(reader)?;
+    match Condition::compile(&text) {
+        Ok(condition) => Some(condition),
+        Err(error) => {
+            let help =
+                format!("write a condition in CEL, such as {}", field.example(reader, "\"args.n < 10\""));
+            field.error(reader, format!("is not a valid condition: {error}"), help);
+            None
+        }
+    }
+}
+
+fn read_approval(section: &mut Section, reader: &mut Reader<'_>) -> Approval {
+    let usual = Approval::default();
+    let by = section.take("by");
+    let by = by.and_then(|field| field.choice(reader, &[("client", By::Client), ("operator", By::Operator)]));
+    let lasting = section.take("remember");
+    let lasting = lasting.and_then(|field| field.choice(reader, &[("once", false), ("session", true)]));
+    let expires = section.take("expires").and_then(|field| field.duration(reader, LONGEST_APPROVAL));
+    let wait = section.take("wait");
+    let wait = wait.and_then(|field| field.duration_within(reader, Duration::ZERO, LONGEST_WAIT));
+    Approval {
+        by: by.unwrap_or(usual.by),
+        is_for_session: lasting.unwrap_or(usual.is_for_session),
+        expires: expires.unwrap_or(usual.expires),
+        wait: wait.unwrap_or(usual.wait),
+    }
+}

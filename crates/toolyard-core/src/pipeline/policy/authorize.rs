@@ -1,0 +1,226 @@
+//! The outermost step: refuses what no arguments could make right, asks for approvals, and takes up calls whose
+//! clients come back with an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use toolyard_model::{Answer, AnswerBody, Ask, BoxFuture};
+use toolyard_policy::rules::{By, Do};
+use toolyard_proto::{CallError, Method, Raw};
+
+use super::{Call, Governor, Next, Slot, Step};
+use crate::approvals::{Carried, Outcome, Subject, Wanted};
+use crate::bridge;
+
+/// How often a call whose arguments change while it is approved is asked about.
+const MOST_ROUNDS: usize = 3;
+/// For how long an upstream can go on asking within one approval.
+const ROUNDS_WITHIN: Duration = Duration::from_mins(10);
+/// The key of our question among the input requests.
+const QUESTION: &str = "approval";
+/// How many characters of the arguments a question shows.
+const SHOWN: usize = 2_000;
+
+pub(in crate::pipeline) struct Authorize(pub(in crate::pipeline) Governor);
+
+impl Step for Authorize {
+    fn run(&self, call: Call, next: Next) -> BoxFuture<Answer> {
+        let Some(entry) = call.entry.as_ref() else { return next.run(call) };
+        let verdict = self.0.verdict(&call.origin, entry);
+        match verdict.settled() {
+            Some(decision) if decision.action == Do::Allow => next.run(call),
+            Some(decision) if !decision.action.is_permissive() => {
+                let error = self.0.denied(&call, decision);
+                Box::pin(async move { Err(error) })
+            }
+            _ => Box::pin(authorize(self.0.clone(), call, next)),
+        }
+    }
+}
+
+async fn authorize(governor: Governor, mut call: Call, next: Next) -> Answer {
+    let mut granted = taken_up(&governor, &mut call)?;
+    for _ in 0..MOST_ROUNDS {
+        let slot = Arc::new(Slot::new(granted.take()));
+        call.approval = Some(slot.clone());
+        let answer = next.clone().run(call.clone()).await;
+        let Some(wanted) = slot.wanted() else { return wrapped(&governor, &call, &slot, answer) };
+        let can_ask = question(&call, &wanted).refusal(&call.origin.capabilities).is_none();
+        granted = match wanted.approval.by {
+            By::Client if can_ask && bridge::has_inbox(&call.origin) => {
+                Some(ask_in_call(&governor, &call, wanted).await?)
+            }
+            By::Client if can_ask => return Ok(ask_by_result(&governor, &call, &wanted)),
+            By::Client => return Err(needs_operator(&governor, &call, &wanted)),
+            By::Operator => Some(wait_for_operator(&governor, &call, wanted).await?),
+        };
+    }
+    let message = format!("the arguments of {} change whenever it is approved", call.subject());
+    Err(CallError::denied(message).at(call.upstream.name()))
+}
+
+/// What was approved before, if the client comes back with a state of ours. The upstream gets the parameters without
+/// what is ours.
+fn taken_up(governor: &Governor, call: &mut Call) -> Result<Option<Subject>, CallError> {
+    let state = call.params.member("requestState").and_then(|state| state.as_string());
+    let Some(opened) = state.and_then(|state| governor.approvals.open_state(&state)) else { return Ok(None) };
+    let refused = |why: &str| {
+        CallError::invalid_params(format!("this `requestState` {why}; make the call again without it"))
+    };
+    let carried = opened.map_err(refused)?;
+    let (Carried::Asked { subject, .. } | Carried::Granted { subject, .. }) = &carried;
+    if !subject.is_of(&call.origin, &tool_of(call)) {
+        return Err(refused("belongs to another request"));
+    }
+    match carried {
+        Carried::Granted { subject, inner, .. } => {
+            call.params = match inner {
+                Some(inner) => call.params.with("requestState", &Raw::from_serialize(&inner)).into(),
+                None => without(call, &["requestState"]),
+            };
+            Ok(Some(subject))
+        }
+        Carried::Asked { nonce, subject, lasts, expires } => {
+            let answer = call.params.at(&["inputResponses", QUESTION]);
+            let answer = answer.ok_or_else(|| refused("needs an answer in `inputResponses`"))?;
+            if !governor.approvals.use_once(&nonce, expires) {
+                return Err(refused("was used already"));
+            }
+            call.params = without(call, &["requestState", "inputResponses"]);
+            decided(governor, call, &subject, &answer, lasts.map(Duration::from_secs))?;
+            Ok(Some(subject))
+        }
+    }
+}
+
+fn tool_of(call: &Call) -> String {
+    call.entry.as_ref().map(|entry| entry.canonical.to_string()).unwrap_or_default()
+}
+
+fn without(call: &Call, keys: &[&str]) -> toolyard_proto::Params {
+    call.params.without(keys).into()
+}
+
+/// What the client has answered: an error unless it is a yes.
+fn decided(
+    governor: &Governor,
+    call: &Call,
+    subject: &Subject,
+    answer: &Raw,
+    lasts: Option<Duration>,
+) -> Result<(), CallError> {
+    let answer: Value = answer.read().unwrap_or_default();
+    let choice = answer["content"]["decision"].as_str().unwrap_or_default();
+    let is_yes = answer["action"] == "accept" && ["once", "session"].contains(&choice);
+    governor.approvals.record(subject, call.origin.principal.name(), is_yes);
+    if !is_yes {
+        let message = format!("{} was not approved by the user of the client", call.subject());
+        return Err(CallError::denied(message).at(call.upstream.name()));
+    }
+    if let Some(lasts) = lasts.filter(|_| choice == "session") {
+        governor.approvals.grant_session(subject, &call.origin.client, lasts);
+    }
+    Ok(())
+}
+
+/// The question to the user of the client.
+fn question(call: &Call, wanted: &Wanted) -> Ask {
+    let mut args = wanted.args.to_string();
+    if let Some((end, _)) = args.char_indices().nth(SHOWN) {
+        args.truncate(end);
+        args.push('…');
+    }
+    let choices: &[&str] = if wanted.approval.is_for_session { &["once", "session"] } else { &["once"] };
+    let message = format!(
+        "{} wants to call {} with these arguments: {args}",
+        call.origin.principal.name(),
+        call.subject()
+    );
+    let params = json!({
+        "mode": "form",
+        "message": message,
+        "requestedSchema": {
+            "type": "object",
+            "properties": { "decision": { "type": "string", "title": "Allow", "enum": choices, "default": "once" } },
+            "required": ["decision"],
+        },
+    });
+    Ask { method: Method::new("elicitation/create"), params: Some(params.into()) }
+}
+
+/// Asks a client that can be sent requests during a call.
+async fn ask_in_call(governor: &Governor, call: &Call, wanted: Wanted) -> Result<Subject, CallError> {
+    let asking = timeout(wanted.approval.expires, call.peer.ask(question(call, &wanted)));
+    let answer = match asking.await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            let message =
+                format!("{} needs approval, and the client could not be asked: {error}", call.subject());
+            return Err(CallError::denied(message).at(call.upstream.name()));
+        }
+        Err(_) => {
+            let message = format!("{} needs approval, and the client did not answer in time", call.subject());
+            return Err(CallError::denied(message).at(call.upstream.name()));
+        }
+    };
+    decided(governor, call, &wanted.subject, &answer, wanted.approval.session())?;
+    Ok(wanted.subject)
+}
+
+/// The answer that asks a client which makes the call again. Nothing waits: the state has all there is.
+fn ask_by_result(governor: &Governor, call: &Call, wanted: &Wanted) -> AnswerBody {
+    let Ask { method, params } = question(call, wanted);
+    let params = params.unwrap_or_else(Raw::empty_object);
+    let request = Raw::from(json!({ "method": method.as_str() })).with("params", &params);
+    let requests = Raw::empty_object().with(QUESTION, &request);
+    let state = Raw::from_serialize(&governor.approvals.asked(wanted));
+    let result = Raw::from(json!({ "resultType": "input_required" }));
+    AnswerBody::ours(result.with("inputRequests", &requests).with("requestState", &state))
+}
+
+/// Waits for an operator, and returns with the id of what waits if that takes too long.
+async fn wait_for_operator(governor: &Governor, call: &Call, wanted: Wanted) -> Result<Subject, CallError> {
+    let approvals = &governor.approvals;
+    let id = approvals.file(&wanted, call.origin.principal.name()).ok_or_else(|| too_many(call))?;
+    match approvals.wait(&id, &wanted.subject, wanted.approval.wait).await {
+        Outcome::Approved if approvals.take(&wanted.subject, &call.origin.client) => Ok(wanted.subject),
+        Outcome::Denied | Outcome::Approved => {
+            let message = format!("{} was denied by an operator", call.subject());
+            Err(CallError::denied(message).at(call.upstream.name()))
+        }
+        Outcome::Waiting => Err(waits(call, &id)),
+    }
+}
+
+/// The error of a client that cannot ask its user: an operator can decide instead.
+fn needs_operator(governor: &Governor, call: &Call, wanted: &Wanted) -> CallError {
+    match governor.approvals.file(wanted, call.origin.principal.name()) {
+        Some(id) => waits(call, &id),
+        None => too_many(call),
+    }
+}
+
+fn waits(call: &Call, id: &str) -> CallError {
+    let message = format!("{} needs the approval of an operator, which is pending as {id}", call.subject());
+    let hint = format!("call it again after `toolyard approve {id}`");
+    CallError::denied(message).with_hint(hint).at(call.upstream.name())
+}
+
+fn too_many(call: &Call) -> CallError {
+    CallError::limit("too many calls wait for approval").at(call.upstream.name())
+}
+
+/// Wraps the state of an upstream that asks, so that its call is not asked about again.
+fn wrapped(governor: &Governor, call: &Call, slot: &Slot, answer: Answer) -> Answer {
+    let Some(subject) = slot.granted() else { return answer };
+    let Ok(AnswerBody::Whole(result, revision)) = answer else { return answer };
+    let asks = result.member("resultType").is_some_and(|kind| kind.as_bytes() == b"\"input_required\"");
+    if !asks || bridge::has_inbox(&call.origin) {
+        return Ok(AnswerBody::Whole(result, revision));
+    }
+    let inner = result.member("requestState").and_then(|state| state.as_string());
+    let state = governor.approvals.granted(&subject, inner, ROUNDS_WITHIN);
+    Ok(AnswerBody::Whole(result.with("requestState", &Raw::from_serialize(&state)), revision))
+}

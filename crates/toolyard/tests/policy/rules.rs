@@ -1,0 +1,135 @@
+//! `[[rules]]`: what principals see and may call, through the real program.
+
+use serde_json::{Value, json};
+
+use crate::gateway::{Gateway, Home};
+use crate::http;
+
+/// A server with tools of several kinds, which returns the arguments that it was called with.
+pub(crate) const SERVER: &str = r#"
+import json, sys
+TOOLS = [
+    {"name": "read", "annotations": {"readOnlyHint": True, "destructiveHint": False}, "inputSchema": {"type": "object"}},
+    {"name": "write", "inputSchema": {"type": "object"}},
+    {"name": "secret", "inputSchema": {"type": "object"}},
+    {"name": "pay", "inputSchema": {"type": "object"}},
+]
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m: continue
+    result = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}},
+        "tools/list": {"tools": TOOLS},
+        "tools/call": {"content": [{"type": "text", "text": "called with " + json.dumps(m["params"])}]},
+    }.get(m["method"])
+    if m["method"] == "tools/call": open("calls", "a").write(json.dumps(m["params"]) + "\n")
+    answer = {"result": result} if result is not None else {"error": {"code": -32601, "message": "no"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **answer}), flush=True)
+"#;
+
+pub(crate) fn home(rules: &str) -> Home {
+    let home = Home::new();
+    home.write("server.py", SERVER);
+    let config = format!("[upstreams.s]\ncommand = \"python3\"\nargs = [\"server.py\"]\n{rules}");
+    home.write("config.toml", &config);
+    home
+}
+
+pub(crate) fn start(home: &Home) -> Gateway {
+    let gateway = home.start(&["--config", "config.toml"]);
+    names(&gateway);
+    gateway
+}
+
+fn names(gateway: &Gateway) -> Vec<String> {
+    let names = http::read(http::modern(&gateway.url, "tools/list", json!({}))).tool_names();
+    names.into_iter().filter(|name| name.starts_with("s__")).collect()
+}
+
+pub(crate) fn call(gateway: &Gateway, name: &str, arguments: &Value) -> String {
+    let params = json!({ "name": name, "arguments": arguments });
+    http::read(http::modern(&gateway.url, "tools/call", params)).message().to_string()
+}
+
+#[test]
+fn without_a_rule_nothing_changes_and_with_one_the_default_decides_the_rest() {
+    let home = home("[policy]\ndefault = \"deny\"\n");
+    assert_eq!(names(&start(&home)), ["s__read", "s__write", "s__secret", "s__pay"]);
+    let home = self::home("[policy]\ndefault = \"deny\"\n[[rules]]\ntools = \"s:read\"\ndo = \"allow\"\n");
+    let gateway = start(&home);
+    assert_eq!(names(&gateway), ["s__read"]);
+    assert!(call(&gateway, "s__read", &json!({})).contains("called with"));
+    assert!(call(&gateway, "s__write", &json!({})).contains("s:write is denied to local"));
+    assert!(call(&gateway, "yard__status", &json!({})).contains("denied"));
+}
+
+#[test]
+fn hidden_tools_seem_not_to_exist() {
+    let home = home("[[rules]]\ntools = \"s:secret\"\ndo = \"hide\"\n");
+    let gateway = start(&home);
+    assert_eq!(names(&gateway), ["s__read", "s__write", "s__pay"]);
+    let hidden = call(&gateway, "s__secret", &json!({})).replace("secret", "x");
+    let unknown = call(&gateway, "s__nothing", &json!({})).replace("nothing", "x");
+    assert_eq!(hidden, unknown);
+    let found = call(&gateway, "yard__search_tools", &json!({ "query": "secret" }));
+    assert!(!found.contains("s__secret"), "{found}");
+}
+
+#[test]
+fn conditions_on_arguments_decide_each_call() {
+    let rules = "[[rules]]\ntools = \"s:write\"\nargs = { \"/path\" = { below = \"/srv\" } }\ndo = \"allow\"\n\
+                 [[rules]]\ntools = \"s:pay\"\nwhen = 'args.amount < 100 && who.name == \"local\"'\ndo = \"allow\"\n\
+                 [[rules]]\ntools = [\"s:write\", \"s:pay\"]\ndo = \"deny\"\n";
+    let home = home(rules);
+    let gateway = start(&home);
+    assert_eq!(names(&gateway).len(), 4, "a tool that may be called with some arguments is seen");
+    let check = |tool: &str, arguments: Value, is_allowed: bool| {
+        let answer = call(&gateway, tool, &arguments);
+        assert_eq!(answer.contains("called with"), is_allowed, "{tool} {arguments}: {answer}");
+    };
+    check("s__write", json!({ "path": "/srv/a" }), true);
+    check("s__write", json!({ "path": "/srv/../etc" }), false);
+    check("s__write", json!({}), false);
+    check("s__pay", json!({ "amount": 99 }), true);
+    check("s__pay", json!({ "amount": 100 }), false);
+    check("s__pay", json!({ "amount": "1" }), false);
+    let (code, explained, _) = home.run(&[
+        "--config",
+        "config.toml",
+        "--state-dir",
+        "state",
+        "explain",
+        "s:pay",
+        "--as",
+        "local",
+        "--args",
+        r#"{"amount":5}"#,
+    ]);
+    assert_eq!(code, 0, "{explained}");
+    assert!(explained.contains("a call is decided as `allow` by the rule at config.toml:"), "{explained}");
+}
+
+#[test]
+fn annotations_of_a_server_that_is_not_trusted_only_tighten() {
+    let rules =
+        "[policy]\ndefault = \"deny\"\n[[rules]]\nannotations = { read_only = true }\ndo = \"allow\"\n";
+    assert_eq!(names(&start(&home(rules))), Vec::<String>::new());
+    assert_eq!(names(&start(&home(&format!("trusted = true\n{rules}")))), ["s__read"]);
+    let rules = "[[rules]]\nannotations = { destructive = true }\ndo = \"deny\"\n";
+    assert_eq!(names(&start(&home(rules))), ["s__read"]);
+}
+
+#[test]
+fn arguments_with_duplicate_keys_are_refused() {
+    let home = home(
+        "[[rules]]\ntools = \"s:pay\"\nargs = { \"/amount\" = { max = 10 } }\ndo = \"allow\"\n\
+                     [[rules]]\ntools = \"s:pay\"\ndo = \"deny\"\n",
+    );
+    let gateway = start(&home);
+    let session = http::open_session(&gateway.url);
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s__pay","arguments":{"amount":1000,"amount":1}}}"#;
+    let headers = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", "2025-11-25")];
+    let answer = http::read(http::send_text(&gateway.url, &headers, body)).message().to_string();
+    assert!(answer.contains("duplicate keys"), "{answer}");
+    assert!(!home.path("calls").exists());
+}
