@@ -7,7 +7,7 @@
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, conformance, lsp, newcomer, peers, seeds, slow_starts, test, ui_app};
+use crate::{check, code, conformance, lsp, newcomer, peers, seeds, slow_starts, test, ui_app};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -28,6 +28,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         })?;
         step("conformance of sign-ins", || conformance::conformance(&conformance::Options::client_auth()))?;
         step("peers", peers::peers)?;
+        step("code search", code::code)?;
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
         step("newcomer", newcomer::newcomer)?;

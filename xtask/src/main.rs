@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod ci;
+mod code;
 mod conformance;
 mod deny;
 mod lsp;
@@ -52,6 +53,8 @@ enum Command {
     ConformanceClient(conformance::ClientOptions),
     /// Real clients and servers of other makers, through the gateway.
     Peers,
+    /// The search and rewrite tools of the code pack against ripgrep, fd and ast-grep.
+    Code,
     /// The code pack with real language servers.
     Lsp,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Command::Conformance(options) => conformance::conformance(&options),
         Command::ConformanceClient(options) => conformance::client(&options),
         Command::Peers => peers::peers(),
+        Command::Code => code::code(),
         Command::Lsp => lsp::lsp(),
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
 
+#[path = "support/client.rs"]
+mod client;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -10,11 +13,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tokio::io::{
-    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
-};
+use toolyard_tool::Host;
 use toolyard_tool::host::{Child, ChildCommand, ChildControl, Children, FoldersIn, Scope};
-use toolyard_tool::{Host, Server};
+
+use client::{Client, with_client};
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -67,35 +69,6 @@ impl Children for Processes {
     }
 }
 
-/// A client of the pack.
-struct Client {
-    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    writer: WriteHalf<DuplexStream>,
-    next: u64,
-}
-
-impl Client {
-    async fn request(&mut self, method: &str, params: Value) -> Value {
-        self.next += 1;
-        let request = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params });
-        self.writer.write_all(format!("{request}\n").as_bytes()).await.unwrap();
-        loop {
-            let line = self.lines.next_line().await.unwrap().unwrap();
-            let message: Value = serde_json::from_str(&line).unwrap();
-            if message["id"] == self.next {
-                return message["result"].clone();
-            }
-        }
-    }
-
-    /// The structured result of a call, which must succeed.
-    async fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        let result = self.request("tools/call", json!({ "name": tool, "arguments": arguments })).await;
-        assert_ne!(result["isError"], true, "{tool} {result}");
-        result["structuredContent"].clone()
-    }
-}
-
 struct Scene {
     folder: tempfile::TempDir,
 }
@@ -127,21 +100,7 @@ impl Scene {
         let folders = FoldersIn::new(self.folder.path().join("state"), self.folder.path().join("cache"));
         let host = Host::builder("code").folders(Arc::new(folders)).children(Arc::new(Processes)).build();
         let set = toolyard_pack_code::pack().tools_in(config, host).unwrap();
-        let server = Server::start(set, []).await.unwrap();
-        let (near, far) = tokio::io::duplex(1 << 20);
-        let (read, write) = tokio::io::split(far);
-        let (answers, writer) = tokio::io::split(near);
-        let mut client = Client { lines: BufReader::new(answers).lines(), writer, next: 0 };
-        let testing = async {
-            let info = json!({ "name": "test", "version": "1" });
-            let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
-            client.request("initialize", hello).await;
-            test(&mut client).await;
-        };
-        tokio::select! {
-            () = server.serve_stream(read, write) => panic!("the pack ended"),
-            () = testing => {}
-        }
+        with_client(set, test).await;
     }
 }
 

@@ -1,0 +1,22 @@
+//! `cargo xtask code`: the search and rewrite tools of the code pack against ripgrep, fd and ast-grep.
+//!
+//! Installs ast-grep as pinned in `xtask/pins/code`, and ripgrep and fd as Debian has them, if they are missing.
+
+use anyhow::Result;
+
+use crate::step::step;
+use crate::{process, tools, workspace};
+
+pub(crate) fn code() -> Result<()> {
+    let python = step("install ast-grep", tools::code_python)?;
+    let rg = step("install ripgrep", || tools::debian_package("rg", "ripgrep"))?;
+    let fd = step("install fd", || match process::find("fd") {
+        Some(found) => Ok(found),
+        None => tools::debian_package("fdfind", "fd-find"),
+    })?;
+    let mut cargo = workspace::cargo();
+    cargo.args(["test", "--package", "toolyard-pack-code", "--test", "equal", "--", "--ignored"]);
+    cargo.env("TOOLYARD_CODE_AST_GREP", python.join("ast-grep"));
+    cargo.env("TOOLYARD_CODE_RG", rg).env("TOOLYARD_CODE_FD", fd);
+    process::run(&mut cargo)
+}
