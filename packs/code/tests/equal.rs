@@ -144,7 +144,7 @@ const FIXTURES: [(&str, &str, &str, &str, &str); 8] = [
         "Objects.equals($A, $B)",
         "class A { boolean f(String a) { return a.equals(b.equals(c)) && \"é\".equals(a); } }\n",
     ),
-    ("c", "a.c", "malloc($N)", "xmalloc($N)", "void *f(int n) { return malloc(malloc(n) ? n : 2); }\n"),
+    ("c", "a.c", "g($A, $B)", "h($B, $A)", "int f(int n) { return g(n, g(3, 4)) + g(1); }\n"),
     ("ruby", "a.rb", "$A.nil?", "nil?($A)", "def f(a)\n  a.nil? || a.b.nil?.nil?\nend\n"),
 ];
 

@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ignore::gitignore::Gitignore;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,23 +32,11 @@ impl Watchers {
         if watchers.contains_key(root) {
             return Ok(false);
         }
-        let cannot = |error: notify::Error| {
-            ToolError::new(format!("cannot watch `{}`: {error}", root.display()))
-                .hint("raise the system's limit of file watches, or let searches update the index")
-        };
-        let (sender, changes) = mpsc::sync_channel(1);
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // One waiting message is enough: the update looks at all files.
-            if event.is_ok_and(|event| !event.kind.is_access()) {
-                let _ = sender.try_send(());
+        let watcher = watch(root, debounce, move || {
+            if let Err(error) = index.refresh(&|| true, &|_, _| {}) {
+                tracing::warn!(target: "code", error = %error.message(), "could not update an index");
             }
-        })
-        .map_err(cannot)?;
-        watcher.watch(root, RecursiveMode::Recursive).map_err(cannot)?;
-        std::thread::Builder::new()
-            .name("code-watcher".to_owned())
-            .spawn(move || follow(&changes, &index, debounce))
-            .map_err(|error| ToolError::new(format!("cannot start a thread: {error}")))?;
+        })?;
         watchers.insert(root.to_owned(), Watching { debounce, _watcher: watcher });
         Ok(true)
     }
@@ -57,8 +46,44 @@ impl Watchers {
     }
 }
 
-/// Updates the index when no further change has come for the debounce time. Ends when the watcher is dropped.
-fn follow(changes: &mpsc::Receiver<()>, index: &Index, debounce: Duration) {
+/// Calls `update` after changes below a folder, on a thread that ends when the watcher is dropped.
+fn watch(
+    root: &Path,
+    debounce: Duration,
+    update: impl Fn() + Send + 'static,
+) -> Result<RecommendedWatcher, ToolError> {
+    let cannot = |error: notify::Error| {
+        ToolError::new(format!("cannot watch `{}`: {error}", root.display()))
+            .hint("raise the system's limit of file watches, or let searches update the index")
+    };
+    let (sender, changes) = mpsc::sync_channel(1);
+    let (ignored, _) = Gitignore::new(root.join(".gitignore"));
+    let folder = root.to_owned();
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let Ok(event) = event else { return };
+        // One waiting message is enough: the update looks at all files.
+        if !event.kind.is_access() && event.paths.iter().any(|path| is_relevant(path, &folder, &ignored)) {
+            let _ = sender.try_send(());
+        }
+    })
+    .map_err(cannot)?;
+    watcher.watch(root, RecursiveMode::Recursive).map_err(cannot)?;
+    std::thread::Builder::new()
+        .name("code-watcher".to_owned())
+        .spawn(move || follow(&changes, debounce, &update))
+        .map_err(|error| ToolError::new(format!("cannot start a thread: {error}")))?;
+    Ok(watcher)
+}
+
+/// Whether a file can be in an index: builds and commits change many that are not.
+fn is_relevant(path: &Path, root: &Path, ignored: &Gitignore) -> bool {
+    let Ok(below) = path.strip_prefix(root) else { return false };
+    let is_hidden = below.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+    !is_hidden && !ignored.matched_path_or_any_parents(below, false).is_ignore()
+}
+
+/// Calls `update` when no further change has come for the debounce time. Ends when the watcher is dropped.
+fn follow(changes: &mpsc::Receiver<()>, debounce: Duration, update: &dyn Fn()) {
     while changes.recv().is_ok() {
         loop {
             match changes.recv_timeout(debounce) {
@@ -67,9 +92,7 @@ fn follow(changes: &mpsc::Receiver<()>, index: &Index, debounce: Duration) {
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
-        if let Err(error) = index.refresh(&|| true, &|_, _| {}) {
-            tracing::warn!(target: "code", error = %error.message(), "could not update an index");
-        }
+        update();
     }
 }
 
@@ -147,4 +170,33 @@ pub(crate) fn list_file_watchers(code: &Code) -> Vec<Watched> {
         .collect();
     out.sort_by(|a, b| a.project_path.cmp(&b.project_path));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_of_a_thousand_changed_files_is_one_update_and_ignored_files_are_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for name in ["target", ".git"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        std::fs::write(root.join(".gitignore"), "/target\n").unwrap();
+        let (sender, updates) = mpsc::channel();
+        let watcher = watch(&root, Duration::from_secs(1), move || sender.send(()).unwrap()).unwrap();
+        for number in 0..1_000 {
+            for path in [format!("{number}.rs"), format!("target/{number}"), format!(".git/{number}")] {
+                std::fs::write(root.join(path), "fn main() {}\n").unwrap();
+            }
+        }
+        updates.recv_timeout(Duration::from_secs(30)).unwrap();
+        for number in 0..100 {
+            std::fs::write(root.join(format!("target/{number}")), "changed").unwrap();
+        }
+        assert!(updates.recv_timeout(Duration::from_secs(2)).is_err(), "one burst, one update");
+        drop(watcher);
+        assert!(updates.recv_timeout(Duration::from_secs(10)).is_err(), "its thread has ended");
+    }
 }
