@@ -1,5 +1,4 @@
-//! OAuth on both sides of the gateway: the client that signs in at upstreams and providers, and the checks of the
-//! tokens that clients present to the gateway.
+//! The OAuth client that signs in at upstreams and providers, and the pages that a running gateway offers for it.
 //!
 //! Tokens are kept in the user's sealed store. No type of this crate prints one.
 
