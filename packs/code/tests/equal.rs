@@ -1,6 +1,6 @@
 //! The same answers as ripgrep, fd and ast-grep, which `cargo xtask code` installs.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "support/client.rs"]
 mod client;

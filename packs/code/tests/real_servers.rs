@@ -1,6 +1,6 @@
 //! The `lsp_*` tools with real language servers, which `cargo xtask lsp` installs.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "support/client.rs"]
 mod client;
