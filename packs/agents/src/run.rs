@@ -159,7 +159,7 @@ impl Job {
             }
             () = self.live.cancel.notified() => {
                 control.stop().await;
-                (Status::Cancelled, End { error: Some("cancelled".into()), ..End::default() })
+                (Status::Cancelled, End { error: Some("by request".into()), ..End::default() })
             }
             () = tokio::time::sleep(time) => {
                 control.stop().await;
