@@ -7,7 +7,7 @@
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, code, conformance, lsp, newcomer, peers, seeds, slow_starts, test, ui_app};
+use crate::{check, code, conformance, lsp, newcomer, peers, seeds, slow_starts, test, ui, ui_app};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -32,6 +32,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
         step("newcomer", newcomer::newcomer)?;
+        step("dashboard", || ui::ui(&ui::Options::default()))?;
         if options.full { full() } else { Ok(()) }
     })
 }

@@ -21,6 +21,7 @@ mod test;
 mod tidy;
 mod tools;
 mod ui_app;
+mod ui;
 mod windows;
 mod workspace;
 
@@ -67,6 +68,8 @@ enum Command {
     SlowStarts,
     /// The notes app, seen and operated through the gateway by a Python client.
     UiApp(ui_app::Options),
+    /// The dashboard in Chromium: flows, pictures, accessibility, keys.
+    Ui(ui::Options),
     /// Builds for Windows and runs those tests under Wine; needs root, and is not part of `ci`.
     Windows(windows::Options),
     /// Everything that must pass before a change lands; installs what is missing.
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::bench(&options),
         Command::SlowStarts => slow_starts::slow_starts(),
         Command::UiApp(options) => ui_app::ui_app(&options),
+        Command::Ui(options) => ui::ui(&options),
         Command::Windows(options) => windows::windows(&options),
         Command::Ci(options) => ci::ci(&options),
     };

@@ -47,6 +47,21 @@ fn npm_packages(folder: &Path, pins: &Path) -> Result<()> {
     })
 }
 
+/// The folder with the npm packages that `xtask/NAME/package.json` pins.
+pub(crate) fn npm_folder(name: &str) -> Result<PathBuf> {
+    let folder = workspace::tools_directory()?.join(format!("npm-{name}"));
+    let from = workspace::root().join("xtask").join(name);
+    install_once(&folder, &from.join("package-lock.json"), || {
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(from.join(file), folder.join(file)).with_context(|| format!("copy `{file}`"))?;
+        }
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]);
+        process::run(npm.current_dir(&folder)).context("install the npm packages (is npm there?)")
+    })?;
+    Ok(folder)
+}
+
 /// A Python interpreter that can import what `xtask/pins/requirements.txt` names.
 pub(crate) fn python() -> Result<PathBuf> {
     python_environment("python", &pins().join("requirements.txt"))

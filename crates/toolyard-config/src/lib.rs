@@ -29,6 +29,7 @@ mod profile;
 mod listen;
 mod apps;
 mod auth;
+mod audit;
 mod log;
 mod limits;
 mod hooks;
@@ -50,6 +51,7 @@ use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
 pub use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, EndpointConfig, Scan, TcpDoor};
+pub use audit::{AuditConfig, AuditPayloads, AuditSync};
 pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
 pub use fingerprint::{fingerprint, fingerprint_of_pack};
 pub use interpolate::{Missing, Secrets, Variables, environment};
@@ -89,6 +91,8 @@ pub struct Config {
     /// How tokens of apps and agents are checked, where tokens are required.
     pub auth: Option<Rules>,
     pub log: LogConfig,
+    /// Whether and how calls are recorded.
+    pub audit: Option<AuditConfig>,
     /// Settings of single tools.
     pub tools: Vec<ToolSection>,
     pub limits: Vec<LimitPlan>,
@@ -174,6 +178,7 @@ struct Layer {
     pings: Option<Pings>,
     auth: Option<Rules>,
     log: Option<LogConfig>,
+    audit: Option<AuditConfig>,
     tools: Vec<ToolSection>,
     limits: Vec<LimitPlan>,
     hooks: Vec<HookSection>,
@@ -203,6 +208,7 @@ impl Config {
         self.pings = layer.pings.unwrap_or(self.pings);
         self.auth = layer.auth.or(self.auth.take());
         self.log = layer.log.unwrap_or(self.log);
+        self.audit = layer.audit.or(self.audit);
         let id = |section: &ToolSection| (section.rule.profile.clone(), section.rule.pattern.clone());
         self.tools.retain(|old| layer.tools.iter().all(|new| id(new) != id(old)));
         self.tools.extend(layer.tools);
@@ -280,6 +286,10 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Own => root.take("log").map(|field| log::read(field, reader)),
         Role::Project => log::refuse(&mut root, reader),
     };
+    let audit = match role {
+        Role::Own => root.take("audit").and_then(|field| audit::read(field, reader)),
+        Role::Project => audit::refuse(&mut root, reader),
+    };
     let debounce = root.take("catalog_debounce");
     let debounce = debounce.and_then(|field| field.duration_within(reader, LEAST_DEBOUNCE, LONGEST_DEBOUNCE));
     let pings = root.take("health").map(|field| health::read(field, reader));
@@ -301,6 +311,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         pings,
         auth,
         log,
+        audit,
         tools,
         limits,
         hooks,

@@ -89,37 +89,69 @@ export async function readEvents(response, each) {
 }
 
 /**
- * Follows the state of the gateway. The stream is closed while the page is hidden: browsers open few connections to
- * one server, and a hidden tab must not take one from a visible tab.
+ * Follows the state of the gateway. Browsers open few connections to one server, so visible tabs share one stream: the
+ * tab that holds the lock reads it and passes it on. A hidden tab lets go of it.
+ *
+ * `snapshot` gives the whole state for a tab that has just been opened.
  */
-export function follow(onEvent, onState) {
-  let abort = null;
-  let wait = 500;
-  async function run() {
-    if (abort || document.hidden) return;
-    abort = new AbortController();
-    const own = abort;
-    try {
-      const response = await fetch(`${BASE}/live`, { headers: authorization(), signal: own.signal });
-      if (!response.ok) {
-        if (response.status === 401) keep(null);
-        throw new Error(`status ${response.status}`);
-      }
-      wait = 500;
-      await readEvents(response, (name, data) => { onState("live"); onEvent(name, JSON.parse(data)); });
-      throw new Error("the stream has ended");
-    } catch {
-      if (abort === own) abort = null;
-      if (document.hidden) { onState("paused"); return; }
+export function follow(onEvent, onState, snapshot) {
+  const name = `toolyard-live-${isSignedIn() ? "operator" : "reader"}`;
+  const channel = typeof BroadcastChannel === "function" && navigator.locks ? new BroadcastChannel(name) : null;
+  let stop = null;
+  let isLeader = false;
+  let received = 0;
+  const deliver = (event, data) => { received = Date.now(); onState("live"); onEvent(event, data); };
+
+  async function read(signal) {
+    let wait = 500;
+    while (!signal.aborted) {
+      try {
+        const response = await fetch(`${BASE}/live`, { headers: authorization(), signal });
+        if (!response.ok) {
+          if (response.status === 401) keep(null);
+          throw new Error(`status ${response.status}`);
+        }
+        wait = 500;
+        await readEvents(response, (event, text) => {
+          const data = JSON.parse(text);
+          deliver(event, data);
+          channel?.postMessage({ event, data });
+        });
+      } catch { /* tried again below */ }
+      if (signal.aborted) return;
       onState("offline");
-      setTimeout(run, wait);
+      channel?.postMessage({ offline: true });
+      await new Promise((resolve) => setTimeout(resolve, wait));
       wait = Math.min(wait * 1.5, 2000);
     }
   }
+
+  async function run() {
+    if (stop || document.hidden) return;
+    stop = new AbortController();
+    const { signal } = stop;
+    if (!channel) { read(signal); return; }
+    channel.postMessage({ ask: true });
+    try {
+      await navigator.locks.request(name, { signal }, async () => {
+        isLeader = true;
+        await read(signal);
+        isLeader = false;
+      });
+    } catch { /* the page was hidden before it had the lock */ }
+  }
+
+  channel?.addEventListener("message", ({ data }) => {
+    if (document.hidden) return;
+    if (data.ask && isLeader) channel.postMessage({ event: "state", data: snapshot(), isCopy: true });
+    else if (data.offline) onState("offline");
+    else if (data.event && !isLeader && !(data.isCopy && received)) deliver(data.event, data.data);
+  });
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
-      abort?.abort();
-      abort = null;
+      stop?.abort();
+      stop = null;
+      received = 0;
       onState("paused");
     } else {
       run();

@@ -63,6 +63,7 @@ function show() {
 }
 
 function take(name, tick) {
+  if (!tick.status) return;
   if (name === "state") {
     state.upstreams.clear();
     state.ended = [];
@@ -151,7 +152,7 @@ async function start() {
   });
   addEventListener("keydown", keys);
   show();
-  follow(take, connection);
+  follow(take, connection, () => ({ status: state.status, upstreams: [...state.upstreams.values()], gone: [], open: state.open, ended: state.ended.slice(0, 256), sessions: state.sessions }));
   countApprovals();
   setInterval(() => { if (!document.hidden && state.connection === "live") countApprovals(); }, 3000);
 }

@@ -91,7 +91,7 @@ export function lineDiff(before, after) {
 
 /** A payload with a choice of tree and text. */
 export function payload(title, part) {
-  const body = h("div.payload", { tabindex: "0", role: "region", "aria-label": title });
+  const body = h("div.payload", { tabindex: "0", role: "region", "aria-label": `Text of the ${title.toLowerCase()}` });
   const { value, error } = parse(part.text);
   const show = (form) => replace(body, form === "tree" && !error ? tree(value) : plain(form === "pretty" ? pretty(part.text) : part.text));
   const start = error ? "bytes" : "tree";

@@ -17,6 +17,7 @@ mod completions;
 mod token;
 mod secret;
 mod ui;
+mod audit;
 mod edit;
 mod live;
 mod login;
@@ -29,6 +30,7 @@ use clap::Subcommand;
 use crate::cli::Common;
 use crate::failure::Failure;
 
+pub(crate) use add::{Drafted, draft_server};
 pub(crate) use live::{answers, running};
 
 #[derive(Debug, Subcommand)]
@@ -85,6 +87,8 @@ pub(crate) enum Command {
     /// Store secrets for configs, which refer to them as `${secret:NAME}`.
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Search, follow, export and verify the records of calls.
+    Audit(audit::AuditArgs),
     /// Open the dashboard of the running gateway in a browser.
     Ui(ui::UiArgs),
     /// Print a completion script for a shell.
@@ -117,6 +121,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Hook(args) => hook::hook(common, &args),
         Command::Token(args) => token::token(common, &args),
         Command::Secret(command) => secret::secret(command),
+        Command::Audit(args) => audit::audit(common, &args),
         Command::Ui(args) => ui::ui(common, &args),
         Command::Completions(args) => {
             completions::completions(&args);

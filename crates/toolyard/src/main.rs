@@ -11,6 +11,7 @@ mod pack_hooks;
 mod packs;
 mod connect;
 mod sign_ins;
+mod control;
 mod doors;
 mod apps;
 mod endpoints;

@@ -9,10 +9,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::sync::Notify;
+use toolyard_audit::{Audit, AuditOptions, Durability, Payloads};
 use toolyard_config::socket;
 use toolyard_config::state_dir::{self, Addresses};
-use toolyard_config::{AppsConfig, Config, Found, LocalDoor, Problem, Scan, needs_token};
-use toolyard_core::{Apps, Controls, Gateway};
+use toolyard_config::{
+    AppsConfig, AuditConfig, AuditPayloads, AuditSync, Config, Found, LocalDoor, Problem, Scan, needs_token,
+};
+use toolyard_core::event::{Sink, Sinks};
+use toolyard_core::{Apps, Controls, Gateway, Plan};
 use toolyard_dashboard::Dashboard;
 use toolyard_guard::Guards;
 use toolyard_model::{Handler, Keys, Principal, Scope};
@@ -36,7 +40,7 @@ use crate::plan::plan;
 use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
 use crate::stop::Stop;
-use crate::{packs, say, system};
+use crate::{control, packs, say, system};
 use reload::Reload;
 
 /// How long calls in flight may take to finish once the gateway is told to stop.
@@ -158,7 +162,12 @@ async fn run(
     let packs = context.packs().clone();
     let sign_ins = context.sign_ins().pages().clone();
     sign_ins.set_base(config.listen.public_url.as_deref().unwrap_or(&addresses.http));
-    let gateway = Gateway::start(plan(&config, state_dir.clone(), &context), &scope);
+    let audit = open_audit(&config, state_dir.as_deref())?;
+    let sinks = audit.iter().map(|(audit, _)| -> Arc<dyn Sink> { audit.clone() }).collect();
+    let plan = Plan { sinks: Sinks(sinks), ..plan(&config, state_dir.clone(), &context) };
+    let gateway = Gateway::start(plan, &scope);
+    gateway.add_routes(audit.iter().flat_map(|(_, path)| toolyard_audit::routes(path)));
+    control::config_routes(&gateway, common);
     let hosts = context.hosts().clone();
     gateway.report_on("packs", move || hosts.to_json());
     let orders = Orders::of(&gateway);
@@ -209,10 +218,33 @@ async fn run(
     };
     tracing::info!("{why}: stopping");
     end(&endpoint, &gateway, &packs, &mut stop).await;
+    if let Some((audit, _)) = audit {
+        let _ = tokio::time::timeout(LAST_TASKS, tokio::task::spawn_blocking(move || audit.end())).await;
+    }
     let _ = tokio::time::timeout(LAST_TASKS, noting.end()).await;
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);
     Ok(())
+}
+
+/// The audit, if the config has one, and where it is.
+fn open_audit(config: &Config, state_dir: Option<&Path>) -> Result<Option<(Arc<Audit>, PathBuf)>> {
+    let Some(AuditConfig { sync, payloads, keep, max_megabytes }) = config.audit else { return Ok(None) };
+    let folder = state_dir.context("the audit needs a state directory; name one with --state-dir")?;
+    let options = AuditOptions {
+        durability: match sync {
+            AuditSync::Normal => Durability::Normal,
+            AuditSync::Full => Durability::Full,
+        },
+        payloads: match payloads {
+            AuditPayloads::Digest => Payloads::Digest,
+            AuditPayloads::Redacted => Payloads::Redacted,
+        },
+        keep,
+        max_bytes: max_megabytes * 1024 * 1024,
+    };
+    let path = toolyard_audit::path(folder);
+    Ok(Some((Audit::open(&path, options)?, path)))
 }
 
 /// What an operator asks for through the control API.

@@ -28,6 +28,11 @@ const EXPECTED: [&str; 2] = ["crates/toolyard/tests/golden/", "crates/toolyard/t
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("the gateway made no code for the dashboard", "needs a gateway of another version"),
     ("opened {}/ui/ in your browser", "needs a desktop"),
+    ("The config files in force.", "in the description of the API; cargo xtask ui shows it"),
+    ("What adding a server would change.", "in the description of the API; cargo xtask ui shows it"),
+    ("Add a server to the config.", "in the description of the API; cargo xtask ui shows it"),
+    ("the command failed", "no command that the API runs ends so"),
+    ("the audit needs a state directory; name one with --state-dir", "needs a user without a home"),
     (
         "no browser could be opened; open the page yourself",
         "depends on the machine: it would open a browser where there is one",

@@ -67,21 +67,8 @@ struct Outcome<'a> {
 }
 
 pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
-    let id = id(&args.name)?;
-    let definition = definition(args)?;
-    let mut draft = Draft::open(common, &args.place)?;
-    let there = draft.upstreams().into_iter().find(|there| there.id.eq_ignore_ascii_case(id.as_str()));
-    let is_same = there.as_ref().is_some_and(|there| there.definition == definition);
-    if let Some(there) = there.filter(|_| !is_same) {
-        let message =
-            format!("`{}` is there already, in {}: {}", there.id, there.place, there.definition.how());
-        let help = format!("choose another name, or remove it first: toolyard remove {}", there.id);
-        return Err(refused(message, help));
-    }
-    let mut remarks = Vec::new();
+    let Added { id, definition, draft, is_same, remarks } = draft(common, args)?;
     if !is_same {
-        draft.insert(id.as_str(), &definition);
-        remarks = accept(draft.new_problems())?;
         draft.save()?;
     }
     if args.json {
@@ -99,6 +86,96 @@ pub(super) fn add(common: &Common, args: &AddArgs) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+/// A server that is in a draft of the config, and not yet in the file.
+struct Added {
+    id: UpstreamId,
+    definition: Definition,
+    draft: Draft,
+    /// It is there already, just so.
+    is_same: bool,
+    remarks: Vec<Problem>,
+}
+
+fn draft(common: &Common, args: &AddArgs) -> Result<Added, Failure> {
+    let id = id(&args.name)?;
+    let definition = definition(args)?;
+    let mut draft = Draft::open(common, &args.place)?;
+    let there = draft.upstreams().into_iter().find(|there| there.id.eq_ignore_ascii_case(id.as_str()));
+    let is_same = there.as_ref().is_some_and(|there| there.definition == definition);
+    if let Some(there) = there.filter(|_| !is_same) {
+        let message =
+            format!("`{}` is there already, in {}: {}", there.id, there.place, there.definition.how());
+        let help = format!("choose another name, or remove it first: toolyard remove {}", there.id);
+        return Err(refused(message, help));
+    }
+    let mut remarks = Vec::new();
+    if !is_same {
+        draft.insert(id.as_str(), &definition);
+        remarks = accept(draft.new_problems())?;
+    }
+    Ok(Added { id, definition, draft, is_same, remarks })
+}
+
+/// What adding a server changes, for the dashboard.
+pub(crate) struct Drafted {
+    pub(crate) id: String,
+    pub(crate) file: String,
+    pub(crate) before: String,
+    pub(crate) after: String,
+    pub(crate) remarks: Vec<Problem>,
+}
+
+/// Adds a server that is written as a command line or a URL; the file is only changed if this is final.
+pub(crate) fn draft_server(
+    common: &Common,
+    name: &str,
+    target: &str,
+    variables: Vec<String>,
+    is_final: bool,
+) -> Result<Drafted, Failure> {
+    let is_url = target.contains("://") && !target.contains(char::is_whitespace);
+    let (env, header) = if is_url { (Vec::new(), variables) } else { (variables, Vec::new()) };
+    let args = AddArgs {
+        name: name.to_owned(),
+        url: is_url.then(|| target.to_owned()),
+        transport: None,
+        env,
+        header,
+        cwd: None,
+        place: Where { project: false },
+        json: false,
+        command: if is_url { Vec::new() } else { words(target) },
+    };
+    let Added { id, draft, is_same, remarks, .. } = draft(common, &args)?;
+    if is_final && !is_same {
+        draft.save()?;
+    }
+    let (file, before, after) = (draft.path.display().to_string(), draft.before().to_owned(), draft.text());
+    Ok(Drafted { id: id.to_string(), file, before, after, remarks })
+}
+
+/// A command line in words; quotes keep spaces.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote, mut is_word) = (Vec::new(), String::new(), None, false);
+    for letter in line.chars() {
+        match (quote, letter) {
+            (None, '"' | '\'') => (quote, is_word) = (Some(letter), true),
+            (Some(open), _) if open == letter => quote = None,
+            (None, _) if letter.is_whitespace() => {
+                if std::mem::take(&mut is_word) {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            _ => {
+                word.push(letter);
+                is_word = true;
+            }
+        }
+    }
+    words.extend(is_word.then_some(word));
+    words
 }
 
 fn id(name: &str) -> Result<UpstreamId, Failure> {
@@ -178,4 +255,15 @@ fn header(text: &str) -> Result<(String, String), Failure> {
     };
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn quotes_keep_the_spaces_of_a_word() {
+        assert_eq!(words("npx -y  'my server' \"a b\"c ''"), ["npx", "-y", "my server", "a bc", ""]);
+        assert_eq!(words("  "), Vec::<String>::new());
+    }
 }

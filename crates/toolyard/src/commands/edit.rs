@@ -142,6 +142,11 @@ impl Draft {
         }
     }
 
+    /// The file as it was.
+    pub(super) fn before(&self) -> &str {
+        &self.before
+    }
+
     /// The file as it would be.
     pub(super) fn text(&self) -> String {
         let text = with_comments_of(&self.before, self.document.to_string());

@@ -1,0 +1,227 @@
+//! Reads the audit: searches, follows and verifies it. Works beside the gateway that writes it, and without one.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, OpenFlags, params_from_iter};
+use serde_json::{Value, json};
+
+use crate::AuditError;
+use crate::entry::micros;
+use crate::store::{START, chained};
+
+/// The statuses that are failures.
+const FAILURES: &str = "('tool-error', 'protocol-error', 'timeout', 'failed', 'refused')";
+/// Records of one call: its first record counts only while there is no last one.
+const CALLS: &str = "(what != 'opened' OR NOT EXISTS (SELECT 1 FROM records AS later
+    WHERE later.run = records.run AND later.call = records.call AND later.what = 'ended'))";
+
+/// What to look for. Empty fields match everything.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// A part of the canonical id.
+    pub tool: Option<String>,
+    pub upstream: Option<String>,
+    pub principal: Option<String>,
+    /// A part of the name of the client program.
+    pub client: Option<String>,
+    /// A status, or `error` for all failures.
+    pub status: Option<String>,
+    /// `2h`, `7d` or a date.
+    pub since: Option<String>,
+    pub until: Option<String>,
+    /// Only records before this one.
+    pub before: Option<i64>,
+    /// Only records after this one, the oldest first.
+    pub after: Option<i64>,
+    /// How many; all if not given.
+    pub limit: Option<usize>,
+}
+
+/// What a search has found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The newest first, unless `after` is given. Each has its `id`.
+    pub records: Vec<Value>,
+    /// How many fit in all.
+    pub total: u64,
+}
+
+/// The result of a check of the whole chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    pub records: u64,
+    /// How many were removed because of their age or size.
+    pub removed: u64,
+    /// The hash of the last record, to be noted elsewhere.
+    pub last: String,
+    /// The first record that does not fit, with the reason.
+    pub broken: Option<(i64, &'static str)>,
+}
+
+impl Verified {
+    /// The outcome for people.
+    pub fn message(&self) -> String {
+        let Self { records, removed, last, broken } = self;
+        match broken {
+            Some((id, why)) => format!("record {id} was changed: {why}"),
+            None if *removed > 0 => format!(
+                "{records} records are as they were written, after {removed} that were removed by age or size; last hash {last}"
+            ),
+            None => format!("{records} records are as they were written; last hash {last}"),
+        }
+    }
+}
+
+/// An audit that is read.
+#[derive(Debug)]
+pub struct Reader(Connection);
+
+impl Reader {
+    pub fn open(path: &Path) -> Result<Self, AuditError> {
+        if !path.exists() {
+            return Err(AuditError::Missing(path.to_owned()));
+        }
+        let failed = |source| AuditError::Open { path: path.to_owned(), source };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+        connection.busy_timeout(Duration::from_secs(5)).map_err(failed)?;
+        Ok(Self(connection))
+    }
+
+    pub fn search(&self, query: &Query) -> Result<Found, AuditError> {
+        let (mut clauses, mut values) = (vec![CALLS.to_owned()], Vec::new());
+        self.restrict(query, &mut clauses, &mut values)?;
+        let matching = clauses.join(" AND ");
+        let count = format!("SELECT count(*) FROM records WHERE {matching}");
+        let total: i64 = self.0.query_row(&count, params_from_iter(&values), |row| row.get(0))?;
+        if let Some(before) = query.before {
+            clauses.push(format!("id < {before}"));
+        }
+        if let Some(after) = query.after {
+            clauses.push(format!("id > {after}"));
+        }
+        let order = if query.after.is_some() { "ASC" } else { "DESC" };
+        let limit = query.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(-1));
+        let sql = format!(
+            "SELECT id, data FROM records WHERE {} ORDER BY id {order} LIMIT {limit}",
+            clauses.join(" AND ")
+        );
+        let mut statement = self.0.prepare(&sql)?;
+        let rows = statement.query_map(params_from_iter(&values), |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        })?;
+        let records = rows.map(|row| row.map(|(id, data)| with_id(id, &data))).collect::<Result<_, _>>()?;
+        Ok(Found { records, total: u64::try_from(total).unwrap_or(0) })
+    }
+
+    fn restrict(
+        &self,
+        query: &Query,
+        clauses: &mut Vec<String>,
+        values: &mut Vec<SqlValue>,
+    ) -> Result<(), AuditError> {
+        let mut add = |clause: &str, value: SqlValue| {
+            values.push(value);
+            clauses.push(clause.replace('?', &format!("?{}", values.len())));
+        };
+        let part = |text: &str| format!("%{}%", text.replace(['%', '_'], "")).into();
+        if let Some(tool) = &query.tool {
+            add("(tool LIKE ? )", part(tool));
+        }
+        if let Some(client) = &query.client {
+            add("client LIKE ?", part(client));
+        }
+        if let Some(upstream) = &query.upstream {
+            add("upstream = ?", upstream.clone().into());
+        }
+        if let Some(principal) = &query.principal {
+            add("principal = ?", principal.clone().into());
+        }
+        if let Some(since) = &query.since {
+            add("at >= ?", self.time(since)?.into());
+        }
+        if let Some(until) = &query.until {
+            add("at < ?", self.time(until)?.into());
+        }
+        match query.status.as_deref() {
+            None => {}
+            Some("error") => clauses.push(format!("status IN {FAILURES}")),
+            Some(status) => add("status = ?", status.to_owned().into()),
+        }
+        Ok(())
+    }
+
+    /// A moment: so long ago, or a date as SQLite reads it.
+    fn time(&self, text: &str) -> Result<i64, AuditError> {
+        let wrong = || AuditError::Time(text.to_owned());
+        if let Some(seconds) = ago(text) {
+            let then = SystemTime::now().checked_sub(Duration::from_secs(seconds)).ok_or_else(wrong)?;
+            return Ok(micros(then));
+        }
+        let seconds: Option<i64> =
+            self.0.query_row("SELECT unixepoch(?1)", [text], |row| row.get(0)).map_err(|_| wrong())?;
+        seconds.map(|seconds| seconds * 1_000_000).ok_or_else(wrong)
+    }
+
+    /// The id of the newest record.
+    pub fn newest(&self) -> Result<i64, AuditError> {
+        Ok(self.0.query_row("SELECT coalesce(max(id), 0) FROM records", [], |row| row.get(0))?)
+    }
+
+    /// Checks every record against its hash, and what is searched against what was recorded.
+    pub fn verify(&self) -> Result<Verified, AuditError> {
+        let (anchor, removed): (String, i64) =
+            self.0
+                .query_row("SELECT anchor, removed FROM chain", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut last = if removed == 0 { START.to_owned() } else { anchor };
+        let mut records = 0;
+        let sql = "SELECT id, data, hash, at, coalesce(upstream, ''), coalesce(tool, ''), principal, status
+            FROM records ORDER BY id";
+        let mut statement = self.0.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut broken = None;
+        while let Some(row) = rows.next()? {
+            let (id, data, hash): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            records += 1;
+            if chained(&last, &data) != hash {
+                broken = Some((id, "its hash does not fit, or a record before it is missing"));
+                break;
+            }
+            let columns = [row.get(4)?, row.get(5)?, row.get(6)?, row.get::<_, String>(7)?];
+            if !agrees(&data, &columns) {
+                broken = Some((id, "its searchable fields differ from what was recorded"));
+                break;
+            }
+            last = hash;
+        }
+        Ok(Verified { records, removed: u64::try_from(removed).unwrap_or(0), last, broken })
+    }
+}
+
+fn agrees(data: &str, columns: &[String; 4]) -> bool {
+    let record: Value = serde_json::from_str(data).unwrap_or_default();
+    let fields = ["upstream", "tool", "principal", "status"];
+    fields.iter().zip(columns).all(|(field, column)| record[field].as_str().unwrap_or_default() == column)
+}
+
+fn with_id(id: i64, data: &str) -> Value {
+    let mut record: Value = serde_json::from_str(data).unwrap_or_else(|_| json!({ "damaged": data }));
+    record["id"] = json!(id);
+    record
+}
+
+/// Seconds of `30m`, `2h` or `7d`.
+fn ago(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?;
+    let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return None,
+    };
+    number.checked_mul(seconds)
+}

@@ -1,0 +1,114 @@
+//! What the program adds to the control API: the config, and a way to add a server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use toolyard_config::{Problem, Role};
+use toolyard_core::{Answered, Gateway, Route, Who};
+use toolyard_model::{ControlRequest, ControlResponse};
+
+use crate::cli::Common;
+use crate::commands::{self, Drafted};
+use crate::failure::Failure;
+use crate::settings;
+
+fn internal(message: &str) -> ControlResponse {
+    ControlResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "failed", message)
+}
+
+/// The routes that show the config and add to it, with the code of `toolyard add`.
+pub(crate) fn config_routes(gateway: &Gateway, common: &Common) {
+    let common = Arc::new(common.clone());
+    let (show, preview, add) = (common.clone(), common.clone(), common);
+    gateway.add_routes([
+        Route::new(Method::GET, "/config", Who::Operator, "The config files in force.", move |_, _, _| {
+            let common = show.clone();
+            Box::pin(async move { Ok(ControlResponse::json(&config_json(&common))) })
+        }),
+        Route::new(
+            Method::POST,
+            "/config/servers/preview",
+            Who::Operator,
+            "What adding a server would change.",
+            move |_, request, _| change(&preview, request, false),
+        ),
+        Route::new(
+            Method::POST,
+            "/config/servers",
+            Who::Operator,
+            "Add a server to the config.",
+            move |_, request, _| change(&add, request, true),
+        ),
+    ]);
+}
+
+fn config_json(common: &Common) -> Value {
+    let (found, loaded) = settings::look(common);
+    let file = |path: &PathBuf, role: Role| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let role = if role == Role::Own { "own" } else { "project" };
+        json!({ "path": path.display().to_string(), "role": role, "text": redacted(&text) })
+    };
+    let files: Vec<Value> = found.sources.iter().map(|source| file(&source.path, source.role)).collect();
+    let problems: Vec<String> = loaded.problems.iter().map(Problem::to_string).collect();
+    json!({ "files": files, "problems": problems })
+}
+
+/// A config without values that look like secrets and are not variables.
+fn redacted(text: &str) -> String {
+    text.split('\n').map(redacted_line).collect::<Vec<_>>().join("\n")
+}
+
+fn redacted_line(line: &str) -> String {
+    let Some((key, value)) = line.split_once('=') else { return line.to_owned() };
+    let mut probe = json!({ key.trim().trim_matches('"'): "x" });
+    let is_secret = toolyard_core::redact::redact(&mut probe) && !value.contains("${");
+    if is_secret { format!("{key}= \"{}\"", toolyard_core::redact::REDACTED) } else { line.to_owned() }
+}
+
+fn change(
+    common: &Arc<Common>,
+    request: &ControlRequest,
+    is_final: bool,
+) -> toolyard_model::BoxFuture<Answered> {
+    let (common, body) = (common.clone(), request.body.clone());
+    Box::pin(async move {
+        let changed = tokio::task::spawn_blocking(move || {
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let text = |key: &str| body[key].as_str().unwrap_or_default().trim().to_owned();
+            let variables = body["variables"].as_array().into_iter().flatten();
+            let variables = variables.filter_map(|one| one.as_str().map(str::to_owned)).collect();
+            commands::draft_server(&common, &text("name"), &text("target"), variables, is_final)
+        });
+        match changed.await {
+            Ok(Ok(drafted)) => Ok(ControlResponse::json(&drafted_json(&drafted))),
+            Ok(Err(failure)) => {
+                let message = failure_text(&failure);
+                Err(ControlResponse::error(StatusCode::UNPROCESSABLE_ENTITY, "refused", &message))
+            }
+            Err(error) => Err(internal(&error.to_string())),
+        }
+    })
+}
+
+fn drafted_json(drafted: &Drafted) -> Value {
+    json!({
+        "id": drafted.id,
+        "file": drafted.file,
+        "before": redacted(&drafted.before),
+        "after": redacted(&drafted.after),
+        "remarks": drafted.remarks.iter().map(Problem::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn failure_text(failure: &Failure) -> String {
+    match failure {
+        Failure::Config(problems) => problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"),
+        Failure::Refused(problem) => problem.to_string(),
+        Failure::Usage(message) => message.clone(),
+        Failure::Said(_) => "the command failed".to_owned(),
+        Failure::Other(error) => format!("{error:#}"),
+    }
+}

@@ -1,0 +1,54 @@
+//! `cargo xtask ui`: drives the dashboard in Chromium against the real gateway: flows, pictures, accessibility, keys,
+//! hostile names, many tabs, a gateway that is killed.
+//!
+//! Installs Debian's `chromium-headless-shell` and the fonts of `fonts-dejavu-core`, and the pinned npm packages of `xtask/ui/package.json`.
+//! `--update` records the pictures in `xtask/ui/pictures` again; look at each of them. `--guide` also writes the pictures
+//! of README and guide to `docs/pictures`.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+
+use crate::step::step;
+use crate::{process, tools, workspace};
+
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Record the pictures again.
+    #[arg(long)]
+    update: bool,
+    /// Write the pictures of README and guide, too.
+    #[arg(long)]
+    guide: bool,
+}
+
+pub(crate) fn ui(options: &Options) -> Result<()> {
+    let chromium = step("install Chromium", browser)?;
+    let modules = step("install playwright-core and axe-core", || tools::npm_folder("ui"))?;
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--package", "toolyard"]);
+    process::run(&mut cargo)?;
+    let folder = workspace::root().join("xtask/ui");
+    let mut node = Command::new("node");
+    node.arg(folder.join("run.mjs")).arg(workspace::root().join("target/debug/toolyard")).arg(chromium);
+    node.arg(modules).arg(folder.join("pictures"));
+    if options.update {
+        node.arg("--update");
+    }
+    if options.guide {
+        let pictures = workspace::root().join("docs/pictures");
+        fs::create_dir_all(&pictures).context("make `docs/pictures`")?;
+        node.arg("--guide").arg(pictures);
+    }
+    process::run(&mut node).context("the dashboard failed in the browser")
+}
+
+fn browser() -> Result<std::path::PathBuf> {
+    let fonts = std::path::Path::new("/usr/share/fonts/truetype/dejavu");
+    if !fonts.is_dir() {
+        process::run(Command::new("apt-get").args(["install", "--yes", "--quiet=2", "fonts-dejavu-core"]))?;
+    }
+    tools::debian("chromium-headless-shell")
+}

@@ -1,0 +1,324 @@
+// Drives the dashboard in Chromium against the real gateway with real servers: a flow and a picture for each page,
+// accessibility, keys, hostile names, large answers, many tabs, and a gateway that is killed.
+//
+// node run.mjs PROGRAM CHROMIUM NODE_MODULES PICTURES [--update]
+
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const [program, chromium, modules, pictures, ...flags] = process.argv.slice(2);
+const require = createRequire(join(modules, "x.js"));
+const { chromium: browsers } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const here = dirname(fileURLToPath(import.meta.url));
+const update = flags.includes("--update");
+const folder = mkdtempSync(join(tmpdir(), "toolyard-ui-"));
+const env = { ...process.env, HOME: folder, XDG_RUNTIME_DIR: folder, XDG_CONFIG_HOME: folder, XDG_STATE_HOME: folder };
+const node = JSON.stringify(process.execPath), server = JSON.stringify(join(here, "server.mjs"));
+const port = 20000 + (process.pid % 20000);
+writeFileSync(join(folder, "config.toml"), `[listen]\nhttp = "127.0.0.1:${port}"\n\n[audit]\nsync = "full"\npayloads = "redacted"\n\n[upstreams.notes]\ncommand = ${node}\nargs = [${server}]\n\n[upstreams.many]\ncommand = ${node}\nargs = [${server}, "10000"]\n\n[upstreams.broken]\ncommand = "sh"\nargs = ["-c", "echo cannot open the database >&2; exit 3"]\n`);
+const common = ["--config", join(folder, "config.toml"), "--state-dir", join(folder, "state")];
+const toolyard = (...words) => execFileSync(program, [...common, ...words], { env, encoding: "utf8" });
+
+let gateway;
+async function start() {
+  gateway = spawn(program, [...common, "serve", "--no-apps"], { env, stdio: ["ignore", "ignore", "pipe"] });
+  let words = "";
+  await new Promise((resolve, reject) => {
+    gateway.stderr.on("data", (data) => { words += data; if (words.includes("listening on")) resolve(); });
+    gateway.on("exit", () => reject(new Error(`the gateway ended: ${words}`)));
+  });
+}
+const origin = `http://127.0.0.1:${port}`;
+const failures = [];
+let checks = 0;
+function check(is, what) {
+  checks += 1;
+  if (!is) { failures.push(what); console.log(`  FAILED: ${what}`); }
+}
+async function step(name, run) {
+  const began = Date.now();
+  try { await run(); } catch (error) { check(false, `${name}: ${error.message}`); }
+  console.log(`${name} (${Date.now() - began} ms)`);
+}
+
+await start();
+const browser = await browsers.launch({ executablePath: chromium, args: ["--no-sandbox", "--font-render-hinting=none", "--disable-lcd-text"] });
+const settings = { viewport: { width: 1280, height: 860 }, deviceScaleFactor: 1, reducedMotion: "reduce", colorScheme: "light", locale: "en-GB", timezoneId: "UTC" };
+const context = await browser.newContext(settings);
+const problems = [];
+await context.addInitScript(() => {
+  document.addEventListener("securitypolicyviolation", (event) => console.error(`policy violation: ${event.violatedDirective}`));
+  window.longTasks = [];
+  new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((entry) => entry.duration))).observe({ type: "longtask", buffered: true });
+});
+function watch(page) {
+  page.on("dialog", (dialog) => { problems.push(`a dialog: ${dialog.message()}`); dialog.dismiss(); });
+  page.on("pageerror", (error) => problems.push(`an error: ${error.message}`));
+  page.on("console", (message) => { if (message.type() === "error" && !/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY/.test(message.text())) problems.push(message.text()); });
+}
+const page = await context.newPage();
+watch(page);
+const live = (one) => one.waitForSelector("#connection[data-state=live]", { timeout: 20000 });
+const open = async (path) => { await page.goto(`${origin}/ui/#/${path}`); await live(page); };
+const url = () => JSON.parse(toolyard("ui", "--json")).url;
+async function isAccessible(name) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  check(violations.length === 0, `${name} has no axe violations: ${violations.map((one) => `${one.id} (${one.nodes.map((node) => node.target).slice(0, 3).join(", ")})`).join("; ")}`);
+}
+/** Everything that depends on the moment is replaced, so that two pictures are equal. */
+async function picture(name, one = page) {
+  await one.evaluate(() => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode;
+      text.data = text.data.replace(/\b\d\d:\d\d:\d\d\b/g, "12:00:00").replace(/\b\d+(\.\d+)? (µs|ms|s|min|h)\b/g, "1 ms").replace(/"[0-9a-f]{8}-[0-9a-f-]{27}"/g, '"…"').replace(/\/tmp\/toolyard-ui-\w+/g, "~").replace(/127\.0\.0\.1:\d+/g, "127.0.0.1:7777");
+    }
+    for (const value of document.querySelectorAll("dl.facts dd")) for (const text of value.childNodes) if (text.nodeType === 3 && /^\d+(, \d+ failed)?$/.test(text.data)) text.data = "0";
+    for (const spans of document.querySelectorAll(".spans")) spans.style.display = "none";
+    for (const bar of document.querySelectorAll(".bar i")) { bar.style.left = "0"; bar.style.width = "50%"; }
+    for (const plot of document.querySelectorAll(".spark, .chart")) plot.style.visibility = "hidden";
+  });
+  const shot = await one.screenshot({ caret: "hide", animations: "disabled" });
+  const path = join(pictures, `${name}.png`);
+  if (update || !existsSync(path)) { mkdirSync(pictures, { recursive: true }); writeFileSync(path, shot); return; }
+  const off = await compare(readFileSync(path), shot);
+  if (off > 0.001) writeFileSync(join(folder, `${name}.png`), shot);
+  check(off <= 0.001, `${name} looks as before (${(off * 100).toFixed(2)} % of pixels differ)`);
+}
+async function compare(before, now) {
+  const other = await browser.newPage();
+  const share = await other.evaluate(async ([a, b]) => {
+    const pixels = async (text) => {
+      const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${text}`)).blob());
+      const canvas = new OffscreenCanvas(image.width, image.height), draw = canvas.getContext("2d");
+      draw.drawImage(image, 0, 0);
+      return draw.getImageData(0, 0, image.width, image.height);
+    };
+    const [one, two] = [await pixels(a), await pixels(b)];
+    if (one.width !== two.width || one.height !== two.height) return 1;
+    let off = 0;
+    for (let at = 0; at < one.data.length; at += 4) if (Math.abs(one.data[at] - two.data[at]) + Math.abs(one.data[at + 1] - two.data[at + 1]) + Math.abs(one.data[at + 2] - two.data[at + 2]) > 24) off += 1;
+    return off / (one.data.length / 4);
+  }, [before.toString("base64"), now.toString("base64")]);
+  await other.close();
+  return share;
+}
+async function callTool(tool, args) {
+  await page.goto("about:blank");
+  await open(`playground?tool=${encodeURIComponent(tool)}&args=${encodeURIComponent(JSON.stringify(args))}`);
+  await page.getByRole("button", { name: "Call", exact: true }).click();
+}
+const result = () => page.waitForSelector("section[aria-label=Result] .badge", { timeout: 20000 });
+
+await step("only a fresh code signs in, and it leaves the address", async () => {
+  const first = url();
+  const code = first.split("code=")[1];
+  await page.goto(first);
+  await live(page);
+  check(!page.url().includes("code"), "the code is removed from the address");
+  check((await context.cookies()).length === 0, "there are no cookies");
+  const exchange = (headers, body) => fetch(`${origin}/api/v1/ui/sessions`, { method: "POST", headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(body) });
+  check((await exchange({}, { code })).status === 403, "a used code is refused");
+  check((await exchange({}, {})).status === 403, "a missing code is refused");
+  check((await exchange({ origin: "http://127.0.0.1:1" }, { code: url().split("code=")[1] })).status === 403, "a page of another port is refused");
+  check((await fetch(`${origin}/api/v1/status`, { headers: { "sec-fetch-site": "cross-site" } })).status === 403, "a request across sites is refused");
+  check((await fetch(`${origin}/api/v1/upstreams/notes/restart`, { method: "POST" })).status === 403, "changes need a token");
+  check((await fetch(`${origin}/api/v1/audit`)).status === 403, "the audit needs a token");
+});
+await step("the yard shows upstreams live, and a server is restarted by keys alone", async () => {
+  await open("yard");
+  await page.waitForFunction(() => document.querySelectorAll("section[aria-label=Upstreams] tbody tr").length >= 4 && /dead|retrying/.test(document.body.textContent));
+  await isAccessible("yard");
+  const button = page.getByRole("button", { name: "Restart notes" });
+  for (let at = 0; at < 60 && !(await button.evaluate((one) => one === document.activeElement)); at += 1) await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => /notes: restarting/.test(document.getElementById("toast").textContent));
+});
+await step("a tool is called by keys alone, from the list to the result", async () => {
+  await open("playground");
+  await page.keyboard.press("/");
+  await page.keyboard.type("notes:echo");
+  await page.waitForFunction(() => document.querySelectorAll("main [data-row]").length === 1);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  const text = await page.waitForSelector("main input[id^=field-], main textarea[id^=field-]");
+  await text.focus();
+  await page.keyboard.type("hello from the keyboard");
+  const button = page.getByRole("button", { name: "Call", exact: true });
+  for (let at = 0; at < 20 && !(await button.evaluate((one) => one === document.activeElement)); at += 1) await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await result();
+  check((await page.textContent("section[aria-label=Result]")).includes("hello from the keyboard"), "the result is shown");
+  await isAccessible("playground");
+  await picture("playground");
+});
+await step("form and raw JSON never rewrite each other", async () => {
+  await open(`playground?tool=${encodeURIComponent("notes:search")}`);
+  await page.fill("#main textarea[id^=field-]", "from the form");
+  await page.getByRole("tab", { name: "Raw JSON" }).click();
+  await page.fill("textarea[aria-label='Arguments as JSON']", '{"query": "from raw", "unknown": 1}');
+  await page.getByRole("tab", { name: "Form" }).click();
+  check((await page.inputValue("#main textarea[id^=field-]")) === "from the form", "the form keeps its text");
+  await page.getByRole("tab", { name: "Raw JSON" }).click();
+  check((await page.inputValue("textarea[aria-label='Arguments as JSON']")).includes("unknown"), "raw JSON keeps its text");
+});
+await step("questions are asked, and answered", async () => {
+  await callTool("notes:ask", {});
+  const field = await page.waitForSelector("section[aria-label=Result] input");
+  await field.fill("Ada");
+  await isAccessible("question");
+  await page.getByRole("button", { name: "Answer", exact: true }).click();
+  await result();
+  check((await page.textContent("section[aria-label=Result]")).includes("Hello Ada"), "the answer reaches the tool");
+});
+await step("a call under way shows its progress and is cancelled", async () => {
+  await callTool("notes:slow", { seconds: 30 });
+  await page.waitForFunction(() => /step \d+ of 300/.test(document.body.textContent));
+  const { calls } = await page.evaluate(async () => (await fetch("/api/v1/calls", { headers: { authorization: `Bearer ${sessionStorage.getItem("toolyard-token")}` } })).json());
+  check(calls[0].state === "open" && calls[0].tool === "notes:slow", "the call is listed as under way");
+  await page.evaluate(async (id) => fetch(`/api/v1/calls/${id}/cancel`, { method: "POST", headers: { authorization: `Bearer ${sessionStorage.getItem("toolyard-token")}` } }), calls[0].call);
+  await page.waitForFunction(() => /operator has cancelled|error/.test(document.querySelector("section[aria-label=Result]").textContent));
+});
+await step("failures and hostile names are inert", async () => {
+  await callTool("notes:fail", {});
+  await result();
+  await callTool("notes:<img src=x onerror=alert(1)>", {});
+  await result();
+  await open("upstream/notes");
+  await page.getByRole("button", { name: /onerror/ }).first().click();
+  check((await page.locator("img[src=x]").count()) === 0, "no element is made from a name");
+});
+await step("an answer of five megabytes is shown without a pause", async () => {
+  await page.evaluate(() => { window.longTasks.length = 0; });
+  await callTool("notes:big", {});
+  await result();
+  check((await page.textContent("section[aria-label=Result]")).length < 1e6, "only a part is in the page");
+});
+await step("calls are filtered, and the address has the filter", async () => {
+  await open("calls");
+  await page.fill("input[type=search]", "status:error");
+  await page.waitForFunction(() => location.hash.includes("status%3Aerror"));
+  await page.waitForFunction(() => [...document.querySelectorAll("section[aria-label=Calls] tbody tr")].every((row) => /error|cancelled/.test(row.textContent)));
+  await isAccessible("calls");
+  await page.fill("input[type=search]", "notes:echo");
+  await page.waitForFunction(() => document.querySelectorAll("section[aria-label=Calls] tbody tr").length === 1);
+  await picture("calls");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("section[aria-label=Answer]");
+  await isAccessible("call");
+  await picture("call");
+});
+await step("an upstream shows its tools, stderr and changed definitions", async () => {
+  await callTool("many:change", {});
+  await result();
+  await open("upstream/notes");
+  await page.waitForFunction(() => /9 tools/.test(document.body.textContent));
+  await isAccessible("upstream");
+  await picture("upstream");
+  await page.getByRole("tab", { name: "Stderr" }).click();
+  await page.waitForFunction(() => /notes server ready/.test(document.querySelector(".log")?.textContent));
+  await open("upstream/many");
+  await page.getByRole("tab", { name: "Changes" }).click();
+  await page.waitForFunction(() => /changed · remove/.test(document.body.textContent));
+  await page.locator("details", { hasText: "remove" }).locator("summary").click();
+  check((await page.locator(".diff .add").count()) > 0, "the difference is shown");
+});
+await step("ten thousand tools are listed at once", async () => {
+  await page.goto("about:blank");
+  const began = Date.now();
+  await open("upstream/many");
+  await page.waitForFunction(() => /10009 tools/.test(document.body.textContent));
+  check(Date.now() - began < 3000, `the list is there within three seconds, also on a busy machine (${Date.now() - began} ms)`);
+  const longest = await page.evaluate(() => Math.max(0, ...window.longTasks));
+  check(longest < 300, `no task takes long (${Math.round(longest)} ms)`);
+});
+await step("the audit has every call and finds one", async () => {
+  await open("audit?tool=notes%3Aecho");
+  await page.waitForFunction(() => document.querySelectorAll("section[aria-label=Records] tbody tr").length === 1);
+  await page.locator("section[aria-label=Records] tbody tr button").click();
+  await page.waitForFunction(() => /hello from the keyboard/.test(document.body.textContent));
+  await isAccessible("audit");
+  await page.getByRole("button", { name: "Verify" }).click();
+  await page.waitForFunction(() => /as they were written/.test(document.getElementById("toast").textContent));
+  check(/records are as they were written/.test(toolyard("audit", "--verify")), "the command verifies it, too");
+});
+await step("the config shows its files, and a server is added after its difference", async () => {
+  await open("config");
+  await page.waitForFunction(() => /The config is valid/.test(document.body.textContent));
+  await isAccessible("config");
+  await page.fill("#add-name", "second");
+  await page.fill("#add-target", `node ${join(here, "server.mjs")}`);
+  await page.getByRole("button", { name: "Show the change" }).click();
+  await page.waitForSelector(".diff .add");
+  check(!readFileSync(join(folder, "config.toml"), "utf8").includes("second"), "nothing is written before it is confirmed");
+  await page.getByRole("button", { name: /Add to/ }).click();
+  await page.waitForFunction(() => /second was added/.test(document.getElementById("toast").textContent));
+  check(readFileSync(join(folder, "config.toml"), "utf8").includes("[upstreams.second]"), "the file has the server");
+  await open("yard");
+  await page.waitForFunction(() => [...document.querySelectorAll("tbody tr")].some((row) => /second/.test(row.textContent) && /active/.test(row.textContent)), null, { timeout: 20000 });
+});
+for (const name of ["approvals", "agents"]) {
+  await step(`${name} are accessible`, async () => { await open(name); await isAccessible(name); await picture(name); });
+}
+await step("pages work in the dark and at 400 pixels", async () => {
+  const small = await browser.newContext({ ...settings, viewport: { width: 400, height: 800 }, colorScheme: "dark" });
+  const one = await small.newPage();
+  watch(one);
+  await one.goto(url());
+  await live(one);
+  for (const name of ["yard", "calls", "playground", "audit", "config", "agents", "approvals"]) {
+    await one.goto(`${origin}/ui/#/${name}`);
+    await one.waitForTimeout(300);
+    check(await one.evaluate(() => document.documentElement.scrollWidth <= 400), `${name} is not wider than the window`);
+    await one.evaluate(axe);
+    const { violations } = await one.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+    check(violations.length === 0, `${name} in the dark: ${violations.map((violation) => `${violation.id} (${violation.nodes.map((node) => node.target).slice(0, 2).join(", ")})`).join("; ")}`);
+  }
+  await small.close();
+});
+await step("eight tabs are live or paused", async () => {
+  const all = [];
+  for (let at = 0; at < 8; at += 1) { const one = await context.newPage(); await one.goto(`${origin}/ui/#/yard`, { timeout: 10000 }); all.push(one); }
+  for (const one of all) await one.waitForFunction(() => ["live", "paused"].includes(document.getElementById("connection").dataset.state), null, { timeout: 15000 });
+  for (const one of all) await one.close();
+});
+await step("a gateway that is killed and started again is back within five seconds", async () => {
+  await open("yard");
+  gateway.removeAllListeners("exit");
+  gateway.kill("SIGKILL");
+  await page.waitForSelector("#connection[data-state=offline]");
+  await start();
+  const began = Date.now();
+  await live(page);
+  check(Date.now() - began < 5000, `the page is live again after ${Date.now() - began} ms`);
+  await page.waitForFunction(() => !/You see states and names/.test(document.body.textContent));
+});
+check(problems.length === 0, `no errors and no policy violations: ${problems.join("; ")}`);
+
+if (flags.includes("--guide")) {
+  await open("yard");
+  for (let at = 0; at < 12; at += 1) { await callTool(at % 4 ? "notes:search" : "notes:echo", at % 4 ? { query: "spring" } : { text: "hello" }); await result(); }
+  const guide = flags[flags.indexOf("--guide") + 1];
+  for (const [name, path] of [["yard", "yard"], ["calls", "calls"], ["playground", "playground?tool=notes%3Asearch"]]) {
+    await page.goto("about:blank");
+    await open(path);
+    await page.waitForTimeout(2500);
+    await page.screenshot({ path: join(guide, `dashboard-${name}.png`) });
+  }
+}
+await browser.close();
+gateway.removeAllListeners("exit");
+gateway.kill("SIGTERM");
+await new Promise((resolve) => gateway.on("exit", resolve));
+if (failures.length === 0) rmSync(folder, { recursive: true, force: true });
+console.log(failures.length ? `${failures.length} of ${checks} checks failed; see ${folder}` : `${checks} checks passed`);
+process.exit(failures.length ? 1 : 0);
