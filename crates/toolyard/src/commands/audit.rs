@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use serde_json::Value;
 use toolyard_audit::{Query, Reader, Verified};
@@ -80,7 +80,7 @@ pub(super) fn audit(common: &Common, args: &AuditArgs) -> Result<(), Failure> {
         limit: args.limit.or((!args.json).then_some(USUAL)),
         ..Query::default()
     };
-    let newest = reader.newest().context("read the audit")?;
+    let newest = reader.newest().map_err(|error| Failure::Other(anyhow!(error)))?;
     let mut found = reader.search(&query).map_err(|error| Failure::Other(anyhow!(error)))?;
     found.records.reverse();
     if found.records.is_empty() && !args.follow && !args.json {
