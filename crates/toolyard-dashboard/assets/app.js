@@ -3,7 +3,7 @@
 import { follow, get, isSignedIn, offers, signIn } from "./api.js";
 import { h, replace, toast } from "./dom.js";
 import agents from "./agents.js";
-import approvals from "./approvals.js";
+import approvals, { waiting } from "./approvals.js";
 import audit from "./audit.js";
 import call from "./call.js";
 import calls from "./calls.js";
@@ -105,11 +105,11 @@ function connection(name) {
 async function countApprovals() {
   try {
     if (!isSignedIn() || !(await offers("/approvals"))) return;
-    const { approvals: waiting = [] } = await get("/approvals");
-    state.approvals = waiting.length;
+    const held = waiting(await get("/approvals"));
+    state.approvals = held.length;
     const link = document.querySelector('#nav a[data-page="approvals"]');
     link.querySelector(".count")?.remove();
-    if (waiting.length) link.append(h("span.count", { "aria-label": `${waiting.length} waiting` }, String(waiting.length)));
+    if (held.length) link.append(h("span.count", { "aria-label": `${held.length} waiting` }, String(held.length)));
   } catch { /* this gateway has no approvals */ }
 }
 

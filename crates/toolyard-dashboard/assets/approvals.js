@@ -5,16 +5,21 @@ import { h, keyed, replace, toast } from "./dom.js";
 import { ago } from "./format.js";
 import { tree } from "./json.js";
 
+/** Calls that wait, and tools whose changed definition is held back. */
+export function waiting({ calls = [], tools = [] }) {
+  return calls.concat(tools).map((one) => ({ ...one, id: one.id ?? `${one.upstream}:${one.tool}` }));
+}
+
 export default function approvals(at, state) {
   const list = h("div.stack"), note = h("div");
-  const element = h("div.stack", h("div.head", h("h1", "Approvals"), h("p", "Calls that a rule holds back until an operator allows or denies them.")), note, list);
+  const element = h("div.stack", h("div.head", h("h1", "Approvals"), h("p", "Calls and changed tools that are held back until an operator allows or denies them.")), note, list);
   let timer;
   async function load() {
     try {
       if (!(await offers("/approvals"))) throw Object.assign(new Error(), { status: 404 });
-      const { approvals: all = [] } = await get("/approvals");
+      const all = waiting(await get("/approvals"));
       replace(note, all.length ? null : h("div.panel", h("div.empty", h("b", "Nothing waits for you"), "A call appears here when a rule with approve = \"operator\" holds it.")));
-      keyed(list, all, (one) => one.id, card, (element, one) => { element.querySelector("time").textContent = `${ago(one.at ?? one.since)} ago`; });
+      keyed(list, all, (one) => one.id, card, (element, one) => { element.querySelector("time").textContent = `${one.at ?? one.since ? `${ago(one.at ?? one.since)} ago` : ""}`; });
     } catch (error) {
       replace(list);
       list.keyedRows = undefined;
@@ -25,7 +30,7 @@ export default function approvals(at, state) {
   function card(one) {
     const decide = (verb) => async () => {
       try {
-        await post(`/approvals/${encodeURIComponent(one.id)}/${verb}`);
+        await post(`/approvals/${verb}`, { id: one.id });
         toast(verb === "approve" ? "Allowed" : "Denied");
         clearTimeout(timer);
         load();
@@ -33,7 +38,7 @@ export default function approvals(at, state) {
     };
     const tool = one.tool ?? one.subject ?? one.id;
     return h("section.panel", { "aria-label": `Approval of ${tool}` }, h("div.panel-head", h("h2.wrap", tool), h("span.dim", one.principal ?? ""), h("time.dim"), h("span.grow"), h("div.row", h("button.main", { type: "button", disabled: !state.isOperator, onclick: decide("approve") }, "Allow once"), h("button.danger", { type: "button", disabled: !state.isOperator, onclick: decide("deny") }, "Deny"))),
-      h("div.panel-body", one.rule ? h("p.dim", `Held by ${one.rule}`) : null, tree(one.arguments ?? {})));
+      h("div.panel-body", one.rule ? h("p.dim", `Held by ${one.rule}`) : null, tree(one.arguments ?? one)));
   }
   load();
   return { title: "Approvals", element, end: () => clearTimeout(timer) };
