@@ -1,6 +1,6 @@
 //! Where the gateway is, and the note in the state directory that reports it to other programs.
 //!
-//! Of several gateways with one config, one is told of: the first, which has the sockets. When it is gone, one that
+//! Of several gateways with one config, one is announced: the first, which has the sockets. When it is gone, one that
 //! is left takes its place, so that `toolyard list` and `toolyard stdio` find it.
 
 use std::path::{Path, PathBuf};
