@@ -137,8 +137,8 @@ impl Chain<'_> {
         let decision = match self.arguments.filter(|_| set.0 != Validate::Off) {
             Some(arguments) => {
                 match self.tool.definition.member("inputSchema").map(|schema| compile(&schema)) {
-                    None => "; would pass".to_owned(),
-                    Some(Err(reason)) => format!("; is skipped: {reason}"),
+                    // A schema that cannot be used is skipped, as in a call.
+                    None | Some(Err(_)) => "; would pass".to_owned(),
                     Some(Ok(validator)) => match problems(&validator, arguments, "arguments") {
                         None => "; would pass".to_owned(),
                         Some(problems) => format!("; would refuse: {problems}"),
