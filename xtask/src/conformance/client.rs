@@ -20,8 +20,9 @@ use tempfile::TempDir;
 use super::scene::toml_string;
 use crate::process::{self, Background};
 
-/// More sign-ins than any scenario needs. A gateway that keeps asking fails.
-const MOST_SIGN_INS: usize = 5;
+/// More than any scenario needs. A gateway that keeps asking for sign-ins fails.
+const MOST_ATTEMPTS: usize = 10;
+const PAUSE: Duration = Duration::from_millis(200);
 const MOST_REDIRECTS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The client id document that one scenario expects.
@@ -38,18 +39,20 @@ pub(crate) struct Options {
 
 pub(crate) fn client(options: &Options) -> Result<()> {
     let yard = Yard::start(options)?;
-    for _ in 0..MOST_SIGN_INS {
+    for _ in 0..MOST_ATTEMPTS {
         match yard.call()? {
             Outcome::Done => return Ok(()),
             Outcome::SignIn => yard.sign_in()?,
+            Outcome::Connecting => std::thread::sleep(PAUSE),
         }
     }
-    bail!("the gateway asked for more than {MOST_SIGN_INS} sign-ins")
+    bail!("no call succeeded in {MOST_ATTEMPTS} attempts")
 }
 
 enum Outcome {
     Done,
     SignIn,
+    Connecting,
 }
 
 /// A gateway with its config and a home of its own.
@@ -96,8 +99,13 @@ impl<'a> Yard<'a> {
         let listed = process::capture(self.command().args(["list", "--json"]))?;
         let servers: Value = serde_json::from_slice(&listed.stdout).context("read the list of servers")?;
         let state = &servers[0]["live"];
-        if state["state"] == "sign-in needed" {
+        // A server that was just lost is still shown as `retrying`, with the same hint.
+        if state["hint"].as_str().is_some_and(|hint| hint.contains("toolyard login up")) {
             return Ok(Outcome::SignIn);
+        }
+        // It was connecting while the tools were listed.
+        if ["active", "connecting", "discovered"].iter().any(|phase| state["state"] == *phase) {
+            return Ok(Outcome::Connecting);
         }
         bail!("the server has no tools: {state}")
     }
