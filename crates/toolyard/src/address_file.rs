@@ -111,7 +111,7 @@ fn still_first(folder: &Path, own: &Addresses) -> Option<Running> {
 fn is_due(folder: &Path, own: &Addresses) -> bool {
     match state_dir::announced(folder) {
         None => true,
-        Some(said) if said.pid == std::process::id() => !said.is_at(own),
+        Some(note) if note.pid == std::process::id() => !note.is_at(own),
         Some(other) => {
             let is_left = other.socket.is_none() || other.socket == own.socket;
             (own.socket.is_some() && is_left) || !answers(&other.http)

@@ -30,7 +30,7 @@ use crate::packs::Sets;
 use crate::settings;
 use crate::sign_ins::SignInContext;
 
-/// What all upstreams are told of us, what children run under, the scope that the links live in, the sets of packs and
+/// What we report to all upstreams, what children run under, the scope that the links live in, the sets of packs and
 /// what packs are given.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectContext {
