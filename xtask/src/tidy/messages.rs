@@ -122,8 +122,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("this system does not show", "needs another system"),
     ("the pack `{name}` does not run on", "the same; every pack runs on Linux"),
     ("this program was built without the pack", "tests run with all features"),
-    ("deadline: {} without progress (`timeout` of {})", "the same line as for a tool, with another source"),
-    ("; is skipped:", "needs a server whose schema does not compile"),
     ("the gateway ended again and again", "a client receives it that asks in that moment"),
 ];
 
