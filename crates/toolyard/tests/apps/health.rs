@@ -37,8 +37,9 @@ fn a_blackholed_instance_is_retried_at_the_third_miss_and_active_when_it_answers
     let away = wait_for_state(&mut agent, "shop", "retrying");
     assert_eq!(away["health"]["missesInARow"], 3, "{away}");
     assert!(away["reason"].as_str().unwrap().contains("3 pings in a row"), "{away}");
-    let refused = agent.failure("shop__who");
-    assert!(refused.contains("did not answer 3 pings"), "{refused}");
+    let refused = agent.call("shop__who", &json!({ "word": "?" }));
+    assert_eq!(refused["isError"], true, "{refused}");
+    assert!(refused["content"][0]["text"].as_str().unwrap().contains("did not answer 3 pings"), "{refused}");
     proxy.hold(false);
     let back = wait_for_state(&mut agent, "shop", "active");
     let health = &back["health"];

@@ -35,6 +35,24 @@ fn connect(agent: &mut Agent, id: &str) {
     assert_eq!(result["structuredContent"]["message"], format!("Connected to instance {id}"), "{result}");
 }
 
+/// Arguments that fit the schema of a tool: a value of the right type for each that is required. Others would be
+/// refused by the gateway instead of the instance.
+fn fitting_arguments(tool: &Value) -> Value {
+    let schema = &tool["inputSchema"];
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let value = |name: &str| match &schema["properties"][name] {
+        property if property["enum"].is_array() => property["enum"][0].clone(),
+        property => match property["type"].as_str() {
+            Some("integer" | "number") => json!(1),
+            Some("boolean") => json!(true),
+            Some("array") => json!([]),
+            Some("object") => json!({}),
+            _ => json!("ümläut \u{1f600} \\ \" /"),
+        },
+    };
+    required.map(|name| (name.to_owned(), value(name))).collect::<serde_json::Map<_, _>>().into()
+}
+
 fn error_text(result: &Value) -> &str {
     assert_eq!(result["isError"], true, "{result}");
     result["content"][0]["text"].as_str().unwrap()
