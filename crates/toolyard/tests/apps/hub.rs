@@ -39,6 +39,10 @@ fn connect(agent: &mut Agent, id: &str) {
 /// refused by the gateway instead of the instance.
 fn fitting_arguments(tool: &Value) -> Value {
     let schema = &tool["inputSchema"];
+    if schema["properties"]["contactMethod"].is_object() {
+        // Which of its arguments are required depends on another one.
+        return json!({ "contactMethod": "phone", "phone": "+1 555 0100" });
+    }
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let value = |name: &str| match &schema["properties"][name] {
         property if property["enum"].is_array() => property["enum"][0].clone(),
