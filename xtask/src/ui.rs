@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use crate::step::step;
+use crate::workspace::Profile;
 use crate::{process, tools, workspace};
 
 #[derive(Args, Default)]
@@ -27,12 +28,10 @@ pub(crate) struct Options {
 pub(crate) fn ui(options: &Options) -> Result<()> {
     let chromium = step("install Chromium", browser)?;
     let modules = step("install playwright-core and axe-core", || tools::npm_folder("ui"))?;
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--package", "toolyard"]);
-    process::run(&mut cargo)?;
+    let toolyard = workspace::build("toolyard", Profile::Dev)?.join("toolyard");
     let folder = workspace::root().join("xtask/ui");
     let mut node = Command::new("node");
-    node.arg(folder.join("run.mjs")).arg(workspace::root().join("target/debug/toolyard")).arg(chromium);
+    node.arg(folder.join("run.mjs")).arg(toolyard).arg(chromium);
     node.arg(modules).arg(folder.join("pictures"));
     if options.update {
         node.arg("--update");
@@ -46,9 +45,11 @@ pub(crate) fn ui(options: &Options) -> Result<()> {
 }
 
 fn browser() -> Result<std::path::PathBuf> {
+    // First, since it also brings the lists of packages up to date.
+    let chromium = tools::debian("chromium-headless-shell")?;
     let fonts = std::path::Path::new("/usr/share/fonts/truetype/dejavu");
     if !fonts.is_dir() {
         process::run(Command::new("apt-get").args(["install", "--yes", "--quiet=2", "fonts-dejavu-core"]))?;
     }
-    tools::debian("chromium-headless-shell")
+    Ok(chromium)
 }
