@@ -20,6 +20,8 @@ use crate::report::at;
 
 /// So many calls may wait; more are refused.
 const MOST_PENDING: usize = 1_000;
+/// How many calls of one principal may wait, so that it does not keep out the others.
+const MOST_PENDING_EACH: usize = 50;
 const MOST_GRANTS: usize = 10_000;
 /// So many decisions are remembered for reports.
 const REMEMBERED: usize = 100;
@@ -70,7 +72,7 @@ pub(crate) enum Carried {
         expires: u64,
     },
     /// The call was approved, and then its upstream asked; its own state is inside.
-    Granted { subject: Subject, inner: Option<String>, expires: u64 },
+    Granted { nonce: String, subject: Subject, inner: Option<String>, expires: u64 },
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -216,7 +218,8 @@ impl Approvals {
         if let Some((id, _)) = known {
             return Some(id.clone());
         }
-        if state.pending.len() >= MOST_PENDING {
+        let own = state.pending.values().filter(|one| one.principal == principal).count();
+        if own >= MOST_PENDING_EACH || state.pending.len() >= MOST_PENDING {
             return None;
         }
         let id = random_id();
@@ -275,7 +278,7 @@ impl Approvals {
     /// The state of an upstream, wrapped with the approval of its call.
     pub(crate) fn granted(&self, subject: &Subject, inner: Option<String>, expires: Duration) -> String {
         let expires = now() + expires.as_secs();
-        self.seal(&Carried::Granted { subject: subject.clone(), inner, expires })
+        self.seal(&Carried::Granted { nonce: random_id(), subject: subject.clone(), inner, expires })
     }
 
     fn seal(&self, carried: &Carried) -> String {

@@ -42,6 +42,10 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        // Different integers beyond this have one value here, but a server may tell them apart.
+        if number.fract() == 0.0 && number.abs() > 9_007_199_254_740_992.0 {
+            return Err(E::custom("a number that is not exact"));
+        }
         Number::from_f64(number).map(Value::Number).ok_or_else(|| E::custom("a number out of range"))
     }
 

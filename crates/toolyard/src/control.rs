@@ -58,14 +58,32 @@ fn config_json(common: &Common) -> Value {
 
 /// A config without values that look like secrets and are not variables.
 fn redacted(text: &str) -> String {
-    text.split('\n').map(redacted_line).collect::<Vec<_>>().join("\n")
+    let Ok(mut document) = text.parse::<toml_edit::DocumentMut>() else {
+        return "(not shown, since it is not valid TOML and may have secrets)".to_owned();
+    };
+    hide_secrets(document.as_table_mut());
+    document.to_string()
 }
 
-fn redacted_line(line: &str) -> String {
-    let Some((key, value)) = line.split_once('=') else { return line.to_owned() };
-    let mut probe = json!({ key.trim().trim_matches('"'): "x" });
-    let is_secret = toolyard_core::redact::redact(&mut probe) && !value.contains("${");
-    if is_secret { format!("{key}= \"{}\"", toolyard_core::redact::REDACTED) } else { line.to_owned() }
+fn hide_secrets(table: &mut dyn toml_edit::TableLike) {
+    for (key, item) in table.iter_mut() {
+        let is_secret = toolyard_core::redact::redact(&mut json!({ key.get(): "x" }));
+        if let Some(inner) = item.as_table_like_mut() {
+            hide_secrets(inner);
+        } else if let Some(tables) = item.as_array_of_tables_mut() {
+            tables.iter_mut().for_each(|table| hide_secrets(table));
+        } else if is_secret && !item.as_str().is_some_and(is_variable) {
+            *item = toml_edit::value(toolyard_core::redact::REDACTED);
+        }
+    }
+}
+
+/// Whether a value is nothing but a variable, perhaps after `Bearer`.
+fn is_variable(text: &str) -> bool {
+    let text = text.strip_prefix("Bearer ").unwrap_or(text);
+    text.strip_prefix("${")
+        .and_then(|rest| rest.strip_suffix('}'))
+        .is_some_and(|name| !name.contains(['$', '}']))
 }
 
 fn change(

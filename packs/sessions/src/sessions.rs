@@ -37,7 +37,8 @@ impl Sessions {
     /// The folders of the caller: its roots and those of the config; narrowed to one project if one is named.
     pub(crate) async fn scope(&self, context: &Context, project: Option<&str>) -> Result<Scope, ToolError> {
         let mut folders: Vec<PathBuf> = self.config.projects.iter().map(|folder| real(folder)).collect();
-        if context.has_roots() {
+        // A client states its own roots; only a proven user may widen the config with them.
+        if context.is_proven() && context.has_roots() {
             let roots = context.roots().await?;
             folders.extend(
                 roots.iter().filter_map(|root| Some(real(Path::new(root.uri.strip_prefix("file://")?)))),

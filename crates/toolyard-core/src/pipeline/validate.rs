@@ -1,6 +1,7 @@
 //! Checks the arguments of a call against the tool's input schema before the call is sent and, where that is asked
 //! for, the structured result against the output schema. References to other documents are not followed.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -37,6 +38,10 @@ const LARGEST_SCHEMA: usize = 256 * 1024;
 const MOST_PROBLEMS: usize = 10;
 /// How much of a value is shown.
 const LONGEST_PROBLEM: usize = 300;
+/// Of a value with more parts than this, only the first problem is reported.
+const MOST_VALUES: usize = 10_000;
+/// A schema that expands to more subschemas is not checked against: it could take for ever.
+const MOST_SUBSCHEMAS: u64 = 100_000;
 
 /// The step, unless nothing is checked.
 pub(super) fn step(validate: Validate) -> Option<Arc<dyn Step>> {
@@ -101,11 +106,14 @@ fn output_error(entry: &Entry, result: &Raw) -> Option<CallError> {
 
 /// Every path that fails, in words.
 pub fn problems(validator: &Validator, value: &Value, root: &str) -> Option<String> {
-    if validator.is_valid(value) {
-        return None;
+    let Err(first) = validator.validate(value) else { return None };
+    let mut text = String::new();
+    if count(value, MOST_VALUES) > MOST_VALUES {
+        // All problems of a large value would take more memory than the value itself.
+        describe(&mut text, &first, root);
+        return Some(text);
     }
     let mut errors = validator.iter_errors(value);
-    let mut text = String::new();
     for error in errors.by_ref().take(MOST_PROBLEMS) {
         if !text.is_empty() {
             text.push_str("; ");
@@ -117,6 +125,55 @@ pub fn problems(validator: &Validator, value: &Value, root: &str) -> Option<Stri
         let _ = write!(text, "; and {more} more");
     }
     Some(text)
+}
+
+/// How many values are in a value; stops above a limit.
+fn count(value: &Value, limit: usize) -> usize {
+    let mut waiting = vec![value];
+    let mut total = 0;
+    while let Some(value) = waiting.pop() {
+        total += 1;
+        if total > limit {
+            break;
+        }
+        match value {
+            Value::Array(items) => waiting.extend(items),
+            Value::Object(members) => waiting.extend(members.values()),
+            _ => {}
+        }
+    }
+    total
+}
+
+/// How many subschemas a schema has once its local references are followed; a reference to something around it counts
+/// as one. References to the same place are counted each time, as a check follows them each time.
+fn expanded<'a>(schema: &'a Value, root: &'a Value, known: &mut HashMap<&'a str, u64>) -> u64 {
+    match schema {
+        Value::Array(items) => {
+            items.iter().fold(1, |total, item| expanded(item, root, known).saturating_add(total))
+        }
+        Value::Object(members) => members.iter().fold(1, |total: u64, (key, value)| {
+            let size = match value.as_str().filter(|_| key == "$ref" || key == "$dynamicRef") {
+                Some(target) => expanded_target(target, root, known),
+                // Definitions cost nothing until something refers to them.
+                None if key == "$defs" || key == "definitions" => 0,
+                None => expanded(value, root, known),
+            };
+            total.saturating_add(size)
+        }),
+        _ => 0,
+    }
+}
+
+fn expanded_target<'a>(target: &'a str, root: &'a Value, known: &mut HashMap<&'a str, u64>) -> u64 {
+    if let Some(size) = known.get(target) {
+        return *size;
+    }
+    known.insert(target, 1);
+    let found = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+    let size = found.map_or(1, |found| expanded(found, root, known));
+    known.insert(target, size);
+    size
 }
 
 fn describe(text: &mut String, error: &ValidationError<'_>, root: &str) {
@@ -155,6 +212,10 @@ pub fn compile(schema: &Raw) -> Result<Validator, String> {
         return Err(format!("it has {} bytes, more than {LARGEST_SCHEMA}", schema.len()));
     }
     let schema: Value = schema.read().map_err(|error| error.to_string())?;
+    let size = expanded(&schema, &schema, &mut HashMap::new());
+    if size > MOST_SUBSCHEMAS {
+        return Err("its references expand to too many subschemas".to_owned());
+    }
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
     let options =
         if schema.get("$schema").is_some() { options } else { options.with_draft(Draft::Draft202012) };

@@ -50,7 +50,9 @@ impl Refusal {
             (_, 401 | 403) => CallError::turned_away(Retry::Never, reason),
             (Some(error), _) => CallError::reported(error.clone()),
             (None, 429) => CallError::turned_away(Retry::Always, reason),
-            (None, 200..=499) => CallError::turned_away(Retry::Never, reason),
+            // The call may have been carried out.
+            (None, 200..=299 | 408 | 499) => CallError::turned_away(Retry::IfIdempotent, reason),
+            (None, 300..=499) => CallError::turned_away(Retry::Never, reason),
             (None, _) => CallError::turned_away(Retry::IfIdempotent, reason),
         };
         let error = match self.retry_after() {

@@ -5,10 +5,14 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, Lines};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 
+use super::lines::{MOST_TEXT, read_line};
 use super::{Job, Report, write};
 use crate::store::Output;
+
+/// A longer line of text is shown in parts.
+const MOST_SHOWN: usize = 64 << 10;
 
 const VERSION: u32 = 1;
 const METHOD_NOT_FOUND: i64 = -32601;
@@ -23,7 +27,8 @@ pub(super) async fn talk(
     let mut talk = Talk {
         job,
         stdin,
-        lines: BufReader::new(stdout).lines(),
+        reader: BufReader::new(stdout),
+        buffer: Vec::new(),
         output,
         next_id: 1,
         report: Report::default(),
@@ -39,7 +44,9 @@ pub(super) async fn talk(
 struct Talk<'a, W, R> {
     job: &'a Job,
     stdin: W,
-    lines: Lines<BufReader<R>>,
+    reader: BufReader<R>,
+    /// The last line that was read.
+    buffer: Vec<u8>,
     output: &'a Mutex<Output>,
     next_id: u64,
     report: Report,
@@ -75,9 +82,12 @@ impl<W: AsyncWrite + Unpin, R: AsyncRead + Unpin> Talk<'_, W, R> {
         self.next_id += 1;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await?;
         loop {
-            let line = self.lines.next_line().await.map_err(|error| error.to_string())?;
-            let line = line.ok_or_else(|| format!("the agent ended before it answered `{method}`"))?;
-            let Ok(mut message) = serde_json::from_str::<Value>(&line) else { continue };
+            let read =
+                read_line(&mut self.reader, &mut self.buffer).await.map_err(|error| error.to_string())?;
+            if read == 0 {
+                return Err(format!("the agent ended before it answered `{method}`"));
+            }
+            let Ok(mut message) = serde_json::from_slice::<Value>(&self.buffer) else { continue };
             if message.get("method").is_some() {
                 self.serve(&message).await?;
             } else if message["id"] == id {
@@ -113,8 +123,13 @@ impl<W: AsyncWrite + Unpin, R: AsyncRead + Unpin> Talk<'_, W, R> {
         match update["sessionUpdate"].as_str().unwrap_or_default() {
             "agent_message_chunk" => {
                 let text = update["content"]["text"].as_str().unwrap_or_default();
-                self.report.text.push_str(text);
+                if self.report.text.len() + text.len() <= MOST_TEXT {
+                    self.report.text.push_str(text);
+                }
                 self.line.push_str(text);
+                if self.line.len() > MOST_SHOWN && !self.line.contains('\n') {
+                    self.end_line();
+                }
                 while let Some((line, rest)) = self.line.split_once('\n') {
                     write(self.output, line);
                     self.line = rest.to_owned();

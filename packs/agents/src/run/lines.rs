@@ -11,7 +11,7 @@ use crate::store::Output;
 
 /// Longer lines are cut.
 const MOST_LINE: usize = 4 << 20;
-const MOST_TEXT: usize = 4 << 20;
+pub(super) const MOST_TEXT: usize = 4 << 20;
 
 pub(super) async fn talk(
     job: &Job,
@@ -42,7 +42,7 @@ pub(super) async fn talk(
 }
 
 /// The next line, up to a length; the rest of a longer one is dropped.
-async fn read_line(
+pub(super) async fn read_line(
     reader: &mut (impl tokio::io::AsyncBufRead + Unpin),
     line: &mut Vec<u8>,
 ) -> std::io::Result<usize> {
@@ -105,7 +105,9 @@ fn take(line: &str, report: &mut Report) -> Option<String> {
         // Gemini and OpenCode.
         "message" if event["role"] != "user" => {
             let words = text("/content")?;
-            report.text.push_str(&words);
+            if report.text.len() + words.len() <= MOST_TEXT {
+                report.text.push_str(&words);
+            }
             Some(words)
         }
         "text" => {

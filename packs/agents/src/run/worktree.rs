@@ -2,13 +2,16 @@
 //! was changed in it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use toolyard_tool::host::ChildCommand;
 
 use super::Job;
 
 const MOST_OUTPUT: u64 = 1 << 20;
+/// How long git may take.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(super) enum Place {
     Project(PathBuf),
@@ -66,11 +69,23 @@ async fn git(job: &Job, folder: &Path, arguments: &[&str]) -> Result<String, Str
         safe.iter().chain(arguments).fold(ChildCommand::new("git"), ChildCommand::arg).folder(folder);
     let mut child = job.host.child(command).await.map_err(|error| format!("cannot start git: {error}"))?;
     let (mut output, mut errors) = (Vec::new(), Vec::new());
-    let (mut out, mut err) = ((&mut child.stdout).take(MOST_OUTPUT), (&mut child.stderr).take(MOST_OUTPUT));
-    let _ = tokio::join!(out.read_to_end(&mut output), err.read_to_end(&mut errors));
-    match child.control.wait().await {
+    let working = async {
+        tokio::join!(read(&mut child.stdout, &mut output), read(&mut child.stderr, &mut errors));
+        child.control.wait().await
+    };
+    let Ok(ended) = tokio::time::timeout(PATIENCE, working).await else {
+        return Err(format!("git did not end within {} s", PATIENCE.as_secs()));
+    };
+    match ended {
         Ok(Some(0)) => Ok(String::from_utf8_lossy(&output).into_owned()),
         Ok(_) => Err(String::from_utf8_lossy(&errors).trim().to_owned()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Keeps the first part of what a program writes, and reads the rest away so that it does not wait for a reader.
+async fn read(mut from: &mut (impl AsyncRead + Unpin), to: &mut Vec<u8>) {
+    // What cannot be read is missing in the output.
+    let _ = (&mut from).take(MOST_OUTPUT).read_to_end(to).await;
+    let _ = tokio::io::copy(from, &mut tokio::io::sink()).await;
 }

@@ -159,8 +159,14 @@ async fn commits_of(host: &Host, path: &Path) -> HashMap<usize, String> {
     let command = command.arg(name).folder(folder);
     let Ok(mut child) = host.child(command).await else { return HashMap::new() };
     let mut output = Vec::new();
-    let read = (&mut child.stdout).take(MOST_OUTPUT).read_to_end(&mut output).await;
-    if read.is_err() || child.control.wait().await.ok().flatten() != Some(0) {
+    let read = async {
+        // The rest is read away, so that git does not wait for a reader.
+        let _ = (&mut child.stdout).take(MOST_OUTPUT).read_to_end(&mut output).await;
+        let _ = tokio::io::copy(&mut child.stdout, &mut tokio::io::sink()).await;
+    };
+    let drain = async { drop(tokio::io::copy(&mut child.stderr, &mut tokio::io::sink()).await) };
+    tokio::join!(read, drain);
+    if child.control.wait().await.ok().flatten() != Some(0) {
         return HashMap::new();
     }
     parse_blame(&String::from_utf8_lossy(&output))

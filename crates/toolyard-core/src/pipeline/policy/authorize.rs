@@ -75,7 +75,11 @@ fn taken_up(governor: &Governor, call: &mut Call) -> Result<Option<Subject>, Cal
         return Err(refused("belongs to another request"));
     }
     match carried {
-        Carried::Granted { subject, inner, .. } => {
+        Carried::Granted { nonce, subject, inner, expires } => {
+            // Each round of questions has a state of its own, so that one approval is not used for many calls.
+            if !governor.approvals.use_once(&nonce, expires) {
+                return Err(refused("was used already"));
+            }
             call.params = match inner {
                 Some(inner) => call.params.with("requestState", &Raw::from_serialize(&inner)).into(),
                 None => without(call, &["requestState"]),
