@@ -32,12 +32,12 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
         step("newcomer", newcomer::newcomer)?;
-        step("dashboard", || ui::ui(&ui::Options::default()))?;
         if options.full { full() } else { Ok(()) }
     })
 }
 
 /// What takes too long for every change.
 fn full() -> Result<()> {
+    step("dashboard", || ui::ui(&ui::Options::default()))?;
     step("slow starts", slow_starts::slow_starts)
 }
