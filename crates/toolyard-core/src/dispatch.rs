@@ -1,11 +1,12 @@
 //! One table: what each method means, and which upstream it goes to.
 
-use std::ops::Range;
+mod resolve;
+
 use std::sync::Arc;
 
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, PrincipalId, Request};
 use toolyard_proto::uri::ResultKind;
-use toolyard_proto::{CallError, Params, Raw, Reason};
+use toolyard_proto::{CallError, Raw};
 
 use crate::call::{Call, Edits, Trace};
 use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog, ViewEntry};
@@ -13,7 +14,11 @@ use crate::gateway::Shared;
 use crate::listen::listen;
 use crate::pipeline::Chain;
 use crate::upstream::Upstream;
-use crate::{bridge, greet, hub, tasks};
+use crate::{bridge, greet, hub};
+use resolve::{
+    Named, complete_target, edits, is_of, named_entry, string_member, task_target, unknown, view,
+    without_instance,
+};
 
 /// Methods that the newest revision removed: they are refused in every view.
 const REMOVED: [&str; 7] = [
@@ -78,27 +83,6 @@ pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Di
 fn own(request: Request, answer: impl FnOnce(Request) -> BoxFuture<Answer>) -> Dispatched {
     let answering = answer(request.clone());
     Dispatched::Own(request, answering)
-}
-
-fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a Arc<ViewCatalog>, CallError> {
-    snapshot.seen_by(&request.origin).ok_or_else(|| CallError::invalid_params("there is no such view"))
-}
-
-fn string_member(params: &Params, key: &str) -> Result<String, CallError> {
-    let text = params.slice(member(params, key)?).as_string();
-    text.ok_or_else(|| must_be_string(key))
-}
-
-/// Where a member stands that a request is judged by. The upstream must not be able to read another one.
-fn member(params: &Params, key: &str) -> Result<Range<usize>, CallError> {
-    let found = params.find_once(key);
-    found
-        .map_err(|_| CallError::invalid_params(format!("duplicate `{key}` in `params`")))?
-        .ok_or_else(|| must_be_string(key))
-}
-
-fn must_be_string(key: &str) -> CallError {
-    CallError::invalid_params(format!("`params.{key}` must be a string"))
 }
 
 /// Whether the call may be of a tool or instance that the snapshot does not show yet.
@@ -352,102 +336,6 @@ fn refuse(request: Request, error: CallError) -> Dispatched {
     Dispatched::Refused(Box::new(request), error)
 }
 
-/// What a request names.
-struct Named {
-    found: ViewEntry,
-    /// Where the name is in the parameters, if it is not the upstream's own.
-    renamed_at: Option<Range<usize>>,
-    /// Whether the answer is seen in a view of many upstreams.
-    is_namespaced: bool,
-}
-
-fn named_entry<'a>(
-    snapshot: &'a Snapshot,
-    request: &Request,
-    look_up: impl FnOnce(&'a ViewCatalog, &str) -> Result<ViewEntry, CallError>,
-) -> Result<Named, CallError> {
-    let at = member(&request.params, "name")?;
-    let raw = request.params.slice(at.clone());
-    let name = raw.text().ok_or_else(|| must_be_string("name"))?;
-    let view = view(snapshot, request)?;
-    let found = look_up(view, &name)?;
-    let renamed_at = (view.is_namespaced() || *name != found.entry.own_name).then_some(at);
-    Ok(Named { found, renamed_at, is_namespaced: view.is_namespaced() })
-}
-
-fn unknown(snapshot: &Snapshot, request: &Request, view: &ViewCatalog, what: &str, name: &str) -> CallError {
-    if let Some(error) = without_instance(snapshot, request, view) {
-        return error;
-    }
-    if let Some(reason) = view.why_left_out(name) {
-        return CallError::invalid_params(format!("{what} `{name}` is not shown: {reason}"));
-    }
-    if let Some(why) = unheard(snapshot, view, name) {
-        return CallError::invalid_params(format!("unknown {what} `{name}`: {why}"));
-    }
-    CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
-}
-
-/// Whether a name in a view of many upstreams seems to be one of this upstream's.
-fn is_of(name: &str, upstream: &Upstream) -> bool {
-    let rest = name.strip_prefix(upstream.id().as_str());
-    rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with(':'))
-}
-
-/// What is known of the upstream that a name seems to speak of, where that one has never said what it offers.
-/// Only a word about what went wrong: nothing is called by it.
-fn unheard(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<Reason> {
-    let is_meant = |upstream: &&Arc<Upstream>| {
-        let is_named = is_of(name, upstream);
-        is_named && upstream.definitions().is_none()
-    };
-    let upstream = snapshot.rules().upstreams.iter().filter(|_| view.alone.is_none()).find(is_meant)?;
-    Some(upstream.why_unavailable(&upstream.state()))
-}
-
-/// In the hub view, whatever is not the hub's own needs an instance.
-fn without_instance(snapshot: &Snapshot, request: &Request, view: &ViewCatalog) -> Option<CallError> {
-    let silent = view.alone.as_ref().filter(|alone| alone.definitions().is_none());
-    match (view.is_hub, &view.alone, silent) {
-        (true, None, _) => Some(snapshot.rules().hub.not_connected(&request.origin.client)),
-        (true, _, Some(silent)) => Some(hub::silent(silent)),
-        _ => None,
-    }
-}
-
-fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
-    let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
-    let may_be_older = bridge::has_inbox(&request.origin);
-    let tasks = tasks::declared(&request.origin) || may_be_older && request.params.member("task").is_some();
-    Edits { uris: has_resources.then_some(kind), tasks }
-}
-
-fn complete_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Params), CallError> {
-    let view = view(snapshot, request)?;
-    if let Some(alone) = &view.alone {
-        return Ok((alone.clone(), request.params.clone()));
-    }
-    let reference = Params::from(request.params.slice(member(&request.params, "ref")?));
-    match string_member(&reference, "type")?.as_str() {
-        "ref/prompt" => {
-            let name = string_member(&reference, "name")?;
-            let entry =
-                view.prompt(&name).ok_or_else(|| unknown(snapshot, request, view, "prompt", &name))?;
-            let params =
-                request.params.with_path(&["ref", "name"], &Raw::from_serialize(&entry.entry.own_name));
-            Ok((entry.entry.upstream.clone(), params.into()))
-        }
-        "ref/resource" => {
-            let uri = string_member(&reference, "uri")?;
-            let owner = view.resource(&uri);
-            let (upstream, own) =
-                owner.ok_or_else(|| CallError::invalid_params(format!("unknown resource {uri}")))?;
-            Ok((upstream, request.params.with_path(&["ref", "uri"], &Raw::from_serialize(&own)).into()))
-        }
-        other => Err(CallError::invalid_params(format!("`ref.type` {other:?} is not known"))),
-    }
-}
-
 fn list(shared: &Arc<Shared>, kind: ListKind, request: Request) -> BoxFuture<Answer> {
     let shared = shared.clone();
     Box::pin(async move {
@@ -485,21 +373,4 @@ async fn discover(shared: Arc<Shared>, request: Request) -> Answer {
     let greeting = alone.greeting_for(&request.origin).await?;
     let (result, revision) = bridge::greeting_for(&request.origin, &greeting);
     Ok(AnswerBody::Whole(result, revision))
-}
-
-fn task_target(snapshot: &Snapshot, request: &Request) -> Result<(Arc<Upstream>, Params, Edits), CallError> {
-    let view = view(snapshot, request)?;
-    if let Some(alone) = &view.alone {
-        return Ok((alone.clone(), request.params.clone(), Edits::default()));
-    }
-    if !bridge::has_inbox(&request.origin) && !tasks::declared(&request.origin) {
-        return Err(tasks::undeclared());
-    }
-    let shown = string_member(&request.params, "taskId")?;
-    let found = tasks::own(&shown).and_then(|(id, own)| Some((view.upstream(id)?.clone(), own)));
-    let (upstream, own) =
-        found.ok_or_else(|| CallError::invalid_params(format!("unknown task {shown:?}")))?;
-    let params = request.params.with("taskId", &Raw::from_serialize(&own));
-    let edits = edits(request, &upstream, ResultKind::ToolResult);
-    Ok((upstream, params.into(), Edits { tasks: true, ..edits }))
 }

@@ -1,24 +1,25 @@
-//! The catalog as one view shows it: which parts, which of their entries, under which names. A view is made from the
-//! one before it: parts that are the same are kept, and the name table changes by what differs.
+//! The catalog as one view shows it: which parts, which of their entries, under which names.
+
+mod parts;
+mod make;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use toolyard_proto::Raw;
 use toolyard_proto::name::{NameStyle, legal_name};
 use toolyard_proto::uri::{self, ResultKind, map_result};
 
-use super::names::{NameTable, ViewEntry};
+use super::names::ViewEntry;
 use super::pages::{Layout, Pages};
-use super::part::{LeftOut, Part, hub_entries, unlisted_entry};
-use super::snapshot::Views;
+use super::part::{LeftOut, unlisted_entry};
 use super::{Entry, ListKind};
-use crate::hub;
 use crate::pipeline::{Chain, StepRules};
-use crate::plan::ProfilePlan;
 use crate::upstream::Upstream;
+pub(super) use make::Making;
+use make::Names;
+pub(super) use parts::HubEntries;
+use parts::ViewPart;
 
 /// What kind of view it is.
 #[derive(Clone, Debug)]
@@ -52,307 +53,6 @@ pub(crate) struct ViewCatalog {
     pub(super) settled: bool,
     pub(super) layouts: [OnceLock<Layout>; 4],
     pub(super) pages: Arc<Pages>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Names {
-    tools: NameTable,
-    prompts: NameTable,
-    /// Entries whose shown name another upstream's entry has, with the reason.
-    clashes: Vec<(Arc<Entry>, String)>,
-}
-
-/// A part as one view has it.
-#[derive(Debug)]
-pub(super) struct ViewPart {
-    pub(super) part: Arc<Part>,
-    tools: Picked,
-    prompts: Picked,
-    /// Of requests that name neither tool nor prompt.
-    default: Chain,
-}
-
-/// Which entries of a part a view has, and the steps of their calls.
-#[derive(Debug)]
-struct Picked {
-    /// Places in the part's list, rising; all of them where there is no profile.
-    places: Option<Box<[u32]>>,
-    chains: EntryChains,
-}
-
-#[derive(Debug)]
-enum EntryChains {
-    /// Nearly always: all entries have the same settings.
-    Same(Chain),
-    /// By place in the part's list.
-    Each(Box<[Chain]>),
-}
-
-impl Picked {
-    fn new(part: &Part, kind: ListKind, profile: Option<&ProfilePlan>, steps: &StepRules) -> Self {
-        let entries = &part.entries(kind).all;
-        let is_picked = |(place, entry): (u32, &Arc<Entry>)| {
-            profile.is_none_or(|profile| is_shown(profile, part, entry)).then_some(place)
-        };
-        let places = profile.map(|_| (0..).zip(entries).filter_map(is_picked).collect());
-        let name = profile.map(|profile| profile.name.as_str());
-        Self { places, chains: EntryChains::new(part, entries, name, steps) }
-    }
-
-    fn has(&self, place: usize) -> bool {
-        let place = u32::try_from(place).ok();
-        self.places
-            .as_ref()
-            .is_none_or(|places| place.is_some_and(|place| places.binary_search(&place).is_ok()))
-    }
-}
-
-impl EntryChains {
-    fn new(part: &Part, entries: &[Arc<Entry>], profile: Option<&str>, steps: &StepRules) -> Self {
-        let default = steps.default_chain(profile, &part.upstream);
-        if !steps.differ_by_tool() {
-            return Self::Same(default);
-        }
-        let chain = |entry: &Arc<Entry>| steps.chain(profile, &part.upstream, &entry.canonical);
-        let chains: Box<[Chain]> = entries.iter().map(chain).collect();
-        if chains.iter().all(|chain| Arc::ptr_eq(chain, &default)) {
-            Self::Same(default)
-        } else {
-            Self::Each(chains)
-        }
-    }
-
-    fn at(&self, place: usize) -> &Chain {
-        match self {
-            Self::Same(chain) => chain,
-            Self::Each(chains) => &chains[place],
-        }
-    }
-}
-
-impl ViewPart {
-    fn new(part: &Arc<Part>, profile: Option<&ProfilePlan>, steps: &StepRules) -> Self {
-        let picked = |kind| Picked::new(part, kind, profile, steps);
-        let default = steps.default_chain(profile.map(|profile| profile.name.as_str()), &part.upstream);
-        Self {
-            tools: picked(ListKind::Tools),
-            prompts: picked(ListKind::Prompts),
-            default,
-            part: part.clone(),
-        }
-    }
-
-    fn picked(&self, kind: ListKind) -> &Picked {
-        if kind == ListKind::Prompts { &self.prompts } else { &self.tools }
-    }
-
-    /// The entries of a view, with their places in the part's list.
-    fn entries(&self, kind: ListKind) -> impl Iterator<Item = (usize, &Arc<Entry>)> {
-        let (all, picked) = (&self.part.entries(kind).all, self.picked(kind));
-        let some =
-            picked.places.iter().flat_map(|places| places.iter().filter_map(|at| usize::try_from(*at).ok()));
-        let everything = 0..if picked.places.is_none() { all.len() } else { 0 };
-        some.chain(everything).map(|place| (place, &all[place]))
-    }
-
-    fn view_entry(&self, kind: ListKind, place: usize, entry: &Arc<Entry>) -> ViewEntry {
-        ViewEntry { entry: entry.clone(), chain: self.picked(kind).chains.at(place).clone() }
-    }
-
-    /// An entry by its own name.
-    fn own(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
-        let entries = self.part.entries(kind);
-        let place = entries.place(name).filter(|place| self.picked(kind).has(*place))?;
-        Some(self.view_entry(kind, place, &entries.all[place]))
-    }
-
-    /// An entry by the name that stands for its own where clients accept no such names. Asked for only in the hub, after
-    /// its own name was not found.
-    fn by_legal_name(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
-        let mut entries = self.entries(kind);
-        let (place, entry) = entries.find(|(_, entry)| legal_name(&entry.own_name) == name)?;
-        Some(self.view_entry(kind, place, entry))
-    }
-
-    /// Those that lists of many upstreams can show.
-    fn fitting(&self, kind: ListKind) -> impl Iterator<Item = ViewEntry> {
-        let fitting = self.entries(kind).filter(|(_, entry)| entry.fit.is_some());
-        fitting.map(move |(place, entry)| self.view_entry(kind, place, entry))
-    }
-}
-
-/// The hub's own tools, by their names and their names with a slash.
-#[derive(Debug)]
-pub(super) struct HubEntries {
-    part: Arc<Part>,
-    entries: Vec<ViewEntry>,
-}
-
-impl HubEntries {
-    /// The hub's tools, or `before` where they are the same.
-    pub(super) fn now(rules: &Views, parts: &[Arc<Part>], before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
-        let part = parts.iter().find(|part| part.built_in)?;
-        if let Some(before) = before.filter(|before| Arc::ptr_eq(&before.part, part)) {
-            return Some(before.clone());
-        }
-        let chain = |entry: &Arc<Entry>| rules.steps.chain(None, &part.upstream, &entry.canonical);
-        let entries = hub_entries(&part.upstream, rules.names).into_iter();
-        let entries = entries.map(|entry| ViewEntry { chain: chain(&entry), entry }).collect();
-        Some(Arc::new(Self { part: part.clone(), entries }))
-    }
-
-    fn get(&self, name: &str) -> Option<&ViewEntry> {
-        let is_it = |own: &str| own == name || hub::with_slash(own) == name;
-        self.entries.iter().find(|one| is_it(&one.entry.own_name))
-    }
-}
-
-static NEXT_VIEW: AtomicU64 = AtomicU64::new(1);
-
-/// What a view is made of.
-pub(super) struct Making<'a> {
-    pub(super) rules: &'a Views,
-    pub(super) parts: &'a [Arc<Part>],
-    pub(super) settled: bool,
-    pub(super) hub: Option<&'a Arc<HubEntries>>,
-    pub(super) pages: &'a Arc<Pages>,
-    /// Whether rules are as they were, so that the views before can be built on.
-    pub(super) same_rules: bool,
-}
-
-impl Making<'_> {
-    /// The view of this shape, or `before` where nothing in it has changed.
-    pub(super) fn view(&self, shape: &Shape, before: Option<&Arc<ViewCatalog>>) -> Arc<ViewCatalog> {
-        let profile = match shape {
-            Shape::Many { profile } => profile.map(|at| &self.rules.profiles[at]),
-            Shape::Filtered { profile, .. } => Some(&self.rules.profiles[*profile]),
-            Shape::Alone(_) | Shape::Hub(_) => None,
-        };
-        let before = before.filter(|_| self.same_rules);
-        let parts = self.view_parts(shape, profile, before);
-        let is_hub = matches!(shape, Shape::Hub(_));
-        let hub = self.hub.filter(|_| is_hub);
-        if let Some(before) = before.filter(|before| before.is_as(&parts, hub, self.settled)) {
-            return before.clone();
-        }
-        let names = match shape {
-            Shape::Many { .. } => Some(Names::following(before.map(|before| &**before), &parts)),
-            _ => None,
-        };
-        Arc::new(ViewCatalog {
-            id: NEXT_VIEW.fetch_add(1, Ordering::Relaxed),
-            alone: match shape {
-                Shape::Many { .. } => None,
-                Shape::Alone(upstream) | Shape::Filtered { upstream, .. } => Some(upstream.clone()),
-                Shape::Hub(instance) => instance.clone(),
-            },
-            is_hub,
-            parts,
-            hub: hub.cloned(),
-            names,
-            profile: profile.map(|profile| profile.name.clone()),
-            style: self.rules.names,
-            steps: self.rules.steps.clone(),
-            settled: self.settled,
-            layouts: Default::default(),
-            pages: self.pages.clone(),
-        })
-    }
-
-    fn view_parts(
-        &self,
-        shape: &Shape,
-        profile: Option<&ProfilePlan>,
-        before: Option<&Arc<ViewCatalog>>,
-    ) -> Vec<Arc<ViewPart>> {
-        let only = match shape {
-            Shape::Many { .. } => None,
-            Shape::Alone(upstream) | Shape::Filtered { upstream, .. } => Some(upstream),
-            Shape::Hub(None) => return Vec::new(),
-            Shape::Hub(Some(instance)) => Some(instance),
-        };
-        let known: HashMap<*const Part, &Arc<ViewPart>> =
-            before.iter().flat_map(|before| &before.parts).map(|one| (Arc::as_ptr(&one.part), one)).collect();
-        let inside = self.parts.iter().filter(|part| is_inside(part, only, profile));
-        let view_part = |part: &Arc<Part>| match known.get(&Arc::as_ptr(part)) {
-            Some(same) => Arc::clone(same),
-            None => Arc::new(ViewPart::new(part, profile, &self.rules.steps)),
-        };
-        inside.map(view_part).collect()
-    }
-}
-
-impl Names {
-    /// The names of these parts, made from those of the view before. Names that clash are rare (two hashes of 40 bits
-    /// that are equal); where there are any, the table is made from the start, so that the order of upstreams
-    /// decides which entry has the name.
-    fn following(before: Option<&ViewCatalog>, parts: &[Arc<ViewPart>]) -> Self {
-        let known = before.and_then(|before| Some((before, before.names.as_ref()?)));
-        let Some((before, names)) = known.filter(|(_, names)| names.clashes.is_empty()) else {
-            return Self::of(parts);
-        };
-        let mut names = names.clone();
-        let (gone, new) = (without(&before.parts, parts), without(parts, &before.parts));
-        for kind in [ListKind::Tools, ListKind::Prompts] {
-            names.replace(kind, &gone, &new);
-        }
-        if names.clashes.is_empty() { names } else { Self::of(parts) }
-    }
-
-    fn of(parts: &[Arc<ViewPart>]) -> Self {
-        let mut names = Self::default();
-        for part in parts {
-            for kind in [ListKind::Tools, ListKind::Prompts] {
-                for new in part.fitting(kind) {
-                    names.add(kind, &new);
-                }
-            }
-        }
-        names
-    }
-
-    fn table(&mut self, kind: ListKind) -> &mut NameTable {
-        if kind == ListKind::Prompts { &mut self.prompts } else { &mut self.tools }
-    }
-
-    fn add(&mut self, kind: ListKind, new: &ViewEntry) {
-        if let Err(first) = self.table(kind).insert(new) {
-            let reason = format!("its name `{}` is taken by {}", new.entry.shown, first.canonical);
-            self.clashes.push((new.entry.clone(), reason));
-        }
-    }
-
-    /// Takes out what only `gone` has, and puts in what only `new` has.
-    fn replace(&mut self, kind: ListKind, gone: &[&Arc<ViewPart>], new: &[&Arc<ViewPart>]) {
-        let kept: HashMap<*const Entry, ViewEntry> = gone
-            .iter()
-            .flat_map(|part| part.fitting(kind))
-            .map(|one| (Arc::as_ptr(&one.entry), one))
-            .collect();
-        let mut added = Vec::new();
-        let mut left = kept;
-        for one in new.iter().flat_map(|part| part.fitting(kind)) {
-            let same =
-                left.get(&Arc::as_ptr(&one.entry)).is_some_and(|old| Arc::ptr_eq(&old.chain, &one.chain));
-            if same {
-                left.remove(&Arc::as_ptr(&one.entry));
-            } else {
-                added.push(one);
-            }
-        }
-        for old in left.values() {
-            self.table(kind).remove(&old.entry);
-        }
-        for one in &added {
-            self.add(kind, one);
-        }
-    }
-}
-
-/// Those of `all` that are not in `others`.
-fn without<'a>(all: &'a [Arc<ViewPart>], others: &[Arc<ViewPart>]) -> Vec<&'a Arc<ViewPart>> {
-    let known: std::collections::HashSet<*const ViewPart> = others.iter().map(Arc::as_ptr).collect();
-    all.iter().filter(|one| !known.contains(&Arc::as_ptr(one))).collect()
 }
 
 impl ViewCatalog {
@@ -544,22 +244,6 @@ impl Item<'_> {
             Self::Resource(_, raw) => raw.len(),
         }
     }
-}
-
-fn is_inside(part: &Part, only: Option<&Arc<Upstream>>, profile: Option<&ProfilePlan>) -> bool {
-    let right = only.is_none_or(|only| only.id() == part.upstream.id());
-    // The gateway's own tools are in a profile only where it names them.
-    let named = profile.is_none_or(|profile| {
-        let upstream = &part.upstream;
-        let is_named = || profile.includes_upstream(upstream.kind(), upstream.id().as_str(), &part.names);
-        if profile.is_choosy() { is_named() } else { !part.built_in }
-    });
-    right && named
-}
-
-fn is_shown(profile: &ProfilePlan, part: &Part, entry: &Entry) -> bool {
-    let (kind, id) = (part.upstream.kind(), part.upstream.id().as_str());
-    profile.includes(&profile.ids_of(kind, id, &part.names, &entry.own_name))
 }
 
 fn with_shown_uris(upstream: &Upstream, kind: ResultKind, raw: &Raw) -> Raw {

@@ -1,7 +1,9 @@
-//! The life of an upstream: connect, learn what it offers, hear its news, notice its end, try again. One
-//! task per upstream, so a slow or dead one delays nobody.
+//! The life of an upstream: connect, fetch its lists, receive its announcements, notice its end, reconnect. One task
+//! per upstream, so a slow or dead one delays no other.
 
+mod outlets;
 mod announcements;
+mod listening;
 mod pings;
 
 use std::panic::AssertUnwindSafe;
@@ -9,78 +11,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval};
-use toolyard_model::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent, Origin, Peer};
-use toolyard_proto::error::code;
-use toolyard_proto::name::UpstreamId;
-use toolyard_proto::{Kind, Method, Notification, Raw, Reason};
+use toolyard_model::{Answer, Ask, AskError, BoxFuture, ClientKey, Link, LinkEvent};
+use toolyard_proto::{Method, Notification, Raw, Reason};
 
-use super::fetch::{fetch, own_request};
+use super::fetch::fetch;
 use super::health::Vigil;
 use super::reconnect::Backoff;
 use super::state::Phase;
-use super::subscribe::Heard;
 use super::{Lane, Upstream, counterpart, pool};
-use crate::catalog::{CacheHints, Definitions, ListKind, ListRead, Store};
-use crate::event::Events;
-use crate::listen::Listeners;
-use crate::pins::{PinTerms, Pins, is_pinned};
-use crate::plan::{Connected, UpstreamKind, UpstreamPlan};
+use crate::catalog::{CacheHints, Definitions, ListKind, ListRead};
+use crate::plan::{Connected, UpstreamKind};
 use crate::{bridge, levels};
 use announcements::{Announcements, LOOK_AGAIN, scattered};
+use listening::LISTEN_AGAIN;
+pub(crate) use outlets::Outlets;
 use pings::{Outcome, Ping};
 
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 /// How often the use of an upstream is checked that is stopped when idle.
 const USE_CHECK: Duration = Duration::from_secs(5);
-const LISTEN_AGAIN: Duration = Duration::from_secs(2);
-/// An upstream that ends every listening at once is listened to this seldom in the end.
-const LISTEN_AT_MOST: Duration = Duration::from_mins(1);
-/// Who has been there this long has not failed in a row with what was before.
+/// A connection that lasted this long resets the count of failures.
 const STEADY: Duration = Duration::from_secs(10);
-
-/// Where an upstream's news go.
-#[derive(Clone)]
-pub(crate) struct Outlets {
-    pub(crate) changed: mpsc::Sender<()>,
-    pub(crate) listeners: Arc<Listeners>,
-    pub(crate) store: Option<Arc<Store>>,
-    pub(crate) origin: Arc<Origin>,
-    /// Permits to start a process.
-    pub(crate) starts: Arc<Semaphore>,
-    pub(crate) events: Arc<Events>,
-    pub(crate) pins: Option<Arc<Pins>>,
-}
-
-impl Outlets {
-    /// What was stored for just this upstream.
-    pub(crate) fn stored(&self, plan: &UpstreamPlan) -> Option<Arc<Definitions>> {
-        let mut definitions = self.store.as_ref()?.load(&plan.id, &plan.fingerprint)?;
-        self.review(&plan.id, plan.kind, plan.policy.pins.as_deref(), &mut definitions);
-        Some(Arc::new(definitions))
-    }
-
-    /// Compares an upstream's tools with those recorded.
-    pub(crate) fn review(
-        &self,
-        id: &UpstreamId,
-        kind: UpstreamKind,
-        terms: Option<&PinTerms>,
-        definitions: &mut Definitions,
-    ) {
-        let pins = self.pins.as_ref().filter(|_| is_pinned(kind));
-        match pins.zip(terms) {
-            Some((pins, terms)) => pins.review(id, terms, definitions),
-            None => definitions.hold(Vec::new()),
-        }
-    }
-
-    /// The catalog looks again. One waiting word is as good as many.
-    pub(crate) fn announce(&self) {
-        let _ = self.changed.try_send(());
-    }
-}
 
 pub(crate) async fn run(upstream: Arc<Upstream>, outlets: Outlets) {
     tokio::join!(
@@ -465,38 +418,6 @@ impl<'a> Driver<'a> {
             self.upstream.life.state.send_modify(|state| state.settled = true);
         }
         self.outlets.announce();
-    }
-
-    fn listen(&mut self) {
-        self.listen_at = None;
-        self.listen_since = Instant::now();
-        let params = serde_json::json!({ "notifications": {
-            "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
-        } });
-        let request = own_request(
-            self.link.as_ref(),
-            &self.outlets.origin,
-            Method::LISTEN,
-            params.into(),
-            "yard-listen",
-        );
-        self.listening = Some(self.link.call(request, Peer::new(Arc::new(Heard(self.hear.clone())))));
-    }
-
-    fn listen_ended(&mut self, answer: Answer) {
-        self.listening = None;
-        match answer {
-            Err(error) if error.code() == code::METHOD_NOT_FOUND => return,
-            Err(error) if matches!(error.kind, Kind::Unavailable | Kind::Unreachable | Kind::Lost) => {
-                self.upstream.life.suspect();
-            }
-            _ => {}
-        }
-        // What changed in between was not heard.
-        self.dirty = ListKind::ALL.to_vec();
-        let held = self.listen_since.elapsed() >= STEADY;
-        self.listen_pause = if held { LISTEN_AGAIN } else { (self.listen_pause * 2).min(LISTEN_AT_MOST) };
-        self.listen_at = Some(Instant::now() + self.listen_pause);
     }
 }
 

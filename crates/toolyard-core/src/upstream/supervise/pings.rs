@@ -9,10 +9,11 @@ use tokio::time::Instant;
 use toolyard_model::{Answer, BoxFuture, Peer};
 use toolyard_proto::{Kind, Raw, Reason};
 
-use super::{Driver, own_request};
+use super::Driver;
 use crate::bridge;
 use crate::catalog::ListKind;
 use crate::upstream::Upstream;
+use crate::upstream::fetch::own_request;
 use crate::upstream::health::{Sign, Verdict};
 use crate::upstream::state::Phase;
 
@@ -47,7 +48,7 @@ impl Driver<'_> {
             (self.link.clone(), own_request(self.link.as_ref(), origin, method, params, "yard-health"));
         let wait = self.upstream.pace().pings.wait;
         let silent = no_answer(wait);
-        let asking = async move { tokio::time::timeout(wait, link.call(request, Peer::nobody())).await };
+        let asking = async move { tokio::time::timeout(wait, link.call(request, Peer::none())).await };
         let outcome = AssertUnwindSafe(asking).catch_unwind().map(move |asked| match asked {
             Ok(Ok(answer)) => outcome_of(answer, &silent),
             Ok(Err(_)) => Outcome::Silent(silent),

@@ -1,0 +1,163 @@
+//! What a request names: the view, the entry or the upstream behind a name, a URI or a task id, or why there is none.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use toolyard_model::Request;
+use toolyard_proto::uri::ResultKind;
+use toolyard_proto::{CallError, Params, Raw, Reason};
+
+use crate::call::Edits;
+use crate::catalog::{Snapshot, ViewCatalog, ViewEntry};
+use crate::upstream::Upstream;
+use crate::{bridge, hub, tasks};
+
+pub(super) fn view<'a>(snapshot: &'a Snapshot, request: &Request) -> Result<&'a Arc<ViewCatalog>, CallError> {
+    snapshot.seen_by(&request.origin).ok_or_else(|| CallError::invalid_params("there is no such view"))
+}
+
+pub(super) fn string_member(params: &Params, key: &str) -> Result<String, CallError> {
+    let text = params.slice(member(params, key)?).as_string();
+    text.ok_or_else(|| must_be_string(key))
+}
+
+/// Where a member stands that a request is judged by. The upstream must not be able to read another one.
+fn member(params: &Params, key: &str) -> Result<Range<usize>, CallError> {
+    let found = params.find_once(key);
+    found
+        .map_err(|_| CallError::invalid_params(format!("duplicate `{key}` in `params`")))?
+        .ok_or_else(|| must_be_string(key))
+}
+
+fn must_be_string(key: &str) -> CallError {
+    CallError::invalid_params(format!("`params.{key}` must be a string"))
+}
+
+/// What a request names.
+pub(super) struct Named {
+    pub(super) found: ViewEntry,
+    /// Where the name is in the parameters, if it is not the upstream's own.
+    pub(super) renamed_at: Option<Range<usize>>,
+    /// Whether the answer is seen in a view of many upstreams.
+    pub(super) is_namespaced: bool,
+}
+
+pub(super) fn named_entry<'a>(
+    snapshot: &'a Snapshot,
+    request: &Request,
+    look_up: impl FnOnce(&'a ViewCatalog, &str) -> Result<ViewEntry, CallError>,
+) -> Result<Named, CallError> {
+    let at = member(&request.params, "name")?;
+    let raw = request.params.slice(at.clone());
+    let name = raw.text().ok_or_else(|| must_be_string("name"))?;
+    let view = view(snapshot, request)?;
+    let found = look_up(view, &name)?;
+    let renamed_at = (view.is_namespaced() || *name != found.entry.own_name).then_some(at);
+    Ok(Named { found, renamed_at, is_namespaced: view.is_namespaced() })
+}
+
+pub(super) fn unknown(
+    snapshot: &Snapshot,
+    request: &Request,
+    view: &ViewCatalog,
+    what: &str,
+    name: &str,
+) -> CallError {
+    if let Some(error) = without_instance(snapshot, request, view) {
+        return error;
+    }
+    if let Some(reason) = view.why_left_out(name) {
+        return CallError::invalid_params(format!("{what} `{name}` is not shown: {reason}"));
+    }
+    if let Some(why) = unheard(snapshot, view, name) {
+        return CallError::invalid_params(format!("unknown {what} `{name}`: {why}"));
+    }
+    CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
+}
+
+/// Whether a name in a view of many upstreams seems to be one of this upstream's.
+pub(super) fn is_of(name: &str, upstream: &Upstream) -> bool {
+    let rest = name.strip_prefix(upstream.id().as_str());
+    rest.is_some_and(|rest| rest.starts_with("__") || rest.starts_with(':'))
+}
+
+/// What is known of the upstream that a name seems to speak of, where that one has never said what it offers.
+/// Only a word about what went wrong: nothing is called by it.
+fn unheard(snapshot: &Snapshot, view: &ViewCatalog, name: &str) -> Option<Reason> {
+    let is_meant = |upstream: &&Arc<Upstream>| {
+        let is_named = is_of(name, upstream);
+        is_named && upstream.definitions().is_none()
+    };
+    let upstream = snapshot.rules().upstreams.iter().filter(|_| view.alone.is_none()).find(is_meant)?;
+    Some(upstream.why_unavailable(&upstream.state()))
+}
+
+/// In the hub view, whatever is not the hub's own needs an instance.
+pub(super) fn without_instance(
+    snapshot: &Snapshot,
+    request: &Request,
+    view: &ViewCatalog,
+) -> Option<CallError> {
+    let silent = view.alone.as_ref().filter(|alone| alone.definitions().is_none());
+    match (view.is_hub, &view.alone, silent) {
+        (true, None, _) => Some(snapshot.rules().hub.not_connected(&request.origin.client)),
+        (true, _, Some(silent)) => Some(hub::silent(silent)),
+        _ => None,
+    }
+}
+
+pub(super) fn edits(request: &Request, upstream: &Upstream, kind: ResultKind) -> Edits {
+    let has_resources = upstream.definitions().is_some_and(|definitions| definitions.has_resources());
+    let may_be_older = bridge::has_inbox(&request.origin);
+    let tasks = tasks::declared(&request.origin) || may_be_older && request.params.member("task").is_some();
+    Edits { uris: has_resources.then_some(kind), tasks }
+}
+
+pub(super) fn complete_target(
+    snapshot: &Snapshot,
+    request: &Request,
+) -> Result<(Arc<Upstream>, Params), CallError> {
+    let view = view(snapshot, request)?;
+    if let Some(alone) = &view.alone {
+        return Ok((alone.clone(), request.params.clone()));
+    }
+    let reference = Params::from(request.params.slice(member(&request.params, "ref")?));
+    match string_member(&reference, "type")?.as_str() {
+        "ref/prompt" => {
+            let name = string_member(&reference, "name")?;
+            let entry =
+                view.prompt(&name).ok_or_else(|| unknown(snapshot, request, view, "prompt", &name))?;
+            let params =
+                request.params.with_path(&["ref", "name"], &Raw::from_serialize(&entry.entry.own_name));
+            Ok((entry.entry.upstream.clone(), params.into()))
+        }
+        "ref/resource" => {
+            let uri = string_member(&reference, "uri")?;
+            let owner = view.resource(&uri);
+            let (upstream, own) =
+                owner.ok_or_else(|| CallError::invalid_params(format!("unknown resource {uri}")))?;
+            Ok((upstream, request.params.with_path(&["ref", "uri"], &Raw::from_serialize(&own)).into()))
+        }
+        other => Err(CallError::invalid_params(format!("`ref.type` {other:?} is not known"))),
+    }
+}
+
+pub(super) fn task_target(
+    snapshot: &Snapshot,
+    request: &Request,
+) -> Result<(Arc<Upstream>, Params, Edits), CallError> {
+    let view = view(snapshot, request)?;
+    if let Some(alone) = &view.alone {
+        return Ok((alone.clone(), request.params.clone(), Edits::default()));
+    }
+    if !bridge::has_inbox(&request.origin) && !tasks::declared(&request.origin) {
+        return Err(tasks::undeclared());
+    }
+    let shown = string_member(&request.params, "taskId")?;
+    let found = tasks::own(&shown).and_then(|(id, own)| Some((view.upstream(id)?.clone(), own)));
+    let (upstream, own) =
+        found.ok_or_else(|| CallError::invalid_params(format!("unknown task {shown:?}")))?;
+    let params = request.params.with("taskId", &Raw::from_serialize(&own));
+    let edits = edits(request, &upstream, ResultKind::ToolResult);
+    Ok((upstream, params.into(), Edits { tasks: true, ..edits }))
+}

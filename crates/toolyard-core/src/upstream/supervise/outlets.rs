@@ -1,0 +1,55 @@
+//! Where the news of an upstream goes, and what it is compared with on the way.
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc};
+use toolyard_model::Origin;
+use toolyard_proto::name::UpstreamId;
+
+use crate::catalog::{Definitions, Store};
+use crate::event::Events;
+use crate::listen::Listeners;
+use crate::pins::{PinTerms, Pins, is_pinned};
+use crate::plan::{UpstreamKind, UpstreamPlan};
+
+/// Where an upstream's news go.
+#[derive(Clone)]
+pub(crate) struct Outlets {
+    pub(crate) changed: mpsc::Sender<()>,
+    pub(crate) listeners: Arc<Listeners>,
+    pub(crate) store: Option<Arc<Store>>,
+    pub(crate) origin: Arc<Origin>,
+    /// Permits to start a process.
+    pub(crate) starts: Arc<Semaphore>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) pins: Option<Arc<Pins>>,
+}
+
+impl Outlets {
+    /// What was stored for just this upstream.
+    pub(crate) fn stored(&self, plan: &UpstreamPlan) -> Option<Arc<Definitions>> {
+        let mut definitions = self.store.as_ref()?.load(&plan.id, &plan.fingerprint)?;
+        self.review(&plan.id, plan.kind, plan.policy.pins.as_deref(), &mut definitions);
+        Some(Arc::new(definitions))
+    }
+
+    /// Compares an upstream's tools with those recorded.
+    pub(crate) fn review(
+        &self,
+        id: &UpstreamId,
+        kind: UpstreamKind,
+        terms: Option<&PinTerms>,
+        definitions: &mut Definitions,
+    ) {
+        let pins = self.pins.as_ref().filter(|_| is_pinned(kind));
+        match pins.zip(terms) {
+            Some((pins, terms)) => pins.review(id, terms, definitions),
+            None => definitions.hold(Vec::new()),
+        }
+    }
+
+    /// The catalog looks again. One waiting word is as good as many.
+    pub(crate) fn announce(&self) {
+        let _ = self.changed.try_send(());
+    }
+}
