@@ -4,7 +4,7 @@
 //! A guard is decided on before anything else of the program is set up, because there is one per child: no
 //! runtime, no logging, no parsing of arguments. Why it is built this way is in docs/design/child-guards.md.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "sandbox"))]
 mod confine;
 #[cfg(target_os = "linux")]
 mod start;
@@ -21,12 +21,12 @@ use std::process::ExitCode;
 
 use crate::Guard;
 use crate::sandbox::{self, Sandbox};
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "sandbox"))]
 pub use confine::sandbox_support;
 use record::Record;
 
 /// Whether a sandbox can be enforced here.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", feature = "sandbox")))]
 pub fn sandbox_support() -> Result<(), String> {
     Err("`sandbox` needs Linux".to_owned())
 }
@@ -82,7 +82,7 @@ fn sandbox_and_program(
 
 /// Becomes a program in its sandbox.
 fn confine(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", feature = "sandbox"))]
     if let Some((Some(sandbox), program)) = sandbox_and_program(&mut arguments) {
         return confine::confine(&sandbox, &program, &arguments.collect::<Vec<_>>());
     }
