@@ -58,7 +58,7 @@ async fn tell_level(upstream: &Arc<Upstream>, origin: &Arc<Origin>, id: &Id, lev
     }
     let level = if link.per_client() { level } else { least };
     let request = telling(origin, id.clone(), level);
-    let _ = link.call(request, Peer::nobody()).await;
+    let _ = link.call(request, Peer::none()).await;
 }
 
 /// A new link to an upstream that all share knows nothing of what clients chose before. Where each client has
@@ -68,7 +68,7 @@ pub(crate) fn tell_again(upstream: &Arc<Upstream>, link: &Arc<dyn Link>, origin:
         return;
     }
     if let Some(level) = upstream.links.least_level() {
-        let told = link.call(telling(origin, Id::string("yard-level"), level), Peer::nobody());
+        let told = link.call(telling(origin, Id::string("yard-level"), level), Peer::none());
         upstream.life.later(Box::pin(async move { drop(tokio::time::timeout(LEVEL_WAIT, told).await) }));
     }
 }

@@ -200,7 +200,7 @@ mod tests {
     fn flight(client: u64, addressable: bool) -> Flight<()> {
         let client = ClientKey::Connection(client);
         let principal = Principal::token(&format!("user {client:?}"));
-        Flight { client, principal, peer: Peer::nobody(), token: None, addressable, more: () }
+        Flight { client, principal, peer: Peer::none(), token: None, addressable, more: () }
     }
 
     fn kind(calls: &mut InFlight<()>) -> &'static str {

@@ -87,7 +87,7 @@ impl Link for StreamLink {
         Box::pin(async move {
             if let Some(level) = level {
                 // What it says to that matters to nobody: the call is made all the same.
-                let _ = Box::pin(mux.call(level, Peer::nobody())).await;
+                let _ = Box::pin(mux.call(level, Peer::none())).await;
             }
             let result = mux.call(request, peer).await.map_err(own_hop)?;
             Ok(AnswerBody::Whole(result, revision))

@@ -89,8 +89,8 @@ impl Peer {
     }
 
     /// For calls of the gateway itself: notifications are dropped, questions are refused.
-    pub fn nobody() -> Self {
-        Self(Arc::new(Nobody))
+    pub fn none() -> Self {
+        Self(Arc::new(NoClient))
     }
 
     pub fn notify(&self, notification: Notification) {
@@ -120,9 +120,9 @@ impl fmt::Debug for Peer {
     }
 }
 
-struct Nobody;
+struct NoClient;
 
-impl Back for Nobody {
+impl Back for NoClient {
     fn notify(&self, _: Notification) {}
 
     fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {

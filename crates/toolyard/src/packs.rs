@@ -283,7 +283,7 @@ mod tests {
             Method::TOOLS_CALL,
             json!({ "name": "write" }),
         );
-        let mut call = link.call(request, Peer::nobody());
+        let mut call = link.call(request, Peer::none());
         let mut reached = REACHED.subscribe();
         tokio::select! {
             _ = &mut call => panic!("it takes its time"),
@@ -317,7 +317,7 @@ mod tests {
         ));
         let (id, method, params) = (Id::number(1), Method::new(method), Raw::from(params));
         let request = Request::new(origin, id, method, params);
-        match gateway.handle(request, Peer::nobody()).await.unwrap() {
+        match gateway.handle(request, Peer::none()).await.unwrap() {
             AnswerBody::Whole(result, _) => result.read().unwrap(),
             AnswerBody::Stream(_) => panic!("nothing streams here"),
         }

@@ -300,7 +300,7 @@ impl Session {
 
     /// What the set offers now, as an array.
     async fn tools(&self) -> Result<Raw, CallError> {
-        let listed = self.link.call(self.request(Method::TOOLS_LIST, &Raw::empty_object()), Peer::nobody());
+        let listed = self.link.call(self.request(Method::TOOLS_LIST, &Raw::empty_object()), Peer::none());
         match listed.await? {
             AnswerBody::Whole(result, _) => {
                 result.member("tools").ok_or_else(|| CallError::bad_answer("there is no list of tools"))

@@ -151,7 +151,7 @@ impl Context {
             Method::TOOLS_CALL,
             Params::none(),
         );
-        Self::new(&request, Peer::nobody(), Arc::new(Surroundings::new("none".into())))
+        Self::new(&request, Peer::none(), Arc::new(Surroundings::new("none".into())))
     }
 
     /// Reports progress: `done` of `total` in any unit, `None` for an unknown total. Steps that do not go forward are

@@ -117,7 +117,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn beyond_the_queue_a_call_is_refused_and_may_be_tried_again() {
         let queue = Queue::new(1, 1);
-        let peer = Peer::nobody();
+        let peer = Peer::none();
         let first = queue.turn("a", &peer, None).await.unwrap();
         let mut second = Box::pin(queue.turn("a", &peer, None));
         assert!(tokio::time::timeout(Duration::from_secs(2), &mut second).await.is_err());

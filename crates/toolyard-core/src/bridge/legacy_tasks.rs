@@ -82,7 +82,7 @@ fn hold(call: &Call, lease: &Arc<Lease>, id: &str) -> Arc<TrackedTask> {
     call.upstream.life.later(Box::pin(async move {
         let outcome = tokio::time::timeout(TTL, waiting).await;
         let outcome = outcome.unwrap_or_else(|_| Err(CallError::timeout("the task took too long")));
-        let task = tokio::time::timeout(PATIENCE, link.call(at_the_end, Peer::nobody())).await;
+        let task = tokio::time::timeout(PATIENCE, link.call(at_the_end, Peer::none())).await;
         let task = task.ok().and_then(Result::ok).and_then(|task| whole(task).ok());
         held.end(task.unwrap_or_else(Raw::empty_object), outcome.and_then(whole));
     }));
@@ -116,7 +116,7 @@ pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
         standing => {
             let lease = held.as_ref().and_then(|held| held.lease());
             let link = lease.as_ref().map_or(link, |lease| lease.link());
-            let task = whole(link.call(about(call, Method::TASKS_GET, &id), Peer::nobody()).await?)?;
+            let task = whole(link.call(about(call, Method::TASKS_GET, &id), Peer::none()).await?)?;
             let task = convert::task_from_older(&task);
             match standing {
                 Some(Standing::Asking(questions)) => {
@@ -141,7 +141,7 @@ async fn without_holding(call: &Call, link: &Arc<dyn Link>, id: &str, task: Raw)
     if !is(&task, "completed") && !is(&task, "failed") {
         return task;
     }
-    let result = link.call(about(call, Method::TASKS_RESULT, id), Peer::nobody()).await;
+    let result = link.call(about(call, Method::TASKS_RESULT, id), Peer::none()).await;
     with_outcome(&task, result.and_then(whole))
 }
 
@@ -187,10 +187,10 @@ pub(super) async fn cancel(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let (id, held) = held_by(call)?;
     let lease = held.as_ref().and_then(|held| held.lease());
     let link = lease.as_ref().map_or(link, |lease| lease.link());
-    match link.call(about(call, Method::TASKS_CANCEL, &id), Peer::nobody()).await {
+    match link.call(about(call, Method::TASKS_CANCEL, &id), Peer::none()).await {
         Err(_) if held.is_some_and(|held| held.lease().is_none()) => {}
         Err(error) if error.code() == code::INVALID_PARAMS => {
-            link.call(about(call, Method::TASKS_GET, &id), Peer::nobody()).await.map_err(|_| error)?;
+            link.call(about(call, Method::TASKS_GET, &id), Peer::none()).await.map_err(|_| error)?;
         }
         answer => drop(answer?),
     }
@@ -225,7 +225,7 @@ impl CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            let cancelling = tokio::time::timeout(PATIENCE, self.link.call(request, Peer::nobody()));
+            let cancelling = tokio::time::timeout(PATIENCE, self.link.call(request, Peer::none()));
             self.upstream.life.later(Box::pin(async move { drop(cancelling.await) }));
         }
     }

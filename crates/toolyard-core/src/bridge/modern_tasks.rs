@@ -88,7 +88,7 @@ pub(super) fn about(call: &Call, method: Method, task: &str, answers: Option<&Ra
 }
 
 pub(super) async fn ask(link: &Arc<dyn Link>, request: LinkRequest) -> Result<Raw, CallError> {
-    match link.call(request, Peer::nobody()).await? {
+    match link.call(request, Peer::none()).await? {
         AnswerBody::Whole(result, _) => Ok(result),
         AnswerBody::Stream(_) => Err(CallError::internal("a whole answer was asked for")),
     }

@@ -64,7 +64,7 @@ async fn ask(
 ) -> Result<Raw, CallError> {
     let params = cursor.map_or_else(Raw::empty_object, |cursor| Raw::empty_object().with("cursor", cursor));
     let request = own_request(link, origin, kind.method(), params, &format!("yard-{}-{page}", kind.key()));
-    let Ok(answer) = tokio::time::timeout(PAGE_WAIT, link.call(request, Peer::nobody())).await else {
+    let Ok(answer) = tokio::time::timeout(PAGE_WAIT, link.call(request, Peer::none())).await else {
         return Err(CallError::timeout(format!(
             "no answer to `{}` within {} s",
             kind.method(),

@@ -64,7 +64,7 @@ impl Upstream {
         tasks: &FollowedTasks,
         agreed: &mut Option<oneshot::Sender<Vec<String>>>,
     ) -> bool {
-        let Ok(lease) = self.lease(&tasks.origin, &Peer::nobody()).await else { return agreed.is_none() };
+        let Ok(lease) = self.lease(&tasks.origin, &Peer::none()).await else { return agreed.is_none() };
         let link = lease.link();
         if !bridge::subscribes_by_listening(link.greeting().revision) {
             return false;

@@ -248,7 +248,7 @@ impl Watch {
                 return;
             }
             let mut answer =
-                pin!(watch.call(lease.link().as_ref(), Method::RESOURCES_SUBSCRIBE, Peer::nobody()));
+                pin!(watch.call(lease.link().as_ref(), Method::RESOURCES_SUBSCRIBE, Peer::none()));
             let answered = tokio::time::timeout(watch.upstream.pace().connect, &mut answer).await;
             drop(turn);
             if let Ok(answered) = answered {
@@ -293,7 +293,7 @@ impl Watch {
             if link.per_client() {
                 link.unsubscribe(&self.origin, &self.key.uri).await;
             } else {
-                let _ = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::nobody()).await;
+                let _ = self.call(link, Method::RESOURCES_UNSUBSCRIBE, Peer::none()).await;
             }
         };
         let _ = tokio::time::timeout(self.upstream.pace().connect, told).await;

@@ -82,7 +82,7 @@ fn streaming() -> Behaviour {
 async fn relayed(gateway: &toolyard_core::Gateway, client: &Client, name: &str) -> Answer {
     let params = raw(json!({ "name": name, "arguments": {} })).into();
     let request = Request { params, relay: true, ..client.request("tools/call") };
-    gateway.handle(request, Peer::nobody()).await
+    gateway.handle(request, Peer::none()).await
 }
 
 #[tokio::test(start_paused = true)]

@@ -73,7 +73,7 @@ async fn a_modern_child_is_discovered() {
     assert_eq!(connected.link.greeting().revision, Revision::NEWEST);
     assert!(connected.link.greeting().server_info.is_some());
     let pid =
-        whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await)["pid"].as_u64().unwrap();
+        whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await)["pid"].as_u64().unwrap();
     soon(connected.link.close()).await;
     assert!(!is_alive(pid));
     drop(connected);
@@ -128,7 +128,7 @@ serve(on)
 "#;
     let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
     assert_eq!(connected.era(), Era::Legacy);
-    assert_eq!(whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await), json!({}));
+    assert_eq!(whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await), json!({}));
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ def on(id, method, params):
 serve(on)
 "#;
     let mut connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
-    let error = failed(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await);
+    let error = failed(soon(connected.link.call(call(1, json!({})), Peer::none())).await);
     assert_eq!(error.kind, Kind::Lost);
     assert!(error.to_string().contains("exited with status 7: stderr: boom"), "{error}");
     assert!(closed(&mut connected.events).await.contains("status 7"));
@@ -202,7 +202,7 @@ serve(on)
 while True: time.sleep(60)
 "#;
     let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
-    let pids = whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await)["pids"].clone();
+    let pids = whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await)["pids"].clone();
     let started = Instant::now();
     soon(connected.link.close()).await;
     assert!(started.elapsed() < Duration::from_secs(8));
@@ -216,7 +216,7 @@ async fn a_scope_that_ends_takes_the_child_with_it() {
     let scope = Scope::new();
     let connected = meet(&scope, python(MODERN), EraPin::Auto).await.unwrap();
     let pid =
-        whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await)["pid"].as_u64().unwrap();
+        whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await)["pid"].as_u64().unwrap();
     soon(scope.end()).await;
     gone(pid).await;
 }
@@ -226,7 +226,7 @@ async fn a_dropped_link_ends_its_child() {
     let scope = Scope::new();
     let connected = meet(&scope, python(MODERN), EraPin::Auto).await.unwrap();
     let pid =
-        whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await)["pid"].as_u64().unwrap();
+        whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await)["pid"].as_u64().unwrap();
     drop(connected);
     gone(pid).await;
 }
@@ -244,7 +244,7 @@ serve(on)
 "#;
     let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
     assert_eq!(
-        whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await),
+        whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await),
         json!({"done": true})
     );
 }
@@ -269,7 +269,7 @@ serve(on)
     upstream.timeouts.probe = Duration::from_millis(200);
     let connected = soon(connect(&upstream, None, &offer(), &scope)).await.unwrap();
     assert_eq!(connected.era(), Era::Modern);
-    assert_eq!(whole(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await), json!({}));
+    assert_eq!(whole(soon(connected.link.call(call(1, json!({})), Peer::none())).await), json!({}));
 }
 
 /// Speaks the era of its first message, and notes each start in a file.
@@ -345,7 +345,7 @@ def on(id, method, params):
 serve(on)
 "#;
     let connected = meet(&scope, python(script), EraPin::Auto).await.unwrap();
-    let error = failed(soon(connected.link.call(call(1, json!({})), Peer::nobody())).await);
+    let error = failed(soon(connected.link.call(call(1, json!({})), Peer::none())).await);
     assert_eq!(error.kind, Kind::Lost);
     assert!(error.to_string().contains("exited with status 5"), "{error}");
     let message = error.to_string();

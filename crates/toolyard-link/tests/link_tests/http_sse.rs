@@ -44,7 +44,7 @@ async fn setup() -> Setup {
 
 impl Setup {
     fn call(&self, n: u64) -> JoinHandle<Answer> {
-        tokio::task::spawn(self.connected.link.call(call(n, json!({"n": n})), Peer::nobody()))
+        tokio::task::spawn(self.connected.link.call(call(n, json!({"n": n})), Peer::none()))
     }
 
     /// As many calls as there are places, whose posts are not answered.

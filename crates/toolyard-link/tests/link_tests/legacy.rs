@@ -74,7 +74,7 @@ impl Setup {
 async fn a_handshake_is_made_and_later_requests_name_session_and_version() {
     let mut setup = setup().await;
     assert_eq!((setup.connected.era(), setup.connected.link.per_client()), (Era::Legacy, true));
-    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("s1", Peer::none()).await;
     assert_eq!(asked.header("mcp-session-id"), "s1");
     assert_eq!(asked.header("mcp-protocol-version"), "2025-06-18");
     assert_eq!((asked.header("x-key"), asked.header("mcp-method")), ("secret", ""));
@@ -93,7 +93,7 @@ async fn a_handshake_is_made_and_later_requests_name_session_and_version() {
 async fn each_client_has_its_own_session_and_takes_it_along() {
     let mut setup = setup().await;
     for id in ["s1", "s2"] {
-        let waiting = setup.call(&session(id), json!({}), Peer::nobody());
+        let waiting = setup.call(&session(id), json!({}), Peer::none());
         let hello = open(&mut setup.server, id).await;
         assert_eq!(hello["params"]["capabilities"], json!({"elicitation": {}}));
         assert_eq!(hello["params"]["clientInfo"]["name"], "client");
@@ -118,7 +118,7 @@ async fn requests_that_stand_alone_share_a_session_under_minted_ids() {
     open(&mut setup.server, "shared").await;
     no_inbox(&mut setup.server).await;
     let asked = setup.server.posted("tools/call").await;
-    let second = setup.call(&alone(2), json!({}), Peer::nobody());
+    let second = setup.call(&alone(2), json!({}), Peer::none());
     let other = setup.server.posted("tools/call").await;
     assert_eq!((asked.header("mcp-session-id"), other.header("mcp-session-id")), ("shared", "shared"));
     assert_ne!(asked.body()["id"], other.body()["id"]);
@@ -142,7 +142,7 @@ async fn a_lost_session_is_opened_again_once_and_the_call_sent_again() {
         |exchange| exchange.error(400, -32000, "Bad Request: No valid session ID provided"),
     ] {
         let mut setup = setup().await;
-        let (waiting, asked) = setup.first_call("old", Peer::nobody()).await;
+        let (waiting, asked) = setup.first_call("old", Peer::none()).await;
         lose(asked);
         open(&mut setup.server, "new").await;
         no_inbox(&mut setup.server).await;
@@ -156,7 +156,7 @@ async fn a_lost_session_is_opened_again_once_and_the_call_sent_again() {
 #[tokio::test]
 async fn a_session_lost_twice_is_an_error() {
     let mut setup = setup().await;
-    let (waiting, asked) = setup.first_call("old", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("old", Peer::none()).await;
     asked.status(404);
     open(&mut setup.server, "new").await;
     no_inbox(&mut setup.server).await;
@@ -217,10 +217,10 @@ async fn a_stream_closed_on_purpose_is_resumed_and_the_client_is_told() {
 #[tokio::test]
 async fn a_stream_that_cannot_be_resumed_is_lost() {
     let mut setup = setup().await;
-    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("s1", Peer::none()).await;
     drop(asked.events());
     assert_eq!(failed(soon(waiting).await.unwrap()).kind, Kind::Lost);
-    let waiting = setup.call(&session("s1"), json!({}), Peer::nobody());
+    let waiting = setup.call(&session("s1"), json!({}), Peer::none());
     let events = setup.server.posted("tools/call").await.events();
     events.text("id: e1\nretry: 1\ndata:\n\n").await;
     drop(events);
@@ -231,7 +231,7 @@ async fn a_stream_that_cannot_be_resumed_is_lost() {
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_by_a_notification() {
     let mut setup = setup().await;
-    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("s1", Peer::none()).await;
     let events = asked.events();
     waiting.abort();
     let cancelled = setup.server.posted("notifications/cancelled").await;
@@ -284,7 +284,7 @@ async fn an_unused_session_is_ended() {
     };
     let (connected, ()) = tokio::join!(soon(connect(&upstream, None, &offer, &scope)), play);
     let mut setup = Setup { server, connected: connected.unwrap(), _scope: scope };
-    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("s1", Peer::none()).await;
     asked.result(json!({}));
     whole(soon(waiting).await.unwrap());
     let ended = setup.server.got(Http::DELETE).await;
@@ -294,15 +294,15 @@ async fn an_unused_session_is_ended() {
 #[tokio::test]
 async fn what_a_client_had_set_up_is_set_up_again_in_its_new_session() {
     let mut setup = setup().await;
-    let (waiting, asked) = setup.first_call("old", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("old", Peer::none()).await;
     asked.result(json!({}));
     whole(soon(waiting).await.unwrap());
     let subscribe =
         request(&session("old"), Id::number(2), Method::RESOURCES_SUBSCRIBE, json!({"uri": "a:b"}));
-    let waiting = tokio::task::spawn(setup.connected.link.call(subscribe, Peer::nobody()));
+    let waiting = tokio::task::spawn(setup.connected.link.call(subscribe, Peer::none()));
     setup.server.posted("resources/subscribe").await.result(json!({}));
     whole(soon(waiting).await.unwrap());
-    let waiting = setup.call(&session("old"), json!({}), Peer::nobody());
+    let waiting = setup.call(&session("old"), json!({}), Peer::none());
     setup.server.posted("tools/call").await.status(404);
     open(&mut setup.server, "new").await;
     no_inbox(&mut setup.server).await;
@@ -334,11 +334,11 @@ async fn a_call_given_up_during_the_handshake_leaves_nothing_behind() {
     let mut setup = setup().await;
     // More than there may be sessions.
     for n in 0..1_010 {
-        let waiting = setup.call(&session(&format!("gone{n}")), json!({}), Peer::nobody());
+        let waiting = setup.call(&session(&format!("gone{n}")), json!({}), Peer::none());
         let _unanswered = setup.server.posted("initialize").await;
         waiting.abort();
     }
-    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("s1", Peer::none()).await;
     asked.result(json!({"ok": 1}));
     assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
 }
@@ -346,7 +346,7 @@ async fn a_call_given_up_during_the_handshake_leaves_nothing_behind() {
 /// A session is there already, but its first call does not wait for it any more. False if it was given up too
 /// late: an upstream that does not answer the last of the handshake is not waited for for long.
 async fn given_up(setup: &mut Setup, id: &str, last: impl AsyncFnOnce(&mut Server) -> Exchange) -> bool {
-    let waiting = setup.call(&session(id), json!({}), Peer::nobody());
+    let waiting = setup.call(&session(id), json!({}), Peer::none());
     let exchange = setup.server.posted("initialize").await;
     exchange.result_with(&[("mcp-session-id", id)], &hello());
     let unanswered = last(&mut setup.server).await;
@@ -402,7 +402,7 @@ async fn a_lost_session_of_the_gateway_is_opened_again_however_often_that_gets_n
 #[tokio::test]
 async fn a_client_that_goes_while_its_session_opens_leaves_none_behind() {
     let mut setup = setup().await;
-    let waiting = setup.call(&session("s1"), json!({}), Peer::nobody());
+    let waiting = setup.call(&session("s1"), json!({}), Peer::none());
     let exchange = setup.server.posted("initialize").await;
     setup.connected.link.forget(&ClientKey::Session("s1".into()));
     exchange.result_with(&[("mcp-session-id", "s1")], &hello());
@@ -417,7 +417,7 @@ async fn a_client_that_goes_while_its_session_opens_leaves_none_behind() {
 #[tokio::test]
 async fn a_link_that_is_let_go_ends_its_sessions_when_their_calls_are_answered() {
     let mut setup = setup().await;
-    let (waiting, asked) = setup.first_call("s1", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("s1", Peer::none()).await;
     soon(setup.connected.link.let_go()).await;
     drop(setup.connected);
     asked.result(json!({"ok": 1}));

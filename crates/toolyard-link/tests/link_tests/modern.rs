@@ -59,7 +59,7 @@ fn call(relay: bool) -> LinkRequest {
 
 /// One call, answered by `play`.
 pub(crate) async fn answered(setup: &mut Setup, relay: bool, play: impl AsyncFnOnce(Exchange)) -> Answer {
-    let calling = setup.connected.link.call(call(relay), Peer::nobody());
+    let calling = setup.connected.link.call(call(relay), Peer::none());
     let playing = async { play(setup.server.posted("tools/call").await).await };
     let (answer, ()) = tokio::join!(soon(calling), playing);
     answer
@@ -154,7 +154,7 @@ async fn a_listen_is_told_without_the_subscription_id() {
 #[tokio::test]
 async fn dropping_a_call_closes_its_stream() {
     let mut setup = setup().await;
-    let calling = tokio::task::spawn(setup.connected.link.call(call(false), Peer::nobody()));
+    let calling = tokio::task::spawn(setup.connected.link.call(call(false), Peer::none()));
     let events = setup.server.posted("tools/call").await.events();
     calling.abort();
     events.abandoned().await;
@@ -276,7 +276,7 @@ async fn an_attempt_over_http_sse_is_reported() {
 async fn a_link_that_is_let_go_cuts_no_call_and_one_that_is_closed_does() {
     for is_closed in [false, true] {
         let Setup { mut server, connected, _scope } = setup().await;
-        let waiting = tokio::task::spawn(connected.link.call(call(false), Peer::nobody()));
+        let waiting = tokio::task::spawn(connected.link.call(call(false), Peer::none()));
         let exchange = server.posted("tools/call").await;
         soon(if is_closed { connected.link.close() } else { connected.link.let_go() }).await;
         drop(connected);

@@ -70,7 +70,7 @@ fn legacy() -> Setup {
 async fn a_thousand_answers_out_of_order_each_reach_their_own_call() {
     let Setup { link, mut upstream, .. } = legacy();
     let calls: Vec<_> = (0..1000)
-        .map(|n| tokio::task::spawn(link.call(call(n % 7, json!({"n": n})), Peer::nobody())))
+        .map(|n| tokio::task::spawn(link.call(call(n % 7, json!({"n": n})), Peer::none())))
         .collect();
     let mut asked = Vec::new();
     for _ in 0..1000 {
@@ -107,7 +107,7 @@ async fn progress_comes_back_with_the_clients_token_and_before_the_answer() {
     let told = json!({"progressToken": "mine", "progress": 1});
     assert_eq!(heard.try_recv().unwrap(), Heard::Note("notifications/progress".into(), told));
     // The late one is known to have been read once a later answer has come.
-    let again = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let again = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
     assert_eq!(asked["params"], json!({}), "no token is added where the client sent none");
     upstream.answer(&asked["id"], json!({})).await;
@@ -118,7 +118,7 @@ async fn progress_comes_back_with_the_clients_token_and_before_the_answer() {
 #[tokio::test]
 async fn a_dropped_call_is_cancelled_upstream_and_its_late_answer_is_dropped() {
     let Setup { link, mut upstream, .. } = legacy();
-    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
     waiting.abort();
     let cancelled = upstream.next().await;
@@ -126,12 +126,12 @@ async fn a_dropped_call_is_cancelled_upstream_and_its_late_answer_is_dropped() {
     assert_eq!(cancelled["params"]["requestId"], asked["id"]);
     assert!(cancelled["params"]["reason"].is_string());
     upstream.answer(&asked["id"], json!({"late": true})).await;
-    let next = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let next = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
     upstream.answer(&asked["id"], json!({"first": true})).await;
     upstream.answer(&asked["id"], json!({"second": true})).await;
     assert_eq!(whole(soon(next).await.unwrap()), json!({"first": true}));
-    let last = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let last = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
     upstream.answer(&asked["id"], json!({})).await;
     whole(soon(last).await.unwrap());
@@ -142,11 +142,11 @@ async fn a_dropped_call_is_cancelled_upstream_and_its_late_answer_is_dropped() {
 async fn a_dropped_handshake_is_not_cancelled() {
     let Setup { link, mut upstream, .. } = legacy();
     let hello = request(&connection(1), Id::number(1), Method::INITIALIZE, json!({}));
-    let waiting = tokio::task::spawn(link.call(hello, Peer::nobody()));
+    let waiting = tokio::task::spawn(link.call(hello, Peer::none()));
     upstream.next().await;
     waiting.abort();
     assert!(soon(waiting).await.unwrap_err().is_cancelled());
-    let next = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let next = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     assert_eq!(upstream.next().await["method"], "tools/call");
     next.abort();
 }
@@ -266,7 +266,7 @@ async fn a_listen_hears_its_own_subscription_without_the_minted_id() {
 async fn the_end_of_the_stream_fails_every_call_at_once_and_names_the_upstream() {
     let Setup { link, mut upstream, mut events, scope } = legacy();
     let calls: Vec<_> =
-        (0..3).map(|n| tokio::task::spawn(link.call(call(n, json!({})), Peer::nobody()))).collect();
+        (0..3).map(|n| tokio::task::spawn(link.call(call(n, json!({})), Peer::none()))).collect();
     for _ in 0..3 {
         upstream.next().await;
     }
@@ -277,7 +277,7 @@ async fn the_end_of_the_stream_fails_every_call_at_once_and_names_the_upstream()
         assert!(error.message().contains("`up`") && error.upstream.as_deref() == Some("up"), "{error}");
     }
     assert_eq!(closed(&mut events).await, "upstream `up` closed the connection");
-    let error = failed(soon(link.call(call(1, json!({})), Peer::nobody())).await);
+    let error = failed(soon(link.call(call(1, json!({})), Peer::none())).await);
     assert_eq!(error.kind, Kind::Unavailable);
     drop(link);
     soon(scope.end()).await;
@@ -287,7 +287,7 @@ async fn the_end_of_the_stream_fails_every_call_at_once_and_names_the_upstream()
 #[tokio::test]
 async fn calls_do_not_hang_when_their_scope_ends() {
     let Setup { link, mut upstream, scope, .. } = legacy();
-    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     upstream.next().await;
     scope.cancel();
     assert_eq!(failed(soon(waiting).await.unwrap()).kind, Kind::Lost);
@@ -296,7 +296,7 @@ async fn calls_do_not_hang_when_their_scope_ends() {
 #[tokio::test]
 async fn closing_fails_calls_and_is_the_last_event() {
     let Setup { link, mut upstream, mut events, .. } = legacy();
-    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     upstream.next().await;
     soon(link.close()).await;
     assert_eq!(failed(soon(waiting).await.unwrap()).kind, Kind::Lost);
@@ -306,7 +306,7 @@ async fn closing_fails_calls_and_is_the_last_event() {
 #[tokio::test]
 async fn garbage_is_counted_and_ignored() {
     let Setup { link, mut upstream, .. } = legacy();
-    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
     upstream.say_text("npm WARN something\n{\"jsonrpc\":\"2.0\"}\n\n[]\n").await;
     upstream.say_text(&format!("[{}]\n", json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}}))).await;
@@ -319,7 +319,7 @@ async fn a_message_is_written_on_one_line() {
     let Setup { link, mut upstream, .. } = legacy();
     let mut request = call(1, json!({}));
     request.params = toolyard_proto::Raw::parse("{\r\n\"a\":\n\"x\\ny\"\r\n}").unwrap().into();
-    let waiting = tokio::task::spawn(link.call(request, Peer::nobody()));
+    let waiting = tokio::task::spawn(link.call(request, Peer::none()));
     assert_eq!(upstream.next().await["params"], json!({"a": "x\ny"}));
     waiting.abort();
 }
@@ -327,7 +327,7 @@ async fn a_message_is_written_on_one_line() {
 #[tokio::test]
 async fn an_error_goes_back_as_it_was_said() {
     let Setup { link, mut upstream, .. } = legacy();
-    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
     let error = json!({"code": -7, "message": "no", "extra": [1]});
     upstream.say(json!({"jsonrpc": "2.0", "id": asked["id"], "error": error})).await;
@@ -338,7 +338,7 @@ async fn an_error_goes_back_as_it_was_said() {
 #[tokio::test]
 async fn a_flood_of_notifications_delays_no_answer_and_loses_no_change() {
     let Setup { link, mut upstream, mut events, .. } = legacy();
-    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::nobody()));
+    let waiting = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
     for n in 0..2000 {
         let updated =

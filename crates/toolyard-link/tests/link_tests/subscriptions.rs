@@ -20,7 +20,7 @@ fn alone(number: u64) -> Arc<Origin> {
 impl Setup {
     async fn watch(&mut self, origin: &Arc<Origin>, uri: &str) {
         let subscribe = request(origin, Id::number(7), Method::RESOURCES_SUBSCRIBE, json!({ "uri": uri }));
-        let waiting = tokio::task::spawn(self.connected.link.call(subscribe, Peer::nobody()));
+        let waiting = tokio::task::spawn(self.connected.link.call(subscribe, Peer::none()));
         let asked = self.server.posted("resources/subscribe").await;
         assert_eq!(asked.body()["params"]["uri"], uri);
         asked.result(json!({}));
@@ -40,7 +40,7 @@ impl Setup {
 
     /// A call, in a session that is there.
     async fn passes_a_call(&mut self, origin: &Arc<Origin>) {
-        let waiting = self.call(origin, json!({}), Peer::nobody());
+        let waiting = self.call(origin, json!({}), Peer::none());
         let next = self.server.next_where(|asked| asked.method == Http::POST).await;
         assert_eq!(next.body()["method"], "tools/call", "nothing else was said before");
         next.result(json!({}));
@@ -52,7 +52,7 @@ impl Setup {
 async fn a_resource_is_watched_until_the_last_who_shares_the_session_leaves() {
     let mut setup = setup().await;
     let (ann, bob) = (alone(1), alone(2));
-    let waiting = setup.call(&ann, json!({}), Peer::nobody());
+    let waiting = setup.call(&ann, json!({}), Peer::none());
     open(&mut setup.server, "shared").await;
     no_inbox(&mut setup.server).await;
     setup.server.posted("tools/call").await.result(json!({}));
@@ -76,7 +76,7 @@ async fn a_resource_is_watched_until_the_last_who_shares_the_session_leaves() {
 async fn only_what_is_still_watched_is_set_up_in_a_new_session_and_only_once() {
     let mut setup = setup().await;
     let ann = session("old");
-    let (waiting, asked) = setup.first_call("old", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("old", Peer::none()).await;
     asked.result(json!({}));
     whole(soon(waiting).await.unwrap());
     setup.watch(&ann, "a:b").await;
@@ -84,7 +84,7 @@ async fn only_what_is_still_watched_is_set_up_in_a_new_session_and_only_once() {
     let leaving = tokio::task::spawn(setup.connected.link.unsubscribe(&ann, "a:c"));
     setup.server.posted("resources/unsubscribe").await.result(json!({}));
     soon(leaving).await.unwrap();
-    let calls: Vec<_> = (0..4).map(|_| setup.call(&ann, json!({}), Peer::nobody())).collect();
+    let calls: Vec<_> = (0..4).map(|_| setup.call(&ann, json!({}), Peer::none())).collect();
     let mut asked = Vec::new();
     for _ in 0..4 {
         asked.push(setup.server.posted("tools/call").await);
@@ -110,7 +110,7 @@ async fn only_what_is_still_watched_is_set_up_in_a_new_session_and_only_once() {
 #[tokio::test]
 async fn who_turns_away_has_its_session_ended_as_soon_as_its_calls_are_over() {
     let mut setup = setup().await;
-    let waiting = setup.call(&session("ann"), json!({}), Peer::nobody());
+    let waiting = setup.call(&session("ann"), json!({}), Peer::none());
     open(&mut setup.server, "ann").await;
     let inbox = setup.server.got(Http::GET).await.events();
     let asked = setup.server.posted("tools/call").await;
@@ -123,7 +123,7 @@ async fn who_turns_away_has_its_session_ended_as_soon_as_its_calls_are_over() {
     inbox.abandoned().await;
     // What is taken back then is not worth a new session.
     soon(setup.connected.link.unsubscribe(&session("ann"), "a:b")).await;
-    let waiting = setup.call(&session("ann"), json!({}), Peer::nobody());
+    let waiting = setup.call(&session("ann"), json!({}), Peer::none());
     open(&mut setup.server, "ann again").await;
     no_inbox(&mut setup.server).await;
     setup.server.posted("tools/call").await.result(json!({}));
@@ -134,7 +134,7 @@ async fn who_turns_away_has_its_session_ended_as_soon_as_its_calls_are_over() {
 async fn what_is_watched_in_a_lost_session_is_watched_in_another_though_nobody_calls() {
     let mut setup = setup().await;
     let ann = session("old");
-    let waiting = setup.call(&ann, json!({}), Peer::nobody());
+    let waiting = setup.call(&ann, json!({}), Peer::none());
     open(&mut setup.server, "old").await;
     let inbox = setup.server.got(Http::GET).await.events();
     setup.server.posted("tools/call").await.result(json!({}));
@@ -169,7 +169,7 @@ async fn a_session_in_which_somebody_watches_makes_no_room_for_another() {
     let mut setup = setup().await;
     let names = (0..999).map(|number| format!("s{number}")).chain(["one more".to_owned()]);
     for (number, name) in names.enumerate() {
-        let (waiting, asked) = setup.first_call(&name, Peer::nobody()).await;
+        let (waiting, asked) = setup.first_call(&name, Peer::none()).await;
         asked.result(json!({}));
         whole(soon(waiting).await.unwrap());
         if number == 0 {
@@ -184,7 +184,7 @@ async fn a_session_in_which_somebody_watches_makes_no_room_for_another() {
 #[tokio::test]
 async fn who_turns_away_while_its_session_is_opened_leaves_none_behind() {
     let mut setup = setup().await;
-    let waiting = setup.call(&session("ann"), json!({}), Peer::nobody());
+    let waiting = setup.call(&session("ann"), json!({}), Peer::none());
     let hello = setup.server.posted("initialize").await;
     setup.connected.link.leave(&ClientKey::Session("ann".into()));
     hello.result_with(
@@ -202,12 +202,12 @@ async fn who_turns_away_while_its_session_is_opened_leaves_none_behind() {
 async fn what_is_left_while_a_session_is_set_up_again_is_taken_back_after_that() {
     let mut setup = setup().await;
     let ann = session("old");
-    let (waiting, asked) = setup.first_call("old", Peer::nobody()).await;
+    let (waiting, asked) = setup.first_call("old", Peer::none()).await;
     asked.result(json!({}));
     whole(soon(waiting).await.unwrap());
     setup.watch(&ann, "a:b").await;
     setup.watch(&ann, "a:c").await;
-    let _waiting = setup.call(&ann, json!({}), Peer::nobody());
+    let _waiting = setup.call(&ann, json!({}), Peer::none());
     setup.server.posted("tools/call").await.status(404);
     open(&mut setup.server, "new").await;
     no_inbox(&mut setup.server).await;

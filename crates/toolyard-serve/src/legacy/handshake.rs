@@ -49,7 +49,7 @@ pub(crate) async fn greet(
             .with_place(is_proven, admitted.folder),
     );
     let request = Request::new(origin.clone(), id, Method::DISCOVER, Params::none());
-    let answer = tokio::time::timeout(patience, handler.handle(request, Peer::nobody())).await;
+    let answer = tokio::time::timeout(patience, handler.handle(request, Peer::none())).await;
     match answer.map_err(|_| CallError::timeout("the server did not introduce itself in time"))?? {
         AnswerBody::Whole(said, form) => {
             Ok(Met { origin, result: legacy::initialize_result(revision, &said, form) })

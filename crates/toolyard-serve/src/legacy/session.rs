@@ -201,7 +201,7 @@ impl Session {
             Method::SET_LEVEL,
             serde_json::json!({ "level": level.as_str() }),
         );
-        let telling = self.handler.handle(request, Peer::nobody());
+        let telling = self.handler.handle(request, Peer::none());
         self.scope.spawn(async move { drop(telling.await) });
     }
 

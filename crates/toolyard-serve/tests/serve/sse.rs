@@ -128,7 +128,7 @@ async fn check_link(connected: Connected, revision: Revision) {
         modern("", json!({ "name": "echo", "arguments": { "x": "one\ntwo" } }))["params"].clone().into();
     let (id, method) = (Id::number(1), Method::TOOLS_CALL);
     let request = LinkRequest::new(origin, id, method, params);
-    let answer = link.call(request, Peer::nobody()).await.unwrap();
+    let answer = link.call(request, Peer::none()).await.unwrap();
     assert!(matches!(answer, AnswerBody::Whole(..)));
     link.close().await;
 }

@@ -248,7 +248,7 @@ async fn a_nested_call_sees_only_the_view_of_its_caller() {
             let origin = Arc::new(caller(view));
             let params = params_of(&origin, json!({ "name": tool, "arguments": arguments }));
             let request = Request::new(origin, Id::number(1), Method::TOOLS_CALL, params);
-            match nested.world.gateway.handle(request, Peer::nobody()).await {
+            match nested.world.gateway.handle(request, Peer::none()).await {
                 Ok(AnswerBody::Whole(result, _)) => result.read::<Value>().unwrap(),
                 other => panic!("{other:?}"),
             }

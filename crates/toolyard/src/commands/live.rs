@@ -313,7 +313,7 @@ impl Client {
     pub(super) async fn states(&self) -> Result<Vec<State>> {
         let params = json!({ "name": "upstreams", "arguments": {} }).into();
         let view = View::Upstream("yard".into());
-        let asked = self.request(&view, Method::new("tools/call"), &params, None, Peer::nobody()).await;
+        let asked = self.request(&view, Method::new("tools/call"), &params, None, Peer::none()).await;
         let silent = |error: &dyn std::fmt::Display| anyhow!("the gateway does not say how it is: {error}");
         let result: Value = asked.map_err(|error| silent(&error))?.read()?;
         let states = serde_json::from_value(result["structuredContent"]["upstreams"].clone());
@@ -362,7 +362,7 @@ impl Client {
     pub(super) async fn report(&self) -> Result<Value> {
         let view = View::Upstream("yard".into());
         let method = Method::new(toolyard_core::report::METHOD);
-        let asked = self.request(&view, method, &Raw::empty_object(), None, Peer::nobody()).await;
+        let asked = self.request(&view, method, &Raw::empty_object(), None, Peer::none()).await;
         let mut result: Value =
             asked.map_err(|error| anyhow!("the gateway tells nothing: {error}"))?.read()?;
         Ok(result["report"].take())
@@ -405,7 +405,7 @@ impl Client {
             let params =
                 cursor.map_or_else(|| json!({}), |cursor: String| json!({ "cursor": cursor })).into();
             let method = Method::new("tools/list");
-            let page = self.request(&view, method, &params, None, Peer::nobody()).await?;
+            let page = self.request(&view, method, &params, None, Peer::none()).await?;
             let page_tools = page.member("tools").and_then(|tools| tools.read::<Vec<Raw>>().ok());
             tools.extend(page_tools.unwrap_or_default());
             cursor = page.member("nextCursor").and_then(|cursor| cursor.as_string());

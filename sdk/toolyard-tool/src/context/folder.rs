@@ -95,7 +95,7 @@ mod tests {
                 .with_capabilities(json!({}).into())
                 .with_place(is_proven, folder.map(Into::into));
         let request = Request::new(Arc::new(origin), Id::number(1), Method::TOOLS_CALL, Params::none());
-        Context::new(&request, Peer::nobody(), Arc::new(Surroundings::new("t".into())))
+        Context::new(&request, Peer::none(), Arc::new(Surroundings::new("t".into())))
     }
 
     #[tokio::test]

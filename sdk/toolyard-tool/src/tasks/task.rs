@@ -249,7 +249,7 @@ mod tests {
             let task = Task::new(
                 "t".into(),
                 Stage::Task,
-                Peer::nobody(),
+                Peer::none(),
                 owner,
                 time,
                 Scope::new(),

@@ -50,7 +50,7 @@ impl Session {
         let level = self.lock().told.before(request, &self.greeting);
         if let Some(level) = level {
             // What it says to that matters to nobody, unless the session is gone.
-            if let Err(Failed::SessionLost) = self.exchange(&level, &Peer::nobody()).await {
+            if let Err(Failed::SessionLost) = self.exchange(&level, &Peer::none()).await {
                 return Err(Failed::SessionLost);
             }
         }

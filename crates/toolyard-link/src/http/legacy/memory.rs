@@ -83,7 +83,7 @@ impl Session {
         self.scope.spawn(async move {
             for request in requests {
                 session.lock().told.before(&request, &session.greeting);
-                let asked = timeout(ERRAND, session.exchange(&request, &Peer::nobody())).await;
+                let asked = timeout(ERRAND, session.exchange(&request, &Peer::none())).await;
                 if !matches!(asked, Ok(Ok(_))) {
                     tracing::debug!(upstream = %session.endpoint.name, "a lost session was not set up again in full");
                 } else if request.method == Method::RESOURCES_SUBSCRIBE {
@@ -108,7 +108,7 @@ impl Session {
     /// Unsubscribes upstream, because no client subscribes any more.
     pub(super) async fn unsubscribe(self: &Arc<Self>, origin: &Arc<Origin>, uri: &str) {
         let request = own(origin, Method::RESOURCES_UNSUBSCRIBE, json!({ "uri": uri }).into());
-        if !matches!(timeout(ERRAND, self.exchange(&request, &Peer::nobody())).await, Ok(Ok(_))) {
+        if !matches!(timeout(ERRAND, self.exchange(&request, &Peer::none())).await, Ok(Ok(_))) {
             tracing::debug!(upstream = %self.endpoint.name, uri, "a subscription was not taken back");
         }
     }

@@ -191,7 +191,7 @@ impl Attempt {
     ) -> impl Future<Output = Result<Raw, CallError>> + use<> {
         let request = own_request(&plan.offer.origin(), Id::number(0), method, params);
         let mux = self.channel.mux.clone();
-        async move { mux.call(request, Peer::nobody()).await }
+        async move { mux.call(request, Peer::none()).await }
     }
 
     async fn initialize(&self, plan: &Plan<'_>, offer: Revision) -> Result<Greeting, ConnectError> {

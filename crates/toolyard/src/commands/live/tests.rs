@@ -40,7 +40,7 @@ async fn what_a_pack_has_begun_to_write_is_written_before_an_interrupted_command
     let view = View::Upstream("writer".into());
     let mut reached = REACHED.subscribe();
     tokio::select! {
-        _ = client.request(&view, Method::TOOLS_CALL, &params, None, Peer::nobody()) => panic!("it takes its time"),
+        _ = client.request(&view, Method::TOOLS_CALL, &params, None, Peer::none()) => panic!("it takes its time"),
         begun = reached.wait_for(|reached| *reached == 1) => drop(begun.unwrap()),
     }
     client.end().await;
