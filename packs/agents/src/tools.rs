@@ -8,7 +8,7 @@ pub(crate) mod tasks;
 use crate::store::{Run, Status};
 
 /// An answer with a text of its own.
-pub(crate) use toolyard_tool::Told as Shown;
+pub(crate) use toolyard_tool::WithText;
 
 /// A run in a few words, with its result.
 pub(crate) fn readable(run: &Run) -> String {

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Problems, Told, tool};
+use toolyard_tool::{Problems, WithText, tool};
 
 use crate::clock::{Moment, Offset};
 
@@ -31,11 +31,11 @@ fn is_offset(wish: &Wish, problems: &mut Problems) {
 
 /// Tells the current date, time and weekday.
 #[tool(read_only, check = is_offset, rule = "`offset` must be an offset from UTC, such as +02:00.")]
-pub(crate) async fn time_now(wish: Wish) -> Told<Now> {
+pub(crate) async fn time_now(wish: Wish) -> WithText<Now> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let unix = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let moment = Moment::new(unix, wish.offset.as_deref().and_then(Offset::parse).unwrap_or_default());
     let (time, weekday) = (moment.to_string(), moment.weekday());
     let text = format!("{weekday}, {time}");
-    Told::new(Now { time, weekday, unix }, text)
+    WithText::new(Now { time, weekday, unix }, text)
 }

@@ -14,7 +14,7 @@ use crate::conversation::Usage;
 use crate::models::Answered;
 
 /// An answer with a text of its own.
-pub(crate) use toolyard_tool::Told as Shown;
+pub(crate) use toolyard_tool::WithText;
 
 /// What a model answered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

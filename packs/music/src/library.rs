@@ -7,7 +7,7 @@ use toolyard_tool::{Context, ToolError};
 use crate::config::Config;
 use crate::locks::{Locked, Locks};
 use crate::services::Services;
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 /// What the pack itself keeps in the library: manifests and the journals of plans.
 pub(crate) const OWN_FOLDER: &str = ".toolyard";
@@ -24,13 +24,13 @@ pub(crate) struct Library {
 impl Library {
     pub(crate) fn open(config: &Config) -> Result<Self, ToolError> {
         let symlinks = if config.allow_symlinks { Symlinks::Follow } else { Symlinks::Forbid };
-        let jail = Jail::new(&config.root, symlinks).told()?;
+        let jail = Jail::new(&config.root, symlinks).tool_error()?;
         let services = Services::new(config);
         Ok(Self { jail, config: config.clone(), services, locks: Locks::default() })
     }
 
     pub(crate) fn path(&self, text: &str) -> Result<Inside, ToolError> {
-        self.jail.path(text).told()
+        self.jail.path(text).tool_error()
     }
 
     /// A path that is about to be changed: what the pack keeps for itself is not for others.
@@ -51,13 +51,13 @@ impl Library {
 
     /// Locks the journals: one plan is carried out or undone at a time.
     pub(crate) fn lock_plans(&self, context: &Context) -> Result<Locked<'_>, ToolError> {
-        self.lock(context, &[&Inside::root().join(OWN_FOLDER).told()?])
+        self.lock(context, &[&Inside::root().join(OWN_FOLDER).tool_error()?])
     }
 
     /// A folder in what the pack keeps for itself, made if it is not there.
     pub(crate) fn own_folder(&self, name: &str) -> Result<Inside, ToolError> {
-        let folder = Inside::root().join(OWN_FOLDER).and_then(|own| own.join(name)).told()?;
-        self.jail.make_folders(&folder).told()?;
+        let folder = Inside::root().join(OWN_FOLDER).and_then(|own| own.join(name)).tool_error()?;
+        self.jail.make_folders(&folder).tool_error()?;
         Ok(folder)
     }
 }

@@ -7,7 +7,7 @@ use toolyard_tool::{Contents, Messages, ToolError, tool};
 
 use crate::library::Library;
 use crate::tags::read;
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 use crate::walk::AUDIO;
 
 /// What this server is, and what is configured.
@@ -53,7 +53,7 @@ pub(crate) fn file(library: &Library, wanted: File) -> Result<Contents, ToolErro
     let path = library.path(&wanted.path)?;
     let name = path.name().and_then(|name| name.to_str()).unwrap_or_default();
     let mut file =
-        library.jail.open(&path).told().map_err(|error| ToolError::not_found(error.to_string()))?;
+        library.jail.open(&path).tool_error().map_err(|error| ToolError::not_found(error.to_string()))?;
     Contents::json(&read::read(&mut file, name, path.to_string(), true)?)
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use toolyard_jail::{Existing, Inside, Jail, JailError, Kind, copy_while};
 use toolyard_tool::ToolError;
 
-use crate::trouble::{Told as _, cancelled};
+use crate::trouble::{JailResult as _, cancelled};
 
 /// How something was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -41,7 +41,7 @@ fn after(
             copy_then_delete(jail, from, to, existing, go_on)?;
             Ok(Strategy::CopyThenDelete)
         }
-        Err(error) => Err(error).told(),
+        Err(error) => Err(error).tool_error(),
     }
 }
 
@@ -52,20 +52,20 @@ fn copy_then_delete(
     existing: Existing,
     go_on: &dyn Fn() -> bool,
 ) -> Result<(), ToolError> {
-    match jail.look(from).told()?.kind {
+    match jail.look(from).tool_error()?.kind {
         Kind::File => {
             copy_file(jail, from, to, existing, go_on)?;
-            jail.remove_file(from).told()
+            jail.remove_file(from).tool_error()
         }
         Kind::Folder => {
-            jail.make_folder(to).told()?;
+            jail.make_folder(to).tool_error()?;
             if let Err(error) = copy_folder(jail, from, to, go_on) {
                 // The original is whole; only the part of a copy goes.
                 let _ = jail.remove_tree(to, &mut || true);
                 return Err(error);
             }
             // From here on it must not stop half-way.
-            jail.remove_tree(from, &mut || true).told().map(drop)
+            jail.remove_tree(from, &mut || true).tool_error().map(drop)
         }
         Kind::Symlink | Kind::Other => Err(ToolError::new(format!("`{from}` is neither file nor folder"))
             .hint("only files and folders are moved to another file system")),
@@ -73,14 +73,14 @@ fn copy_then_delete(
 }
 
 fn copy_folder(jail: &Jail, from: &Inside, to: &Inside, go_on: &dyn Fn() -> bool) -> Result<(), ToolError> {
-    for entry in jail.folder(from).told()?.entries().told()? {
+    for entry in jail.folder(from).tool_error()?.entries().tool_error()? {
         if !go_on() {
             return Err(cancelled());
         }
-        let (from, to) = (from.join(&entry.name).told()?, to.join(&entry.name).told()?);
+        let (from, to) = (from.join(&entry.name).tool_error()?, to.join(&entry.name).tool_error()?);
         match entry.kind {
             Kind::Folder => {
-                jail.make_folder(&to).told()?;
+                jail.make_folder(&to).tool_error()?;
                 copy_folder(jail, &from, &to, go_on)?;
             }
             Kind::File => copy_file(jail, &from, &to, Existing::Keep, go_on)?,
@@ -102,14 +102,14 @@ fn copy_file(
     existing: Existing,
     go_on: &dyn Fn() -> bool,
 ) -> Result<(), ToolError> {
-    let mut source = jail.open(from).told()?;
+    let mut source = jail.open(from).tool_error()?;
     let about = source.metadata()?;
     jail.write(to, existing, |file| {
         copy_while(&mut source, file, go_on)?;
         file.set_permissions(about.permissions())?;
         Ok(file.set_modified(about.modified()?)?)
     })
-    .told()
+    .tool_error()
 }
 
 #[cfg(test)]

@@ -3,18 +3,18 @@
 use toolyard_jail::JailError;
 use toolyard_tool::ToolError;
 
-/// Adds what would work to what happened.
-pub(crate) trait Told<T> {
-    fn told(self) -> Result<T, ToolError>;
+/// Adds a hint to an error of the jail.
+pub(crate) trait JailResult<T> {
+    fn tool_error(self) -> Result<T, ToolError>;
 }
 
-impl<T> Told<T> for Result<T, JailError> {
-    fn told(self) -> Result<T, ToolError> {
-        self.map_err(tell)
+impl<T> JailResult<T> for Result<T, JailError> {
+    fn tool_error(self) -> Result<T, ToolError> {
+        self.map_err(with_hint)
     }
 }
 
-pub(crate) fn tell(error: JailError) -> ToolError {
+pub(crate) fn with_hint(error: JailError) -> ToolError {
     let hint = match &error {
         JailError::Root { .. } => "set `root` of [packs.music] to a folder that exists",
         JailError::Outside { .. } | JailError::Invalid { .. } => {
@@ -110,9 +110,9 @@ mod tests {
         places.dedup();
         assert_eq!(places, (0..15).collect::<Vec<_>>());
         for (error, hint) in table {
-            let said = tell(error).to_string();
-            let (what, then) = said.split_once("\nHint: ").unwrap_or_else(|| panic!("no hint: {said}"));
-            assert!(!what.is_empty() && then.contains(hint), "{said}");
+            let text = with_hint(error).to_string();
+            let (what, then) = text.split_once("\nHint: ").unwrap_or_else(|| panic!("no hint: {text}"));
+            assert!(!what.is_empty() && then.contains(hint), "{text}");
         }
     }
 }

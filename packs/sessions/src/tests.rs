@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use toolyard_tool::{Context, Host, ToolError};
 
 use crate::sessions::Sessions;
-use crate::tools::{Shown, blame, list, read, search};
+use crate::tools::{WithText, blame, list, read, search};
 
 struct Home {
     folder: TempDir,
@@ -122,7 +122,7 @@ fn args<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-fn shown<T: Serialize>(answer: Result<Shown<T>, ToolError>) -> Value {
+fn shown<T: Serialize>(answer: Result<WithText<T>, ToolError>) -> Value {
     serde_json::to_value(answer.unwrap().value()).unwrap()
 }
 

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use toolyard_tool::calendar::date;
 
 /// An answer with a text of its own.
-pub(crate) use toolyard_tool::Told as Shown;
+pub(crate) use toolyard_tool::WithText;
 
 const DAY: i64 = 86_400;
 

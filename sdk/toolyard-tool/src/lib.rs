@@ -43,7 +43,7 @@ pub use item::Item;
 pub use item::completion::{Suggestions, Typed};
 pub use item::prompt::{IntoMessages, Messages};
 pub use item::resource::{Contents, Readable};
-pub use output::{Output, Told};
+pub use output::{Output, WithText};
 pub use pack::{Key, Pack, Wrong};
 pub use problems::Problems;
 pub use schema::{clamp, path};

@@ -12,7 +12,7 @@ use crate::schema;
 use crate::{Content, ToolError};
 
 /// What a tool function may return, bare or as the good half of a `Result`: any value that derives
-/// `Serialize` and `JsonSchema`, [`Content`], or [`Told`].
+/// `Serialize` and `JsonSchema`, [`Content`], or [`WithText`].
 ///
 /// ```
 /// use toolyard_tool::{Output, schemars::JsonSchema};
@@ -31,7 +31,7 @@ use crate::{Content, ToolError};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the answer of a tool",
     label = "not an answer",
-    note = "return a value that derives `Serialize` and `JsonSchema`, `Content`, `Told`, `()`, or a `Result` of these"
+    note = "return a value that derives `Serialize` and `JsonSchema`, `Content`, `WithText`, `()`, or a `Result` of these"
 )]
 pub trait Output: Send + 'static {
     /// The form in which values of this type are answered.
@@ -135,21 +135,21 @@ impl Output for Content {
 /// A value with a text of its own, where indented JSON would not read well.
 ///
 /// ```
-/// # use toolyard_tool::{Told, schemars::JsonSchema};
+/// # use toolyard_tool::{WithText, schemars::JsonSchema};
 /// #[derive(serde::Serialize, JsonSchema)]
 /// struct Sum { total: i64 }
 ///
-/// fn answer() -> Told<Sum> {
-///     Told::new(Sum { total: 4 }, "2 + 2 = 4")
+/// fn answer() -> WithText<Sum> {
+///     WithText::new(Sum { total: 4 }, "2 + 2 = 4")
 /// }
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told<T> {
+pub struct WithText<T> {
     value: T,
     text: String,
 }
 
-impl<T> Told<T> {
+impl<T> WithText<T> {
     /// `value` as structured content, `text` as its text.
     pub fn new(value: T, text: impl Into<String>) -> Self {
         Self { value, text: text.into() }
@@ -161,7 +161,7 @@ impl<T> Told<T> {
     }
 }
 
-impl<T: Serialize + JsonSchema + Send + 'static> Output for Told<T> {
+impl<T: Serialize + JsonSchema + Send + 'static> Output for WithText<T> {
     fn shape() -> Shape {
         shape_of::<T>()
     }

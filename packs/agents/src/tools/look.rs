@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, clamp, tool};
 
-use super::{Shown, readable};
+use super::{WithText, readable};
 use crate::agents::Agents;
 use crate::store::{Run, Status, now, shortened};
 
@@ -77,7 +77,7 @@ pub(crate) async fn agent_output(
     agents: &Agents,
     context: &Context,
     args: Output,
-) -> Result<Shown<Run>, ToolError> {
+) -> Result<WithText<Run>, ToolError> {
     let mut run = agents.store.get(&context.caller().principal, &args.task_id)?;
     if args.block {
         run = agents.wait(context, &run).await?;
@@ -89,7 +89,7 @@ pub(crate) async fn agent_output(
             "\n\nIt waits for an answer: {question}\nCall `agent_output` with `block` to answer."
         );
     }
-    Ok(Shown::new(run, text))
+    Ok(WithText::new(run, text))
 }
 
 /// What an agent has written so far.
@@ -106,11 +106,11 @@ pub(crate) fn agent_progress(
     agents: &Agents,
     context: &Context,
     args: Progress,
-) -> Result<Shown<Written>, ToolError> {
+) -> Result<WithText<Written>, ToolError> {
     let run = agents.store.get(&context.caller().principal, &args.task_id)?;
     let lines = agents.store.tail(&run.id, args.lines);
     let text = format!("{} ({}): {}\n\n{}", run.id, run.agent_type, run.status.as_str(), lines.join("\n"));
-    Ok(Shown::new(Written { id: run.id, status: run.status, lines }, text))
+    Ok(WithText::new(Written { id: run.id, status: run.status, lines }, text))
 }
 
 /// Stops an agent with everything that it has started.
@@ -119,7 +119,7 @@ pub(crate) async fn agent_cancel(
     agents: &Agents,
     context: &Context,
     args: Which,
-) -> Result<Shown<Run>, ToolError> {
+) -> Result<WithText<Run>, ToolError> {
     let run = agents.store.get(&context.caller().principal, &args.task_id)?;
     if let Some(live) = agents.under_way(&run) {
         live.cancel();
@@ -127,7 +127,7 @@ pub(crate) async fn agent_cancel(
     }
     let run = agents.store.get(&run.owner, &run.id)?;
     let text = readable(&run);
-    Ok(Shown::new(run, text))
+    Ok(WithText::new(run, text))
 }
 
 /// Lists your agents, newest first.
@@ -136,7 +136,7 @@ pub(crate) fn agent_list(
     agents: &Agents,
     context: &Context,
     args: List,
-) -> Result<Shown<Vec<Run>>, ToolError> {
+) -> Result<WithText<Vec<Run>>, ToolError> {
     let mut runs = agents.store.list(&context.caller().principal, MOST)?;
     runs.retain(|run| args.show_all || run.status == Status::Running);
     for run in &mut runs {
@@ -150,7 +150,7 @@ pub(crate) fn agent_list(
     if runs.is_empty() {
         text.push_str("There are no agents.");
     }
-    Ok(Shown::new(runs, text))
+    Ok(WithText::new(runs, text))
 }
 
 /// Removes agents that have ended, with their output. Worktrees with changes stay.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 use toolyard_tool::{Context, ToolError, tool};
 
-use super::{Shown, readable};
+use super::{WithText, readable};
 use crate::agents::{Agents, Wanted};
 use crate::config::Tier;
 use crate::store::Run;
@@ -73,7 +73,7 @@ pub(crate) async fn agent_spawn(
     agents: &Agents,
     context: &Context,
     args: Spawn,
-) -> Result<Shown<Run>, ToolError> {
+) -> Result<WithText<Run>, ToolError> {
     args.check_delegation(agents)?;
     let folder = agents.project(args.project_path.as_deref())?;
     let prompt = if args.semantic_first {
@@ -95,10 +95,10 @@ pub(crate) async fn agent_spawn(
         let ended = agents.wait(context, &run).await?;
         std::mem::forget(cancel);
         let text = readable(&ended);
-        return Ok(Shown::new(ended, text));
+        return Ok(WithText::new(ended, text));
     }
     let text = started(agents, &run);
-    Ok(Shown::new(run, text))
+    Ok(WithText::new(run, text))
 }
 
 /// Runs an agent again, as a new one of the same type.
@@ -107,7 +107,7 @@ pub(crate) async fn agent_retry(
     agents: &Agents,
     context: &Context,
     args: Retry,
-) -> Result<Shown<Run>, ToolError> {
+) -> Result<WithText<Run>, ToolError> {
     let owner = context.caller().principal;
     let old = agents.store.get(&owner, &args.task_id)?;
     let wanted = Wanted {
@@ -120,7 +120,7 @@ pub(crate) async fn agent_retry(
     };
     let run = agents.start(&owner, wanted)?;
     let text = started(agents, &run);
-    Ok(Shown::new(run, text))
+    Ok(WithText::new(run, text))
 }
 
 fn started(agents: &Agents, run: &Run) -> String {

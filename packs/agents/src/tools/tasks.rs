@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolyard_tool::{Context, ToolError, tool};
 
-use super::{Shown, readable};
+use super::{WithText, readable};
 use crate::agents::{Agents, Wanted};
 use crate::store::Run;
 
@@ -39,7 +39,7 @@ pub(crate) async fn task_spawn(
     agents: &Agents,
     context: &Context,
     args: Spawn,
-) -> Result<Shown<Run>, ToolError> {
+) -> Result<WithText<Run>, ToolError> {
     let wanted = Wanted {
         prompt: args.prompt,
         agent_type: agent_type(agents)?,
@@ -50,22 +50,26 @@ pub(crate) async fn task_spawn(
     };
     let run = agents.start(&context.caller().principal, wanted)?;
     let text = format!("Task {} started", run.id);
-    Ok(Shown::new(run, text))
+    Ok(WithText::new(run, text))
 }
 
 /// The status of a task, with its result once it has ended.
 #[tool(read_only)]
-pub(crate) fn task_status(agents: &Agents, context: &Context, args: Which) -> Result<Shown<Run>, ToolError> {
+pub(crate) fn task_status(
+    agents: &Agents,
+    context: &Context,
+    args: Which,
+) -> Result<WithText<Run>, ToolError> {
     let run = agents.store.get(&context.caller().principal, &args.task_id)?;
     let text = readable(&run);
-    Ok(Shown::new(run, text))
+    Ok(WithText::new(run, text))
 }
 
 /// Lists your tasks, newest first.
 #[tool(read_only)]
-pub(crate) fn task_list(agents: &Agents, context: &Context) -> Result<Shown<Vec<Run>>, ToolError> {
+pub(crate) fn task_list(agents: &Agents, context: &Context) -> Result<WithText<Vec<Run>>, ToolError> {
     let runs = agents.store.list(&context.caller().principal, 1000)?;
     let lines: Vec<String> = runs.iter().map(|run| format!("{} ({})", run.id, run.status.as_str())).collect();
     let text = if lines.is_empty() { "There are no tasks.".to_owned() } else { lines.join("\n") };
-    Ok(Shown::new(runs, text))
+    Ok(WithText::new(runs, text))
 }

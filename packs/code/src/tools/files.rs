@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use toolyard_jail::{Existing, JailError, Kind};
 use toolyard_tool::host::ChildCommand;
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::{Code, here};
 use crate::change::{self, FileChange};
@@ -46,7 +46,11 @@ pub(crate) struct FileText {
 
 /// Reads a text file, or some of its lines. Of a log, the last 100 lines.
 #[tool(read_only, idempotent)]
-pub(crate) fn read_file(code: &Code, context: &Context, args: ReadFile) -> Result<Told<FileText>, ToolError> {
+pub(crate) fn read_file(
+    code: &Code,
+    context: &Context,
+    args: ReadFile,
+) -> Result<WithText<FileText>, ToolError> {
     let place = code.place(context, &args.path)?;
     let text = place
         .project
@@ -65,7 +69,7 @@ pub(crate) fn read_file(code: &Code, context: &Context, args: ReadFile) -> Resul
     let cut = if is_log { cut_start(&chosen) } else { cut_middle(&chosen) };
     let truncated = cut.len() != chosen.len() || (is_whole && first > 0);
     let read = FileText { text: cut.clone(), offset: first, lines: all.len(), truncated };
-    Ok(Told::new(read, cut))
+    Ok(WithText::new(read, cut))
 }
 
 /// The head and the tail of a text that is too long.
@@ -185,7 +189,7 @@ pub(crate) fn list_directory(
     code: &Code,
     context: &Context,
     args: ListDirectory,
-) -> Result<Told<Listing>, ToolError> {
+) -> Result<WithText<Listing>, ToolError> {
     let place = code.place(context, &args.path)?;
     let folder = place.project.jail().folder(&place.project.inside(&place.below)?).map_err(jail_error)?;
     let mut listing = Listing { folders: Vec::new(), files: Vec::new() };
@@ -200,7 +204,7 @@ pub(crate) fn list_directory(
     let lines: Vec<String> =
         folders.chain(listing.files.iter().map(|name| format!("[FILE] {name}"))).collect();
     let text = if lines.is_empty() { "(empty directory)".to_owned() } else { lines.join("\n") };
-    Ok(Told::new(listing, text))
+    Ok(WithText::new(listing, text))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -240,7 +244,7 @@ pub(crate) async fn run_shell_command(
     code: &Code,
     context: &Context,
     args: Shell,
-) -> Result<Told<Ran>, ToolError> {
+) -> Result<WithText<Ran>, ToolError> {
     let place = code.place(context, &args.dir_path)?;
     place.project.writable()?;
     let folder = place.project.root().join(&place.below);
@@ -281,7 +285,7 @@ pub(crate) async fn run_shell_command(
         None => "ended by a signal".to_owned(),
     };
     let text = format!("{}\n{}\n({end})", ran.stdout, ran.stderr);
-    Ok(Told::new(ran, text))
+    Ok(WithText::new(ran, text))
 }
 
 async fn all_of(from: &mut (dyn AsyncRead + Send + Unpin)) -> String {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::{Code, here};
 use crate::index::{Filter, Outlined};
@@ -40,7 +40,7 @@ pub(crate) struct Outline {
 
 /// Outlines a project: its most used definitions by file, as many as fit into the budget.
 #[tool(read_only, idempotent)]
-pub(crate) fn code_map(code: &Code, context: &Context, args: Map) -> Result<Told<Outline>, ToolError> {
+pub(crate) fn code_map(code: &Code, context: &Context, args: Map) -> Result<WithText<Outline>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     let index = code.index(&place)?;
     index.refresh_if_stale()?;
@@ -48,7 +48,7 @@ pub(crate) fn code_map(code: &Code, context: &Context, args: Map) -> Result<Told
     let total = definitions.len();
     let (map, shown) = outline(definitions, args.budget * CHARACTERS_PER_TOKEN);
     let project = place.project.root().display().to_string();
-    Ok(Told::new(Outline { project, shown, total, map: map.clone() }, map))
+    Ok(WithText::new(Outline { project, shown, total, map: map.clone() }, map))
 }
 
 /// The best definitions that fit, grouped by file and in the order of their lines.
@@ -117,7 +117,7 @@ pub(crate) fn code_context(
     code: &Code,
     context: &Context,
     args: ForTask,
-) -> Result<Told<Selection>, ToolError> {
+) -> Result<WithText<Selection>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     let index = code.index(&place)?;
     index.refresh_if_stale()?;
@@ -150,7 +150,7 @@ pub(crate) fn code_context(
     let (map, _) = outline(index.outline(), left);
     let _ = write!(out, "## Outline\n{map}");
     let project = place.project.root().display().to_string();
-    Ok(Told::new(Selection { project, files, context: out.clone() }, out))
+    Ok(WithText::new(Selection { project, files, context: out.clone() }, out))
 }
 
 #[cfg(test)]

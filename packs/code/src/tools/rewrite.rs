@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolyard_tool::{Told, ToolError};
+use toolyard_tool::{ToolError, WithText};
 
 use super::Code;
 use crate::change::{self, FileChange};
@@ -42,7 +42,7 @@ pub(crate) fn conclude(
     project: &Project,
     rewritten: &[Rewritten],
     wish: &Wish,
-) -> Result<Told<Replaced>, ToolError> {
+) -> Result<WithText<Replaced>, ToolError> {
     let changes: Vec<FileChange> = rewritten.iter().map(FileChange::of).collect();
     let preview = change::preview_id(&changes);
     if wish.preview.as_ref().is_some_and(|expected| *expected != preview) {
@@ -63,7 +63,7 @@ pub(crate) fn conclude(
     };
     let files = rewritten.iter().map(|file| file.path.display().to_string()).collect();
     let project = project.root().display().to_string();
-    Ok(Told::new(Replaced { project, files, changes: count, preview, applied, diff }, headline))
+    Ok(WithText::new(Replaced { project, files, changes: count, preview, applied, diff }, headline))
 }
 
 /// `1 file`, `2 files`.

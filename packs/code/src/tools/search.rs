@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::rewrite::{Replaced, Wish, conclude};
 use super::{Code, here, semantic};
@@ -37,7 +37,11 @@ fn fifty() -> usize {
 
 /// Finds lines that match a regular expression, as ripgrep does: ignored, hidden and binary files are skipped.
 #[tool(read_only, idempotent)]
-pub(crate) fn grep_search(code: &Code, context: &Context, args: Grep) -> Result<Told<Matches>, ToolError> {
+pub(crate) fn grep_search(
+    code: &Code,
+    context: &Context,
+    args: Grep,
+) -> Result<WithText<Matches>, ToolError> {
     let place = code.place(context, &args.directory)?;
     let query = grep::Query {
         pattern: &args.pattern,
@@ -47,7 +51,7 @@ pub(crate) fn grep_search(code: &Code, context: &Context, args: Grep) -> Result<
     };
     let found = grep::grep(&place, &query, &|| !context.is_cancelled())?;
     let text = found.to_text();
-    Ok(Told::new(found, text))
+    Ok(WithText::new(found, text))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -80,7 +84,11 @@ pub(crate) struct FileList {
 
 /// Finds files by name, as fd does: ignored and hidden files are skipped.
 #[tool(read_only, idempotent)]
-pub(crate) fn glob_files(code: &Code, context: &Context, args: Glob) -> Result<Told<FileList>, ToolError> {
+pub(crate) fn glob_files(
+    code: &Code,
+    context: &Context,
+    args: Glob,
+) -> Result<WithText<FileList>, ToolError> {
     let place = code.place(context, &args.directory)?;
     let mut files = glob::glob(&place, &args.pattern)?;
     let total = files.len();
@@ -89,7 +97,7 @@ pub(crate) fn glob_files(code: &Code, context: &Context, args: Glob) -> Result<T
     if total > files.len() {
         let _ = write!(text, "\n… {} of {total} files; raise `limit` to see more", files.len());
     }
-    Ok(Told::new(FileList { project: place.project.root().display().to_string(), files, total }, text))
+    Ok(WithText::new(FileList { project: place.project.root().display().to_string(), files, total }, text))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -114,12 +122,12 @@ pub(crate) fn ast_grep_search(
     code: &Code,
     context: &Context,
     args: AstSearch,
-) -> Result<Told<Matches>, ToolError> {
+) -> Result<WithText<Matches>, ToolError> {
     let place = code.place(context, &args.directory)?;
     let go_on = || !context.is_cancelled();
     let found = ast::search(&place, &args.pattern, args.language.as_deref(), args.limit, &go_on)?;
     let text = found.to_text();
-    Ok(Told::new(found, text))
+    Ok(WithText::new(found, text))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -151,7 +159,7 @@ pub(crate) fn ast_grep_replace(
     code: &Code,
     context: &Context,
     args: AstReplace,
-) -> Result<Told<Replaced>, ToolError> {
+) -> Result<WithText<Replaced>, ToolError> {
     let place = code.place(context, &args.directory)?;
     let go_on = || !context.is_cancelled();
     let rewritten = ast::rewrite(&place, &args.pattern, &args.replacement, args.language.as_deref(), &go_on)?;
@@ -195,7 +203,11 @@ pub(crate) struct Found {
 
 /// Finds code by whatever fits the query: by meaning for a question, by syntax for a pattern, by text for the rest.
 #[tool(read_only, idempotent)]
-pub(crate) fn find_code(code: &Code, context: &Context, args: FindCode) -> Result<Told<Found>, ToolError> {
+pub(crate) fn find_code(
+    code: &Code,
+    context: &Context,
+    args: FindCode,
+) -> Result<WithText<Found>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     let search_type = match args.search_type {
         SearchType::Auto => route(&args.query),
@@ -224,7 +236,7 @@ pub(crate) fn find_code(code: &Code, context: &Context, args: FindCode) -> Resul
         (None, Some(answers)) => answers.to_text(),
         (None, None) => String::new(),
     };
-    Ok(Told::new(Found { search_type, matches, answers }, text))
+    Ok(WithText::new(Found { search_type, matches, answers }, text))
 }
 
 /// An expression that matches the text itself.

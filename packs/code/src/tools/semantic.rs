@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::search::ten;
 use super::{Code, here};
@@ -81,9 +81,9 @@ pub(crate) fn answers(
     Ok(Answers { project: place.project.root().display().to_string(), results, coverage, note: None })
 }
 
-fn told(answers: Answers) -> Told<Answers> {
+fn told(answers: Answers) -> WithText<Answers> {
     let text = answers.to_text();
-    Told::new(answers, text)
+    WithText::new(answers, text)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -116,7 +116,7 @@ pub(crate) fn semantic_search(
     code: &Code,
     context: &Context,
     args: Search,
-) -> Result<Told<Answers>, ToolError> {
+) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     Ok(told(answers(code, &place, &args.query, &args.filter(), args.n_results)?))
 }
@@ -153,7 +153,7 @@ pub(crate) fn hybrid_search(
     code: &Code,
     context: &Context,
     args: Hybrid,
-) -> Result<Told<Answers>, ToolError> {
+) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     let filter = Filter {
         language: args.language.clone(),
@@ -214,7 +214,7 @@ pub(crate) fn multi_query_search(
     code: &Code,
     context: &Context,
     args: Several,
-) -> Result<Told<Answers>, ToolError> {
+) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     let filter = Filter { language: args.language, node_type: args.node_type, ..Filter::default() };
     let mut found = answers(code, &place, &args.query, &filter, args.n_results)?;
@@ -228,7 +228,7 @@ pub(crate) fn decomposed_search(
     code: &Code,
     context: &Context,
     args: Search,
-) -> Result<Told<Answers>, ToolError> {
+) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     Ok(told(decomposed(code, &place, &args.query, &args.filter(), args.n_results)?))
 }
@@ -314,7 +314,7 @@ pub(crate) fn enhanced_search(
     code: &Code,
     context: &Context,
     args: Enhanced,
-) -> Result<Told<Answers>, ToolError> {
+) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     let filter = Filter { language: args.language, node_type: args.node_type, ..Filter::default() };
     let is_long = args.query.contains(" and ") || args.query.split_whitespace().count() > 10;
@@ -351,7 +351,7 @@ pub(crate) fn semantic_index(
     code: &Code,
     context: &Context,
     args: IndexArgs,
-) -> Result<Told<Update>, ToolError> {
+) -> Result<WithText<Update>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     if args.force {
         code.delete_index(&place)?;
@@ -370,7 +370,7 @@ pub(crate) fn semantic_index(
         update.chunks,
         if update.cancelled { "; cancelled before the end" } else { "" }
     );
-    Ok(Told::new(update, text))
+    Ok(WithText::new(update, text))
 }
 
 #[derive(Deserialize, JsonSchema)]

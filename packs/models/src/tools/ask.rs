@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolyard_tool::{Context, ToolError, tool};
 
-use super::{Answer, Shown};
+use super::{Answer, WithText};
 use crate::conversation::{Effort, Image, Message, Part, Turn};
 use crate::models::{AgentContext, Invocation, Models};
 use crate::progress::Progress;
@@ -49,7 +49,7 @@ pub(crate) async fn ask_model(
     models: &Models,
     context: &Context,
     args: Ask,
-) -> Result<Shown<Answer>, ToolError> {
+) -> Result<WithText<Answer>, ToolError> {
     let progress = Progress::new(context);
     let model = models.default_model(args.model)?;
     let mut parts = vec![Part::Text(args.prompt)];
@@ -72,7 +72,7 @@ pub(crate) async fn ask_model(
     };
     let answer: Answer = models.ask(invocation, &progress).await?.into();
     let text = answer.readable();
-    Ok(Shown::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 impl Models {

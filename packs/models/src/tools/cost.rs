@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolyard_tool::{ToolError, tool};
 
-use super::Shown;
+use super::WithText;
 use crate::ledger::{Report, Sum};
 use crate::models::Models;
 
@@ -23,13 +23,13 @@ pub(crate) struct Which {
 /// Reports the tokens and the cost of requests to models, by agent, session and model. A price that is not configured is
 /// unknown, never guessed.
 #[tool(read_only, idempotent)]
-pub(crate) fn get_cost_report(models: &Models, args: Which) -> Result<Shown<Report>, ToolError> {
+pub(crate) fn get_cost_report(models: &Models, args: Which) -> Result<WithText<Report>, ToolError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     let since = args.days.map(|days| now - i64::from(days) * 86_400);
     let report = models.ledger.report(args.session_id.as_deref(), since)?;
     let text = readable(&report);
-    Ok(Shown::new(report, text))
+    Ok(WithText::new(report, text))
 }
 
 fn readable(report: &Report) -> String {

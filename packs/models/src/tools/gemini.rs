@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolyard_tool::{Context, ToolError, tool};
 
-use super::{Answer, Shown, temperature};
+use super::{Answer, WithText, temperature};
 use crate::config::Kind;
 use crate::conversation::{Message, Part, Turn};
 use crate::models::{AgentContext, Invocation, Models};
@@ -48,11 +48,11 @@ pub(crate) async fn invoke_gemini(
     models: &Models,
     context: &Context,
     args: Gemini,
-) -> Result<Shown<Answer>, ToolError> {
+) -> Result<WithText<Answer>, ToolError> {
     let progress = Progress::new(context);
     let answer: Answer = models.ask(args.invocation(&context.caller().principal), &progress).await?.into();
     let text = answer.with_head();
-    Ok(Shown::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 impl Gemini {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, tool};
 
 use super::gemini::flash;
-use super::{Shown, temperature};
+use super::{WithText, temperature};
 use crate::agentic::{Bounds, CallersTools, Run, StoppedBy, Toolbox, TurnReport, choose};
 use crate::config::Kind;
 use crate::conversation::{Message, Part, Turn, Usage};
@@ -109,7 +109,7 @@ pub(crate) async fn invoke_gemini_agentic(
     models: &Models,
     context: &Context,
     args: GeminiAgentic,
-) -> Result<Shown<Worked>, ToolError> {
+) -> Result<WithText<Worked>, ToolError> {
     let invocation = Invocation {
         tool: "invoke_gemini_agentic",
         kinds: &[Kind::Gemini],
@@ -127,7 +127,7 @@ pub(crate) async fn invoke_gemini_agentic(
     let bounds = Bounds { turns: args.max_turns, time, tokens: None, cost: models.config.max_cost };
     let worked = models.work_for(context, invocation, args.tools, bounds).await?;
     let text = format!("[Auth: {} | Model: {}]\n\n{}", worked.auth, worked.model, worked.text);
-    Ok(Shown::new(worked, text))
+    Ok(WithText::new(worked, text))
 }
 
 /// Lets a configured model work on a task with tools of this gateway: those that you may use yourself. Tools that may
@@ -137,7 +137,7 @@ pub(crate) async fn ask_model_with_tools(
     models: &Models,
     context: &Context,
     args: WithTools,
-) -> Result<Shown<Worked>, ToolError> {
+) -> Result<WithText<Worked>, ToolError> {
     let invocation = Invocation {
         tool: "ask_model_with_tools",
         kinds: &[],
@@ -160,7 +160,7 @@ pub(crate) async fn ask_model_with_tools(
     let bounds = Bounds { turns: args.max_turns, time, tokens: args.max_total_tokens, cost };
     let worked = models.work_for(context, invocation, args.tools, bounds).await?;
     let text = worked.text.clone();
-    Ok(Shown::new(worked, text))
+    Ok(WithText::new(worked, text))
 }
 
 impl Models {

@@ -8,7 +8,7 @@ use super::{Operation, PlanMove};
 use crate::library::Library;
 use crate::tags::{file, write};
 use crate::tools::cover;
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 /// The library as it would be.
 pub(crate) struct Forecast<'a> {
@@ -47,7 +47,7 @@ impl<'a> Forecast<'a> {
             Operation::Move(wish) => self.foresee_move(wish),
             Operation::WriteMetadata(change) => {
                 let path = self.library.path_to_change(&change.path)?;
-                let mut file = self.library.jail.open(&self.file(&path)?).told()?;
+                let mut file = self.library.jail.open(&self.file(&path)?).tool_error()?;
                 let name = path.name().and_then(|name| name.to_str()).unwrap_or_default();
                 let mut audio =
                     file::open(&mut file, name, file::Parts { properties: false, pictures: false })?;
@@ -69,7 +69,8 @@ impl<'a> Forecast<'a> {
 
     fn foresee_move(&mut self, wish: &PlanMove) -> Result<String, ToolError> {
         let (from, to) = (self.library.path_to_change(&wish.from)?, self.library.path_to_change(&wish.to)?);
-        let kind = self.kind(&from)?.ok_or_else(|| JailError::Missing { path: from.to_string() }).told()?;
+        let kind =
+            self.kind(&from)?.ok_or_else(|| JailError::Missing { path: from.to_string() }).tool_error()?;
         check_move(&from, &to, kind, self.kind(&to)?, wish.overwrite)?;
         let parent = to.parent().unwrap_or_default();
         if wish.mkdir_parents {
@@ -87,7 +88,7 @@ impl<'a> Forecast<'a> {
     fn make(&mut self, path: &Inside) -> Result<usize, ToolError> {
         match self.kind(path)? {
             Some(Kind::Folder) => return Ok(0),
-            Some(_) => return Err(JailError::NotAFolder { path: path.to_string() }).told(),
+            Some(_) => return Err(JailError::NotAFolder { path: path.to_string() }).tool_error(),
             None => {}
         }
         let above = path.parent().map_or(Ok(0), |parent| self.make(&parent))?;
@@ -104,7 +105,7 @@ impl<'a> Forecast<'a> {
             // A folder that would be made holds nothing that is on the disk.
             Origin::Disk(origin) => match self.library.jail.look_if_any(&origin) {
                 Err(JailError::NotAFolder { .. }) => Ok(None),
-                looked => Ok(looked.told()?.map(|look| look.kind)),
+                looked => Ok(looked.tool_error()?.map(|look| look.kind)),
             },
         }
     }
@@ -112,12 +113,12 @@ impl<'a> Forecast<'a> {
     /// Where the file that would be at a path is now.
     fn file(&self, path: &Inside) -> Result<Inside, ToolError> {
         match self.origin(path)? {
-            Origin::Disk(origin) => match self.library.jail.look(&origin).told()?.kind {
-                Kind::Folder => Err(JailError::NotAFile { path: path.to_string() }).told(),
+            Origin::Disk(origin) => match self.library.jail.look(&origin).tool_error()?.kind {
+                Kind::Folder => Err(JailError::NotAFile { path: path.to_string() }).tool_error(),
                 _ => Ok(origin),
             },
-            Origin::Made => Err(JailError::NotAFile { path: path.to_string() }).told(),
-            Origin::Gone => Err(JailError::Missing { path: path.to_string() }).told(),
+            Origin::Made => Err(JailError::NotAFile { path: path.to_string() }).tool_error(),
+            Origin::Gone => Err(JailError::Missing { path: path.to_string() }).tool_error(),
         }
     }
 
@@ -130,7 +131,7 @@ impl<'a> Forecast<'a> {
                 Event::Moved { from, to } if at.is_within(to) => {
                     let mut origin = from.clone();
                     for part in at.parts().skip(to.depth()) {
-                        origin = origin.join(part).told()?;
+                        origin = origin.join(part).tool_error()?;
                     }
                     at = origin;
                 }

@@ -11,7 +11,7 @@ use toolyard_tool::{Context, ToolError};
 
 use super::OpKind;
 use crate::library::{Library, OWN_FOLDER};
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 /// Older plans can no longer be undone: what they keep needs space.
 const MOST_PLANS: usize = 20;
@@ -104,10 +104,10 @@ impl Journal {
             .map_err(|error| ToolError::new(format!("no random numbers: {error}")))?;
         // Names sort by time.
         let id = format!("plan-{:014}-{}", created.as_millis(), data_encoding::HEXLOWER.encode(&random));
-        let folder = plans.join(&id).told()?;
-        library.jail.make_folder(&folder).told()?;
-        let file = library.jail.append(&folder.join(FILE).told()?).told()?;
-        library.jail.sync(&plans).told()?;
+        let folder = plans.join(&id).tool_error()?;
+        library.jail.make_folder(&folder).tool_error()?;
+        let file = library.jail.append(&folder.join(FILE).tool_error()?).tool_error()?;
+        library.jail.sync(&plans).tool_error()?;
         let mut journal = Self { id, folder, file };
         journal.write(&Line::Plan { created: created.as_secs(), operations })?;
         Ok(journal)
@@ -136,7 +136,7 @@ impl Journal {
         match library.jail.link(path, &kept) {
             // Other file systems, and those without second names.
             Err(JailError::OtherDevice { .. } | JailError::Io { .. }) => {
-                let mut file = library.jail.open(path).told()?;
+                let mut file = library.jail.open(path).tool_error()?;
                 let modified = file.metadata()?.modified()?;
                 library
                     .jail
@@ -144,9 +144,9 @@ impl Journal {
                         copy_while(&mut file, copy, &|| !context.is_cancelled())?;
                         Ok(copy.set_modified(modified)?)
                     })
-                    .told()
+                    .tool_error()
             }
-            linked => linked.told(),
+            linked => linked.tool_error(),
         }
     }
 }
@@ -175,20 +175,20 @@ impl Record {
 
     /// Everything undone: there is nothing to keep.
     pub(crate) fn forget(&self, library: &Library) -> Result<(), ToolError> {
-        library.jail.remove_tree(&self.folder, &mut || true).told().map(drop)
+        library.jail.remove_tree(&self.folder, &mut || true).tool_error().map(drop)
     }
 }
 
 fn kept(folder: &Inside, index: usize) -> Result<Inside, ToolError> {
-    folder.join(format!("{index}.kept")).told()
+    folder.join(format!("{index}.kept")).tool_error()
 }
 
 /// All plans that can be undone, the oldest first.
 pub(crate) fn all(library: &Library) -> Result<Vec<Record>, ToolError> {
-    let plans = Inside::root().join(OWN_FOLDER).and_then(|own| own.join(FOLDER)).told()?;
+    let plans = Inside::root().join(OWN_FOLDER).and_then(|own| own.join(FOLDER)).tool_error()?;
     let ids = match library.jail.folder(&plans) {
         Err(JailError::Missing { .. }) => return Ok(Vec::new()),
-        folder => ids(&folder.told()?.entries().told()?),
+        folder => ids(&folder.tool_error()?.entries().tool_error()?),
     };
     ids.into_iter().filter_map(|id| read(library, &plans, id).transpose()).collect()
 }
@@ -199,11 +199,11 @@ fn ids(entries: &[toolyard_jail::Entry]) -> Vec<String> {
 }
 
 fn read(library: &Library, plans: &Inside, id: String) -> Result<Option<Record>, ToolError> {
-    let folder = plans.join(&id).told()?;
-    let file = match library.jail.open(&folder.join(FILE).told()?) {
+    let folder = plans.join(&id).tool_error()?;
+    let file = match library.jail.open(&folder.join(FILE).tool_error()?) {
         // Killed before the first line.
         Err(JailError::Missing { .. }) => return Ok(None),
-        file => file.told()?,
+        file => file.tool_error()?,
     };
     let mut record = Record { id, folder, created: 0, operations: 0, begun: Vec::new() };
     for line in BufReader::new(file).lines() {
@@ -225,9 +225,9 @@ fn read(library: &Library, plans: &Inside, id: String) -> Result<Option<Record>,
 }
 
 fn forget_old(library: &Library, plans: &Inside) -> Result<(), ToolError> {
-    let ids = ids(&library.jail.folder(plans).told()?.entries().told()?);
+    let ids = ids(&library.jail.folder(plans).tool_error()?.entries().tool_error()?);
     for id in ids.iter().rev().skip(MOST_PLANS - 1) {
-        library.jail.remove_tree(&plans.join(id).told()?, &mut || true).told()?;
+        library.jail.remove_tree(&plans.join(id).tool_error()?, &mut || true).tool_error()?;
     }
     Ok(())
 }

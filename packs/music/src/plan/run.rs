@@ -10,7 +10,7 @@ use crate::relocate::{Strategy, relocate};
 use crate::tags::write;
 use crate::tools::change::{existing, make_dir};
 use crate::tools::cover;
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 pub(crate) struct Runner<'a> {
     pub(crate) library: &'a Library,
@@ -65,20 +65,21 @@ impl Runner<'_> {
         let (from, to) = (self.library.path_to_change(&wish.from)?, self.library.path_to_change(&wish.to)?);
         let _locked = self.library.lock(self.context, &[&from, &to])?;
         let jail = &self.library.jail;
-        let look = jail.look(&from).told()?;
+        let look = jail.look(&from).tool_error()?;
         let taken = jail.look_if_any(&to).or_else(|error| match error {
             JailError::Missing { .. } | JailError::NotAFolder { .. } => Ok(None),
             error => Err(error),
         });
-        check_move(&from, &to, look.kind, taken.told()?.map(|look| look.kind), wish.overwrite)?;
+        check_move(&from, &to, look.kind, taken.tool_error()?.map(|look| look.kind), wish.overwrite)?;
         let identity = look.identity;
         let parent = to.parent().unwrap_or_default();
-        let folders = if wish.mkdir_parents { jail.missing_folders(&parent).told()? } else { Vec::new() };
+        let folders =
+            if wish.mkdir_parents { jail.missing_folders(&parent).tool_error()? } else { Vec::new() };
         let replaced = folders.is_empty()
             && wish.overwrite
             && jail
                 .look_if_any(&to)
-                .told()?
+                .tool_error()?
                 .is_some_and(|look| look.kind == Kind::File && look.identity != identity);
         let undo = Undo::Move {
             from: from.to_string(),
@@ -92,7 +93,7 @@ impl Runner<'_> {
             self.journal.keep(self.library, self.context, index, &to)?;
         }
         if wish.mkdir_parents {
-            self.library.jail.make_folders(&parent).told()?;
+            self.library.jail.make_folders(&parent).tool_error()?;
         }
         let context = self.context;
         let strategy =
@@ -100,7 +101,7 @@ impl Runner<'_> {
         // What was copied is another file.
         let after = match strategy {
             Strategy::Rename => None,
-            Strategy::CopyThenDelete => Some(self.library.jail.look(&to).told()?.into()),
+            Strategy::CopyThenDelete => Some(self.library.jail.look(&to).tool_error()?.into()),
         };
         self.journal.write(&Line::Done { index, after })?;
         Ok(format!("moved {from} → {to}"))
@@ -115,11 +116,11 @@ impl Runner<'_> {
     ) -> Result<T, ToolError> {
         let _locked = self.library.lock(self.context, &[path])?;
         // Only files have an old content to keep.
-        self.library.jail.open(path).told()?;
+        self.library.jail.open(path).tool_error()?;
         self.begin(index, operation, Undo::Content { path: path.to_string() })?;
         self.journal.keep(self.library, self.context, index, path)?;
         let written = rewrite(self.library, self.context)?;
-        let after = Some(self.library.jail.look(path).told()?.into());
+        let after = Some(self.library.jail.look(path).tool_error()?.into());
         self.journal.write(&Line::Done { index, after })?;
         Ok(written)
     }
@@ -134,7 +135,7 @@ pub(crate) fn check_move(
     overwrite: bool,
 ) -> Result<(), ToolError> {
     if from.is_root() || to.is_root() {
-        return Err(JailError::RootItself).told();
+        return Err(JailError::RootItself).tool_error();
     }
     if from == to {
         return Err(ToolError::new(format!("`{from}` is there already")).hint("leave this move out"));
@@ -146,7 +147,7 @@ pub(crate) fn check_move(
     match taken {
         None => Ok(()),
         Some(Kind::File) if overwrite && kind == Kind::File => Ok(()),
-        Some(Kind::File) if !overwrite => Err(JailError::Exists { path: to.to_string() }).told(),
+        Some(Kind::File) if !overwrite => Err(JailError::Exists { path: to.to_string() }).tool_error(),
         Some(_) => Err(ToolError::new(format!("`{to}` exists already, and only files replace files"))
             .hint("choose another name")),
     }

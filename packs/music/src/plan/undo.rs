@@ -11,7 +11,7 @@ use super::journal::{Begun, Record, Undo};
 use crate::library::Library;
 use crate::locks::Locked;
 use crate::relocate::relocate;
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -66,8 +66,8 @@ fn take_back(library: &Library, record: &Record, begun: &Begun, force: bool) -> 
         Undo::Content { path } => restore(library, record, begun, path, force),
         Undo::Move { from, to, identity, folders, replaced } => {
             let moved = Moved {
-                from: library.jail.path(from).told()?,
-                to: library.jail.path(to).told()?,
+                from: library.jail.path(from).tool_error()?,
+                to: library.jail.path(to).tool_error()?,
                 identity: *identity,
                 kept: replaced.then(|| record.kept(begun.index)).transpose()?,
             };
@@ -84,10 +84,10 @@ fn take_back(library: &Library, record: &Record, begun: &Begun, force: bool) -> 
 fn remove_folders(library: &Library, folders: &[String]) -> Taken {
     let mut removed = 0;
     for folder in folders.iter().rev() {
-        match remove_folder(&library.jail, &library.jail.path(folder).told()?) {
+        match remove_folder(&library.jail, &library.jail.path(folder).tool_error()?) {
             Ok(()) => removed += 1,
             Err(JailError::Missing { .. } | JailError::NotEmpty { .. } | JailError::NotAFolder { .. }) => {}
-            Err(error) => return Err(error).told(),
+            Err(error) => return Err(error).tool_error(),
         }
     }
     let status = if removed > 0 { Outcome::Undone } else { Outcome::NothingToDo };
@@ -107,13 +107,13 @@ fn remove_folder(jail: &Jail, folder: &Inside) -> Result<(), JailError> {
 
 fn restore(library: &Library, record: &Record, begun: &Begun, path: &str, force: bool) -> Taken {
     let jail = &library.jail;
-    let (path, kept) = (jail.path(path).told()?, record.kept(begun.index)?);
-    let Some(old) = jail.look_if_any(&kept).told()? else {
+    let (path, kept) = (jail.path(path).tool_error()?, record.kept(begun.index)?);
+    let Some(old) = jail.look_if_any(&kept).tool_error()? else {
         return Ok((Outcome::NothingToDo, format!("{path} was not written")));
     };
-    let now = jail.look_if_any(&path).told()?;
+    let now = jail.look_if_any(&path).tool_error()?;
     if now.is_some_and(|now| now.identity == old.identity) {
-        jail.remove_file(&kept).told()?;
+        jail.remove_file(&kept).tool_error()?;
         return Ok((Outcome::NothingToDo, format!("{path} was not written")));
     }
     let is_as_left = match (now, begun.after) {
@@ -142,7 +142,7 @@ impl Moved {
     fn back(&self, library: &Library, begun: &Begun) -> Taken {
         let Self { from, to, .. } = self;
         let jail = &library.jail;
-        let there = jail.look_if_any(from).told().unwrap_or_default();
+        let there = jail.look_if_any(from).tool_error().unwrap_or_default();
         if there.is_some_and(|look| look.identity == self.identity) && from != to {
             if self.is_half_copied(library, begun) {
                 return Ok((
@@ -156,7 +156,7 @@ impl Moved {
             self.put_back_replaced(library)?;
             return Ok((Outcome::NothingToDo, format!("{from} is where it was")));
         }
-        let here = jail.look_if_any(to).told().unwrap_or_default();
+        let here = jail.look_if_any(to).tool_error().unwrap_or_default();
         let is_it = here.is_some_and(|look| {
             look.identity == self.identity || begun.after.is_some_and(|after| after.is_of(look))
         });
@@ -167,7 +167,7 @@ impl Moved {
             return Ok((Outcome::Conflict, format!("{from} is taken by something else")));
         }
         if let Some(parent) = from.parent() {
-            jail.make_folders(&parent).told()?;
+            jail.make_folders(&parent).tool_error()?;
         }
         relocate(jail, to, from, Existing::Keep, &|| true)?;
         self.put_back_replaced(library)?;
@@ -177,18 +177,18 @@ impl Moved {
     /// Killed while it was being copied, or while the original was being deleted after that: each end may hold what
     /// the other lacks.
     fn is_half_copied(&self, library: &Library, begun: &Begun) -> bool {
-        let here = library.jail.look_if_any(&self.to).told().unwrap_or_default();
+        let here = library.jail.look_if_any(&self.to).tool_error().unwrap_or_default();
         !begun.is_done && self.kept.is_none() && here.is_some()
     }
 
     fn put_back_replaced(&self, library: &Library) -> Result<(), ToolError> {
         let Some(kept) = &self.kept else { return Ok(()) };
         let jail = &library.jail;
-        let Some(old) = jail.look_if_any(kept).told()? else { return Ok(()) };
-        if let Some(here) = jail.look_if_any(&self.to).told()? {
+        let Some(old) = jail.look_if_any(kept).tool_error()? else { return Ok(()) };
+        if let Some(here) = jail.look_if_any(&self.to).tool_error()? {
             // Still there: then what is kept is its second name.
             if here.identity == old.identity {
-                return jail.remove_file(kept).told();
+                return jail.remove_file(kept).tool_error();
             }
             return Err(ToolError::new(format!(
                 "what was at {} before is kept as {kept}, and something else is there now",

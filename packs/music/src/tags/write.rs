@@ -13,7 +13,7 @@ use super::file::{self, Parts};
 use super::stoppable::Stoppable;
 use super::{Field, TagChange, field, read};
 use crate::library::Library;
-use crate::trouble::{cancelled, tell};
+use crate::trouble::{cancelled, with_hint};
 
 const NAMELESS: &str = "";
 
@@ -155,7 +155,7 @@ pub(crate) struct Failed(pub(crate) ToolError);
 
 impl From<JailError> for Failed {
     fn from(error: JailError) -> Self {
-        Self(tell(error))
+        Self(with_hint(error))
     }
 }
 

@@ -7,7 +7,7 @@ use toolyard_tool::{Context, ToolError};
 
 use crate::fingerprint::{self, Fingerprint, difference};
 use crate::library::Library;
-use crate::trouble::{Told as _, cancelled};
+use crate::trouble::{JailResult as _, cancelled};
 use crate::walk::Remarks;
 
 /// Recordings whose lengths differ by more are not compared.
@@ -46,7 +46,7 @@ pub(crate) fn groups(
         let taken = library
             .jail
             .open(path)
-            .told()
+            .tool_error()
             .and_then(|file| fingerprint::take(&library.config, file, name, &|| context.is_cancelled()));
         match taken {
             Ok(fingerprint) => heard.push((path, fingerprint)),

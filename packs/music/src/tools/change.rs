@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_jail::{Existing, Inside, JailError, Kind};
-use toolyard_tool::{Context, Told, ToolError, tool};
+use toolyard_tool::{Context, ToolError, WithText, tool};
 
 use super::{ItemType, count};
 use crate::library::Library;
 use crate::plan::run::check_move;
 use crate::relocate::{Strategy, relocate};
-use crate::trouble::{Told as _, cancelled};
+use crate::trouble::{JailResult as _, cancelled};
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Rename {
@@ -46,12 +46,12 @@ pub(crate) fn fs_rename(
     library: &Library,
     context: &Context,
     args: Rename,
-) -> Result<Told<Renamed>, ToolError> {
+) -> Result<WithText<Renamed>, ToolError> {
     let (from, to) = (library.path_to_change(&args.from)?, library.path_to_change(&args.to)?);
     let _locked = library.lock(context, &[&from, &to])?;
-    let item_type = library.jail.look(&from).told()?.kind.into();
-    let is_taken = library.jail.look_if_any(&to).told()?.is_some();
-    library.jail.rename(&from, &to, existing(args.overwrite)).told()?;
+    let item_type = library.jail.look(&from).tool_error()?.kind.into();
+    let is_taken = library.jail.look_if_any(&to).tool_error()?.is_some();
+    library.jail.rename(&from, &to, existing(args.overwrite)).tool_error()?;
     let operation = if from.parent() == to.parent() { Operation::Renamed } else { Operation::Moved };
     let renamed = Renamed {
         from: from.to_string(),
@@ -61,7 +61,7 @@ pub(crate) fn fs_rename(
         success: true,
         overwritten: args.overwrite.then_some(is_taken),
     };
-    Ok(Told::new(renamed, format!("{from} → {to}")))
+    Ok(WithText::new(renamed, format!("{from} → {to}")))
 }
 
 pub(crate) fn existing(overwrite: bool) -> Existing {
@@ -92,23 +92,23 @@ pub(crate) fn fs_delete(
     library: &Library,
     context: &Context,
     args: Delete,
-) -> Result<Told<Deleted>, ToolError> {
+) -> Result<WithText<Deleted>, ToolError> {
     let path = library.path_to_change(&args.path)?;
     let _locked = library.lock(context, &[&path])?;
-    let kind = library.jail.look(&path).told()?.kind;
+    let kind = library.jail.look(&path).tool_error()?.kind;
     match kind {
-        _ if path.is_root() => return Err(JailError::RootItself).told(),
+        _ if path.is_root() => return Err(JailError::RootItself).tool_error(),
         Kind::Folder if args.recursive => {
-            if !library.jail.remove_tree(&path, &mut || !context.is_cancelled()).told()? {
+            if !library.jail.remove_tree(&path, &mut || !context.is_cancelled()).tool_error()? {
                 return Err(cancelled());
             }
         }
-        Kind::Folder => library.jail.remove_folder(&path).told()?,
-        Kind::File | Kind::Symlink | Kind::Other => library.jail.remove_file(&path).told()?,
+        Kind::Folder => library.jail.remove_folder(&path).tool_error()?,
+        Kind::File | Kind::Symlink | Kind::Other => library.jail.remove_file(&path).tool_error()?,
     }
     let recursive = (kind == Kind::Folder).then_some(args.recursive);
     let deleted = Deleted { path: path.to_string(), item_type: kind.into(), success: true, recursive };
-    Ok(Told::new(deleted, format!("{path} is gone")))
+    Ok(WithText::new(deleted, format!("{path} is gone")))
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -143,7 +143,7 @@ pub(crate) fn fs_mkdir(
     library: &Library,
     context: &Context,
     args: MakeDir,
-) -> Result<Told<MadeDir>, ToolError> {
+) -> Result<WithText<MadeDir>, ToolError> {
     let path = library.path_to_change(&args.path)?;
     let _locked = library.lock(context, &[&path])?;
     let made = make_dir(library, &path, args.recursive, args.dry_run)?;
@@ -159,7 +159,7 @@ pub(crate) fn fs_mkdir(
         created: made.iter().map(ToString::to_string).collect(),
         dry_run: args.dry_run,
     };
-    Ok(Told::new(made, text))
+    Ok(WithText::new(made, text))
 }
 
 /// What was made, or would be.
@@ -169,12 +169,12 @@ pub(crate) fn make_dir(
     recursive: bool,
     dry_run: bool,
 ) -> Result<Vec<Inside>, ToolError> {
-    let missing = library.jail.missing_folders(path).told()?;
+    let missing = library.jail.missing_folders(path).tool_error()?;
     if missing.len() > 1 && !recursive {
         return Err(ToolError::new(format!("the folder that `{path}` should be in does not exist"))
             .hint("pass `recursive: true` to make it, too"));
     }
-    if dry_run { Ok(missing) } else { library.jail.make_folders(path).told() }
+    if dry_run { Ok(missing) } else { library.jail.make_folders(path).tool_error() }
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -207,14 +207,18 @@ pub(crate) struct Moved {
 
 /// Moves a file or folder, also to another file system. Nothing is replaced unless `overwrite` is set.
 #[tool(destructive)]
-pub(crate) fn fs_move(library: &Library, context: &Context, args: Move) -> Result<Told<Moved>, ToolError> {
+pub(crate) fn fs_move(
+    library: &Library,
+    context: &Context,
+    args: Move,
+) -> Result<WithText<Moved>, ToolError> {
     let (from, to) = (library.path_to_change(&args.from)?, library.path_to_change(&args.to)?);
     let _locked = library.lock(context, &[&from, &to])?;
     let Ready { look, parents, is_taken } = prepare(library, &from, &to, &args)?;
     let mut strategy = Strategy::Rename;
     if !args.dry_run {
         if let Some(parent) = to.parent().filter(|_| args.mkdir_parents) {
-            library.jail.make_folders(&parent).told()?;
+            library.jail.make_folders(&parent).tool_error()?;
         }
         strategy =
             relocate(&library.jail, &from, &to, existing(args.overwrite), &|| !context.is_cancelled())?;
@@ -229,7 +233,7 @@ pub(crate) fn fs_move(library: &Library, context: &Context, args: Move) -> Resul
         overwritten: is_taken,
         dry_run: args.dry_run,
     };
-    Ok(Told::new(moved, text))
+    Ok(WithText::new(moved, text))
 }
 
 /// What a move would meet.
@@ -240,15 +244,15 @@ struct Ready {
 }
 
 fn prepare(library: &Library, from: &Inside, to: &Inside, args: &Move) -> Result<Ready, ToolError> {
-    let look = library.jail.look(from).told()?.kind;
+    let look = library.jail.look(from).tool_error()?.kind;
     let taken = library.jail.look_if_any(to).or_else(|error| match error {
         JailError::Missing { .. } | JailError::NotAFolder { .. } => Ok(None),
         error => Err(error),
     });
-    let taken = taken.told()?.map(|look| look.kind);
+    let taken = taken.tool_error()?.map(|look| look.kind);
     check_move(from, to, look, taken, args.overwrite)?;
     let parent = to.parent().unwrap_or_default();
-    let parents = library.jail.missing_folders(&parent).told()?;
+    let parents = library.jail.missing_folders(&parent).tool_error()?;
     if !parents.is_empty() && !args.mkdir_parents {
         return Err(ToolError::new(format!("the folder `{parent}` does not exist"))
             .hint("pass `mkdir_parents: true` to make it"));

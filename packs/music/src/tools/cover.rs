@@ -9,14 +9,14 @@ use lofty::tag::{Tag, TagType};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_jail::{Existing, Inside};
-use toolyard_tool::{Context, Told, ToolError, tool};
+use toolyard_tool::{Context, ToolError, WithText, tool};
 
 use crate::library::Library;
 use crate::tags::file::{self, Parts};
 use crate::tags::picture::{self, LARGEST, Shows};
 use crate::tags::read;
 use crate::tags::write::{self, Failed};
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -59,12 +59,12 @@ pub(crate) fn embed_cover(
     library: &Library,
     context: &Context,
     args: EmbedCover,
-) -> Result<Told<Embedded>, ToolError> {
+) -> Result<WithText<Embedded>, ToolError> {
     let path = library.path_to_change(&args.path)?;
     let _locked = library.lock(context, &[&path])?;
     let embedded = embed(library, context, &path, &args)?;
     let text = format!("{path}: {} picture of {} bytes", embedded.mime_type, embedded.bytes);
-    Ok(Told::new(embedded, text))
+    Ok(WithText::new(embedded, text))
 }
 
 /// Embeds a picture into a file that the caller has locked.
@@ -131,7 +131,7 @@ fn bytes(library: &Library, args: &EmbedCover) -> Result<Vec<u8>, ToolError> {
     let path = library.path(args.image_path.as_deref().unwrap_or_default())?;
     let mut bytes = Vec::new();
     // One byte more than allowed is enough to know.
-    library.jail.open(&path).told()?.take(LARGEST as u64 + 1).read_to_end(&mut bytes)?;
+    library.jail.open(&path).tool_error()?.take(LARGEST as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -160,11 +160,17 @@ pub(crate) struct Extracted {
 
 /// Takes a picture out of an audio file and writes it into a file of its own. The audio file stays as it is.
 #[tool(destructive = false)]
-pub(crate) fn extract_picture(library: &Library, args: ExtractPicture) -> Result<Told<Extracted>, ToolError> {
+pub(crate) fn extract_picture(
+    library: &Library,
+    args: ExtractPicture,
+) -> Result<WithText<Extracted>, ToolError> {
     let path = library.path(&args.path)?;
     let name = path.name().and_then(|name| name.to_str()).unwrap_or_default();
-    let audio =
-        file::open(&mut library.jail.open(&path).told()?, name, Parts { properties: false, pictures: true })?;
+    let audio = file::open(
+        &mut library.jail.open(&path).tool_error()?,
+        name,
+        Parts { properties: false, pictures: true },
+    )?;
     let Some((about, picture)) = read::pictures(&audio).nth(args.index) else {
         let there = read::pictures(&audio).count();
         return Err(ToolError::new(format!("`{path}` has no picture {}: it has {there}", args.index))
@@ -187,5 +193,5 @@ pub(crate) fn extract_picture(library: &Library, args: ExtractPicture) -> Result
         bytes: about.bytes,
     };
     let text = format!("{to}: {} bytes", extracted.bytes);
-    Ok(Told::new(extracted, text))
+    Ok(WithText::new(extracted, text))
 }

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_jail::Inside;
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::acoustic::{self, AcousticGroup};
 use super::count;
 use super::hash::{LARGEST, sha256};
-use super::scan::{deepest, endings, most, tell};
+use super::scan::{deepest, endings, most, report_progress};
 use crate::library::Library;
 use crate::tags::write::Failed;
-use crate::trouble::{Told as _, cancelled};
+use crate::trouble::{JailResult as _, cancelled};
 use crate::walk::{DEEPEST, Flow, Remarks, Wanted, walk};
 
 #[derive(Deserialize, JsonSchema)]
@@ -72,7 +72,7 @@ pub(crate) fn find_duplicates(
     library: &Library,
     context: &Context,
     args: FindDuplicates,
-) -> Result<Told<Duplicates>, ToolError> {
+) -> Result<WithText<Duplicates>, ToolError> {
     let wanted = Wanted {
         extensions: endings(&args.extensions),
         max_depth: args.max_depth.min(DEEPEST),
@@ -90,7 +90,7 @@ pub(crate) fn find_duplicates(
             return Ok(Flow::Stop);
         }
         scan.scanned += 1;
-        tell(context, scan.scanned, "files found");
+        report_progress(context, scan.scanned, "files found");
         scan.by_size.entry(found.look.size).or_default().push(found.path.clone());
         Ok(Flow::On)
     });
@@ -113,7 +113,7 @@ pub(crate) fn find_duplicates(
         truncated: scan.truncated,
         warnings: remarks.warnings,
     };
-    Ok(Told::new(duplicates, text))
+    Ok(WithText::new(duplicates, text))
 }
 
 fn text(groups: &[Group], acoustic: Option<&[AcousticGroup]>, scanned: usize) -> String {
@@ -153,13 +153,13 @@ impl Scan {
             }
             let mut by_hash: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for path in paths {
-                match library.jail.open(path).told().and_then(|mut file| sha256(&mut file, context)) {
+                match library.jail.open(path).tool_error().and_then(|mut file| sha256(&mut file, context)) {
                     Ok((hash, _)) => by_hash.entry(hash).or_default().push(path.to_string()),
                     Err(error) if context.is_cancelled() => return Err(error),
                     Err(error) => remarks.warn(error.to_string()),
                 }
                 hashed += 1;
-                tell(context, self.scanned + hashed, "files read");
+                report_progress(context, self.scanned + hashed, "files read");
             }
             let same = by_hash.into_iter().filter(|(_, paths)| paths.len() > 1);
             groups.extend(same.map(|(sha256, paths)| Group { sha256, bytes: *size, paths }));

@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toolyard_jail::Look;
-use toolyard_tool::{Context, Told, ToolError, tool};
+use toolyard_tool::{Context, ToolError, WithText, tool};
 
 use crate::library::Library;
-use crate::trouble::{Told as _, cancelled};
+use crate::trouble::{JailResult as _, cancelled};
 
 /// Larger files are not read whole: no song is.
 pub(crate) const LARGEST: u64 = 500 * 1024 * 1024;
@@ -33,16 +33,20 @@ pub(crate) struct Hash {
 
 /// Computes the SHA-256 checksum of a file of at most 500 MiB.
 #[tool(read_only, idempotent)]
-pub(crate) fn fs_hash(library: &Library, context: &Context, args: HashFile) -> Result<Told<Hash>, ToolError> {
+pub(crate) fn fs_hash(
+    library: &Library,
+    context: &Context,
+    args: HashFile,
+) -> Result<WithText<Hash>, ToolError> {
     let path = library.path(&args.path)?;
-    let mut file = library.jail.open(&path).told()?;
+    let mut file = library.jail.open(&path).tool_error()?;
     if Look::of(&file)?.size > LARGEST {
         return Err(ToolError::new(format!("`{path}` is larger than 500 MiB"))
             .hint("files of that size are not hashed; compare their sizes with `fs_list_dir`"));
     }
     let (sha256, bytes) = sha256(&mut file, context)?;
     let text = format!("{sha256}  {path}");
-    Ok(Told::new(Hash { path: path.to_string(), algorithm: "sha256".into(), sha256, bytes }, text))
+    Ok(WithText::new(Hash { path: path.to_string(), algorithm: "sha256".into(), sha256, bytes }, text))
 }
 
 /// The checksum and how much was read, at most a little more than the limit: a file may grow meanwhile.

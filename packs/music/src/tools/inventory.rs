@@ -6,15 +6,15 @@ use std::ffi::OsStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_jail::{Folder, Inside};
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
-use super::scan::{most, tell};
+use super::scan::{most, report_progress};
 use crate::cursor::Cursor;
 use crate::library::Library;
 use crate::naming::{Template, Values, sanitised};
 use crate::tags::write::Failed;
 use crate::tags::{field, read};
-use crate::trouble::{Told as _, cancelled};
+use crate::trouble::{JailResult as _, cancelled};
 use crate::walk::{AUDIO, DEEPEST, Flow, Remarks, Wanted, folders::walk_folders};
 
 #[derive(Deserialize, JsonSchema)]
@@ -87,7 +87,7 @@ pub(crate) fn inventory_divergences(
     library: &Library,
     context: &Context,
     args: Inventory,
-) -> Result<Told<Divergences>, ToolError> {
+) -> Result<WithText<Divergences>, ToolError> {
     let template = Template::parse(&args.path_template)?;
     template.check_reversible()?;
     let fields = fields(&template, args.fields_to_compare.as_deref())?;
@@ -123,7 +123,7 @@ pub(crate) fn inventory_divergences(
         next_cursor,
         warnings,
     };
-    Ok(Told::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 fn fields(template: &Template, wanted: Option<&[String]>) -> Result<Vec<String>, ToolError> {
@@ -187,8 +187,9 @@ impl View<'_> {
                 return Err(cancelled());
             }
             self.scanned += 1;
-            tell(self.context, self.scanned, "files compared");
-            let read = folder.open(OsStr::new(name)).told().and_then(|mut file| read::tags(&mut file, name));
+            report_progress(self.context, self.scanned, "files compared");
+            let read =
+                folder.open(OsStr::new(name)).tool_error().and_then(|mut file| read::tags(&mut file, name));
             let tags: Values = match read {
                 Ok(tags) => tags.texts().into_iter().map(|(name, text)| (name.to_owned(), text)).collect(),
                 Err(error) => {

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_jail::{Folder, Kind};
-use toolyard_tool::{Context, Told, ToolError, tool};
+use toolyard_tool::{Context, ToolError, WithText, tool};
 
 use super::{ItemType, count};
 use crate::library::Library;
-use crate::trouble::{Told as _, cancelled};
+use crate::trouble::{JailResult as _, cancelled};
 use crate::walk::Remarks;
 
 const MOST_ENTRIES: usize = 1000;
@@ -58,9 +58,9 @@ pub(crate) fn fs_list_dir(
     library: &Library,
     context: &Context,
     args: ListDir,
-) -> Result<Told<Listing>, ToolError> {
+) -> Result<WithText<Listing>, ToolError> {
     let path = library.path(&args.path)?;
-    let folder = library.jail.folder(&path).told()?;
+    let folder = library.jail.folder(&path).tool_error()?;
     let depth = match args.recursive_depth {
         depth if depth < 0 => DEEPEST,
         depth => depth.min(DEEPEST),
@@ -76,7 +76,7 @@ pub(crate) fn fs_list_dir(
     let text = entries.iter().fold(text, |text, item| text + &line(item, 1));
     let listing =
         Listing { path: path.to_string(), entries, dir_count, file_count, warnings: lister.remarks.warnings };
-    Ok(Told::new(listing, text))
+    Ok(WithText::new(listing, text))
 }
 
 fn line(item: &Item, level: usize) -> String {
@@ -96,7 +96,7 @@ struct Lister<'a> {
 impl Lister<'_> {
     fn list(&mut self, folder: &Folder, depth: i32) -> Result<Vec<Item>, ToolError> {
         let mut items = Vec::new();
-        for entry in folder.entries().told()? {
+        for entry in folder.entries().tool_error()? {
             if self.context.is_cancelled() {
                 return Err(cancelled());
             }

@@ -8,12 +8,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_jail::{Existing, Inside, JailError, Kind, Look};
-use toolyard_tool::{Told, ToolError, tool};
+use toolyard_tool::{ToolError, WithText, tool};
 
 use super::count;
 use crate::clock::rfc3339;
 use crate::library::Library;
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 const LARGEST: usize = 10 * 1024 * 1024;
 const MOST_LISTED: usize = 100;
@@ -47,7 +47,7 @@ pub(crate) struct ManifestWritten {
 pub(crate) fn manifest_write(
     library: &Library,
     args: ManifestWrite,
-) -> Result<Told<ManifestWritten>, ToolError> {
+) -> Result<WithText<ManifestWritten>, ToolError> {
     let bytes = serde_json::to_vec_pretty(&args.content)?;
     if bytes.len() > LARGEST {
         return Err(ToolError::new(format!("the manifest has {} bytes; the limit is 10 MiB", bytes.len()))
@@ -55,10 +55,10 @@ pub(crate) fn manifest_write(
     }
     library.own_folder(FOLDER)?;
     let path = path_of(&args.id)?;
-    library.jail.write(&path, Existing::Replace, |file| Ok(file.write_all(&bytes)?)).told()?;
-    let written_at = written_at(&library.jail.look(&path).told()?);
+    library.jail.write(&path, Existing::Replace, |file| Ok(file.write_all(&bytes)?)).tool_error()?;
+    let written_at = written_at(&library.jail.look(&path).tool_error()?);
     let text = format!("{}: {} bytes", args.id, bytes.len());
-    Ok(Told::new(ManifestWritten { path: path.to_string(), bytes: bytes.len(), written_at }, text))
+    Ok(WithText::new(ManifestWritten { path: path.to_string(), bytes: bytes.len(), written_at }, text))
 }
 
 #[derive(Default, Serialize, JsonSchema)]
@@ -83,7 +83,7 @@ pub(crate) fn manifest_read(library: &Library, args: ManifestRead) -> Result<Man
         Err(JailError::Missing { .. }) => {
             return Ok(Manifest { id: args.id, error: Some("NotFound".into()), ..Manifest::default() });
         }
-        opened => opened.told()?,
+        opened => opened.tool_error()?,
     };
     let look = Look::of(&file)?;
     let mut bytes = Vec::new();
@@ -119,18 +119,18 @@ struct ManifestAbout {
 
 /// Lists what is kept with the library, the newest first, 100 at most.
 #[tool(read_only, idempotent)]
-pub(crate) fn manifest_list(library: &Library) -> Result<Told<Manifests>, ToolError> {
+pub(crate) fn manifest_list(library: &Library) -> Result<WithText<Manifests>, ToolError> {
     let dir = folder_path()?;
     let folder = match library.jail.folder(&dir) {
         Err(JailError::Missing { .. }) => None,
-        opened => Some(opened.told()?),
+        opened => Some(opened.tool_error()?),
     };
     let mut found = Vec::new();
     if let Some(folder) = &folder {
-        for entry in folder.entries().told()?.into_iter().filter(|entry| entry.kind == Kind::File) {
+        for entry in folder.entries().tool_error()?.into_iter().filter(|entry| entry.kind == Kind::File) {
             let name = entry.name.to_string_lossy();
             let Some(id) = name.strip_suffix(".json").filter(|id| !id.starts_with('.')) else { continue };
-            let look = folder.look(&entry.name).told()?;
+            let look = folder.look(&entry.name).tool_error()?;
             found.push((
                 look.modified,
                 ManifestAbout { id: id.into(), written_at: written_at(&look), bytes: look.size },
@@ -144,7 +144,7 @@ pub(crate) fn manifest_list(library: &Library) -> Result<Told<Manifests>, ToolEr
         format!("{text}\n{} ({}, {} bytes)", one.id, one.written_at, one.bytes)
     });
     let truncated = total > manifests.len();
-    Ok(Told::new(Manifests { manifests, dir: dir.to_string(), total, truncated }, text))
+    Ok(WithText::new(Manifests { manifests, dir: dir.to_string(), total, truncated }, text))
 }
 
 fn written_at(look: &Look) -> String {
@@ -152,9 +152,9 @@ fn written_at(look: &Look) -> String {
 }
 
 fn folder_path() -> Result<Inside, ToolError> {
-    Inside::root().join(crate::library::OWN_FOLDER).and_then(|own| own.join(FOLDER)).told()
+    Inside::root().join(crate::library::OWN_FOLDER).and_then(|own| own.join(FOLDER)).tool_error()
 }
 
 fn path_of(id: &str) -> Result<Inside, ToolError> {
-    folder_path()?.join(format!("{id}.json")).told()
+    folder_path()?.join(format!("{id}.json")).tool_error()
 }

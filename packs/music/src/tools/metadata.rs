@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_jail::Inside;
-use toolyard_tool::{Context, Problems, Told, ToolError, tool};
+use toolyard_tool::{Context, Problems, ToolError, WithText, tool};
 
 use super::count;
 use crate::library::Library;
 use crate::tags::read::{self, AudioFile};
 use crate::tags::{TagChange, write};
-use crate::trouble::{Told as _, cancelled};
+use crate::trouble::{JailResult as _, cancelled};
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ReadMetadata {
@@ -24,15 +24,15 @@ pub(crate) struct ReadMetadata {
 
 /// Reads the tags of an audio file, and which pictures are in it.
 #[tool(read_only, idempotent)]
-pub(crate) fn read_metadata(library: &Library, args: ReadMetadata) -> Result<Told<AudioFile>, ToolError> {
+pub(crate) fn read_metadata(library: &Library, args: ReadMetadata) -> Result<WithText<AudioFile>, ToolError> {
     let audio = read_one(library, &args.path, args.include_properties)?;
     let text = summary(&audio);
-    Ok(Told::new(audio, text))
+    Ok(WithText::new(audio, text))
 }
 
 fn read_one(library: &Library, path: &str, with_properties: bool) -> Result<AudioFile, ToolError> {
     let path = library.path(path)?;
-    let mut file = library.jail.open(&path).told()?;
+    let mut file = library.jail.open(&path).tool_error()?;
     read::read(&mut file, name(&path), path.to_string(), with_properties)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn read_metadata_batch(
     library: &Library,
     context: &Context,
     args: ReadBatch,
-) -> Result<Told<ReadResults>, ToolError> {
+) -> Result<WithText<ReadResults>, ToolError> {
     let mut results = Vec::with_capacity(args.paths.len());
     for (done, path) in (1_u32..).zip(&args.paths) {
         if context.is_cancelled() {
@@ -109,7 +109,7 @@ pub(crate) fn read_metadata_batch(
             (None, error) => format!("{}: {}", result.path, error.as_deref().unwrap_or_default()),
         });
     }
-    Ok(Told::new(ReadResults { results, ok_count, error_count }, lines.join("\n")))
+    Ok(WithText::new(ReadResults { results, ok_count, error_count }, lines.join("\n")))
 }
 
 fn one_line(audio: &AudioFile) -> String {
@@ -142,7 +142,7 @@ pub(crate) fn write_metadata(
     library: &Library,
     context: &Context,
     change: TagChange,
-) -> Result<Told<Written>, ToolError> {
+) -> Result<WithText<Written>, ToolError> {
     let path = library.path_to_change(&change.path)?;
     let updated_fields = {
         let _locked = library.lock(context, &[&path])?;
@@ -155,7 +155,7 @@ pub(crate) fn write_metadata(
         fields_updated: updated_fields.len(),
         updated_fields,
     };
-    Ok(Told::new(written, text))
+    Ok(WithText::new(written, text))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -204,7 +204,7 @@ pub(crate) fn write_metadata_batch(
     library: &Library,
     context: &Context,
     args: WriteBatch,
-) -> Result<Told<WriteResults>, ToolError> {
+) -> Result<WithText<WriteResults>, ToolError> {
     let total = args.writes.len();
     let mut results = Vec::with_capacity(total);
     let mut stopped_early = false;
@@ -235,5 +235,5 @@ pub(crate) fn write_metadata_batch(
         results.iter().filter_map(|result| Some(format!("{}: {}", result.path, result.error.as_ref()?))),
     );
     let results = WriteResults { results, ok_count, error_count, stopped_early, skipped };
-    Ok(Told::new(results, lines.join("\n")))
+    Ok(WithText::new(results, lines.join("\n")))
 }

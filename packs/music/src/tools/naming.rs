@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use toolyard_tool::{Told, ToolError, tool};
+use toolyard_tool::{ToolError, WithText, tool};
 
 use crate::naming::{Template, Values};
 
@@ -31,10 +31,10 @@ pub(crate) struct Named {
 /// Makes a path from a template and the tags of a file. `{name}` stands for a value, `{name|fallback}` for
 /// one that may be missing, `{name:02d}` for a number with leading zeros. Nothing is renamed.
 #[tool(read_only, idempotent)]
-pub(crate) async fn apply_naming_scheme(args: NamingScheme) -> Result<Told<Named>, ToolError> {
+pub(crate) async fn apply_naming_scheme(args: NamingScheme) -> Result<WithText<Named>, ToolError> {
     let template = Template::parse(&args.template)?;
     let path = template.render(&values(args.metadata)?, args.sanitise)?;
-    Ok(Told::new(Named { path: path.clone(), sanitised: args.sanitise }, path))
+    Ok(WithText::new(Named { path: path.clone(), sanitised: args.sanitise }, path))
 }
 
 fn values(metadata: Map<String, Value>) -> Result<Values, ToolError> {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Context, Problems, Told, ToolError, tool};
+use toolyard_tool::{Context, Problems, ToolError, WithText, tool};
 
 use super::count;
 use crate::clock::rfc3339;
@@ -76,7 +76,7 @@ pub(crate) fn apply_plan(
     library: &Library,
     context: &Context,
     plan: Plan,
-) -> Result<Told<Applied>, ToolError> {
+) -> Result<WithText<Applied>, ToolError> {
     let _locked = library.lock_plans(context)?;
     let (results, plan_id) = if plan.dry_run {
         let mut forecast = Forecast::new(library);
@@ -100,7 +100,7 @@ pub(crate) fn apply_plan(
         dry_run: plan.dry_run,
         results,
     };
-    Ok(Told::new(applied, text))
+    Ok(WithText::new(applied, text))
 }
 
 fn each(
@@ -174,7 +174,7 @@ pub(crate) fn undo_plan(
     library: &Library,
     context: &Context,
     args: UndoPlan,
-) -> Result<Told<UndonePlan>, ToolError> {
+) -> Result<WithText<UndonePlan>, ToolError> {
     let _locked = library.lock_plans(context)?;
     let mut all = journal::all(library)?;
     let record = match &args.plan_id {
@@ -204,7 +204,7 @@ pub(crate) fn undo_plan(
         |text, conflict| format!("{text}\n{}. {}", conflict.op_index, conflict.detail),
     );
     let answer = UndonePlan { plan_id: record.id, results, undone, conflicts, complete: conflicts == 0 };
-    Ok(Told::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -226,7 +226,7 @@ struct PlanAbout {
 
 /// Lists the plans that can be undone, the newest first. The last 20 are kept.
 #[tool(read_only, idempotent)]
-pub(crate) fn plan_list(library: &Library) -> Result<Told<Plans>, ToolError> {
+pub(crate) fn plan_list(library: &Library) -> Result<WithText<Plans>, ToolError> {
     let mut plans: Vec<PlanAbout> = journal::all(library)?
         .into_iter()
         .map(|record| PlanAbout {
@@ -241,5 +241,5 @@ pub(crate) fn plan_list(library: &Library) -> Result<Told<Plans>, ToolError> {
     let text = plans.iter().fold(count(plans.len(), "plan"), |text, plan| {
         format!("{text}\n{} ({}): {} of {} done", plan.plan_id, plan.created_at, plan.done, plan.operations)
     });
-    Ok(Told::new(Plans { plans }, text))
+    Ok(WithText::new(Plans { plans }, text))
 }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::count;
 use crate::cursor::Cursor;
@@ -82,7 +82,7 @@ pub(crate) fn fs_scan_audio(
     library: &Library,
     context: &Context,
     args: ScanAudio,
-) -> Result<Told<Scan>, ToolError> {
+) -> Result<WithText<Scan>, ToolError> {
     let root = library.path(&args.root)?;
     let cursor = Cursor::read(library, args.cursor.as_deref())?;
     let wanted = Wanted {
@@ -103,7 +103,7 @@ pub(crate) fn fs_scan_audio(
             return Ok(Flow::Stop);
         }
         seen += 1;
-        tell(context, seen, "files found");
+        report_progress(context, seen, "files found");
         files.push(ScannedFile {
             path: found.path.to_string(),
             size: found.look.size,
@@ -129,11 +129,11 @@ pub(crate) fn fs_scan_audio(
         depth_clamped: args.max_depth > DEEPEST,
         warnings: remarks.warnings,
     };
-    Ok(Told::new(scan, text))
+    Ok(WithText::new(scan, text))
 }
 
 /// Tells how far a scan is, now and then.
-pub(crate) fn tell(context: &Context, done: u64, what: &str) {
+pub(crate) fn report_progress(context: &Context, done: u64, what: &str) {
     if done.is_multiple_of(TELL_EVERY) {
         context.progress_with(done, None, format!("{done} {what}"));
     }

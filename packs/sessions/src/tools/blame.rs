@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt as _;
 use toolyard_tool::host::ChildCommand;
 use toolyard_tool::{Context, Host, ToolError, tool};
 
-use super::Shown;
+use super::WithText;
 use super::list::Session;
 use crate::format;
 use crate::lines::Lines;
@@ -51,7 +51,7 @@ pub(crate) async fn session_blame(
     sessions: &Sessions,
     context: &Context,
     args: Blame,
-) -> Result<Shown<Vec<Writer>>, ToolError> {
+) -> Result<WithText<Vec<Writer>>, ToolError> {
     let path = real(Path::new(&args.path));
     let scope = sessions.scope(context, None).await?;
     if !scope.covers(&path) {
@@ -92,7 +92,7 @@ pub(crate) async fn session_blame(
     if writers.is_empty() {
         shown.push_str("No session that you may read wrote these lines.");
     }
-    Ok(Shown::new(writers, shown))
+    Ok(WithText::new(writers, shown))
 }
 
 fn project_scope(scope: &Scope) -> Scope {

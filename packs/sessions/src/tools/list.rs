@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, clamp, tool};
 
-use super::{Shown, moment, short};
+use super::{WithText, moment, short};
 use crate::config::Program;
 use crate::redact::redact;
 use crate::sessions::Sessions;
@@ -59,7 +59,7 @@ pub(crate) async fn session_list(
     sessions: &Sessions,
     context: &Context,
     args: List,
-) -> Result<Shown<Vec<Session>>, ToolError> {
+) -> Result<WithText<Vec<Session>>, ToolError> {
     let scope = sessions.scope(context, args.project_path.as_deref()).await?;
     let found = sessions.transcripts(&scope);
     let total = found.len();
@@ -70,5 +70,5 @@ pub(crate) async fn session_list(
         let _ = writeln!(text, "{} ({}, {}): {title}", session.id, session.program.name(), session.modified);
     }
     let _ = write!(text, "{} of {total} sessions", listed.len());
-    Ok(Shown::new(listed, text))
+    Ok(WithText::new(listed, text))
 }

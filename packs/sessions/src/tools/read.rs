@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, clamp, tool};
 
-use super::Shown;
+use super::WithText;
 use super::list::Session;
 use crate::redact::redact;
 use crate::sessions::Sessions;
@@ -55,7 +55,7 @@ pub(crate) async fn session_read(
     sessions: &Sessions,
     context: &Context,
     args: Read,
-) -> Result<Shown<Conversation>, ToolError> {
+) -> Result<WithText<Conversation>, ToolError> {
     let scope = sessions.scope(context, None).await?;
     let transcript = sessions.find(&scope, &args.session_id)?;
     let (about, asked) = (Session::from(&transcript), context.clone());
@@ -71,7 +71,10 @@ pub(crate) async fn session_read(
         let _ = writeln!(text, "{}: {}\n", message.role, message.text);
     }
     let _ = write!(text, "{} of {} messages of {}", messages.len(), tail.total, about.id);
-    Ok(Shown::new(Conversation { session: about, messages, total: tail.total, skipped: tail.skipped }, text))
+    Ok(WithText::new(
+        Conversation { session: about, messages, total: tail.total, skipped: tail.skipped },
+        text,
+    ))
 }
 
 fn cut(text: &str) -> String {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use toolyard_tool::{Context, ToolError, clamp, tool};
 
 use super::list::twenty;
-use super::{Shown, moment, short};
+use super::{WithText, moment, short};
 use crate::config::Program;
 use crate::format::{self, Message};
 use crate::lines::Lines;
@@ -52,7 +52,7 @@ pub(crate) async fn session_search(
     sessions: &Sessions,
     context: &Context,
     args: Search,
-) -> Result<Shown<Vec<Hit>>, ToolError> {
+) -> Result<WithText<Vec<Hit>>, ToolError> {
     let scope = sessions.scope(context, args.project_path.as_deref()).await?;
     let transcripts = match &args.session_id {
         Some(id) => vec![sessions.find(&scope, id)?],
@@ -81,7 +81,7 @@ pub(crate) async fn session_search(
     if hits.is_empty() {
         text.push_str("No message has these words.");
     }
-    Ok(Shown::new(hits, text))
+    Ok(WithText::new(hits, text))
 }
 
 /// The words of a query, in lower case.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, tool};
 
-use super::Shown;
+use super::WithText;
 use crate::sessions::{Scope, Sessions};
 use crate::skills::{Skill, find_all};
 
@@ -56,7 +56,7 @@ pub(crate) async fn skill_list(
     sessions: &Sessions,
     context: &Context,
     args: List,
-) -> Result<Shown<Vec<Listed>>, ToolError> {
+) -> Result<WithText<Vec<Listed>>, ToolError> {
     let skills = sessions.skills(context, args.project_path.as_deref()).await?;
     let mut text = String::new();
     for skill in &skills {
@@ -68,7 +68,7 @@ pub(crate) async fn skill_list(
     if skills.is_empty() {
         text.push_str("There are no skills.");
     }
-    Ok(Shown::new(skills.iter().map(Listed::from).collect(), text))
+    Ok(WithText::new(skills.iter().map(Listed::from).collect(), text))
 }
 
 /// Returns the text of a skill.
@@ -77,7 +77,7 @@ pub(crate) async fn skill_get(
     sessions: &Sessions,
     context: &Context,
     args: Get,
-) -> Result<Shown<Loaded>, ToolError> {
+) -> Result<WithText<Loaded>, ToolError> {
     let skills = sessions.skills(context, args.project_path.as_deref()).await?;
     let name = args.name.trim_start_matches('/');
     let Some(skill) = skills.iter().find(|skill| skill.name == name) else {
@@ -86,7 +86,7 @@ pub(crate) async fn skill_get(
             .hint(format!("the skills are: {}", names.join(", "))));
     };
     let text = skill.text.clone();
-    Ok(Shown::new(Loaded { about: skill.into(), text: text.clone() }, text))
+    Ok(WithText::new(Loaded { about: skill.into(), text: text.clone() }, text))
 }
 
 impl From<&Skill> for Listed {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolyard_tool::schemars::JsonSchema;
-use toolyard_tool::{Content, Problems, Told, ToolError, ToolSet, tool};
+use toolyard_tool::{Content, Problems, ToolError, ToolSet, WithText, tool};
 
 use crate::support::Client;
 
@@ -48,8 +48,8 @@ enum Shape {
 
 /// One of several objects.
 #[tool]
-async fn shape() -> Told<Shape> {
-    Told::new(Shape::Circle { radius: 2 }, "round")
+async fn shape() -> WithText<Shape> {
+    WithText::new(Shape::Circle { radius: 2 }, "round")
 }
 
 /// Anything.
@@ -70,8 +70,8 @@ async fn nothing() {}
 
 /// An object with a text of its own.
 #[tool]
-async fn told() -> Told<Sum> {
-    Told::new(Sum { total: 4 }, "four")
+async fn told() -> WithText<Sum> {
+    WithText::new(Sum { total: 4 }, "four")
 }
 
 /// Blocks.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolyard_lsp::{FileEdits, Lines, Position, Range, TextEdit, file_edits, uri_of};
-use toolyard_tool::{Context, Told, ToolError, tool};
+use toolyard_tool::{Context, ToolError, WithText, tool};
 
 use super::navigate::At;
 use super::{Target, Wanted, at, position, request};
@@ -38,7 +38,7 @@ pub(crate) async fn lsp_prepare_rename(
     code: &Code,
     context: &Context,
     args: At,
-) -> Result<Told<Renamable>, ToolError> {
+) -> Result<WithText<Renamable>, ToolError> {
     let target = code.target(context, args.file())?;
     let running = code.serving(context, &target, "textDocument/rename").await?;
     let position = position(&running, &target, &args.wanted()).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn lsp_prepare_rename(
         (Some(name), _) => format!("`{name}` can be renamed."),
         (None, reason) => format!("Cannot rename: {}.", reason.as_deref().unwrap_or_default()),
     };
-    Ok(Told::new(Renamable { can_rename: name.is_some(), name, reason }, text))
+    Ok(WithText::new(Renamable { can_rename: name.is_some(), name, reason }, text))
 }
 
 /// The name at a position, if the server can rename it.
@@ -111,7 +111,7 @@ pub(crate) async fn lsp_rename(
     code: &Code,
     context: &Context,
     args: Rename,
-) -> Result<Told<Replaced>, ToolError> {
+) -> Result<WithText<Replaced>, ToolError> {
     let target = code.target(context, &args.file_path)?;
     let running = code.serving(context, &target, "textDocument/rename").await?;
     let wanted = Wanted { line: args.line, character: args.character, symbol: args.symbol.as_deref() };
@@ -178,7 +178,7 @@ pub(crate) async fn lsp_format(
     code: &Code,
     context: &Context,
     args: Format,
-) -> Result<Told<Replaced>, ToolError> {
+) -> Result<WithText<Replaced>, ToolError> {
     let target = code.target(context, &args.file_path)?;
     let running = code.serving(context, &target, "textDocument/formatting").await?;
     let uri = uri_of(&target.path);

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use toolyard_lsp::{Diagnostic, Severity, diagnostics, path_of};
-use toolyard_tool::{Contents, Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Contents, Context, ToolError, WithText, clamp, tool};
 
 use super::{Spot, Spots, Target, request};
 use crate::project::Place;
@@ -81,7 +81,7 @@ pub(crate) async fn lsp_diagnostics(
     code: &Code,
     context: &Context,
     args: Diagnose,
-) -> Result<Told<Problems>, ToolError> {
+) -> Result<WithText<Problems>, ToolError> {
     let target = code.target(context, &args.file_path)?;
     let (mut problems, mut servers) = (Vec::new(), Vec::new());
     for running in code.all_serving(context, &target, None).await? {
@@ -119,7 +119,7 @@ fn told(
     servers: Vec<String>,
     limit: usize,
     note: Option<String>,
-) -> Told<Problems> {
+) -> WithText<Problems> {
     problems.sort_by(|a, b| a.at.cmp(&b.at));
     let total = problems.len();
     problems.truncate(limit);
@@ -137,7 +137,7 @@ fn told(
     if let Some(note) = &note {
         let _ = write!(text, "\n{note}");
     }
-    Told::new(Problems { list: problems, total, servers, note }, text)
+    WithText::new(Problems { list: problems, total, servers, note }, text)
 }
 
 /// The diagnostics of a file that a server has: asked for if it can be asked, else as it published them.
@@ -178,7 +178,7 @@ pub(crate) async fn lsp_workspace_diagnostics(
     code: &Code,
     context: &Context,
     args: DiagnoseProject,
-) -> Result<Told<Problems>, ToolError> {
+) -> Result<WithText<Problems>, ToolError> {
     let place = code.place(context, &args.directory)?;
     let (mut problems, mut servers, mut note) = (Vec::new(), Vec::new(), None);
     for running in code.for_project(context, &place, "").await? {

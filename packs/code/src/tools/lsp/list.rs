@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::Serialize;
-use toolyard_tool::{Told, ToolError, tool};
+use toolyard_tool::{ToolError, WithText, tool};
 
 use crate::servers::Found;
 use crate::tools::Code;
@@ -53,7 +53,7 @@ pub(crate) struct Process {
 
 /// Lists the language servers: which are installed, which are running, and how to install the rest.
 #[tool(read_only, idempotent)]
-pub(crate) async fn lsp_servers(code: &Code) -> Result<Told<ServerList>, ToolError> {
+pub(crate) async fn lsp_servers(code: &Code) -> Result<WithText<ServerList>, ToolError> {
     let all = code.pool.servers();
     let found = join_all(all.iter().map(|server| code.pool.find(server, None))).await;
     let mut text = String::new();
@@ -99,7 +99,7 @@ pub(crate) async fn lsp_servers(code: &Code) -> Result<Told<ServerList>, ToolErr
         let pid = pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
         let _ = writeln!(text, "{server} for {project}: {state}{pid}");
     }
-    Ok(Told::new(ServerList { servers, running }, text))
+    Ok(WithText::new(ServerList { servers, running }, text))
 }
 
 fn process(status: crate::servers::Status) -> Process {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolyard_lsp::{Location, Range, Symbol, kind_name, locations, path_of, symbols, uri_of};
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::{Spot, Spots, Target, Wanted, at, position, request};
 use crate::servers::Running;
@@ -45,7 +45,11 @@ pub(crate) struct Hover {
 
 /// Shows the type and the documentation of a symbol.
 #[tool(read_only, idempotent)]
-pub(crate) async fn lsp_hover(code: &Code, context: &Context, args: At) -> Result<Told<Hover>, ToolError> {
+pub(crate) async fn lsp_hover(
+    code: &Code,
+    context: &Context,
+    args: At,
+) -> Result<WithText<Hover>, ToolError> {
     let (running, target, answer) = ask(code, context, &args, "textDocument/hover").await?;
     let contents = hover_text(&answer["contents"]);
     let text = if contents.is_empty() {
@@ -54,7 +58,7 @@ pub(crate) async fn lsp_hover(code: &Code, context: &Context, args: At) -> Resul
     } else {
         contents.clone()
     };
-    Ok(Told::new(Hover { contents, server: running.server.name.clone() }, text))
+    Ok(WithText::new(Hover { contents, server: running.server.name.clone() }, text))
 }
 
 /// The text of a hover in any of its forms.
@@ -99,7 +103,7 @@ pub(crate) struct Places {
     server: String,
 }
 
-fn places(running: &Running, found: &[Location], limit: usize, none: &str) -> Told<Places> {
+fn places(running: &Running, found: &[Location], limit: usize, none: &str) -> WithText<Places> {
     let mut spots = Spots::new(running);
     let mut places: Vec<Spot> = found.iter().map(|location| spots.spot(location)).collect();
     places.sort();
@@ -113,7 +117,7 @@ fn places(running: &Running, found: &[Location], limit: usize, none: &str) -> To
         let _ = write!(text, "\n… {} of {total}; raise `limit` to see more", places.len());
     }
     let project = running.project.root().display().to_string();
-    Told::new(Places { project, list: places, total, server: running.server.name.clone() }, text)
+    WithText::new(Places { project, list: places, total, server: running.server.name.clone() }, text)
 }
 
 const MOST: usize = 1000;
@@ -124,7 +128,7 @@ pub(crate) async fn lsp_goto_definition(
     code: &Code,
     context: &Context,
     args: At,
-) -> Result<Told<Places>, ToolError> {
+) -> Result<WithText<Places>, ToolError> {
     let (running, _, answer) = ask(code, context, &args, "textDocument/definition").await?;
     Ok(places(&running, &locations(&answer), MOST, "No definition found."))
 }
@@ -135,7 +139,7 @@ pub(crate) async fn lsp_implementations(
     code: &Code,
     context: &Context,
     args: At,
-) -> Result<Told<Places>, ToolError> {
+) -> Result<WithText<Places>, ToolError> {
     let (running, _, answer) = ask(code, context, &args, "textDocument/implementation").await?;
     Ok(places(&running, &locations(&answer), MOST, "No implementation found."))
 }
@@ -173,7 +177,7 @@ pub(crate) async fn lsp_find_references(
     code: &Code,
     context: &Context,
     args: References,
-) -> Result<Told<Places>, ToolError> {
+) -> Result<WithText<Places>, ToolError> {
     let target = code.target(context, &args.file_path)?;
     let running = code.serving(context, &target, "textDocument/references").await?;
     let wanted = Wanted { line: args.line, character: args.character, symbol: args.symbol.as_deref() };
@@ -210,7 +214,7 @@ pub(crate) async fn lsp_callers(
     code: &Code,
     context: &Context,
     args: At,
-) -> Result<Told<Hierarchy>, ToolError> {
+) -> Result<WithText<Hierarchy>, ToolError> {
     let (running, _, items) = ask(code, context, &args, "textDocument/prepareCallHierarchy").await?;
     let steps =
         [("callHierarchy/incomingCalls", "caller", "from"), ("callHierarchy/outgoingCalls", "callee", "to")];
@@ -223,7 +227,7 @@ pub(crate) async fn lsp_type_hierarchy(
     code: &Code,
     context: &Context,
     args: At,
-) -> Result<Told<Hierarchy>, ToolError> {
+) -> Result<WithText<Hierarchy>, ToolError> {
     let (running, _, items) = ask(code, context, &args, "textDocument/prepareTypeHierarchy").await?;
     let steps = [("typeHierarchy/supertypes", "supertype", ""), ("typeHierarchy/subtypes", "subtype", "")];
     related(&running, &items, &steps).await
@@ -234,7 +238,7 @@ async fn related(
     running: &Running,
     items: &Value,
     steps: &[(&str, &str, &str)],
-) -> Result<Told<Hierarchy>, ToolError> {
+) -> Result<WithText<Hierarchy>, ToolError> {
     let items = items.as_array().map(Vec::as_slice).unwrap_or_default();
     let mut spots = Spots::new(running);
     let mut related = Vec::new();
@@ -254,7 +258,7 @@ async fn related(
         .map(|one| format!("{} {} {} {}", one.relation, one.kind, one.name, one.at.to_text()))
         .collect();
     let text = if lines.is_empty() { "Nothing found.".to_owned() } else { lines.join("\n") };
-    Ok(Told::new(Hierarchy { of, related, server: running.server.name.clone() }, text))
+    Ok(WithText::new(Hierarchy { of, related, server: running.server.name.clone() }, text))
 }
 
 fn relation_of(
@@ -304,7 +308,7 @@ pub(crate) async fn lsp_document_symbols(
     code: &Code,
     context: &Context,
     args: FileArgs,
-) -> Result<Told<Outline>, ToolError> {
+) -> Result<WithText<Outline>, ToolError> {
     const METHOD: &str = "textDocument/documentSymbol";
     let target = code.target(context, &args.file_path)?;
     let running = code.serving(context, &target, METHOD).await?;
@@ -317,7 +321,7 @@ pub(crate) async fn lsp_document_symbols(
         .map(|symbol| format!("{:>5} {} {}", symbol.at.line, symbol.kind, symbol.path))
         .collect();
     let text = if lines.is_empty() { "The file has no symbols.".to_owned() } else { lines.join("\n") };
-    Ok(Told::new(Outline { symbols: listed, server: running.server.name.clone() }, text))
+    Ok(WithText::new(Outline { symbols: listed, server: running.server.name.clone() }, text))
 }
 
 fn list(spots: &mut Spots<'_>, target: &Target, symbols: &[Symbol], above: &str, listed: &mut Vec<Listed>) {
@@ -360,7 +364,7 @@ pub(crate) async fn lsp_workspace_symbols(
     code: &Code,
     context: &Context,
     args: WorkspaceSymbols,
-) -> Result<Told<Named>, ToolError> {
+) -> Result<WithText<Named>, ToolError> {
     let place = code.place(context, &args.directory)?;
     let folder = place.project.root().join(&place.below);
     let (mut listed, mut servers) = (Vec::new(), Vec::new());
@@ -388,5 +392,5 @@ pub(crate) async fn lsp_workspace_symbols(
         .collect();
     let text = if lines.is_empty() { "No symbol found.".to_owned() } else { lines.join("\n") };
     let project = place.project.root().display().to_string();
-    Ok(Told::new(Named { project, symbols: listed, total, servers }, text))
+    Ok(WithText::new(Named { project, symbols: listed, total, servers }, text))
 }

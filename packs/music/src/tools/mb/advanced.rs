@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Told, ToolError, clamp, tool};
+use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::{credit, lines, list, nothing, ten, text, total};
 use crate::library::Library;
@@ -69,7 +69,7 @@ struct Hit {
 pub(crate) async fn mb_advanced_search(
     library: &Library,
     args: AdvancedSearch,
-) -> Result<Told<Found>, ToolError> {
+) -> Result<WithText<Found>, ToolError> {
     let path = args.entity.path();
     let answer = library.services.musicbrainz.search(path, &args.query, args.limit).await?;
     let key = format!("{path}s");
@@ -91,5 +91,5 @@ pub(crate) async fn mb_advanced_search(
         &format!("{total_count} {key}"),
         results.iter().map(|one| format!("{} [{}]", one.name, one.mbid)),
     );
-    Ok(Told::new(Found { entity: args.entity, query: args.query, results, total_count }, text))
+    Ok(WithText::new(Found { entity: args.entity, query: args.query, results, total_count }, text))
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_tool::{Told, ToolError, clamp, tool};
+use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::{ReleaseAbout, lines, list, names, nothing, query_of, text, text_or_empty, total};
 use crate::library::Library;
@@ -88,14 +88,14 @@ struct Artist {
 pub(crate) async fn mb_artist_search(
     library: &Library,
     args: ArtistSearch,
-) -> Result<Told<Artists>, ToolError> {
+) -> Result<WithText<Artists>, ToolError> {
     match args.search_type {
         Kind::Artist => artists(library, &args).await,
         Kind::ArtistReleases => releases(library, &args).await,
     }
 }
 
-async fn artists(library: &Library, args: &ArtistSearch) -> Result<Told<Artists>, ToolError> {
+async fn artists(library: &Library, args: &ArtistSearch) -> Result<WithText<Artists>, ToolError> {
     let (found, total_count, query) = find(library, args, args.limit).await?;
     let found: Vec<Artist> = found.iter().map(|one| artist(one, args)).collect();
     let text = lines(
@@ -105,7 +105,7 @@ async fn artists(library: &Library, args: &ArtistSearch) -> Result<Told<Artists>
             format!("{}{about} [{}]", one.name, one.mbid)
         }),
     );
-    Ok(Told::new(Artists { artists: Some(found), total_count, query, ..Artists::default() }, text))
+    Ok(WithText::new(Artists { artists: Some(found), total_count, query, ..Artists::default() }, text))
 }
 
 async fn find(
@@ -141,7 +141,7 @@ fn artist(value: &Value, args: &ArtistSearch) -> Artist {
     }
 }
 
-async fn releases(library: &Library, args: &ArtistSearch) -> Result<Told<Artists>, ToolError> {
+async fn releases(library: &Library, args: &ArtistSearch) -> Result<WithText<Artists>, ToolError> {
     let (found, _, query) = find(library, args, 1).await?;
     let artist = &found[0];
     let (name, mbid) = (text_or_empty(artist, "name"), text_or_empty(artist, "id"));
@@ -157,5 +157,5 @@ async fn releases(library: &Library, args: &ArtistSearch) -> Result<Told<Artists
         query,
         artists: None,
     };
-    Ok(Told::new(answer, text))
+    Ok(WithText::new(answer, text))
 }

@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_jail::Inside;
-use toolyard_tool::{Problems, Told, ToolError, tool};
+use toolyard_tool::{Problems, ToolError, WithText, tool};
 
 use crate::library::Library;
 use crate::tags::picture;
 use crate::tools::change::existing;
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct CoverDownload {
@@ -99,9 +99,9 @@ fn check(args: &CoverDownload, problems: &mut Problems) {
 pub(crate) async fn mb_cover_download(
     library: &Library,
     args: CoverDownload,
-) -> Result<Told<Covered>, ToolError> {
+) -> Result<WithText<Covered>, ToolError> {
     let folder = library.path_to_change(&args.path)?;
-    library.jail.folder(&folder).told()?;
+    library.jail.folder(&folder).tool_error()?;
     let images = library.services.coverart.images(&args.mbid).await?;
     let (url, size) = choose(&images, args.thumbnail_size).ok_or_else(|| {
         ToolError::not_found("the Cover Art Archive has no pictures of this release")
@@ -111,7 +111,7 @@ pub(crate) async fn mb_cover_download(
     let ending = picture::kind(&downloaded.bytes).ok_or_else(|| {
         ToolError::new(format!("what is at `{}` is no picture", downloaded.url)).hint("try another size")
     })?;
-    let path = folder.join(format!("{}.{ending}", args.filename)).told()?;
+    let path = folder.join(format!("{}.{ending}", args.filename)).tool_error()?;
     save(library, &path, &downloaded.bytes, args.overwrite).await?;
     let text = format!("{path}: {} bytes", downloaded.bytes.len());
     let covered = Covered {
@@ -122,7 +122,7 @@ pub(crate) async fn mb_cover_download(
         thumbnail_size: size,
         source_url: downloaded.url,
     };
-    Ok(Told::new(covered, text))
+    Ok(WithText::new(covered, text))
 }
 
 /// The front cover if there is one, else the first picture; and where it is in the wanted size.
@@ -138,7 +138,7 @@ fn choose(images: &[Value], size: Size) -> Option<(String, Size)> {
 async fn save(library: &Library, path: &Inside, bytes: &[u8], overwrite: bool) -> Result<(), ToolError> {
     let (jail, path, bytes) = (library.jail.clone(), path.clone(), bytes.to_vec());
     let written = tokio::task::spawn_blocking(move || {
-        jail.write(&path, existing(overwrite), |file| Ok(file.write_all(&bytes)?)).told()
+        jail.write(&path, existing(overwrite), |file| Ok(file.write_all(&bytes)?)).tool_error()
     });
     written.await?
 }

@@ -4,13 +4,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_tool::{Context, Told, ToolError, clamp, tool};
+use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::{ReleaseAbout, lines, list, names, text, text_or_empty};
 use crate::fingerprint;
 use crate::library::Library;
 use crate::services::musicbrainz::{MusicBrainz, is_mbid};
-use crate::trouble::Told as _;
+use crate::trouble::JailResult as _;
 
 /// MusicBrainz allows one request per second, so this also bounds how long a call takes.
 const MOST_LOOKUPS: usize = 10;
@@ -121,13 +121,13 @@ pub(crate) async fn mb_identify_record(
     library: &Library,
     context: &Context,
     args: IdentifyRecord,
-) -> Result<Told<Identified>, ToolError> {
+) -> Result<WithText<Identified>, ToolError> {
     library.services.acoustid.key()?;
     let path = library.path(&args.file_path)?;
     let (jail, config, at, call) =
         (library.jail.clone(), library.config.clone(), path.clone(), context.clone());
     let taken = tokio::task::spawn_blocking(move || {
-        let file = jail.open(&at).told()?;
+        let file = jail.open(&at).tool_error()?;
         let name = at.name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         fingerprint::take(&config, file, &name, &|| call.is_cancelled())
     });
@@ -148,7 +148,7 @@ pub(crate) async fn mb_identify_record(
         status: status.into(),
         warnings,
     };
-    Ok(Told::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 fn matches(answer: &Value, limit: usize) -> Vec<Match> {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolyard_tool::{Told, ToolError, clamp, tool};
+use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::recording::{Recording, recording};
 use super::{lines, list};
@@ -71,7 +71,7 @@ struct Scores {
 pub(crate) async fn mb_match_from_tags(
     library: &Library,
     args: MatchFromTags,
-) -> Result<Told<Matched>, ToolError> {
+) -> Result<WithText<Matched>, ToolError> {
     let mut parts = vec![lucene("recording", &args.title)];
     parts.extend(args.artist.as_ref().map(|artist| lucene("artist", artist)));
     parts.extend(args.album.as_ref().map(|album| lucene("release", album)));
@@ -104,7 +104,7 @@ pub(crate) async fn mb_match_from_tags(
         total_candidates: candidates.len(),
         confidence_floor: args.confidence_floor,
     };
-    Ok(Told::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 fn score(args: &MatchFromTags, found: &Recording) -> Scores {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_tool::{Told, ToolError, clamp, tool};
+use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::{ReleaseAbout, credit, lines, list, names, nothing, query_of, ten, text, text_or_empty, total};
 use crate::library::Library;
@@ -73,7 +73,7 @@ pub(super) fn recording(value: &Value, most_releases: usize) -> Recording {
 pub(crate) async fn mb_recording_search(
     library: &Library,
     args: RecordingSearch,
-) -> Result<Told<Recordings>, ToolError> {
+) -> Result<WithText<Recordings>, ToolError> {
     let service = &library.services.musicbrainz;
     let words = args.query.trim();
     let details = ["artist-credits", "releases", "genres"];
@@ -99,7 +99,7 @@ pub(crate) async fn mb_recording_search(
         }
     };
     let text = lines(&format!("{total_count} recordings"), recordings.iter().map(line));
-    Ok(Told::new(Recordings { recordings, total_count, query }, text))
+    Ok(WithText::new(Recordings { recordings, total_count, query }, text))
 }
 
 fn line(one: &Recording) -> String {

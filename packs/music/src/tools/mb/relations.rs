@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_tool::{Told, ToolError, clamp, tool};
+use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::advanced::Entity;
 use super::{lines, list, text};
@@ -87,7 +87,7 @@ struct Relation {
 pub(crate) async fn mb_get_relations(
     library: &Library,
     args: GetRelations,
-) -> Result<Told<Relations>, ToolError> {
+) -> Result<WithText<Relations>, ToolError> {
     let entity = library.services.musicbrainz.lookup(args.entity_type.path(), &args.mbid, &ALL).await?;
     let raw = list(&entity, "relations");
     let wanted = |one: &&Value| {
@@ -113,7 +113,7 @@ pub(crate) async fn mb_get_relations(
         raw_count: raw.len(),
         matched_count,
     };
-    Ok(Told::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 fn relation(value: &Value) -> Relation {

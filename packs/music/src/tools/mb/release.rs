@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_tool::{Told, ToolError, clamp, tool};
+use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::{
     ReleaseAbout, credit, lines, list, names, nothing, query_of, ten, text, text_or_empty, total, year,
@@ -103,7 +103,7 @@ struct Track {
 pub(crate) async fn mb_release_search(
     library: &Library,
     args: ReleaseSearch,
-) -> Result<Told<Releases>, ToolError> {
+) -> Result<WithText<Releases>, ToolError> {
     match args.search_type {
         Kind::Release => releases(library, &args).await,
         Kind::ReleaseGroup => groups(library, &args).await,
@@ -140,7 +140,7 @@ async fn find(
     Ok((found, total, query))
 }
 
-async fn releases(library: &Library, args: &ReleaseSearch) -> Result<Told<Releases>, ToolError> {
+async fn releases(library: &Library, args: &ReleaseSearch) -> Result<WithText<Releases>, ToolError> {
     let (found, total_count, query) = find(library, args, "release", args.limit).await?;
     let found: Vec<ReleaseAbout> = found
         .iter()
@@ -150,10 +150,10 @@ async fn releases(library: &Library, args: &ReleaseSearch) -> Result<Told<Releas
         })
         .collect();
     let text = lines(&format!("{total_count} releases"), found.iter().map(ReleaseAbout::line));
-    Ok(Told::new(Releases { releases: Some(found), total_count, query, ..Releases::default() }, text))
+    Ok(WithText::new(Releases { releases: Some(found), total_count, query, ..Releases::default() }, text))
 }
 
-async fn groups(library: &Library, args: &ReleaseSearch) -> Result<Told<Releases>, ToolError> {
+async fn groups(library: &Library, args: &ReleaseSearch) -> Result<WithText<Releases>, ToolError> {
     let (found, total_count, query) = find(library, args, "release-group", args.limit).await?;
     let found: Vec<ReleaseGroup> = found
         .iter()
@@ -170,10 +170,13 @@ async fn groups(library: &Library, args: &ReleaseSearch) -> Result<Told<Releases
         &format!("{total_count} release groups"),
         found.iter().map(|one| format!("{} [{}]", one.title, one.mbid)),
     );
-    Ok(Told::new(Releases { release_groups: Some(found), total_count, query, ..Releases::default() }, text))
+    Ok(WithText::new(
+        Releases { release_groups: Some(found), total_count, query, ..Releases::default() },
+        text,
+    ))
 }
 
-async fn recordings(library: &Library, args: &ReleaseSearch) -> Result<Told<Releases>, ToolError> {
+async fn recordings(library: &Library, args: &ReleaseSearch) -> Result<WithText<Releases>, ToolError> {
     let (mbid, query) = one_id(library, args, "release").await?;
     let release = library
         .services
@@ -198,7 +201,7 @@ async fn recordings(library: &Library, args: &ReleaseSearch) -> Result<Told<Rele
         query,
         ..Releases::default()
     };
-    Ok(Told::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 fn medium(value: &Value) -> Medium {
@@ -218,7 +221,7 @@ fn medium(value: &Value) -> Medium {
     }
 }
 
-async fn versions(library: &Library, args: &ReleaseSearch) -> Result<Told<Releases>, ToolError> {
+async fn versions(library: &Library, args: &ReleaseSearch) -> Result<WithText<Releases>, ToolError> {
     let (found, _, query) = find(library, args, "release-group", 1).await?;
     let (title, mbid) = (text_or_empty(&found[0], "title"), text_or_empty(&found[0], "id"));
     let answer = library.services.musicbrainz.browse("release", ("release-group", &mbid), args.limit).await?;
@@ -233,7 +236,7 @@ async fn versions(library: &Library, args: &ReleaseSearch) -> Result<Told<Releas
         query,
         ..Releases::default()
     };
-    Ok(Told::new(answer, text))
+    Ok(WithText::new(answer, text))
 }
 
 async fn one_id(

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolyard_tool::{Told, ToolError, clamp, tool};
+use toolyard_tool::{ToolError, WithText, clamp, tool};
 
 use super::{lines, list, names, nothing, query_of, ten, text, text_or_empty, total};
 use crate::library::Library;
@@ -66,7 +66,7 @@ struct Label {
 
 /// Searches MusicBrainz for works: compositions, apart from any recording.
 #[tool(read_only, idempotent, open_world)]
-pub(crate) async fn mb_work_search(library: &Library, args: Search) -> Result<Told<Works>, ToolError> {
+pub(crate) async fn mb_work_search(library: &Library, args: Search) -> Result<WithText<Works>, ToolError> {
     let (found, total_count, query) = find(library, &args, "work", "works").await?;
     let works: Vec<Work> = found
         .iter()
@@ -83,12 +83,12 @@ pub(crate) async fn mb_work_search(library: &Library, args: Search) -> Result<To
         &format!("{total_count} works"),
         works.iter().map(|one| format!("{} [{}]", one.title, one.mbid)),
     );
-    Ok(Told::new(Works { works, total_count, query }, text))
+    Ok(WithText::new(Works { works, total_count, query }, text))
 }
 
 /// Searches MusicBrainz for labels.
 #[tool(read_only, idempotent, open_world)]
-pub(crate) async fn mb_label_search(library: &Library, args: Search) -> Result<Told<Labels>, ToolError> {
+pub(crate) async fn mb_label_search(library: &Library, args: Search) -> Result<WithText<Labels>, ToolError> {
     let (found, total_count, query) = find(library, &args, "label", "labels").await?;
     let labels: Vec<Label> = found
         .iter()
@@ -106,7 +106,7 @@ pub(crate) async fn mb_label_search(library: &Library, args: Search) -> Result<T
         &format!("{total_count} labels"),
         labels.iter().map(|one| format!("{} [{}]", one.name, one.mbid)),
     );
-    Ok(Told::new(Labels { labels, total_count, query }, text))
+    Ok(WithText::new(Labels { labels, total_count, query }, text))
 }
 
 async fn find(

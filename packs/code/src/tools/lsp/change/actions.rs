@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolyard_lsp::{Diagnostic, Lines, Position, Range, uri_of};
-use toolyard_tool::{Context, Told, ToolError, tool};
+use toolyard_tool::{Context, ToolError, WithText, tool};
 
 use super::super::diagnose::diagnostics_of;
 use super::super::navigate::At;
@@ -45,7 +45,7 @@ pub(crate) async fn lsp_code_actions(
     code: &Code,
     context: &Context,
     args: At,
-) -> Result<Told<Actions>, ToolError> {
+) -> Result<WithText<Actions>, ToolError> {
     let target = code.target(context, args.file())?;
     let wanted = args.wanted();
     let line = match (wanted.line, wanted.symbol) {
@@ -69,7 +69,7 @@ pub(crate) async fn lsp_code_actions(
         .map(|action| format!("{} [{}] ({})", action.action_code, action.kind, action.server))
         .collect();
     let text = if lines.is_empty() { "No action is offered here.".to_owned() } else { lines.join("\n") };
-    Ok(Told::new(Actions { actions }, text))
+    Ok(WithText::new(Actions { actions }, text))
 }
 
 fn whole_line(running: &Running, target: &Target, line: usize) -> Range {
@@ -170,7 +170,7 @@ pub(crate) async fn lsp_code_action_resolve(
     code: &Code,
     context: &Context,
     args: Resolve,
-) -> Result<Told<Replaced>, ToolError> {
+) -> Result<WithText<Replaced>, ToolError> {
     let target = code.target(context, &args.file_path)?;
     let mut titles = Vec::new();
     for running in code.all_serving(context, &target, Some("textDocument/codeAction")).await? {

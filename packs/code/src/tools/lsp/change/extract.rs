@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolyard_lsp::{Lines, Range, TextEdit};
-use toolyard_tool::{Context, Told, ToolError, tool};
+use toolyard_tool::{Context, ToolError, WithText, tool};
 
 use super::actions::{Offered, offers};
 use super::{applied, read_edits, yes};
@@ -49,7 +49,7 @@ pub(crate) async fn lsp_extract_refactor(
     code: &Code,
     context: &Context,
     args: Extract,
-) -> Result<Told<Replaced>, ToolError> {
+) -> Result<WithText<Replaced>, ToolError> {
     let target = code.target(context, &args.file_path)?;
     let lines = Lines::new(&target.text);
     let mut asked = Vec::new();
