@@ -52,7 +52,9 @@ pub(crate) fn ui_app(options: &Options) -> Result<()> {
         command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
     }
     command.arg(workspace::root().join("xtask/ui-app/drive.py")).arg(toolyard).arg(app);
-    command.arg(pictures).arg(options.repeats.to_string());
+    let expected =
+        if options.window { "xtask/ui-app/window.png" } else { "examples/notes-app/tests/expected.png" };
+    command.arg(pictures).arg(options.repeats.to_string()).arg(workspace::root().join(expected));
     process::run(in_home(&mut command, home.path()))
 }
 
