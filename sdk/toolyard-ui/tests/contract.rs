@@ -22,6 +22,8 @@ struct Desk {
     has_notice: bool,
     seen: Vec<Action>,
     is_broken: bool,
+    /// Names of further elements below the window.
+    rows: Vec<String>,
 }
 
 struct Simulated {
@@ -50,7 +52,11 @@ impl Simulated {
         let notice = TreeNode::new("Label").id(5).named("Saved").at(10.0, 70.0, 100.0, 20.0);
         let notice = if desk.has_notice { notice } else { notice.hidden() };
         let window = TreeNode::new("Window").id(1).named("Desk").at(0.0, 0.0, 320.0, 200.0);
-        Tree::from_windows(vec![window.with(field).with(button).with(check).with(notice)])
+        let mut window = window.with(field).with(button).with(check).with(notice);
+        for (id, name) in (100..).zip(&desk.rows) {
+            window = window.with(TreeNode::new("Row").id(id).named(name).at(0.0, 200.0, 10.0, 10.0));
+        }
+        Tree::from_windows(vec![window])
     }
 }
 
@@ -349,4 +355,44 @@ async fn recorded_steps_do_the_same_to_a_fresh_app_and_fail_where_it_differs() {
     assert!(failed.to_string().contains("`Eggs` is neither in its name"), "{failed}");
     let through_the_tool = agent.refused("ReplaySteps", json!({ "steps": other })).await;
     assert!(through_the_tool.contains("step 5: AssertElement"), "{through_the_tool}");
+}
+
+#[tokio::test]
+async fn ten_thousand_elements_are_listed_whole_and_the_last_is_found() {
+    let ui = Simulated::new();
+    ui.change(|desk| desk.rows = (0..10_000).map(|number| format!("Row {number}")).collect());
+    let mut agent = Agent::new(&ui).await;
+    let answer = agent.get("GetElementTree", json!({})).await;
+    assert_eq!(answer["root"]["children"].as_array().unwrap().len(), 10_003);
+    assert_ne!(answer["isCut"], true);
+    let last = agent.get("FindElement", json!({ "name": "Row 9999" })).await;
+    assert_eq!(last["path"], "Window[0]/Row[9999]");
+    let by_path = agent.get("FindElement", json!({ "path": "Window[0]/Row[9999]" })).await;
+    assert_eq!(by_path["name"], "Row 9999");
+}
+
+#[tokio::test]
+async fn a_tree_over_the_limit_is_cut_and_marked_as_cut() {
+    let ui = Simulated::new();
+    ui.change(|desk| desk.rows = vec![String::new(); 30_000]);
+    let answer = Agent::new(&ui).await.get("GetElementTree", json!({})).await;
+    assert_eq!(answer["isCut"], true);
+    assert!(answer["root"]["children"].as_array().unwrap().len() < 20_000);
+}
+
+#[tokio::test]
+async fn names_with_control_characters_slashes_and_brackets_come_back_as_they_are() {
+    let hostile =
+        ["Window[0]/Row[1]", "\u{1b}[2J", "\"},{\"type\":\"Button\"", "\u{202e}txt", "a\nb\0c", "../.."];
+    let ui = Simulated::new();
+    ui.change(|desk| desk.rows = hostile.map(str::to_owned).to_vec());
+    let mut agent = Agent::new(&ui).await;
+    let answer = agent.get("GetElementTree", json!({})).await;
+    let children = answer["root"]["children"].as_array().unwrap();
+    let names: Vec<&str> = children[3..].iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, hostile);
+    for (position, name) in hostile.iter().enumerate() {
+        let found = agent.get("FindElement", json!({ "name": name })).await;
+        assert_eq!(found["path"], format!("Window[0]/Row[{position}]"), "{name:?}");
+    }
 }
