@@ -27,6 +27,18 @@ impl Client {
         }
     }
 
+    /// The parameters of the next notification of a method.
+    #[allow(dead_code, reason = "not every test subscribes")]
+    pub(crate) async fn notification(&mut self, method: &str) -> Value {
+        loop {
+            let line = self.lines.next_line().await.unwrap().unwrap();
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["method"] == method {
+                return message["params"].clone();
+            }
+        }
+    }
+
     /// The structured result of a call, which must succeed.
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.request("tools/call", json!({ "name": tool, "arguments": arguments })).await;
