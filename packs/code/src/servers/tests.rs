@@ -25,6 +25,8 @@ struct Script {
     /// Ends, with a line on the error output, when it gets this request.
     crashes_on: Option<&'static str>,
     is_trusted: bool,
+    /// Its process is the one of the test, which uses some memory.
+    has_memory: bool,
 }
 
 struct Control {
@@ -57,7 +59,8 @@ impl Children for Script {
 
     fn start(&self, _: &str, _: ChildCommand, _: &Scope) -> Boxed<io::Result<Child>> {
         // Far above the ids of real processes.
-        let pid = 1 << 30 | (self.started.fetch_add(1, Ordering::SeqCst) + 1);
+        let number = 1 << 30 | (self.started.fetch_add(1, Ordering::SeqCst) + 1);
+        let pid = if self.has_memory { std::process::id() } else { number };
         let ((stdin, input), (stdout, output), (stderr, errors)) =
             (tokio::io::duplex(1 << 16), tokio::io::duplex(1 << 16), tokio::io::duplex(1 << 16));
         let (end, ended) = watch::channel(false);
@@ -238,6 +241,20 @@ async fn an_unused_server_is_shut_down_and_started_by_the_next_request() {
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(scene.states(), [("one".to_owned(), "stopped")]);
     assert_eq!((scene.script.received("shutdown"), scene.script.received("exit")), (1, 1));
+    scene.running("one").await.unwrap();
+    assert_eq!(scene.script.started(), 2);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(start_paused = true)]
+async fn a_server_that_uses_too_much_memory_is_stopped_and_the_next_request_starts_it() {
+    let script = Script { has_memory: true, ..Script::default() };
+    let scene = scene(script, Limits { memory_mb: 0, ..LIMITS });
+    scene.running("one").await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(scene.states(), [("one".to_owned(), "failed")]);
+    let reason = scene.pool.statuses()[0].note.clone().unwrap();
+    assert!(reason.ends_with("MB of memory and was stopped"), "{reason}");
     scene.running("one").await.unwrap();
     assert_eq!(scene.script.started(), 2);
 }
