@@ -18,10 +18,10 @@ use toolyard_model::{BoxFuture, Control, ControlEvent, ControlRequest, ControlRe
 use toolyard_proto::name::UpstreamId;
 
 use crate::Gateway;
-use crate::catalog::{Definitions, ListKind};
 use crate::event::{Followed, Reader};
 use crate::plan::UpstreamKind;
 use crate::report;
+use crate::status::{self, Totals};
 use crate::upstream::Upstream;
 
 /// How long calls in flight of an upstream that is restarted or switched off may take to finish.
@@ -146,7 +146,7 @@ fn own_routes() -> Vec<Route> {
     vec![
         get("/status", "Version, process id, uptime and counts.", |one, _, _| ok(&one.status_json())),
         get("/upstreams", "All upstreams with their state.", |one, _, _| {
-            ok(&json!({ "upstreams": one.upstreams_json() }))
+            ok(&json!({ "upstreams": status::all(&one.upstreams(), one.common()) }))
         }),
         get("/upstreams/{id}", "One upstream with the last steps of its life.", |one, _, at| {
             one.upstream_json(at[0])
@@ -300,30 +300,16 @@ impl Gateway {
     fn status_json(&self) -> Value {
         let shared = self.shared();
         let (rules, snapshot) = (shared.catalog.rules(), shared.catalog.snapshot());
-        let active = rules.upstreams.iter().filter(|upstream| upstream.links.live().is_some()).count();
-        let listed = || snapshot.parts().iter().filter(|part| part.listed).map(|part| &part.definitions);
-        let left_out = |definitions: &Arc<Definitions>| {
-            ListKind::ALL
-                .map(|kind| definitions.list(kind).len() - definitions.shown(kind))
-                .iter()
-                .sum::<usize>()
-        };
+        let totals = Totals::new(&rules.upstreams, &snapshot);
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "uptimeSeconds": shared.started.elapsed().as_secs(),
-            "upstreams": { "active": active, "total": rules.upstreams.len(), "disabled": shared.common.disabled_json().len() },
-            "tools": listed().map(|definitions| definitions.shown(ListKind::Tools)).sum::<usize>(),
-            "leftOut": listed().map(left_out).sum::<usize>(),
+            "upstreams": { "active": totals.active, "total": rules.upstreams.len(), "disabled": shared.common.disabled_json().len() },
+            "tools": totals.tools,
+            "leftOut": totals.left_out,
             "listeners": shared.listeners.count(),
         })
-    }
-
-    fn upstreams_json(&self) -> Vec<Value> {
-        let mut all: Vec<Value> =
-            self.upstreams().iter().map(|upstream| upstream.status().to_json()).collect();
-        all.extend(self.common().disabled_json());
-        all
     }
 
     fn disabled_json(&self, id: &str) -> Option<Value> {
@@ -366,7 +352,8 @@ impl Gateway {
         Err(ControlResponse::error(StatusCode::CONFLICT, "not_managed", message))
     }
 
-    /// Replaces an upstream by a new connection of the same plan; calls in flight may finish on the old one.
+    /// Replaces an upstream by a new connection of the same plan; calls in flight may finish on the old one. A process
+    /// is started after the one before it has ended: both may need the same port or file.
     fn restart(&self, id: &str) -> Answered {
         let upstream = self.managed(id)?;
         let _one_at_a_time = self.changing();
@@ -376,11 +363,21 @@ impl Gateway {
         let put = |one: &Arc<Upstream>| if Arc::ptr_eq(one, &upstream) { next.clone() } else { one.clone() };
         self.adopt(&old, old.upstreams.iter().map(put).collect());
         upstream.life.hand_over(&next);
-        self.start_one(&next);
-        self.move_listeners(&upstream, &next);
-        self.scope().spawn(upstream.retire(DRAIN));
         tracing::info!(target: "upstream", upstream = %next.id(), "restarted by an operator");
-        Ok(done(next.id().as_str(), "restarting"))
+        let id = next.id().to_string();
+        if next.connector().starts_process() {
+            let gateway = self.clone();
+            self.scope().spawn(async move {
+                upstream.clone().retire(DRAIN).await;
+                gateway.start_one(&next);
+                gateway.move_listeners(&upstream, &next);
+            });
+        } else {
+            self.start_one(&next);
+            self.move_listeners(&upstream, &next);
+            self.scope().spawn(upstream.retire(DRAIN));
+        }
+        Ok(done(&id, "restarting"))
     }
 
     fn disable(&self, id: &str) -> Answered {

@@ -1,5 +1,5 @@
-//! Everything that is known of a running gateway at one moment, for `toolyard doctor`: its upstreams and how
-//! they came to where they are, who calls, and the last calls. Other parts add their own sections.
+//! Everything that is known of a running gateway at one moment, for `toolyard doctor`: its upstreams with their last
+//! state changes, its clients, and the last calls. Other parts add their own sections.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,30 +13,27 @@ use crate::ledger::{Ledger, Record};
 use crate::status::count;
 use crate::upstream::Upstream;
 
-/// The method that asks for it, in the view of `yard` alone. It is no tool: no agent needs it.
-pub const METHOD: &str = "dev.toolyard/report";
-
 type Section = (&'static str, Arc<dyn Fn() -> Value + Send + Sync>);
 
-/// What other parts have to tell.
+/// The sections that other parts add.
 #[derive(Default)]
 pub(crate) struct Sections(Mutex<Vec<Section>>);
 
 impl Sections {
-    fn add(&self, name: &'static str, tell: Arc<dyn Fn() -> Value + Send + Sync>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, tell));
+    fn add(&self, name: &'static str, section: Arc<dyn Fn() -> Value + Send + Sync>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, section));
     }
 
-    fn told(&self) -> Vec<Section> {
+    fn all(&self) -> Vec<Section> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Gateway {
-    /// Adds a section to the report. `tell` is asked each time and must not wait; it holds no gateway, or
-    /// neither ever ends.
-    pub fn report_on(&self, name: &'static str, tell: impl Fn() -> Value + Send + Sync + 'static) {
-        self.common().sections.add(name, Arc::new(tell));
+    /// Adds a section to the report. `section` is called each time and must not wait. It must not hold a gateway, or
+    /// neither would ever end.
+    pub fn report_on(&self, name: &'static str, section: impl Fn() -> Value + Send + Sync + 'static) {
+        self.common().sections.add(name, Arc::new(section));
     }
 }
 
@@ -62,7 +59,7 @@ pub(crate) fn report(
         ("clients".into(), clients.collect()),
         ("calls".into(), recent.collect()),
     ]);
-    report.extend(sections.told().into_iter().map(|(name, tell)| (name.to_owned(), tell())));
+    report.extend(sections.all().into_iter().map(|(name, section)| (name.to_owned(), section())));
     Value::Object(report)
 }
 

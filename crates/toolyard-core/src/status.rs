@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{Raw, Reason};
 
-use crate::catalog::{Definitions, ListKind};
+use crate::catalog::{Definitions, ListKind, Snapshot};
 use crate::ledger::Count;
 use crate::pins;
+use crate::pipeline::Common;
 use crate::plan::UpstreamKind;
 use crate::report::at;
 use crate::upstream::Upstream;
@@ -121,6 +122,34 @@ impl UpstreamStatus {
         let mut json = self.to_json();
         json["history"] = self.state.history.changes().rev().take(STEPS).map(step).collect();
         json
+    }
+}
+
+/// All upstreams, those that do not run last. Without apps that have unregistered.
+pub(crate) fn all(upstreams: &[Arc<Upstream>], common: &Common) -> Vec<Value> {
+    let present = upstreams.iter().filter(|upstream| !upstream.has_unregistered());
+    present.map(|upstream| upstream.status().to_json()).chain(common.disabled_json()).collect()
+}
+
+/// How much a gateway offers at one moment.
+pub(crate) struct Totals {
+    pub(crate) active: usize,
+    pub(crate) tools: usize,
+    /// Definitions that clients of many upstreams do not get.
+    pub(crate) left_out: usize,
+}
+
+impl Totals {
+    pub(crate) fn new(upstreams: &[Arc<Upstream>], snapshot: &Snapshot) -> Self {
+        let listed = || snapshot.parts().iter().filter(|part| part.listed).map(|part| &part.definitions);
+        let left_out = |definitions: &Arc<Definitions>| -> usize {
+            ListKind::ALL.iter().map(|kind| definitions.list(*kind).len() - definitions.shown(*kind)).sum()
+        };
+        Self {
+            active: upstreams.iter().filter(|upstream| upstream.links.live().is_some()).count(),
+            tools: listed().map(|definitions| definitions.shown(ListKind::Tools)).sum(),
+            left_out: listed().map(left_out).sum(),
+        }
     }
 }
 

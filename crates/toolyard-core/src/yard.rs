@@ -17,7 +17,7 @@ use crate::hub::{self, Desk, Reply};
 use crate::listen::Listeners;
 use crate::pipeline::Common;
 use crate::plan::{Connect, Connected, UpstreamKind, UpstreamPlan};
-use crate::report;
+use crate::status::{self, Totals};
 
 const SEARCH_LIMIT: usize = 10;
 const SEARCH_MOST: usize = 50;
@@ -148,7 +148,6 @@ impl Yard {
                 Ok(AnswerBody::ours(json!({ "tools": tools(), "resultType": "complete" }).into()))
             }
             "tools/call" => self.call(request).await,
-            report::METHOD => self.report(&request.origin),
             "server/discover" => Ok(AnswerBody::ours(self.greeting.whole.clone())),
             _ => Err(CallError::unknown_method(request.method.as_str())),
         }
@@ -169,7 +168,10 @@ impl Yard {
         }
         let structured = match name.as_deref() {
             Some("status") => self.status(&catalog, &snapshot, &listeners),
-            Some("upstreams") => self.upstreams(&catalog),
+            Some("upstreams") => {
+                let common = self.common.get().and_then(Weak::upgrade).ok_or_else(gone)?;
+                json!({ "upstreams": status::all(&catalog.rules().upstreams, &common) })
+            }
             Some("search_tools") => match find(&snapshot, &request.origin, &arguments) {
                 Ok(found) => found,
                 Err(problem) => return Ok(AnswerBody::ours(failed(&problem))),
@@ -179,48 +181,15 @@ impl Yard {
         Ok(AnswerBody::ours(succeeded(&structured)))
     }
 
-    /// All upstreams, those that cannot be started last. Without apps that have unregistered.
-    fn upstreams(&self, catalog: &Catalog) -> Value {
-        let rules = catalog.rules();
-        let present = rules.upstreams.iter().filter(|upstream| !upstream.has_unregistered());
-        let mut upstreams: Vec<Value> = present.map(|upstream| upstream.status().to_json()).collect();
-        if let Some(common) = self.common.get().and_then(Weak::upgrade) {
-            upstreams.extend(common.disabled_json());
-        }
-        json!({ "upstreams": upstreams })
-    }
-
-    /// What `toolyard doctor` asks for.
-    fn report(&self, asking: &Origin) -> Answer {
-        let is_app = matches!(asking.principal.id(), toolyard_model::PrincipalId::App(_));
-        let asking = is_app.then_some(&asking.principal);
-        let gone = || CallError::internal("the gateway is shutting down");
-        let catalog = self.gateway.get().and_then(|(catalog, _)| catalog.upgrade()).ok_or_else(gone)?;
-        let common = self.common.get().and_then(Weak::upgrade).ok_or_else(gone)?;
-        let rules = catalog.rules();
-        let mut told = report::report(&rules.upstreams, &common.ledger, &common.sections, asking);
-        told["uptimeSeconds"] = json!(self.started.elapsed().as_secs());
-        Ok(AnswerBody::ours(json!({ "report": told, "resultType": "complete" }).into()))
-    }
-
     fn status(&self, catalog: &Catalog, snapshot: &Snapshot, listeners: &Listeners) -> Value {
         let rules = catalog.rules();
-        let upstreams = &rules.upstreams;
-        let active = upstreams.iter().filter(|upstream| upstream.links.live().is_some()).count();
-        let listed = || snapshot.parts().iter().filter(|part| part.listed).map(|part| &part.definitions);
-        let tools: usize = listed().map(|definitions| definitions.shown(ListKind::Tools)).sum();
-        let left_out = |definitions: &Arc<Definitions>| {
-            ListKind::ALL
-                .map(|kind| definitions.list(kind).len() - definitions.shown(kind))
-                .iter()
-                .sum::<usize>()
-        };
+        let totals = Totals::new(&rules.upstreams, snapshot);
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "uptimeSeconds": self.started.elapsed().as_secs(),
-            "upstreams": { "active": active, "total": upstreams.len() },
-            "tools": tools,
-            "leftOut": listed().map(left_out).sum::<usize>(),
+            "upstreams": { "active": totals.active, "total": rules.upstreams.len() },
+            "tools": totals.tools,
+            "leftOut": totals.left_out,
             "listeners": listeners.count(),
             "tasks": tokio::runtime::Handle::current().metrics().num_alive_tasks(),
         })

@@ -34,12 +34,6 @@ const STANDBY: Duration = Duration::from_secs(5);
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// Answered by every gateway, before any handshake and in every view.
 const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-knock","method":"ping"}"#;
-/// The words of gateways that say no more than those.
-const OF_OLDER: [(&str, About); 3] = [
-    ("the token is not accepted here", About::Token),
-    ("a token is required", About::Token),
-    ("there is no view", About::View),
-];
 /// How much of the end of a log is shown.
 const LAST_WORDS: usize = 2_000;
 
@@ -209,21 +203,17 @@ async fn hear(mut stream: LocalStream, opening: &Opening) -> Option<Met> {
     Some(refusal_in(&line).map_or(Met::Welcome(stream), Met::Refused))
 }
 
-/// A gateway that lets us in answers the knock; an error is what it says to somebody it does not let in.
+/// A gateway that accepts the client answers the knock with a result; an error is its refusal.
 fn refusal_in(line: &Bytes) -> Option<Refusal> {
     let Ok(Message::Response(Response { outcome: Err(error), .. })) = Message::parse(line) else {
         return None;
     };
     let why = error.member("message")?.as_string()?;
-    let said = error.at(&["data", REFUSED]).and_then(|said| said.as_string());
-    let about = match said.as_deref() {
+    let refused = error.at(&["data", REFUSED]).and_then(|refused| refused.as_string());
+    let about = match refused.as_deref() {
         Some(REFUSED_TOKEN) => About::Token,
         Some(REFUSED_VIEW) => About::View,
-        Some(_) => About::Other,
-        None => {
-            let older = OF_OLDER.iter().find(|(words, _)| why.starts_with(words));
-            older.map_or(About::Other, |(_, about)| *about)
-        }
+        _ => About::Other,
     };
     Some(Refusal { why, about })
 }

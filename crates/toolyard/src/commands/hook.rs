@@ -8,7 +8,8 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value, json};
 use toolyard_hooks::Point;
 
-use super::{live, manage};
+use super::live;
+use super::manage::{self, Address};
 use crate::cli::Common;
 use crate::failure::Failure;
 use crate::{say, settings};
@@ -31,11 +32,11 @@ pub(super) fn hook(common: &Common, args: &HookArgs) -> Result<(), Failure> {
     std::io::stdin().take(LARGEST).read_to_string(&mut input)?;
     let input: Map<String, Value> = serde_json::from_str(input.trim()).unwrap_or_default();
     let (_, _, running) = settings::look_for_gateway(common);
-    let Some(running) = running.filter(|running| running.socket.is_some()) else { return Ok(()) };
+    let Some(socket) = running.and_then(|running| running.socket) else { return Ok(()) };
     let path = format!("/hooks/{}", args.point);
     // A client must not stop working because its gateway does not.
     let event = event(&input);
-    let asked = live::block_on(manage::control(running.socket.as_deref(), &path, Some(&event)));
+    let asked = live::block_on(manage::control(&Address::Socket(&socket), &path, Some(&event)));
     let Ok(Ok(outcome)) = asked else { return Ok(()) };
     report(&input, &outcome)
 }

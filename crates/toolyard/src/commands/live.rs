@@ -29,7 +29,7 @@ use toolyard_proto::modern::{RequestMeta, stamp_request};
 use toolyard_proto::token::{Rules, Secret};
 use toolyard_proto::{CallError, Id, Method, Raw, Revision};
 
-use super::manage;
+use super::manage::{self, Address};
 use crate::cli::Common;
 use crate::connect::ConnectContext;
 use crate::failure::Failure;
@@ -48,6 +48,8 @@ const CATCH_UP: Duration = Duration::from_secs(3);
 /// For what was started to end.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 const LAST_THREADS: Duration = Duration::from_secs(1);
+
+const UNREADABLE: &str = "the status of the gateway cannot be read";
 
 /// A client of the gateway.
 pub(super) struct Client {
@@ -309,21 +311,28 @@ impl Client {
         Ok(link)
     }
 
-    /// Every upstream, and how it is.
+    /// The state of every upstream.
     pub(super) async fn states(&self) -> Result<Vec<State>> {
-        let params = json!({ "name": "upstreams", "arguments": {} }).into();
-        let view = View::Upstream("yard".into());
-        let asked = self.request(&view, Method::new("tools/call"), &params, None, Peer::none()).await;
-        let silent = |error: &dyn std::fmt::Display| anyhow!("the gateway does not say how it is: {error}");
-        let result: Value = asked.map_err(|error| silent(&error))?.read()?;
-        let states = serde_json::from_value(result["structuredContent"]["upstreams"].clone());
-        let mut states: Vec<State> = states.map_err(|error| silent(&error))?;
+        let mut answer = self.read("/upstreams").await?;
+        let mut states: Vec<State> =
+            serde_json::from_value(answer["upstreams"].take()).context(UNREADABLE)?;
         states.retain(|state| state.id != "yard");
         Ok(states)
     }
 
+    async fn read(&self, path: &str) -> Result<Value> {
+        self.ask(path, None).await.context(UNREADABLE)
+    }
+
     /// Uses the control API as an operator. Without a body it reads, with one it changes something.
     pub(super) async fn control(&self, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        if body.is_some() && matches!(&self.way, Way::Running { socket: None, .. }) {
+            return Err(manage::no_socket());
+        }
+        Ok(self.ask(path, body).await?)
+    }
+
+    async fn ask(&self, path: &str, body: Option<&Value>) -> Result<Value> {
         match &self.way {
             Way::Own(gateway, _) => {
                 let request = ControlRequest {
@@ -336,11 +345,16 @@ impl Client {
                     is_operator: true,
                 };
                 let ControlResponse::Whole { status, json } = gateway.control(request).await else {
-                    return Err(anyhow!("the control API answered with events").into());
+                    return Err(anyhow!("the control API answered with events"));
                 };
                 manage::read(status.as_u16(), serde_json::from_slice(&json).unwrap_or_default())
             }
-            Way::Running { socket, .. } => manage::control(socket.as_deref(), path, body).await,
+            Way::Running { socket: Some(socket), .. } => {
+                manage::control(&Address::Socket(socket), path, body).await
+            }
+            Way::Running { http, headers, .. } => {
+                manage::control(&Address::Http(http, headers), path, body).await
+            }
         }
     }
 
@@ -360,12 +374,7 @@ impl Client {
 
     /// What the gateway has seen.
     pub(super) async fn report(&self) -> Result<Value> {
-        let view = View::Upstream("yard".into());
-        let method = Method::new(toolyard_core::report::METHOD);
-        let asked = self.request(&view, method, &Raw::empty_object(), None, Peer::none()).await;
-        let mut result: Value =
-            asked.map_err(|error| anyhow!("the gateway tells nothing: {error}"))?.read()?;
-        Ok(result["report"].take())
+        self.read("/report").await
     }
 
     /// The same, once none of them is only just being connected.

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use toolyard_config::state_dir::Running;
 use toolyard_model::local;
 
@@ -72,44 +75,70 @@ pub(super) fn running(common: &Common) -> Result<Running, Failure> {
 }
 
 pub(super) fn post(running: &Running, path: &str) -> Result<Value, Failure> {
-    live::block_on(control(running.socket.as_deref(), path, Some(&Value::Null)))?
+    let socket = running.socket.as_deref().ok_or_else(no_socket)?;
+    Ok(live::block_on(control(&Address::Socket(socket), path, Some(&Value::Null)))??)
 }
 
-/// Sends a request to the control API over the local socket: a GET, or a POST if there is a body.
-pub(super) async fn control(
-    socket: Option<&Path>,
-    path: &str,
-    body: Option<&Value>,
-) -> Result<Value, Failure> {
-    let Some(socket) = socket else {
-        let help = "set `unix` in [listen], or use the control API with the operator token";
-        return Err(refused("the running gateway has no local socket", help));
-    };
-    let (status, body) = tokio::time::timeout(PATIENCE, request(socket, path, body))
+/// Where the control API is reached.
+pub(super) enum Address<'a> {
+    /// The local socket, which makes this user an operator.
+    Socket(&'a Path),
+    /// The HTTP listener, with the headers that prove who asks. Only an operator token changes anything there.
+    Http(&'a str, &'a HeaderMap),
+}
+
+pub(super) fn no_socket() -> Failure {
+    let help = "set `unix` in [listen], or use the control API with the operator token";
+    refused("the running gateway has no local socket", help)
+}
+
+/// Sends a request to the control API: a GET, or a POST if there is a body.
+pub(super) async fn control(address: &Address<'_>, path: &str, body: Option<&Value>) -> Result<Value> {
+    let (status, body) = tokio::time::timeout(PATIENCE, request(address, path, body))
         .await
         .map_err(|_| anyhow!("the gateway did not answer within {} s", PATIENCE.as_secs()))??;
     read(status, body)
 }
 
 /// What an answer of the control API holds, or the error that it reports.
-pub(super) fn read(status: u16, body: Value) -> Result<Value, Failure> {
+pub(super) fn read(status: u16, body: Value) -> Result<Value> {
     if (200..300).contains(&status) {
         return Ok(body);
     }
-    let message = body["error"]["message"].as_str().unwrap_or("the gateway refused it").to_owned();
-    Err(Failure::Other(anyhow!(message)))
+    let Some(message) = body["error"]["message"].as_str() else {
+        return Err(anyhow!("it answered with HTTP status {status}"));
+    };
+    Err(anyhow!("{message}"))
 }
 
 /// One request with a whole answer. The connection is for this request alone.
-async fn request(socket: &Path, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
-    let mut stream =
-        local::connect(socket).await.with_context(|| format!("connect to {}", socket.display()))?;
+async fn request(address: &Address<'_>, path: &str, body: Option<&Value>) -> Result<(u16, Value)> {
     let method = if body.is_some() { "POST" } else { "GET" };
     let body = body.filter(|body| !body.is_null()).map(Value::to_string).unwrap_or_default();
-    let message = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nHost: toolyard\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
+    let head = |host: &str| {
+        format!(
+            "{method} /api/v1{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\nConnection: close\r\n",
+            body.len()
+        )
+    };
+    match address {
+        Address::Socket(socket) => {
+            let connected = local::connect(socket).await;
+            let stream = connected.with_context(|| format!("connect to {}", socket.display()))?;
+            exchange(stream, &format!("{}\r\n{body}", head("toolyard"))).await
+        }
+        Address::Http(http, headers) => {
+            let host = http.trim_start_matches("http://");
+            let connected = TcpStream::connect(host).await;
+            let stream = connected.with_context(|| format!("connect to {http}"))?;
+            let proof = headers.get(AUTHORIZATION).and_then(|token| token.to_str().ok());
+            let proof = proof.map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
+            exchange(stream, &format!("{}{proof}\r\n{body}", head(host))).await
+        }
+    }
+}
+
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, message: &str) -> Result<(u16, Value)> {
     stream.write_all(message.as_bytes()).await.context("send the request")?;
     let mut answer = Vec::new();
     stream.take(LARGEST).read_to_end(&mut answer).await.context("read the answer")?;
