@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
+use toolyard_model::Scope;
 use toolyard_proto::Reason;
 
 use super::metadata::{Discovered, discover};
@@ -27,7 +29,9 @@ pub struct Keeper {
     vault: Vault,
     live: Mutex<Live>,
     /// Held while the credential is loaded, refreshed or replaced.
-    flight: tokio::sync::Mutex<()>,
+    flight: Arc<tokio::sync::Mutex<()>>,
+    /// Owns refreshes. Each one holds its keeper, and ends within the time limit of its requests.
+    refreshes: Scope,
 }
 
 #[derive(Default)]
@@ -53,8 +57,8 @@ impl std::fmt::Debug for Keeper {
 
 impl Keeper {
     pub fn new(http: Http, vault: Vault, target: Target, owner: &str) -> Self {
-        let (live, flight) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { target, owner: owner.into(), http, vault, live, flight }
+        let (live, flight, refreshes) = (Mutex::default(), Arc::default(), Scope::new());
+        Self { target, owner: owner.into(), http, vault, live, flight, refreshes }
     }
 
     pub fn target(&self) -> &Target {
@@ -88,7 +92,7 @@ impl Keeper {
     }
 
     /// The value of `Authorization` to send, refreshed if it is due. Nothing if the user has not signed in.
-    pub async fn authorization(&self) -> Result<Option<HeaderValue>, Error> {
+    pub async fn authorization(self: &Arc<Self>) -> Result<Option<HeaderValue>, Error> {
         if let Some(header) = self.current() {
             return Ok(Some(header));
         }
@@ -97,7 +101,7 @@ impl Keeper {
         if !credential.is_due() || !credential.can_refresh() {
             return Ok(self.live().header.clone());
         }
-        let Ok(_flight) = self.flight.try_lock() else {
+        let Ok(flight) = self.flight.clone().try_lock_owned() else {
             if !credential.is_expired() {
                 return Ok(self.live().header.clone());
             }
@@ -105,7 +109,12 @@ impl Keeper {
             drop(self.flight.lock().await);
             return Ok(self.live().header.clone());
         };
-        match self.refresh(&credential).await {
+        let keeper = self.clone();
+        let refreshed = self.to_the_end(async move {
+            let _flight = flight;
+            keeper.refresh(&credential).await
+        });
+        match refreshed.await {
             Ok(header) => Ok(Some(header)),
             // The old token may be good for a while, and the server decides.
             Err(error) if error.kind == Kind::Unreachable => Ok(self.live().header.clone()),
@@ -116,11 +125,38 @@ impl Keeper {
     /// The server refused a request that was sent with `used`. Returns what to send instead, or nothing if OAuth is
     /// not what it wants; an error of kind [`Kind::SignIn`] if only the user can help.
     pub async fn renew(
+        self: &Arc<Self>,
+        used: Option<&HeaderValue>,
+        challenge: &Challenge,
+    ) -> Result<Option<HeaderValue>, Error> {
+        let flight = self.flight.clone().lock_owned().await;
+        let (keeper, used, challenge) = (self.clone(), used.cloned(), challenge.clone());
+        let renewed = self.to_the_end(async move {
+            let _flight = flight;
+            keeper.renew_alone(used.as_ref(), &challenge).await
+        });
+        renewed.await
+    }
+
+    /// Runs `work` as a task of its own: a call that is cancelled must not lose a token that the server has replaced.
+    async fn to_the_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (done, outcome) = oneshot::channel();
+        self.refreshes.spawn(async move {
+            // The caller may be gone.
+            let _ = done.send(work.await);
+        });
+        outcome.await.unwrap_or_else(|_| Err(Error::new(Kind::Unreachable, "the refresh was interrupted")))
+    }
+
+    /// Only while `flight` is held.
+    async fn renew_alone(
         &self,
         used: Option<&HeaderValue>,
         challenge: &Challenge,
     ) -> Result<Option<HeaderValue>, Error> {
-        let _flight = self.flight.lock().await;
         self.live().challenge = challenge.clone();
         self.load().await?;
         // Another caller or another process was faster.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use toolyard_model::Scope;
 use toolyard_proto::Reason;
 
 use super::{Challenge, Keeper, SignIn, random};
@@ -23,6 +24,8 @@ pub const CALLBACK: &str = "/oauth/callback";
 pub struct SignIns {
     base: Mutex<Option<String>>,
     pending: Mutex<HashMap<String, Arc<Pending>>>,
+    /// Owns the sign-ins that are being finished, each within the time limit of its requests.
+    finishing: Scope,
 }
 
 #[derive(Debug)]
@@ -134,11 +137,17 @@ impl SignIns {
             return Page::Failed { message: reason.with_hint("start it again").to_string() };
         };
         let target = pending.keeper.target().name.clone();
-        let outcome = pending.keeper.finish(&pending.sign_in, query).await;
-        pending.done.send_replace(Some(outcome.clone()));
-        match outcome {
-            Ok(()) => Page::Done { target },
-            Err(error) => Page::Failed { message: error.to_string() },
+        let (mut done, query) = (pending.done.subscribe(), query.to_owned());
+        // A browser that leaves now has used up its code, so the sign-in is finished without it.
+        self.finishing.spawn(async move {
+            let outcome = pending.keeper.finish(&pending.sign_in, &query).await;
+            pending.done.send_replace(Some(outcome));
+        });
+        let outcome = done.wait_for(Option::is_some).await;
+        match outcome.as_deref() {
+            Ok(Some(Err(error))) => Page::Failed { message: error.to_string() },
+            Ok(_) => Page::Done { target },
+            Err(_) => Page::Failed { message: "the sign-in was interrupted; start it again".to_owned() },
         }
     }
 

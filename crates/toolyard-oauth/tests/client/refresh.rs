@@ -18,7 +18,7 @@ async fn signed_in(server: &Server, lifetime: u64) -> Arc<Keeper> {
         (200, token("second", Some("r2"), 3600)),
         (200, token("third", Some("r3"), 3600)),
     ];
-    let keeper = Arc::new(server.keeper());
+    let keeper = server.keeper();
     server.sign_in(&keeper).await;
     keeper
 }
@@ -49,6 +49,29 @@ async fn processes_that_share_a_store_make_one_refresh() {
     let (first, second) = tokio::join!(one.authorization(), two.authorization());
     assert_eq!((first.unwrap().unwrap(), second.unwrap().unwrap()), (header("second"), header("second")));
     assert_eq!(server.asked("/token").len(), 2);
+}
+
+#[tokio::test]
+async fn a_token_that_was_replaced_during_a_cancelled_call_is_not_lost() {
+    for rejected in [false, true] {
+        let server = Server::start().await;
+        let keeper = signed_in(&server, if rejected { 3600 } else { 0 }).await;
+        let hold = Arc::new(tokio::sync::Semaphore::new(0));
+        server.script().hold = Some(hold.clone());
+        let (first, none) = (header("first"), Challenge::default());
+        let call = async {
+            if rejected { keeper.renew(Some(&first), &none).await } else { keeper.authorization().await }
+        };
+        tokio::select! {
+            _ = call => panic!("the token endpoint has not answered"),
+            () = server.was_asked("/token", 2) => {}
+        }
+        // The call is gone, and the server has replaced the refresh token. One that refreshes again gets an answer, too.
+        hold.add_permits(2);
+        let next = keeper.renew(Some(&first), &none).await.unwrap().unwrap();
+        assert_eq!(next, "Bearer second", "rejected: {rejected}");
+        assert_eq!(server.asked("/token").len(), 2, "one sign-in and one refresh");
+    }
 }
 
 #[tokio::test]

@@ -41,6 +41,8 @@ pub(crate) struct Script {
     /// All requests: the path, and the form or JSON that came with it.
     pub(crate) asked: Vec<(String, Value)>,
     pub(crate) basic: Option<String>,
+    /// The token endpoint waits for a permit before each answer, if set.
+    pub(crate) hold: Option<Arc<tokio::sync::Semaphore>>,
 }
 
 impl Server {
@@ -80,12 +82,12 @@ impl Server {
         Target { name: "far".into(), url: format!("{}/mcp", self.base).parse().unwrap(), settings }
     }
 
-    pub(crate) fn keeper(&self) -> Keeper {
+    pub(crate) fn keeper(&self) -> Arc<Keeper> {
         self.keeper_with(Settings::default())
     }
 
-    pub(crate) fn keeper_with(&self, settings: Settings) -> Keeper {
-        Keeper::new(Http::default(), self.vault(), self.target(settings), SHARED)
+    pub(crate) fn keeper_with(&self, settings: Settings) -> Arc<Keeper> {
+        Arc::new(Keeper::new(Http::default(), self.vault(), self.target(settings), SHARED))
     }
 
     /// Signs in as a browser would, whose user agrees to everything.
@@ -93,6 +95,16 @@ impl Server {
         let sign_in = keeper.begin(&Challenge::default(), "http://127.0.0.1:1/oauth/callback").await.unwrap();
         let query = format!("code=c&state={}", sign_in.state());
         keeper.finish(&sign_in, &query).await.unwrap();
+    }
+
+    /// Waits until so many requests were sent to one path.
+    pub(crate) async fn was_asked(&self, path: &str, times: usize) {
+        let waiting = async {
+            while self.asked(path).len() < times {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), waiting).await.unwrap();
     }
 
     /// What was sent to one path.
@@ -119,6 +131,7 @@ impl Script {
             device: json!({ "device_code": "d", "user_code": "ABCD", "verification_uri": "https://x", "interval": 1 }),
             asked: Vec::new(),
             basic: None,
+            hold: None,
         }
     }
 
@@ -159,11 +172,14 @@ async fn answer(
         let pairs: HashMap<_, _> = form_urlencoded::parse(&body).into_owned().collect();
         json!(pairs)
     });
-    let (status, body) = {
+    let ((status, body), hold) = {
         let mut script = script.lock().unwrap();
         script.basic = basic.or(script.basic.take());
-        script.answer(&path, body)
+        (script.answer(&path, body), script.hold.clone())
     };
+    if let Some(hold) = hold.filter(|_| path == "/token") {
+        hold.acquire().await.unwrap().forget();
+    }
     let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
     *response.status_mut() = StatusCode::from_u16(status).unwrap();
     Ok(response)

@@ -1,7 +1,7 @@
 //! Sign-ins in the browser and by device code: what is sent, and which redirects are refused.
 
 use serde_json::json;
-use toolyard_oauth::client::{Challenge, DeviceSignIn, Keeper, SHARED, Settings, SignIns};
+use toolyard_oauth::client::{Challenge, DeviceSignIn, Keeper, Page, SHARED, Settings, SignIns};
 use toolyard_oauth::{Http, Kind};
 
 use crate::server::{Server, token};
@@ -123,11 +123,10 @@ async fn a_device_code_is_redeemed_once_the_user_has_accepted() {
 
 #[tokio::test]
 async fn the_pages_of_a_gateway_lead_to_the_server_and_back_once() {
-    use toolyard_oauth::client::Page;
     let server = Server::start().await;
     let pages = SignIns::default();
     pages.set_base("http://127.0.0.1:7777/");
-    let keeper = std::sync::Arc::new(server.keeper());
+    let keeper = server.keeper();
     let mut waiting = pages.begin(&keeper, &Challenge::default()).await.unwrap();
     let path = waiting.url.strip_prefix("http://127.0.0.1:7777").unwrap().to_owned();
     let Page::Redirect(url) = pages.page(&path, "", false).await else { panic!("a redirect was expected") };
@@ -142,8 +141,28 @@ async fn the_pages_of_a_gateway_lead_to_the_server_and_back_once() {
 }
 
 #[tokio::test]
+async fn a_sign_in_is_finished_although_the_browser_left() {
+    let server = Server::start().await;
+    let (pages, keeper) = (SignIns::default(), server.keeper());
+    pages.set_base("http://127.0.0.1:7777");
+    let mut waiting = pages.begin(&keeper, &Challenge::default()).await.unwrap();
+    let path = waiting.url.strip_prefix("http://127.0.0.1:7777").unwrap().to_owned();
+    let Page::Redirect(url) = pages.page(&path, "", false).await else { panic!("a redirect was expected") };
+    let (_, state) = url.split_once("&state=").unwrap();
+    let query = format!("code=c&state={}", state.split('&').next().unwrap());
+    let hold = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    server.script().hold = Some(hold.clone());
+    tokio::select! {
+        page = pages.page("/oauth/callback", &query, false) => panic!("too early: {page:?}"),
+        () = server.was_asked("/token", 1) => {}
+    }
+    hold.add_permits(1);
+    waiting.finished().await.unwrap();
+    assert_eq!(server.keeper().authorization().await.unwrap().unwrap(), "Bearer first");
+}
+
+#[tokio::test]
 async fn the_sign_in_of_a_principal_is_confirmed_first() {
-    use toolyard_oauth::client::Page;
     let server = Server::start().await;
     let pages = SignIns::default();
     pages.set_base("https://yard.example");
