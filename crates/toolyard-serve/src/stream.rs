@@ -50,7 +50,7 @@ pub async fn serve_stream(
     serve_opened(read, write, endpoint, start, scope).await;
 }
 
-/// Serves the one client of this process, over its stdin and stdout. A script that pipes requests in closes its
+/// Serves the one client of this process, over its stdin and stdout, which prove its user. A script that pipes requests in closes its
 /// end at once and still expects the answers, so calls in flight continue for up to `drain`.
 pub async fn serve_pipe(
     read: impl AsyncRead + Send + Unpin,
@@ -60,7 +60,7 @@ pub async fn serve_pipe(
     scope: Scope,
 ) {
     let decoder = LineDecoder::new(endpoint.options.line_limit);
-    let admitted = Admitted::unproven(Principal::local());
+    let admitted = Admitted::proven(Principal::local());
     let start = Start { view: View::Everything, admitted, decoder, first: None, drain };
     serve_opened(read, write, endpoint, start, scope).await;
 }

@@ -51,6 +51,10 @@ impl Agents {
             return Err(ToolError::new(format!("there is no type of agent `{}`", wanted.agent_type))
                 .hint(format!("use one of {}, or add it as [packs.agents.types.NAME]", known.join(", "))));
         };
+        if let Some(model) = wanted.model.as_deref().filter(|model| model.starts_with('-')) {
+            return Err(ToolError::new(format!("`{model}` is not the name of a model"))
+                .hint("a name does not begin with `-`"));
+        }
         let mut live = self.live();
         if live.len() >= self.config.concurrent {
             return Err(ToolError::new(format!("{} agents are running, which is the limit", live.len()))

@@ -31,6 +31,7 @@ pub fn pack() -> Pack {
 fn tools(config: Config, host: Host) -> ToolSet<Agents> {
     ToolSet::new("toolyard-agents", env!("CARGO_PKG_VERSION"))
         .title("Toolyard: agents")
+        .proven_users_only()
         .instructions(
             "Runs other agents. `agent_spawn` starts one and returns its id; `agent_output` returns its result. Start \
              several at the same time for independent work.",

@@ -4,6 +4,7 @@ pub(crate) mod acp;
 mod lines;
 mod worktree;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +20,8 @@ use crate::config::TypeConfig;
 use crate::store::{End, Output, Run, Status, Store, shortened};
 
 const MOST_STDERR: usize = 16 << 10;
+/// How long the output of a program that has ended is read.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// What others see of a run while it is under way.
 #[derive(Debug)]
@@ -129,42 +132,46 @@ impl Job {
             Ok(output) => Arc::new(Mutex::new(output)),
             Err(error) => return (Status::Failed, End { error: Some(error.to_string()), ..End::default() }),
         };
-        let talking = async {
-            let errors = Mutex::new(Vec::new());
-            let report = {
-                let talk = async {
-                    match self.of.program.speech() {
-                        Speech::Lines => lines::talk(self, stdin, stdout, &output).await,
-                        Speech::Acp => acp::talk(self, folder, stdin, stdout, &output).await,
-                    }
-                };
-                let (mut talk, mut drain) = (pin!(talk), pin!(keep_last(stderr, &errors)));
-                tokio::select! {
-                    report = &mut talk => report,
-                    () = &mut drain => talk.await,
-                }
-            };
-            let errors = errors.into_inner().unwrap_or_else(PoisonError::into_inner);
-            (report, String::from_utf8_lossy(&errors).into_owned())
+        let (errors, mut stderr) = (Mutex::new(Vec::new()), stderr);
+        let talk = async {
+            match self.of.program.speech() {
+                Speech::Lines => lines::talk(self, stdin, stdout, &output).await,
+                Speech::Acp => acp::talk(self, folder, stdin, stdout, &output).await,
+            }
         };
-        let time = Duration::from_secs(self.run.timeout);
+        let mut limit = pin!(self.limit());
+        let talked = tokio::select! {
+            report = talk => Ok(report),
+            stop = &mut limit => Err((stop, None)),
+            never = keep_reading(&mut stderr, &errors) => match never {},
+        };
+        let ended = match (talked, self.of.program.speech()) {
+            // One that has closed its output may go on for long.
+            (Ok(report), Speech::Lines) => tokio::select! {
+                code = control.wait() => {
+                    // A process that it started may hold its stderr open.
+                    let _ = tokio::time::timeout(LAST_OUTPUT, keep_last(&mut stderr, &errors)).await;
+                    return concluded(report, code.ok().flatten(), &text(&errors));
+                }
+                stop = &mut limit => Err((stop, Some(report.text))),
+                never = keep_reading(&mut stderr, &errors) => match never {},
+            },
+            // An agent that speaks a protocol stays until it is stopped.
+            (Ok(report), Speech::Acp) => Ok(concluded(report, Some(0), &text(&errors))),
+            (Err(stopped), _) => Err(stopped),
+        };
+        control.stop().await;
+        ended.unwrap_or_else(|((status, error), result)| {
+            (status, End { error: Some(error), result, ..End::default() })
+        })
+    }
+
+    /// Waits until the agent must be stopped: the status it ends with, and why.
+    async fn limit(&self) -> (Status, String) {
         tokio::select! {
-            (report, errors) = talking => {
-                // An agent that speaks a protocol stays until it is stopped.
-                let code = match self.of.program.speech() {
-                    Speech::Lines => control.wait().await.ok().flatten(),
-                    Speech::Acp => { control.stop().await; Some(0) }
-                };
-                concluded(report, code, &errors)
-            }
-            () = self.live.cancel.notified() => {
-                control.stop().await;
-                (Status::Cancelled, End { error: Some("by request".into()), ..End::default() })
-            }
-            () = tokio::time::sleep(time) => {
-                control.stop().await;
-                let error = format!("timed out after {} s", self.run.timeout);
-                (Status::Failed, End { error: Some(error), ..End::default() })
+            () = self.live.cancel.notified() => (Status::Cancelled, "by request".to_owned()),
+            () = tokio::time::sleep(Duration::from_secs(self.run.timeout)) => {
+                (Status::Failed, format!("timed out after {} s", self.run.timeout))
             }
         }
     }
@@ -193,8 +200,18 @@ fn concluded(report: Report, code: Option<i32>, errors: &str) -> (Status, End) {
     (status, End { result: Some(report.text), error, cost: report.cost, worktree: None })
 }
 
+fn text(kept: &Mutex<Vec<u8>>) -> String {
+    String::from_utf8_lossy(&kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+}
+
+/// Like [`keep_last`], and does not end with stderr.
+async fn keep_reading(stderr: &mut (impl AsyncRead + Unpin), kept: &Mutex<Vec<u8>>) -> Infallible {
+    keep_last(stderr, kept).await;
+    std::future::pending().await
+}
+
 /// Keeps the end of what a program writes to stderr.
-async fn keep_last(mut stderr: impl AsyncRead + Unpin, kept: &Mutex<Vec<u8>>) {
+async fn keep_last(stderr: &mut (impl AsyncRead + Unpin), kept: &Mutex<Vec<u8>>) {
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);

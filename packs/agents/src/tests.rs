@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::sync::watch;
 use toolyard_tool::host::{BoxFuture, Child, ChildCommand, ChildControl, Children, FoldersIn, Scope};
 use toolyard_tool::{Context, Host, ToolError};
 
@@ -19,10 +21,15 @@ use crate::tools::{look, spawn};
 /// Starts processes without a guard.
 struct Processes;
 
-struct Process(tokio::process::Child);
+struct Process {
+    id: u32,
+    stop: watch::Sender<bool>,
+    ended: watch::Receiver<Option<std::process::ExitStatus>>,
+}
 
 impl Children for Processes {
-    fn start(&self, _: &str, command: ChildCommand, _: &Scope) -> BoxFuture<std::io::Result<Child>> {
+    fn start(&self, _: &str, command: ChildCommand, owner: &Scope) -> BoxFuture<std::io::Result<Child>> {
+        let owner = owner.clone();
         Box::pin(async move {
             let mut process = tokio::process::Command::new(&command.program);
             process.args(&command.args).envs(command.env).kill_on_drop(true);
@@ -31,11 +38,25 @@ impl Children for Processes {
                 process.current_dir(folder);
             }
             let mut child = process.spawn()?;
+            let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+            let (stop, mut stopped) = watch::channel(false);
+            let (end, ended) = watch::channel(None);
+            let id = child.id().unwrap_or_default();
+            owner.spawn(async move {
+                tokio::select! {
+                    _ = child.wait() => {}
+                    // Also if the control is dropped.
+                    () = async { drop(stopped.wait_for(|stop| *stop).await) } => {}
+                }
+                let _ = child.start_kill();
+                let status = child.wait().await;
+                end.send_replace(status.ok());
+            });
             Ok(Child {
-                stdin: Box::new(child.stdin.take().unwrap()),
-                stdout: Box::new(child.stdout.take().unwrap()),
-                stderr: Box::new(child.stderr.take().unwrap()),
-                control: Box::new(Process(child)),
+                stdin: Box::new(stdin.unwrap()),
+                stdout: Box::new(stdout.unwrap()),
+                stderr: Box::new(stderr.unwrap()),
+                control: Box::new(Process { id, stop, ended }),
             })
         })
     }
@@ -47,29 +68,21 @@ impl Children for Processes {
 
 impl ChildControl for Process {
     fn pid(&self) -> u32 {
-        self.0.id().unwrap_or_default()
+        self.id
     }
 
     fn wait(&mut self) -> BoxFuture<std::io::Result<Option<i32>>> {
-        // The tests wait for the end of the output before.
-        let mut tries = 0;
-        let status = loop {
-            match self.0.try_wait() {
-                Ok(Some(status)) => break Ok(status.code()),
-                Err(error) => break Err(error),
-                Ok(None) => {
-                    tries += 1;
-                    assert!(tries < 1000, "the process did not end");
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-            }
-        };
-        Box::pin(async move { status })
+        let mut ended = self.ended.clone();
+        Box::pin(async move {
+            let ended = ended.wait_for(Option::is_some).await;
+            Ok(ended.ok().and_then(|status| status.as_ref().and_then(std::process::ExitStatus::code)))
+        })
     }
 
     fn stop(&mut self) -> BoxFuture<()> {
-        let _ = self.0.start_kill();
-        Box::pin(async {})
+        self.stop.send_replace(true);
+        let waiting = self.wait();
+        Box::pin(async move { drop(waiting.await) })
     }
 }
 
@@ -170,6 +183,46 @@ async fn a_cancelled_agent_and_one_whose_time_is_up_are_stopped() {
     assert_eq!(cancelled.value().status, Status::Cancelled);
     let run = bench.run("x", 1).await;
     assert_eq!((run.status, run.error.as_deref()), (Status::Failed, Some("timed out after 1 s")));
+}
+
+#[tokio::test]
+async fn an_agent_that_closes_its_output_and_lives_on_is_cancelled_and_timed_out() {
+    let bench = Bench::new("echo one; exec >&- 2>&-; exec sleep 1000");
+    let run = bench.run("x", 1).await;
+    assert_eq!((run.status, run.error.as_deref()), (Status::Failed, Some("timed out after 1 s")));
+    assert_eq!(run.result.as_deref(), Some("one\n"), "what it has written stays");
+    let run = bench.start("x", 60).unwrap();
+    while bench.agents.store.tail(&run.id, 5) != ["one"] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bench.agents.under_way(&run).unwrap().cancel();
+    let run = bench.agents.wait(&Context::detached(), &run).await.unwrap();
+    assert_eq!(run.status, Status::Cancelled);
+}
+
+#[tokio::test]
+async fn a_model_cannot_be_an_option_of_the_program() {
+    let bench = Bench::new("cat");
+    let error = bench.spawn(json!({ "prompt": "x", "model": "--yolo" })).await.unwrap_err();
+    assert!(error.starts_with("`--yolo` is not the name of a model"), "{error}");
+}
+
+#[tokio::test]
+async fn connections_that_do_not_prove_their_user_start_no_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let config =
+        json!({ "types": { "explore": { "program": "command", "command": ["cat"] } }, "projects": [] });
+    let set = crate::tools(serde_json::from_value(config).unwrap(), host(folder.path()));
+    let server =
+        toolyard_tool::Server::start(set, [toolyard_tool::Door::Tcp("127.0.0.1:0".into())]).await.unwrap();
+    let stream = tokio::net::TcpStream::connect(server.addresses()[0]).await.unwrap();
+    let (read, mut write) = stream.into_split();
+    let about = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "agent_list", "arguments": {}, "_meta": about } });
+    write.write_all(format!("{call}\n").as_bytes()).await.unwrap();
+    let answer = BufReader::new(read).lines().next_line().await.unwrap().unwrap();
+    assert!(answer.contains("only connections that prove their user"), "{answer}");
+    assert!(answer.contains("\"isError\":true"), "{answer}");
 }
 
 #[tokio::test]
@@ -281,6 +334,32 @@ async fn an_agent_that_writes_has_a_worktree_which_stays_only_with_changes() {
             assert_eq!(std::fs::read_to_string(Path::new(&worktree).join("made")).unwrap(), "new\n");
         }
     }
+}
+
+#[tokio::test]
+async fn filters_and_hooks_of_a_repository_are_not_run_for_a_worktree() {
+    // The agent points its worktree to a repository of its own, which has a filter, too.
+    let script = "printf changed > file; git init -q other; git -C other config filter.evil.clean 'touch ../ran; cat'; \
+        cp -r other/.git/config stolen; printf 'gitdir: %s/other/.git' \"$PWD\" > .git";
+    let bench = Bench::with(json!({ "program": "command", "command": ["sh", "-c", script], "write": true }));
+    let project = bench.folder.path().join("project");
+    let ran = bench.folder.path().join("ran");
+    git(&project, &["init", "-q"]);
+    std::fs::write(project.join(".gitattributes"), "* filter=evil\n").unwrap();
+    std::fs::write(project.join("file"), "text").unwrap();
+    git(&project, &["add", "."]);
+    git(&project, &["commit", "-q", "-m", "first"]);
+    let evil = format!("touch {}; cat", ran.display());
+    for key in ["filter.evil.clean", "filter.evil.smudge", "core.fsmonitor"] {
+        git(&project, &["config", key, &evil]);
+    }
+    let hook = project.join(".git/hooks/post-checkout");
+    std::fs::write(&hook, format!("#!/bin/sh\n{evil}\n")).unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let run = bench.run("x", 60).await;
+    assert_eq!(run.status, Status::Completed, "{run:?}");
+    assert!(run.worktree.is_some(), "it has changes: {run:?}");
+    assert!(!ran.exists(), "code of the repository was run");
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@ pub(crate) struct Project {
     root: PathBuf,
     jail: Jail,
     is_writable: bool,
+    /// Whether the caller's connection proves its user; no other may change anything.
+    pub(crate) is_proven: bool,
 }
 
 /// A folder or file of a project, as an argument named it.
@@ -57,7 +59,7 @@ impl Projects {
         let root = project_root(&real, folder);
         let jail = Jail::new(&root, Symlinks::Forbid).map_err(jail_error)?;
         let below = real.strip_prefix(&root).unwrap_or(Path::new("")).to_owned();
-        Ok(Place { project: Project { root, jail, is_writable: self.write }, below })
+        Ok(Place { project: Project { root, jail, is_writable: self.write, is_proven: true }, below })
     }
 
     /// Like `locate`, for a file that need not exist: the nearest folder above it that exists decides.
@@ -114,8 +116,15 @@ impl Project {
 
     /// The right to change files.
     pub(crate) fn writable(&self) -> Result<(), ToolError> {
-        if self.is_writable {
+        if self.is_writable && self.is_proven {
             return Ok(());
+        }
+        if self.is_writable {
+            let message = format!(
+                "project `{}` is read-only for this connection, which does not prove its user",
+                self.root.display()
+            );
+            return Err(ToolError::new(message).hint("connect through `toolyard stdio`, or with a token"));
         }
         Err(ToolError::new(format!("project `{}` is read-only", self.root.display()))
             .hint("set `write = true` in [packs.code] to allow changes"))

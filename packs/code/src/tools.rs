@@ -62,13 +62,17 @@ impl Code {
     }
 
     /// The place that an argument names.
-    pub(crate) fn place(&self, _context: &Context, path: &str) -> Result<Place, ToolError> {
-        self.projects.locate(path, None)
+    pub(crate) fn place(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
+        let mut place = self.projects.locate(path, None)?;
+        place.project.is_proven = context.is_proven();
+        Ok(place)
     }
 
     /// The place that an argument names, which need not exist yet.
-    pub(crate) fn new_place(&self, _context: &Context, path: &str) -> Result<Place, ToolError> {
-        self.projects.locate_new(path, None)
+    pub(crate) fn new_place(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
+        let mut place = self.projects.locate_new(path, None)?;
+        place.project.is_proven = context.is_proven();
+        Ok(place)
     }
 
     /// The index of a place's project; opened once.

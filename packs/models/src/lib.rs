@@ -40,6 +40,7 @@ pub fn pack() -> Pack {
 fn tools(config: Config, host: Host) -> ToolSet<Models> {
     ToolSet::new("toolyard-models", env!("CARGO_PKG_VERSION"))
         .title("Toolyard: models")
+        .proven_users_only()
         .instructions(
             "Asks other models. `ask_model` asks any configured model. Name the agent and the task in `agent_context`, \
              so that `get_cost_report` can tell them apart.",

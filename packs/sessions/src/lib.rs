@@ -27,6 +27,7 @@ pub fn pack() -> Pack {
 fn tools(config: Config, host: Host) -> ToolSet<Sessions> {
     ToolSet::new("toolyard-sessions", env!("CARGO_PKG_VERSION"))
         .title("Toolyard: sessions")
+        .proven_users_only()
         .instructions(
             "Reads the sessions that Claude Code, Codex and Gemini have written. `session_search` finds what was \
              discussed, `session_blame` names the session that wrote a line of a file.",

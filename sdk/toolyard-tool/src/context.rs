@@ -30,6 +30,7 @@ use ending::{Ending, Running};
 pub use amount::{Amount, Total};
 pub use ask::{Reply, Root, Sample, Sampled};
 pub use caller::Caller;
+pub(crate) use folder::unproven;
 pub use log::Level;
 pub use questions::{Questions, Replies};
 pub use tools::{ToolAnswer, Tools};

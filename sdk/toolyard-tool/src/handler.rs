@@ -13,6 +13,7 @@ use toolyard_proto::modern::{stamp_cache, stamp_result};
 use toolyard_proto::{CallError, Notification, Raw};
 
 use crate::changes::Filter;
+use crate::context::unproven;
 use crate::item::completion::{Typed, render};
 use crate::item::template::Asked;
 use crate::item::tool::Tool;
@@ -67,6 +68,9 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         let Some(tool) = self.offer.items().tool(&name).cloned() else {
             return Err(CallError::invalid_params(format!("unknown tool: {name}")));
         };
+        if let Err(error) = self.admit(&request.origin) {
+            return Ok(ready(Content::from(&error).into_raw(self.about.written().as_deref())));
+        }
         headers::check(request, &tool.repeated, arguments.as_ref())?;
         if let Some(stage) = tasks::first_stage(request, &tool)? {
             let set = self.surroundings.clone();
@@ -77,6 +81,14 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         }
         let context = self.context(request, peer);
         Ok(Box::pin(run_tool(tool, arguments, context, self.about.written())))
+    }
+
+    /// Refuses connections that do not prove their user, where the set wants that.
+    fn admit(&self, origin: &Origin) -> Result<(), ToolError> {
+        if origin.is_proven || !self.about.wants_proof {
+            return Ok(());
+        }
+        Err(unproven(&format!("`{}` serves", self.about.name)))
     }
 
     fn get_prompt(&self, request: &Request, peer: Peer) -> Answering {
@@ -97,6 +109,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     fn read_resource(&self, request: &Request, peer: Peer) -> Answering {
         let uri = text(request, "uri")?;
+        self.admit(&request.origin).map_err(|error| error.to_call_error())?;
         let (context, items) = (self.context(request, peer), self.offer.items());
         let reading = if let Some(resource) = items.resource(&uri) {
             (resource.read)((), context)

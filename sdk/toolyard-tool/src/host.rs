@@ -4,6 +4,7 @@
 
 mod child;
 mod folders;
+mod git;
 mod services;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use crate::run::reason;
 pub use crate::tasks::store::{MemoryTasks, TaskRecord, TaskState, TaskStore, TaskStoreError};
 pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
+pub use git::Git;
 pub use services::{Credentials, Gateway, Hooks, Limits, NotSignedIn, Permit, Verdict};
 pub use toolyard_model::{BoxFuture, Scope};
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use toolyard_model::{BoxFuture, Principal, Scope, View};
-use toolyard_serve::{Endpoint, Options, serve_stream};
+use toolyard_model::{BoxFuture, Scope};
+use toolyard_serve::{Endpoint, Options, serve_pipe};
 
 use crate::ToolSet;
 use listen::Listening;
@@ -168,7 +168,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Serves one client over any pair of streams, until it leaves and has its answers.
+    /// Serves one client over any pair of streams, until it leaves and has its answers. The program that passes the
+    /// streams knows its client, so the connection counts as proven.
     ///
     /// ```
     /// # use toolyard_tool::{Server, ToolSet};
@@ -188,7 +189,7 @@ impl Server {
         write: impl AsyncWrite + Send + Unpin,
     ) {
         let (endpoint, scope) = (self.endpoint.clone(), self.scope.child());
-        serve_stream(read, write, endpoint, View::Everything, Principal::local(), scope).await;
+        serve_pipe(read, write, endpoint, Duration::ZERO, scope).await;
     }
 
     /// The addresses of the TCP and HTTP doors, in the order of the doors.

@@ -58,6 +58,7 @@ pub(crate) struct About {
     title: Option<String>,
     icons: Vec<String>,
     pub(crate) instructions: Option<String>,
+    pub(crate) wants_proof: bool,
     info: OnceLock<Raw>,
     /// The same, in the form that answers of tools are written with.
     written: OnceLock<Arc<RawValue>>,
@@ -101,6 +102,7 @@ impl ToolSet<()> {
                 title: None,
                 icons: Vec::new(),
                 instructions: None,
+                wants_proof: false,
                 info: OnceLock::new(),
                 written: OnceLock::new(),
             },
@@ -138,6 +140,20 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     #[must_use]
     pub fn instructions(mut self, text: &str) -> Self {
         self.about.instructions = Some(text.to_owned());
+        self
+    }
+
+    /// Answers calls only on connections that prove their user ([`Context::is_proven`](crate::Context::is_proven)): for
+    /// tools that run programs, spend money or read private files.
+    ///
+    /// ```
+    /// use toolyard_tool::ToolSet;
+    ///
+    /// let set = ToolSet::new("shell", "1.0.0").proven_users_only();
+    /// ```
+    #[must_use]
+    pub fn proven_users_only(mut self) -> Self {
+        self.about.wants_proof = true;
         self
     }
 

@@ -81,7 +81,12 @@ fn without_chunks(head: &str, body: &str) -> String {
 }
 
 /// A request as a client of 2026-07-28 sends it.
-pub(crate) fn modern(url: &str, method: &str, mut params: Value) -> TcpStream {
+pub(crate) fn modern(url: &str, method: &str, params: Value) -> TcpStream {
+    modern_with(url, &[], method, params)
+}
+
+/// The same with more headers.
+pub(crate) fn modern_with(url: &str, more: &[(&str, &str)], method: &str, mut params: Value) -> TcpStream {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -89,6 +94,7 @@ pub(crate) fn modern(url: &str, method: &str, mut params: Value) -> TcpStream {
     let name = params["name"].as_str().map(ToOwned::to_owned);
     let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
     headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
+    headers.extend(more);
     send(url, &headers, &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }))
 }
 

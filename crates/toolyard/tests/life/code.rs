@@ -7,7 +7,8 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::yard::{Gateway, Yard, command_line, none, soon};
+use crate::http;
+use crate::yard::{Gateway, OPERATOR, Yard, command_line, none, soon};
 
 const FILES: [&str; 3] = ["one.word", "two.word", "three.word"];
 
@@ -27,7 +28,7 @@ impl Scene {
         let server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/life/word_server.py");
         let folder = toml::Value::from(project.path().to_str().unwrap());
         yard.also(&format!(
-            "[packs.code]\nprojects = [{folder}]\nwrite = true\nfiles = true\n\
+            "[listen]\noperator_token = \"{OPERATOR}\"\n[packs.code]\nprojects = [{folder}]\nwrite = true\nfiles = true\n\
              [packs.code.servers.words]\ncommand = [\"/usr/bin/env\", \"python3\", \"{server}\"]\nextensions = [\"word\"]\n"
         ));
         Self { yard, project }
@@ -87,6 +88,11 @@ fn clients_share_one_language_server_which_ends_with_the_gateway_however_that_en
     }
 }
 
+/// A call on a connection that proves its user.
+fn call(gateway: &Gateway, tool: &str, arguments: &Value) -> Value {
+    http::read(gateway.begin_as_operator(tool, arguments)).message()["result"].clone()
+}
+
 #[test]
 fn a_shell_command_runs_in_trusted_projects_only_and_is_stopped_with_all_that_it_started() {
     let scene = Scene::new();
@@ -94,18 +100,20 @@ fn a_shell_command_runs_in_trusted_projects_only_and_is_stopped_with_all_that_it
     let command =
         json!({ "command": "sleep 999 & sleep 999", "dir_path": scene.project.path(), "timeout_seconds": 1 });
     let refused = gateway.call("code__run_shell_command", &command);
+    assert!(refused.to_string().contains("does not prove its user"), "{refused}");
+    let refused = call(&gateway, "code__run_shell_command", &command);
     assert!(refused.to_string().contains("toolyard trust"), "{refused}");
     drop(gateway);
     let mut trust = scene.yard.toolyard();
     assert!(trust.arg("trust").arg(scene.project.path()).output().unwrap().status.success());
     let gateway = scene.yard.start();
-    let stopped = gateway.call("code__run_shell_command", &command);
+    let stopped = call(&gateway, "code__run_shell_command", &command);
     assert_eq!(stopped["structuredContent"]["timed_out"], true, "{stopped}");
     let sleeping = || scene.yard.processes().into_iter().map(|process| command_line(process.id));
     let sleeping = || sleeping().filter(|line| line.starts_with("sleep")).collect::<Vec<_>>();
     soon("the end of the command", || none(&sleeping()));
     let command = json!({ "command": "echo out; echo err >&2; exit 3", "dir_path": scene.project.path() });
-    let ran = gateway.call("code__run_shell_command", &command)["structuredContent"].clone();
+    let ran = call(&gateway, "code__run_shell_command", &command)["structuredContent"].clone();
     assert_eq!(
         (&ran["stdout"], &ran["stderr"], &ran["exit_code"]),
         (&json!("out\n"), &json!("err\n"), &json!(3))
@@ -138,7 +146,7 @@ fn a_rename_over_three_files_is_done_in_all_or_in_none_when_the_gateway_is_kille
         let rename = json!({
             "file_path": scene.path("one.word"), "line": 1, "character": 0, "new_name": after, "dry_run": false,
         });
-        let call = gateway.begin("code__lsp_rename", &rename);
+        let call = gateway.begin_as_operator("code__lsp_rename", &rename);
         soon("the first changed file", || match scene.count(&after) {
             [0, 0, 0] => Err("nothing changed".to_owned()),
             _ => Ok(()),

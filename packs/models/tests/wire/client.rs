@@ -1,9 +1,9 @@
-//! A client of the pack over TCP.
+//! A client of the pack over a local socket, which proves its user.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use toolyard_tool::{Door, Server};
 
 pub(crate) struct Client {
@@ -13,17 +13,19 @@ pub(crate) struct Client {
     /// Notifications that came before the last answer.
     pub(crate) notified: Vec<Value>,
     _server: Server,
+    _folder: tempfile::TempDir,
 }
 
 impl Client {
     pub(crate) async fn new(config: Value) -> Self {
         let pack = toolyard_pack_models::pack();
         assert_eq!(pack.check(&config), []);
-        let doors = [Door::Tcp("127.0.0.1:0".into())];
-        let server = Server::start(pack.tools(config).unwrap(), doors).await.unwrap();
-        let (read, write) = TcpStream::connect(server.addresses()[0]).await.unwrap().into_split();
-        let mut client =
-            Self { read: BufReader::new(read), write, sent: 0, notified: Vec::new(), _server: server };
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("pack.sock");
+        let server = Server::start(pack.tools(config).unwrap(), [Door::Unix(socket.clone())]).await.unwrap();
+        let (read, write) = UnixStream::connect(socket).await.unwrap().into_split();
+        let (read, notified) = (BufReader::new(read), Vec::new());
+        let mut client = Self { read, write, sent: 0, notified, _server: server, _folder: folder };
         let about = json!({ "name": "test", "version": "1" });
         let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about });
         client.request("initialize", hello).await;

@@ -1,14 +1,13 @@
 //! `session_blame`: which session wrote the lines of a file.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::io::AsyncReadExt as _;
-use toolyard_tool::host::ChildCommand;
 use toolyard_tool::{Context, Host, ToolError, tool};
 
 use super::WithText;
@@ -21,7 +20,6 @@ use crate::transcript::Transcript;
 /// Shorter lines are in every file.
 const LEAST_LINE: usize = 6;
 const MOST_FILE: u64 = 4 << 20;
-const MOST_OUTPUT: u64 = 16 << 20;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct Blame {
@@ -153,22 +151,10 @@ fn added_to(transcript: &Transcript, path: &Path) -> Result<std::collections::Ha
 /// The commit of each line, if git can be asked.
 async fn commits_of(host: &Host, path: &Path) -> HashMap<usize, String> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return HashMap::new() };
-    // Nothing that the repository configures is run.
-    let arguments = ["-c", "core.fsmonitor=false", "blame", "--no-textconv", "--line-porcelain", "--"];
-    let command = arguments.iter().fold(ChildCommand::new("git"), ChildCommand::arg);
-    let command = command.arg(name).folder(folder);
-    let Ok(mut child) = host.child(command).await else { return HashMap::new() };
-    let mut output = Vec::new();
-    let read = async {
-        // The rest is read away, so that git does not wait for a reader.
-        let _ = (&mut child.stdout).take(MOST_OUTPUT).read_to_end(&mut output).await;
-        let _ = tokio::io::copy(&mut child.stdout, &mut tokio::io::sink()).await;
-    };
-    let drain = async { drop(tokio::io::copy(&mut child.stderr, &mut tokio::io::sink()).await) };
-    tokio::join!(read, drain);
-    if child.control.wait().await.ok().flatten() != Some(0) {
+    let arguments = ["blame", "--no-textconv", "--line-porcelain", "--"].map(OsStr::new);
+    let Ok(output) = host.git(folder).run(arguments.into_iter().chain([name])).await else {
         return HashMap::new();
-    }
+    };
     parse_blame(&String::from_utf8_lossy(&output))
 }
 

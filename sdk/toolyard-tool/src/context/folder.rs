@@ -59,6 +59,12 @@ impl Context {
     }
 }
 
+/// Why a connection is not served. `what` is the subject with its verb.
+pub(crate) fn unproven(what: &str) -> ToolError {
+    ToolError::new(format!("{what} only connections that prove their user, and this one does not"))
+        .hint("connect through `toolyard stdio`, or with a token")
+}
+
 /// The path of a `file://` URI of this machine.
 fn path_of(uri: &str) -> Option<PathBuf> {
     let path = uri.strip_prefix("file://")?;
