@@ -58,20 +58,20 @@ impl Git {
     }
 
     /// The settings that switch off what the repository configures.
-    async fn settings(&self) -> Result<Vec<(OsString, OsString)>, String> {
+    async fn settings(&self) -> Result<Vec<(String, &'static str)>, String> {
         let mut settings = vec![
-            ("core.hooksPath".into(), "/dev/null".into()),
-            ("core.fsmonitor".into(), "false".into()),
-            ("core.pager".into(), "cat".into()),
+            ("core.hooksPath".to_owned(), "/dev/null"),
+            ("core.fsmonitor".to_owned(), "false"),
+            ("core.pager".to_owned(), "cat"),
         ];
         // Reading the config runs nothing. Without a filter, or outside of a repository, this fails.
         let listing =
             ["config", "--includes", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\."];
         let command = listing.iter().fold(self.command(), ChildCommand::arg);
         let (_, listed, _) = self.output(command).await?;
-        for filter in filters_of_repository(&listed) {
+        for filter in filters_of_repository(&listed)? {
             for (key, value) in [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")] {
-                settings.push((join(&filter, key), value.into()));
+                settings.push((format!("{filter}.{key}"), value));
             }
         }
         Ok(settings)
@@ -110,7 +110,7 @@ impl Git {
 }
 
 /// Settings go into the environment: the name of a filter may contain `=`, which an argument could not carry.
-fn with_settings(command: ChildCommand, settings: &[(OsString, OsString)]) -> ChildCommand {
+fn with_settings(command: ChildCommand, settings: &[(String, &str)]) -> ChildCommand {
     let command = command.env("GIT_CONFIG_COUNT", settings.len().to_string());
     settings.iter().enumerate().fold(command, |command, (at, (key, value))| {
         command.env(format!("GIT_CONFIG_KEY_{at}"), key).env(format!("GIT_CONFIG_VALUE_{at}"), value)
@@ -118,25 +118,18 @@ fn with_settings(command: ChildCommand, settings: &[(OsString, OsString)]) -> Ch
 }
 
 /// From `scope NUL key NUL …`: the names, with `filter.` before them, that no config of the user or the system has set.
-fn filters_of_repository(listed: &[u8]) -> BTreeSet<Vec<u8>> {
+fn filters_of_repository(listed: &[u8]) -> Result<BTreeSet<String>, String> {
     let mut parts = listed.split(|byte| *byte == 0);
     let mut filters = BTreeSet::new();
     while let (Some(scope), Some(key)) = (parts.next(), parts.next()) {
-        let is_of_user = [&b"system"[..], b"global", b"command"].contains(&scope);
-        let end = key.iter().rposition(|byte| *byte == b'.');
-        if let Some(end) = end.filter(|_| !is_of_user) {
-            filters.insert(key[..end].to_vec());
+        if [&b"system"[..], b"global", b"command"].contains(&scope) {
+            continue;
         }
+        let key = std::str::from_utf8(key)
+            .map_err(|_| "the repository has a filter whose name is not UTF-8".to_owned())?;
+        filters.extend(key.rsplit_once('.').map(|(filter, _)| filter.to_owned()));
     }
-    filters
-}
-
-fn join(filter: &[u8], key: &str) -> OsString {
-    let whole = [filter, b".", key.as_bytes()].concat();
-    #[cfg(unix)]
-    return std::os::unix::ffi::OsStringExt::from_vec(whole);
-    #[cfg(not(unix))]
-    return String::from_utf8_lossy(&whole).into_owned().into();
+    Ok(filters)
 }
 
 /// Keeps the first part of what a program writes, and reads the rest away so that it does not wait for a reader.
@@ -153,8 +146,8 @@ mod tests {
     #[test]
     fn filters_of_the_repository_are_found_and_those_of_the_user_are_kept() {
         let listed = b"global\0filter.lfs.clean\0local\0filter.a=b.c.clean\0worktree\0filter.d.process\0local\0filter.d.smudge\0";
-        let found = filters_of_repository(listed);
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [&b"filter.a=b.c"[..], b"filter.d"]);
-        assert_eq!(join(b"filter.a=b", "clean"), "filter.a=b.clean");
+        let found = filters_of_repository(listed).unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["filter.a=b.c", "filter.d"]);
+        assert!(filters_of_repository(b"local\0filter.\xff.clean\0").is_err());
     }
 }
