@@ -73,7 +73,8 @@ fn in_words(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64((number * seconds).round().max(1.0)).ok()
 }
 
-pub(crate) fn parse(text: &str) -> Option<Duration> {
+/// Reads a time: `30`, `30s`, `5m`, `1h`, `500ms`.
+pub fn parse(text: &str) -> Option<Duration> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..split].parse().ok()?;

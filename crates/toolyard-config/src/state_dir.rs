@@ -13,6 +13,7 @@ use crate::Variables;
 use crate::system;
 
 pub const GATEWAY_FILE: &str = "gateway.json";
+const OTHER_FOLDERS: &str = "other-folders";
 
 /// The folder for these config files: `asked` as it is, or one of their own under `$XDG_STATE_HOME`.
 pub fn open(asked: Option<&Path>, files: &[PathBuf], variables: &Variables<'_>) -> io::Result<PathBuf> {
@@ -87,6 +88,7 @@ fn canonical(file: &Path) -> PathBuf {
 pub struct Announcement {
     path: PathBuf,
     set: String,
+    config: Vec<PathBuf>,
     /// Seconds since 1970.
     started: u64,
 }
@@ -120,9 +122,17 @@ pub struct Running {
     /// The name of its config set. Gateways before 0.2 have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
+    /// Its config files. Gateways before 0.2 have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Vec<PathBuf>>,
 }
 
 impl Running {
+    /// When it was started, as RFC 3339 writes it.
+    pub fn started_at(&self) -> String {
+        toolyard_proto::calendar::rfc3339(std::time::Duration::from_secs(self.started))
+    }
+
     /// Whether it has exactly these addresses.
     pub fn is_at(&self, addresses: &Addresses) -> bool {
         let Self { http, tcp, socket, apps, apps_socket, .. } = self;
@@ -137,10 +147,35 @@ pub fn announced(folder: &Path) -> Option<Running> {
     read(&folder.join(GATEWAY_FILE))
 }
 
+/// Notes a folder that is not below `base`, so that its gateway is found, too. It is forgotten with the folder.
+pub fn note_folder(base: &Path, folder: &Path) -> io::Result<()> {
+    let folder = fs::canonicalize(folder)?;
+    if folder.starts_with(base) {
+        return Ok(());
+    }
+    let notes = base.join(OTHER_FOLDERS);
+    create(&notes)?;
+    let name = HEXLOWER.encode(&Sha256::digest(folder.as_os_str().as_encoded_bytes())[..8]);
+    replace(&notes.join(name), folder.display().to_string().as_bytes())
+}
+
+/// The folders that were noted and are still there.
+pub fn other_folders(base: &Path) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(base.join(OTHER_FOLDERS)).into_iter().flatten().filter_map(Result::ok) {
+        match fs::read_to_string(entry.path()).map(PathBuf::from) {
+            Ok(folder) if folder.is_dir() => folders.push(folder),
+            _ => drop(fs::remove_file(entry.path())),
+        }
+    }
+    folders
+}
+
 impl Announcement {
-    pub fn write(folder: &Path, set: &str, addresses: &Addresses) -> io::Result<Self> {
+    pub fn write(folder: &Path, set: &str, config: &[PathBuf], addresses: &Addresses) -> io::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let own = Self { path: folder.join(GATEWAY_FILE), set: set.to_owned(), started };
+        let (path, config) = (folder.join(GATEWAY_FILE), config.to_owned());
+        let own = Self { path, set: set.to_owned(), config, started };
         own.renew(addresses)?;
         Ok(own)
     }
@@ -149,8 +184,8 @@ impl Announcement {
     pub fn renew(&self, addresses: &Addresses) -> io::Result<()> {
         let Addresses { http, tcp, socket, apps, apps_socket } = addresses.clone();
         let pid = std::process::id();
-        let (started, set) = (self.started, Some(self.set.clone()));
-        let running = Running { http, tcp, socket, apps, apps_socket, pid, started, set };
+        let (started, set, config) = (self.started, Some(self.set.clone()), Some(self.config.clone()));
+        let running = Running { http, tcp, socket, apps, apps_socket, pid, started, set, config };
         replace(&self.path, &serde_json::to_vec(&running)?)
             .map_err(|error| attempted(&error, "write", &self.path))
     }
@@ -214,11 +249,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(GATEWAY_FILE);
         let addresses = Addresses { http: "http://a".into(), ..Addresses::default() };
-        let own = Announcement::write(folder.path(), "set", &addresses).unwrap();
+        let own = Announcement::write(folder.path(), "set", &[], &addresses).unwrap();
         assert!(fs::read_to_string(&path).unwrap().contains("http://a"));
         drop(own);
         assert!(!path.exists());
-        let own = Announcement::write(folder.path(), "set", &addresses).unwrap();
+        let own = Announcement::write(folder.path(), "set", &[], &addresses).unwrap();
         fs::write(&path, r#"{"http":"http://b","pid":1,"started":0}"#).unwrap();
         drop(own);
         assert!(path.exists());

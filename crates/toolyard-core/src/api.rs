@@ -5,7 +5,9 @@ mod approvals;
 mod calls;
 mod catalog;
 mod live;
+mod logs;
 mod openapi;
+mod tool_switch;
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -231,6 +233,21 @@ fn more_routes() -> Vec<Route> {
         post("/approvals/deny", "Deny a call that waits: `{\"id\": …}`.", |one, request, _| {
             one.deny(request)
         }),
+        Route::new(
+            Method::POST,
+            "/tools/{switch}",
+            Who::Operator,
+            "Switch one tool off (`disable`) or on (`enable`): `{\"id\": …}`.",
+            |one, request, at| one.switch_tool(request, at[0]),
+        ),
+        secret("/logs", "Stderr output, calls and changes of state, in order.", |one, request, _| {
+            one.logs(request)
+        })
+        .with_query(&[
+            ("upstream", "Only of this upstream."),
+            ("since", "Only what is not older than this moment (RFC 3339, UTC)."),
+            ("after", "Only what is new since the answer whose `next` this was."),
+        ]),
         Route::new(
             Method::POST,
             "/hooks/{point}",

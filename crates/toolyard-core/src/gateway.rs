@@ -22,6 +22,7 @@ use crate::pipeline::{Chains, Common, StepRules, audit};
 use crate::plan::{Pace, Plan, UpstreamPlan};
 use crate::session_hooks::Activity;
 use crate::sessions::OpenSessions;
+use crate::tool_switch::ToolSwitches;
 use crate::upstream::{Outlets, Upstream, samples};
 use crate::{bridge, levels, sleep_watch, yard};
 
@@ -80,6 +81,7 @@ impl Gateway {
             starts,
             events: events.clone(),
             pins,
+            switches: Arc::new(ToolSwitches::open(plan.state_dir.as_deref())),
         };
         let approvals = Arc::new(Approvals::open(plan.state_dir.as_deref()));
         let (yard_plan, yard_definitions, yard) = yard::plan();

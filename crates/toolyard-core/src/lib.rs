@@ -30,6 +30,7 @@ pub mod status;
 mod tasks;
 mod sessions;
 mod sleep_watch;
+mod tool_switch;
 mod yard;
 
 pub use api::{Answered, Controls, Route, Who};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use toolyard_proto::name::UpstreamId;
+use toolyard_proto::name::{UpstreamId, canonical};
 use toolyard_proto::{Raw, Reason};
 
 use crate::catalog::{Definitions, ListKind, Snapshot};
@@ -40,6 +40,8 @@ pub struct UpstreamStatus {
     pub faults: Vec<String>,
     /// Tools that are not offered until their definitions are approved.
     pub held: Vec<Value>,
+    /// The canonical ids of tools that an operator has switched off.
+    pub off: Vec<String>,
     pub revision: Option<&'static str>,
     pub server: Option<Raw>,
     pub calls_in_flight: usize,
@@ -69,6 +71,9 @@ impl Upstream {
             faults: definitions.map(Definitions::faults).unwrap_or_default(),
             held: definitions
                 .map(|definitions| definitions.held().iter().map(|held| pins::to_json(self.id(), held)).collect())
+                .unwrap_or_default(),
+            off: definitions
+                .map(|definitions| definitions.off().iter().map(|tool| canonical(self.id(), tool)).collect())
                 .unwrap_or_default(),
             revision: definitions.map(|definitions| definitions.greeting.revision.as_str()),
             server: definitions.and_then(|definitions| definitions.greeting.server_info.clone()),
@@ -102,6 +107,7 @@ impl UpstreamStatus {
             "prompts": self.prompts,
             "faults": self.faults,
             "held": self.held,
+            "off": self.off,
             "revision": self.revision,
             "server": self.server,
             "callsInFlight": self.calls_in_flight,

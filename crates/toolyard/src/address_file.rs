@@ -13,6 +13,7 @@ use toolyard_config::state_dir::{self, Addresses, Announcement, Running};
 
 use crate::cli::Common;
 use crate::commands::answers;
+use crate::settings;
 
 /// How often it is looked whether another gateway has left its place.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
@@ -42,6 +43,7 @@ pub(crate) struct Note {
     folder: Option<PathBuf>,
     /// The name of the config set.
     set: String,
+    config: Vec<PathBuf>,
     own_addresses: OwnAddresses,
     own: Option<Announcement>,
 }
@@ -51,12 +53,15 @@ impl Note {
     pub(crate) fn begin(
         common: &Common,
         folder: Option<&Path>,
-        set: String,
+        (set, config): (String, Vec<PathBuf>),
         own_addresses: &OwnAddresses,
     ) -> Result<Self> {
         let addresses = own_addresses.now();
-        let mut note =
-            Self { folder: folder.map(Path::to_owned), set, own_addresses: own_addresses.clone(), own: None };
+        let (own_folder, own_addresses) = (folder.map(Path::to_owned), own_addresses.clone());
+        let mut note = Self { folder: own_folder, set, config, own_addresses, own: None };
+        if let Some((base, folder)) = state_dir::base(&settings::variable).zip(folder) {
+            let _ = state_dir::note_folder(&base, folder);
+        }
         if let Some(first) = folder.and_then(|folder| still_first(folder, &addresses)) {
             tracing::warn!(
                 "another gateway runs with this config at {}; `toolyard list` and the like ask that one",
@@ -64,7 +69,10 @@ impl Note {
             );
             return Ok(note);
         }
-        match folder.map(|folder| Announcement::write(folder, &note.set, &addresses)).transpose() {
+        match folder
+            .map(|folder| Announcement::write(folder, &note.set, &note.config, &addresses))
+            .transpose()
+        {
             Err(error) if common.state_dir.is_none() => {
                 tracing::warn!("other programs cannot find this gateway: {error:#}");
             }
@@ -91,7 +99,8 @@ impl Note {
     fn write(&mut self, folder: &Path, addresses: &Addresses) {
         let written = match &self.own {
             Some(own) => own.renew(addresses),
-            None => Announcement::write(folder, &self.set, addresses).map(|own| self.own = Some(own)),
+            None => Announcement::write(folder, &self.set, &self.config, addresses)
+                .map(|own| self.own = Some(own)),
         };
         match written {
             Ok(()) => tracing::info!("`toolyard list` and the like ask this gateway now"),

@@ -22,6 +22,9 @@ mod edit;
 mod live;
 mod login;
 mod manage;
+mod logs;
+mod gateways;
+mod service;
 mod approve;
 mod lock;
 
@@ -59,6 +62,13 @@ pub(crate) enum Command {
     Lock(lock::LockArgs),
     /// Stop the running gateway.
     Stop,
+    /// List the gateways of this user that run, with their config and address.
+    Gateways(gateways::GatewaysArgs),
+    /// Show what servers wrote to stderr, their calls and changes of state.
+    Logs(logs::LogsArgs),
+    /// Run the gateway as a service of this user, started at login.
+    #[command(subcommand)]
+    Service(service::ServiceCommand),
     /// Sign in at a server that requires OAuth.
     Login(login::LoginArgs),
     /// Sign out of a server and forget its tokens.
@@ -108,6 +118,9 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Deny(args) => approve::deny(common, &args),
         Command::Lock(args) => lock::lock(common, &args),
         Command::Stop => manage::stop(common),
+        Command::Gateways(args) => gateways::gateways(&args),
+        Command::Logs(args) => logs::logs(common, &args),
+        Command::Service(command) => service::service(common, &command),
         Command::Login(args) => login::login(common, &args),
         Command::Logout(args) => login::logout(common, &args),
         Command::Tools(command) => tools::tools(common, command),

@@ -154,7 +154,9 @@ async fn run(
     // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
     let (scope, noting, own_addresses) = (Scope::new(), Scope::new(), OwnAddresses::new(addresses.clone()));
     let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
-    noting.spawn(Note::begin(common, state_dir.as_deref(), set, &own_addresses)?.keep());
+    let file = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let files = found.sources.iter().map(|source| file(&source.path)).collect();
+    noting.spawn(Note::begin(common, state_dir.as_deref(), (set, files), &own_addresses)?.keep());
     if let Some(folder) = state_dir.clone().filter(|_| args.while_needed) {
         noting.spawn(async move { toolyard_shim::keep_log_bounded(&folder).await });
     }
@@ -196,6 +198,7 @@ async fn run(
         config: &config,
         quiet: common.quiet,
     });
+    system::report_to_service_manager("READY=1");
     let reload = Reload {
         common: common.clone(),
         gateway: gateway.clone(),
@@ -217,6 +220,7 @@ async fn run(
         () = deserted(&endpoint), if args.while_needed => "no client is left",
     };
     tracing::info!("{why}: stopping");
+    system::report_to_service_manager("STOPPING=1");
     end(&endpoint, &gateway, &packs, &mut stop).await;
     if let Some((audit, _)) = audit {
         let _ = tokio::time::timeout(LAST_TASKS, tokio::task::spawn_blocking(move || audit.end())).await;

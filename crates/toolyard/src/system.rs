@@ -7,6 +7,8 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub(crate) use unix::{allow_many_files, leave_session, open_page, without_echo};
+pub(crate) use unix::{allow_many_files, leave_session, open_page, report_to_service_manager, without_echo};
 #[cfg(windows)]
-pub(crate) use windows::{allow_many_files, leave_session, open_page, without_echo};
+pub(crate) use windows::{
+    allow_many_files, leave_session, open_page, report_to_service_manager, without_echo,
+};

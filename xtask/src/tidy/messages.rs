@@ -31,6 +31,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("The config files in force.", "in the description of the API; cargo xtask ui shows it"),
     ("What adding a server would change.", "in the description of the API; cargo xtask ui shows it"),
     ("Add a server to the config.", "in the description of the API; cargo xtask ui shows it"),
+    ("services of Windows are not supported", "needs Windows"),
+    ("create a task with the Task Scheduler", "needs Windows"),
     ("the command failed", "no command that the API runs ends so"),
     ("the audit needs a state directory; name one with --state-dir", "needs a user without a home"),
     (

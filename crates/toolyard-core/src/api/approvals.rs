@@ -94,7 +94,7 @@ fn held_of(upstream: &Upstream) -> pins::HeldTools {
     upstream.definitions().map(|definitions| definitions.held().clone()).unwrap_or_default()
 }
 
-fn id_in(request: &ControlRequest) -> Result<String, ControlResponse> {
+pub(super) fn id_in(request: &ControlRequest) -> Result<String, ControlResponse> {
     let body: Option<Value> = serde_json::from_slice(&request.body).ok();
     body.and_then(|body| body["id"].as_str().map(str::to_owned)).ok_or_else(|| {
         let message = "the body must be a JSON object with the text `id`";

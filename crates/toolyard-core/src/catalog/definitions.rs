@@ -8,6 +8,7 @@ use toolyard_proto::fit::{self, Fit};
 use toolyard_proto::{Method, Raw};
 
 use crate::pins::HeldTools;
+use crate::tool_switch::OffTools;
 
 /// So many faults of one upstream are told; the rest are counted.
 const TOLD: usize = 20;
@@ -85,6 +86,8 @@ pub struct Definitions {
     lists: [Arc<List>; 4],
     /// Tools that are not offered until their definitions are approved.
     held: HeldTools,
+    /// The own names of tools that an operator has switched off.
+    off: OffTools,
 }
 
 /// A list as an upstream answered it.
@@ -162,7 +165,13 @@ impl List {
 impl Definitions {
     pub fn new(greeting: Greeting) -> Self {
         let has_resources = greeting.capabilities.member("resources").is_some();
-        Self { greeting, has_resources, lists: Default::default(), held: HeldTools::default() }
+        Self {
+            greeting,
+            has_resources,
+            lists: Default::default(),
+            held: HeldTools::default(),
+            off: OffTools::default(),
+        }
     }
 
     /// The same for another upstream that takes this one's place, until that one has been read. Which revision it
@@ -191,9 +200,9 @@ impl Definitions {
 
     /// How many entries lists of many upstreams show.
     pub(crate) fn shown(&self, kind: ListKind) -> usize {
-        let is_held = |raw: &Raw| kind == ListKind::Tools && self.held_raw(raw).is_some();
+        let is_out = |raw: &Raw| kind == ListKind::Tools && self.is_not_offered(raw);
         let entries = self.list(kind).iter().zip(self.fits(kind));
-        entries.filter(|(raw, fit)| fit.entry.is_some() && !is_held(raw)).count()
+        entries.filter(|(raw, fit)| fit.entry.is_some() && !is_out(raw)).count()
     }
 
     /// Sets which tools are not offered.
@@ -205,12 +214,28 @@ impl Definitions {
         &self.held
     }
 
-    fn held_raw(&self, raw: &Raw) -> Option<&Held> {
-        if self.held.is_empty() {
-            return None;
+    /// Sets which tools are switched off.
+    pub(crate) fn switch_off(&mut self, off: OffTools) {
+        self.off = off;
+    }
+
+    pub(crate) fn off(&self) -> &OffTools {
+        &self.off
+    }
+
+    /// Whether a tool is held or switched off.
+    fn is_not_offered(&self, raw: &Raw) -> bool {
+        if self.held.is_empty() && self.off.is_empty() {
+            return false;
         }
-        let name = raw.member("name")?.as_string()?;
-        self.held.iter().find(|held| held.tool == name)
+        let name = raw.member("name").and_then(|name| name.as_string());
+        name.is_some_and(|name| self.off.contains(&name) || self.held.iter().any(|held| held.tool == name))
+    }
+
+    /// Whether a tool of this name is defined.
+    pub(crate) fn has_tool(&self, own_name: &str) -> bool {
+        let name = |raw: &Raw| raw.member("name").and_then(|name| name.as_string());
+        self.list(ListKind::Tools).iter().any(|raw| name(raw).as_deref() == Some(own_name))
     }
 
     pub fn set(&mut self, kind: ListKind, list: impl Into<ListRead>) {

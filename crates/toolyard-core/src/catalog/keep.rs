@@ -283,9 +283,11 @@ fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
             continue;
         }
         let is_renamed = before.zip(after).is_some_and(|(before, after)| before.names != after.names);
-        let held =
-            |part: Option<&Arc<Part>>| part.map(|part| part.definitions.held().clone()).unwrap_or_default();
-        let same_held = held(before) == held(after);
+        let not_offered = |part: Option<&Arc<Part>>| {
+            let definitions = part.map(|part| &part.definitions);
+            definitions.map(|one| (one.held().clone(), one.off().clone())).unwrap_or_default()
+        };
+        let same_offered = not_offered(before) == not_offered(after);
         for kind in ListKind::ALL {
             let list = |part: Option<&Arc<Part>>| part.map(|part| part.definitions.shared_list(kind));
             let (before, after) = (list(before), list(after));
@@ -294,7 +296,7 @@ fn differences(old: &Snapshot, new: &Snapshot) -> Vec<Change> {
                 (Some(before), Some(after)) => before.is_as(after),
                 _ => is_empty(&before) && is_empty(&after),
             };
-            let is_in_name_only = is_in_name_only && (kind != ListKind::Tools || same_held);
+            let is_in_name_only = is_in_name_only && (kind != ListKind::Tools || same_offered);
             if !is_in_name_only || (is_renamed && !is_empty(&after)) {
                 out.push(Change { upstream: (*id).clone(), kind, is_in_name_only });
             }

@@ -16,6 +16,7 @@ use super::{Definitions, Entry, ListKind};
 use crate::hub;
 use crate::pins;
 use crate::plan::Timeouts;
+use crate::tool_switch;
 use crate::upstream::Upstream;
 
 /// One upstream in a snapshot.
@@ -106,8 +107,10 @@ impl Offer {
     ) -> Self {
         let mut left_out = Vec::new();
         let mut entries = |kind: ListKind, before: Option<&Entries>| {
-            let held = if kind == ListKind::Tools { &definitions.held()[..] } else { &[] };
-            let made = Maker { upstream, style, before, held };
+            let is_tools = kind == ListKind::Tools;
+            let held = if is_tools { &definitions.held()[..] } else { &[] };
+            let off = if is_tools { &definitions.off()[..] } else { &[] };
+            let made = Maker { upstream, style, before, held, off };
             made.entries(definitions.list(kind), definitions.fits(kind), &mut left_out)
         };
         let tools = entries(ListKind::Tools, before.map(|before| &before.tools));
@@ -123,6 +126,8 @@ struct Maker<'a> {
     before: Option<&'a Entries>,
     /// Tools that are not offered.
     held: &'a [Held],
+    /// The own names of tools that are switched off.
+    off: &'a [String],
 }
 
 impl Maker<'_> {
@@ -144,6 +149,10 @@ impl Maker<'_> {
             }
             if let Some(held) = self.held.iter().find(|held| held.tool == own_name) {
                 left_out.push(self.left_out(&own_name, pins::reason(self.upstream.id(), held)));
+                continue;
+            }
+            if self.off.contains(&own_name) {
+                left_out.push(self.left_out(&own_name, tool_switch::reason(self.upstream.id(), &own_name)));
                 continue;
             }
             if fit.entry.is_none() {
@@ -196,7 +205,7 @@ impl Maker<'_> {
 pub(super) fn unlisted_entry(upstream: &Arc<Upstream>, style: NameStyle, name: &str) -> Arc<Entry> {
     let raw = Raw::empty_object().with("name", &Raw::from_serialize(&name));
     let fit = Fit { entry: None, faults: Vec::new(), is_unusable: false };
-    Maker { upstream, style, before: None, held: &[] }.entry(name.to_owned(), &raw, &fit)
+    Maker { upstream, style, before: None, held: &[], off: &[] }.entry(name.to_owned(), &raw, &fit)
 }
 
 /// A tool of a pack that the pack does not list. The search for the key is much cheaper than reading every definition.
@@ -210,5 +219,7 @@ fn is_unlisted(raw: &Raw) -> bool {
 pub(super) fn hub_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
     let list = hub::hub_tools();
     let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
-    Maker { upstream: yard, style, before: None, held: &[] }.entries(&list, &fits, &mut Vec::new()).all
+    Maker { upstream: yard, style, before: None, held: &[], off: &[] }
+        .entries(&list, &fits, &mut Vec::new())
+        .all
 }

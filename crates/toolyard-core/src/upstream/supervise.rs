@@ -112,12 +112,12 @@ impl Upstream {
         outlets.review(&self.id, self.kind, self.policy().own.pins.as_deref(), definitions);
     }
 
-    /// Compares its tools with those recorded, after one was approved or the terms have changed.
+    /// Decides again which of its tools are offered, after one was approved or switched, or the terms have changed.
     pub(crate) fn review_again(&self, outlets: &Outlets) {
-        let held = || self.definitions().map(|definitions| definitions.held().clone());
-        let before = held();
+        let not_offered = || self.definitions().map(|one| (one.held().clone(), one.off().clone()));
+        let before = not_offered();
         self.life.revise(|definitions| self.review(outlets, definitions));
-        if held() != before {
+        if not_offered() != before {
             outlets.announce();
         }
     }

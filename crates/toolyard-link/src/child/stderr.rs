@@ -2,6 +2,7 @@
 //! the last lines kept to explain its end.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,11 +19,18 @@ const KEPT_LINES: usize = 5;
 const KEPT_LENGTH: usize = 300;
 
 /// How many lines an operator can look back.
-const LOG_LINES: usize = 200;
+const LOG_LINES: usize = 1_000;
+
+/// Numbers the lines of all children, so that a reader can ask for what is new.
+static NEXT_LINE: AtomicU64 = AtomicU64::new(1);
 
 /// One line that a child wrote to stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StderrLine {
+    /// Grows from line to line, over all children.
+    pub number: u64,
+    /// The number of the line before it of the same upstream, which may not be kept any more.
+    pub before: u64,
     pub at: SystemTime,
     pub text: String,
 }
@@ -34,10 +42,12 @@ pub struct StderrLog(Arc<Mutex<VecDeque<StderrLine>>>);
 impl StderrLog {
     fn push(&self, line: &str) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = lines.back().map_or(0, |last| last.number);
         if lines.len() == LOG_LINES {
             lines.pop_front();
         }
-        lines.push_back(StderrLine { at: SystemTime::now(), text: line.to_owned() });
+        let number = NEXT_LINE.fetch_add(1, Ordering::Relaxed);
+        lines.push_back(StderrLine { number, before, at: SystemTime::now(), text: line.to_owned() });
     }
 
     /// The newest last.

@@ -14,7 +14,7 @@ use toolyard_proto::fit;
 
 use chain::Chain;
 
-use super::live::HeldTool;
+use super::live::{self, HeldTool};
 use super::tools::{Tool, Tools, with_client};
 use crate::cli::Common;
 use crate::failure::Failure;
@@ -80,6 +80,11 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
                 if let Some((why, help)) = held.map(HeldTool::why) {
                     absent.reasons.truncate(1);
                     absent.reasons.push(format!("{why}; {help}"));
+                }
+                let mut off = states.iter().flat_map(|state| &state.off);
+                if let Some(id) = off.find(|id| id.eq_ignore_ascii_case(&args.tool)) {
+                    absent.reasons.truncate(1);
+                    absent.reasons.push(live::why_off(id));
                 }
                 Ok(absent)
             }

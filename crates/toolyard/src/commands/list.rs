@@ -204,6 +204,9 @@ pub(super) fn print_reason(state: &State) {
         say::result(format_args!("  {}: {why}; {help}", say::coloured(&state.id, Colour::Yellow)));
         held.differences().for_each(|line| say::result(format_args!("    {line}")));
     }
+    for id in &state.off {
+        say::result(format_args!("  {}: {}", say::coloured(&state.id, Colour::Yellow), live::why_off(id)));
+    }
     for fault in &state.faults {
         say::result(format_args!("  {}: {fault}", say::coloured(&state.id, Colour::Yellow)));
     }

@@ -101,6 +101,9 @@ pub(super) struct State {
     /// Tools that are not offered until their definitions are approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) held: Vec<HeldTool>,
+    /// The ids of tools that an operator has switched off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) off: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) revision: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,6 +144,11 @@ impl HeldTool {
     pub(super) fn differences(&self) -> impl Iterator<Item = String> {
         self.differences.iter().map(|one| format!("{}: {}", one.place, one.change))
     }
+}
+
+/// Why a tool that is switched off is not there, and what to do.
+pub(super) fn why_off(id: &str) -> String {
+    format!("tool `{id}` is switched off; `toolyard tools enable {id}` switches it on")
 }
 
 impl State {

@@ -9,6 +9,7 @@ mod arguments;
 mod progress;
 mod schema;
 mod show;
+mod switch;
 
 use clap::Subcommand;
 
@@ -31,6 +32,10 @@ pub(crate) enum ToolsCommand {
     Get(get::GetArgs),
     /// Call a tool and print its answer.
     Call(call::CallArgs),
+    /// Switch single tools off, until they are enabled; clients do not see them and cannot call them.
+    Disable(switch::SwitchArgs),
+    /// Switch tools on that were disabled.
+    Enable(switch::SwitchArgs),
 }
 
 pub(super) fn tools(common: &Common, command: ToolsCommand) -> Result<(), Failure> {
@@ -38,6 +43,8 @@ pub(super) fn tools(common: &Common, command: ToolsCommand) -> Result<(), Failur
         ToolsCommand::List(args) => list::list(common, &args),
         ToolsCommand::Get(args) => get::get(common, &args),
         ToolsCommand::Call(args) => call::call(common, &args),
+        ToolsCommand::Disable(args) => switch::switch(common, &args, "disable"),
+        ToolsCommand::Enable(args) => switch::switch(common, &args, "enable"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Unix: a session is left by a call, and the number of open files has a limit that a program may raise.
 
 use std::io;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -32,6 +33,28 @@ pub(crate) fn without_echo<T>(read: impl FnOnce() -> io::Result<T>) -> io::Resul
     let value = read();
     tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &before)?;
     value
+}
+
+/// Reports a state to systemd, if it started us and wants to know. Without an answer nothing is lost.
+pub(crate) fn report_to_service_manager(state: &str) {
+    let Some(place) = std::env::var("NOTIFY_SOCKET").ok().filter(|place| !place.is_empty()) else { return };
+    let reported = address(&place).and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.send_to_addr(state.as_bytes(), &address)
+    });
+    if let Err(error) = reported {
+        tracing::debug!(%error, "the service manager was not sent {state}");
+    }
+}
+
+/// A path, or after `@` a name without a file, which Linux alone has.
+fn address(place: &str) -> io::Result<SocketAddr> {
+    #[cfg(target_os = "linux")]
+    if let Some(name) = place.strip_prefix('@') {
+        return <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name);
+    }
+    SocketAddr::from_pathname(place)
 }
 
 /// Opens a page in the user's browser; whether a program for that was found.

@@ -5,6 +5,9 @@ use std::io;
 /// The program that starts us detaches us.
 pub(crate) fn leave_session() {}
 
+/// Only systemd wants to know.
+pub(crate) fn report_to_service_manager(_: &str) {}
+
 /// There is no such limit.
 pub(crate) fn allow_many_files() {}
 

@@ -62,7 +62,18 @@ impl Home {
     }
 
     pub(crate) fn start_where_it_likes(&self, arguments: &[&str]) -> Gateway {
-        let mut child = self.toolyard(&[&["--state-dir", "state"], arguments].concat()).spawn().unwrap();
+        Self::wait_for(&mut self.toolyard(&[&["--state-dir", "state"], arguments].concat()))
+    }
+
+    /// Starts a gateway on a free port, with this variable in its environment.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start_with(&self, (name, value): (&str, &str)) -> Gateway {
+        let arguments = ["--state-dir", "state", "--listen", "127.0.0.1:0"];
+        Self::wait_for(self.toolyard(&arguments).env(name, value))
+    }
+
+    fn wait_for(command: &mut Command) -> Gateway {
+        let mut child = command.spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let mut gateway = Gateway { child, stderr, url: String::new(), first_words: String::new() };
         gateway.wait_for_address();

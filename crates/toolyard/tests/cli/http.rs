@@ -33,7 +33,7 @@ impl Reply {
     }
 }
 
-/// Sends a message to `http://ADDRESS/mcp`.
+/// Sends a message to `http://ADDRESS/mcp`, or to another path of that address.
 pub(crate) fn post(url: &str, headers: &[(&str, &str)], message: &Value) -> Reply {
     read(send(url, headers, message))
 }
@@ -45,12 +45,13 @@ pub(crate) fn send(url: &str, headers: &[(&str, &str)], message: &Value) -> TcpS
 
 /// The same for a message that is sent as it is written.
 pub(crate) fn send_text(url: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
-    let address = url.strip_prefix("http://").unwrap();
+    let rest = url.strip_prefix("http://").unwrap();
+    let (address, path) = rest.split_once('/').unwrap_or((rest, "mcp"));
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let own: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let request = format!(
-        "POST /mcp HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        "POST /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
          accept: application/json, text/event-stream\r\ncontent-length: {}\r\n{own}\r\n{body}",
         body.len(),
         own = own.concat(),

@@ -7,6 +7,8 @@ mod http;
 mod installing;
 mod packs;
 mod reload;
+#[cfg(target_os = "linux")]
+mod service;
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

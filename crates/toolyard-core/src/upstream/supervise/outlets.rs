@@ -11,6 +11,7 @@ use crate::event::Events;
 use crate::listen::Listeners;
 use crate::pins::{PinTerms, Pins, is_pinned};
 use crate::plan::{UpstreamKind, UpstreamPlan};
+use crate::tool_switch::ToolSwitches;
 
 /// Where an upstream's news go.
 #[derive(Clone)]
@@ -23,6 +24,7 @@ pub(crate) struct Outlets {
     pub(crate) starts: Arc<Semaphore>,
     pub(crate) events: Arc<Events>,
     pub(crate) pins: Option<Arc<Pins>>,
+    pub(crate) switches: Arc<ToolSwitches>,
 }
 
 impl Outlets {
@@ -33,7 +35,7 @@ impl Outlets {
         Some(Arc::new(definitions))
     }
 
-    /// Compares an upstream's tools with those recorded.
+    /// Compares an upstream's tools with those recorded, and sets which are switched off.
     pub(crate) fn review(
         &self,
         id: &UpstreamId,
@@ -46,6 +48,7 @@ impl Outlets {
             Some((pins, terms)) => pins.review(id, terms, definitions),
             None => definitions.hold(Vec::new()),
         }
+        definitions.switch_off(self.switches.of(id));
     }
 
     /// The catalog looks again. One waiting word is as good as many.

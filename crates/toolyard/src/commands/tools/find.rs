@@ -95,6 +95,10 @@ impl Tools {
     }
 
     fn unknown(&self, name: &str) -> Failure {
+        let mut off = self.states.iter().flat_map(|state| &state.off);
+        if let Some(id) = off.find(|id| id.eq_ignore_ascii_case(name) || id.replacen(':', "__", 1) == name) {
+            return refused(format!("tool `{id}` is switched off"), format!("`toolyard tools enable {id}`"));
+        }
         let own = name.split_once(':').map_or(name, |(_, own)| own);
         let near: BTreeSet<&str> =
             nearest(own, self.all.iter().map(|tool| tool.own.as_str())).into_iter().collect();

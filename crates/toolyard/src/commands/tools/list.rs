@@ -27,17 +27,28 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
         Tools::of(client, settings, args.upstream.as_deref()).await
     })?;
     check_upstream(args, &tools)?;
+    let off = switched_off(args, &tools);
     if args.json {
         let entry = |tool: &Tool| json!({ "id": tool.canonical(), "name": tool.shown, "upstream": tool.upstream, "definition": tool.definition });
-        let tools: Vec<_> = tools.all.iter().map(entry).collect();
+        let off = off.iter().map(|(upstream, id)| json!({ "id": id, "upstream": upstream, "off": true }));
+        let tools: Vec<_> = tools.all.iter().map(entry).chain(off).collect();
         return Ok(say::json(&tools)?);
     }
-    let rows: Vec<[String; 2]> = tools.all.iter().map(|tool| [tool.canonical(), first_words(tool)]).collect();
+    let on = tools.all.iter().map(|tool| [tool.canonical(), first_words(tool)]);
+    let off = off.iter().map(|(_, id)| [(*id).to_owned(), format!("off: `toolyard tools enable {id}`")]);
+    let rows: Vec<[String; 2]> = on.chain(off).collect();
     say::table(&rows);
     for (id, why) in tools.missing.iter().filter(|_| !common.quiet) {
         say::line(format_args!("warning: {id} is not active: {why}"));
     }
     Ok(())
+}
+
+/// The tools that an operator has switched off, after their upstream.
+fn switched_off<'a>(args: &ListArgs, tools: &'a Tools) -> Vec<(&'a str, &'a str)> {
+    let is_asked = |id: &str| args.upstream.as_deref().is_none_or(|only| only.eq_ignore_ascii_case(id));
+    let states = tools.states.iter().filter(|state| is_asked(&state.id));
+    states.flat_map(|state| state.off.iter().map(|id| (state.id.as_str(), id.as_str()))).collect()
 }
 
 fn check_upstream(args: &ListArgs, tools: &Tools) -> Result<(), Failure> {
