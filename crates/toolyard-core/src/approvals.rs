@@ -6,16 +6,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use toolyard_model::{ClientKey, Keys, Origin};
+use toolyard_model::{ClientKey, Origin};
 use toolyard_policy::rules::Approval;
 
+use crate::keys::StateKeys;
 use crate::report::at;
 
 /// So many calls may wait; more are refused.
@@ -126,9 +127,7 @@ pub(crate) enum Outcome {
 }
 
 pub(crate) struct Approvals {
-    /// Read when first needed; the same keys as those of parked calls.
-    keys: OnceLock<Keys>,
-    folder: Option<PathBuf>,
+    keys: Arc<StateKeys>,
     path: Option<PathBuf>,
     state: Mutex<State>,
     /// Counts decisions, for calls that wait.
@@ -142,25 +141,10 @@ impl std::fmt::Debug for Approvals {
 }
 
 impl Approvals {
-    pub(crate) fn open(state_dir: Option<&Path>) -> Self {
+    pub(crate) fn open(state_dir: Option<&Path>, keys: Arc<StateKeys>) -> Self {
         let path = state_dir.map(|folder| folder.join("approvals.json"));
         let state = path.as_deref().map(load).unwrap_or_default();
-        let folder = state_dir.map(Path::to_owned);
-        Self { keys: OnceLock::new(), folder, path, state: Mutex::new(state), changed: watch::Sender::new(0) }
-    }
-
-    fn keys(&self) -> &Keys {
-        self.keys.get_or_init(|| {
-            let read = self.folder.as_deref().map(|folder| Keys::load(&folder.join("keys.json")));
-            match read {
-                Some(Ok(keys)) => keys,
-                Some(Err(error)) => {
-                    tracing::warn!(%error, "the keys cannot be read, so approvals by clients end with this run");
-                    Keys::default()
-                }
-                None => Keys::default(),
-            }
-        })
+        Self { keys, path, state: Mutex::new(state), changed: watch::Sender::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -283,13 +267,13 @@ impl Approvals {
 
     fn seal(&self, carried: &Carried) -> String {
         let bytes = serde_json::to_vec(carried).unwrap_or_default();
-        format!("{PREFIX}{}", self.keys().seal(PURPOSE, &bytes))
+        format!("{PREFIX}{}", self.keys.get().seal(PURPOSE, &bytes))
     }
 
     /// What a client carries, if it is ours: `Err` if it is ours and cannot be used any more.
     pub(crate) fn open_state(&self, text: &str) -> Option<Result<Carried, &'static str>> {
         let sealed = text.strip_prefix(PREFIX)?;
-        let bytes = self.keys().open(PURPOSE, sealed);
+        let bytes = self.keys.get().open(PURPOSE, sealed);
         let Some(carried) = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()) else {
             return Some(Err("is not valid"));
         };
@@ -387,6 +371,10 @@ mod tests {
 
     use super::*;
 
+    fn open(folder: Option<&Path>) -> Approvals {
+        Approvals::open(folder, Arc::new(StateKeys::new(folder)))
+    }
+
     fn origin(principal: Principal) -> Origin {
         Origin::new(View::Everything, principal, ClientKey::Connection(1), Revision::NEWEST)
     }
@@ -399,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_grant_is_for_one_principal_one_tool_and_these_arguments() {
-        let (approvals, client) = (Approvals::open(None), ClientKey::Connection(1));
+        let (approvals, client) = (open(None), ClientKey::Connection(1));
         let alice = wanted("alice", json!({ "amount": 1 }), 60);
         let id = approvals.file(&alice, "alice").unwrap();
         assert_eq!(approvals.file(&alice, "alice"), Some(id.clone()), "the same call waits once");
@@ -417,15 +405,15 @@ mod tests {
     fn a_grant_survives_a_restart_and_is_not_repeated_by_one() {
         let (folder, client) = (tempfile::tempdir().unwrap(), ClientKey::Connection(1));
         let alice = wanted("alice", json!({}), 60);
-        let id = Approvals::open(Some(folder.path())).file(&alice, "alice").unwrap();
-        Approvals::open(Some(folder.path())).decide(&id, true).unwrap();
-        assert!(Approvals::open(Some(folder.path())).take(&alice.subject, &client));
-        assert!(!Approvals::open(Some(folder.path())).take(&alice.subject, &client));
+        let id = open(Some(folder.path())).file(&alice, "alice").unwrap();
+        open(Some(folder.path())).decide(&id, true).unwrap();
+        assert!(open(Some(folder.path())).take(&alice.subject, &client));
+        assert!(!open(Some(folder.path())).take(&alice.subject, &client));
     }
 
     #[test]
     fn what_has_expired_grants_nothing() {
-        let (approvals, client) = (Approvals::open(None), ClientKey::Connection(1));
+        let (approvals, client) = (open(None), ClientKey::Connection(1));
         let alice = wanted("alice", json!({}), 0);
         let id = approvals.file(&alice, "alice").unwrap();
         assert_eq!(approvals.decide(&id, true), None);
@@ -437,9 +425,9 @@ mod tests {
     #[test]
     fn an_answer_is_used_once_also_after_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let approvals = Approvals::open(Some(folder.path()));
+        let approvals = open(Some(folder.path()));
         let state = approvals.asked(&wanted("alice", json!({}), 60));
-        let approvals = Approvals::open(Some(folder.path()));
+        let approvals = open(Some(folder.path()));
         let Some(Ok(Carried::Asked { nonce, subject, expires, .. })) = approvals.open_state(&state) else {
             panic!("the keys are kept")
         };
@@ -447,14 +435,14 @@ mod tests {
         assert!(!subject.is_of(&origin(Principal::token("bob")), "s:pay"));
         assert!(!subject.is_of(&origin(Principal::token("alice")), "s:read"));
         assert!(approvals.use_once(&nonce, expires));
-        assert!(!Approvals::open(Some(folder.path())).use_once(&nonce, expires));
+        assert!(!open(Some(folder.path())).use_once(&nonce, expires));
         assert!(approvals.open_state(&format!("{state}x")).unwrap().is_err());
         assert!(approvals.open_state("another").is_none());
     }
 
     #[test]
     fn a_grant_for_a_session_is_for_that_session() {
-        let approvals = Approvals::open(None);
+        let approvals = open(None);
         let alice = wanted("alice", json!({}), 60);
         let session = |id: &str| ClientKey::Session(id.into());
         approvals.grant_session(&alice.subject, &session("one"), Duration::from_mins(1));

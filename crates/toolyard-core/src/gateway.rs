@@ -15,6 +15,8 @@ use crate::catalog::{Catalog, Definitions, Store, Views};
 use crate::discovery::Sightings;
 use crate::event::What;
 use crate::greet::NAME;
+use crate::hub::Hub;
+use crate::keys::StateKeys;
 use crate::ledger::label;
 use crate::listen::Listeners;
 use crate::pins::Pins;
@@ -83,7 +85,8 @@ impl Gateway {
             pins,
             switches: Arc::new(ToolSwitches::open(plan.state_dir.as_deref())),
         };
-        let approvals = Arc::new(Approvals::open(plan.state_dir.as_deref()));
+        let keys = Arc::new(StateKeys::new(plan.state_dir.as_deref()));
+        let approvals = Arc::new(Approvals::open(plan.state_dir.as_deref(), keys.clone()));
         let (yard_plan, yard_definitions, yard) = yard::plan();
         let chains = Arc::new(Chains::new(plan.steps, plan.hook_runtime, approvals.clone()));
         let steps = Arc::new(StepRules::new(plan.calls, chains.clone()));
@@ -98,7 +101,7 @@ impl Gateway {
             transparent: plan.transparent,
             profiles: plan.profiles,
             upstreams: upstreams.clone(),
-            hub: Arc::default(),
+            hub: Arc::new(Hub::new(keys)),
             steps,
         };
         let catalog = Arc::new(Catalog::new(rules, plan.pace, listeners.clone(), events));

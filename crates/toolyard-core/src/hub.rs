@@ -19,6 +19,7 @@ use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Reason};
 
 use crate::catalog::{Catalog, Entry};
+use crate::keys::StateKeys;
 use crate::listen::Listeners;
 use crate::plan::UpstreamKind;
 use crate::upstream::Upstream;
@@ -31,7 +32,7 @@ pub(crate) use tools::{hub_tools, with_slash, yard_tools};
 const HOW: &str = "`instances_list` shows the instances, and `instances_connect` with an `instance_id` connects this session to one";
 
 /// Who is connected to what. An instance is known by its id, so that one that is restarted is still it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Hub {
     sessions: Mutex<HashMap<ClientKey, Target>>,
     handles: handles::Handles,
@@ -46,6 +47,10 @@ struct Target {
 }
 
 impl Hub {
+    pub(crate) fn new(keys: Arc<StateKeys>) -> Self {
+        Self { sessions: Mutex::default(), handles: handles::Handles::new(keys) }
+    }
+
     fn sessions(&self) -> MutexGuard<'_, HashMap<ClientKey, Target>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,6 +14,7 @@ pub mod catalog;
 pub mod upstream;
 pub mod greet;
 mod hub;
+mod keys;
 pub mod apps;
 pub mod discovery;
 pub mod dynamic_upstreams;

@@ -77,8 +77,8 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// A file with one line for each use: `[made, "client"]`. What is written is not lost when the process is killed. A
-/// crash of the whole machine may lose the last uses: waiting for the disk at every connection would cost more.
+/// A file with one line for each use: `[made, "client"]`. A use is on the disk before its token is accepted, so that it
+/// is not lost when the process or the machine fails. Each connection that opens with such a token waits for that.
 struct UseRecord {
     path: PathBuf,
     file: File,
@@ -106,6 +106,7 @@ impl UseRecord {
 
     fn append(&mut self, used: &Use) -> io::Result<()> {
         self.file.write_all(line(used).as_bytes())?;
+        self.file.sync_data()?;
         self.lines += 1;
         Ok(())
     }

@@ -43,7 +43,7 @@ fn rules(upstreams: Vec<Arc<Upstream>>, tools: Vec<ToolRule>) -> Arc<Views> {
         transparent: false,
         profiles: vec![profile],
         upstreams,
-        hub: Arc::default(),
+        hub: Arc::new(crate::hub::Hub::new(Arc::default())),
         steps: Arc::new(StepRules::new(
             CallRules { tools, ..CallRules::default() },
             Arc::new(Chains::default()),

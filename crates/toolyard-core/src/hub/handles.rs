@@ -1,84 +1,154 @@
-//! Handles: names for instances, for clients without a session. A handle is unguessable, belongs to the principal
-//! that requested it, and expires an hour after its last use.
+//! Handles: names for instances, for clients without a session. A handle can be neither guessed nor forged, belongs to
+//! the principal that requested it, and expires an hour after its last use.
+//!
+//! A handle is sealed with the gateway's keys, so that it survives a restart of the gateway: the start counts as a use.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use toolyard_model::Principal;
 use toolyard_proto::name::UpstreamId;
 
+use crate::keys::StateKeys;
+
 /// How long a handle is good without being used.
 pub(super) const IDLE: Duration = Duration::from_hours(1);
+/// How old a handle of an earlier run may be: when it was last used is not known.
+const MAX_AGE: Duration = Duration::from_hours(24);
 /// How many there are at most; the one that was not used for longest makes room.
 const MOST: usize = 10_000;
+const PREFIX: &str = "inst_";
+const PURPOSE: &str = "handle of an instance";
 
-#[derive(Debug, Default)]
-pub(super) struct Handles(Mutex<HashMap<String, Handle>>);
+#[derive(Debug)]
+pub(super) struct Handles {
+    known: Mutex<HashMap<String, Handle>>,
+    keys: Arc<StateKeys>,
+    started: Instant,
+}
 
 #[derive(Debug)]
 struct Handle {
-    principal: Principal,
+    principal: Arc<str>,
     instance: UpstreamId,
     used: Instant,
+    /// Kept in mind so that it is not restored.
+    is_retracted: bool,
+}
+
+/// What a handle holds.
+#[derive(Deserialize, Serialize)]
+struct Sealed {
+    /// The run of the gateway that issued it.
+    run: [u8; 8],
+    principal: Arc<str>,
+    instance: String,
+    /// In seconds since 1970.
+    issued: u64,
 }
 
 impl Handles {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Handle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new(keys: Arc<StateKeys>) -> Self {
+        Self { known: Mutex::default(), keys, started: Instant::now() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Handle>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn issue(&self, principal: &Principal, instance: &UpstreamId, now: Instant) -> String {
-        let mut handles = self.all();
-        if handles.len() >= MOST {
-            handles.retain(|_, handle| handle.is_good(now));
-        }
-        if handles.len() >= MOST {
-            let oldest = handles.iter().min_by_key(|(_, handle)| handle.used).map(|(key, _)| key.clone());
-            handles.retain(|key, _| Some(key) != oldest.as_ref());
-        }
-        let key = random();
-        let handle = Handle { principal: principal.clone(), instance: instance.clone(), used: now };
-        handles.insert(key.clone(), handle);
+        let sealed = Sealed {
+            run: self.keys.get().run(),
+            principal: principal.name().clone(),
+            instance: instance.to_string(),
+            issued: seconds_since_1970(),
+        };
+        let bytes = serde_json::to_vec(&sealed).unwrap_or_default();
+        let key = format!("{PREFIX}{}", self.keys.get().seal(PURPOSE, &bytes));
+        let handle = Handle {
+            principal: sealed.principal,
+            instance: instance.clone(),
+            used: now,
+            is_retracted: false,
+        };
+        insert(&mut self.known(), key.clone(), handle, now);
         key
     }
 
     /// The instance that it leads to. To use it keeps it.
     pub(super) fn redeem(&self, key: &str, principal: &Principal, now: Instant) -> Option<UpstreamId> {
-        let mut handles = self.all();
-        let handle = handles.get_mut(key).filter(|handle| handle.is_of(principal, now))?;
+        let mut known = self.known();
+        self.restore(&mut known, key, now);
+        let handle = known.get_mut(key).filter(|handle| handle.is_of(principal, now))?;
         handle.used = now;
         Some(handle.instance.clone())
     }
 
     /// Gives it back.
     pub(super) fn retract(&self, key: &str, principal: &Principal, now: Instant) -> Option<UpstreamId> {
-        let mut handles = self.all();
-        handles.get(key).filter(|handle| handle.is_of(principal, now))?;
-        handles.remove(key).map(|handle| handle.instance)
+        let mut known = self.known();
+        self.restore(&mut known, key, now);
+        let handle = known.get_mut(key).filter(|handle| handle.is_of(principal, now))?;
+        handle.is_retracted = true;
+        Some(handle.instance.clone())
+    }
+
+    /// A handle that an earlier run issued is known from its first use on. It must be used within an hour after the
+    /// start; by then, one that was retracted in this run is still known.
+    fn restore(&self, known: &mut HashMap<String, Handle>, key: &str, now: Instant) {
+        if known.contains_key(key) || now.saturating_duration_since(self.started) >= IDLE {
+            return;
+        }
+        let Some(sealed) = self.open(key) else { return };
+        let age = seconds_since_1970().saturating_sub(sealed.issued);
+        let Ok(instance) = UpstreamId::parse(&sealed.instance) else { return };
+        if sealed.run == self.keys.get().run() || age >= MAX_AGE.as_secs() {
+            return;
+        }
+        let handle = Handle { principal: sealed.principal, instance, used: now, is_retracted: false };
+        insert(known, key.to_owned(), handle, now);
+    }
+
+    fn open(&self, key: &str) -> Option<Sealed> {
+        let bytes = self.keys.get().open(PURPOSE, key.strip_prefix(PREFIX)?)?;
+        serde_json::from_slice(&bytes).ok()
     }
 
     pub(super) fn count(&self, instance: &UpstreamId, now: Instant) -> usize {
-        self.all().values().filter(|handle| handle.instance == *instance && handle.is_good(now)).count()
+        self.known().values().filter(|handle| handle.instance == *instance && handle.is_good(now)).count()
     }
 }
 
 impl Handle {
-    fn is_good(&self, now: Instant) -> bool {
+    fn is_recent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.used) < IDLE
     }
 
+    fn is_good(&self, now: Instant) -> bool {
+        !self.is_retracted && self.is_recent(now)
+    }
+
     fn is_of(&self, principal: &Principal, now: Instant) -> bool {
-        self.principal == *principal && self.is_good(now)
+        self.principal == *principal.name() && self.is_good(now)
     }
 }
 
-fn random() -> String {
-    let mut bytes = [0; 24];
-    getrandom::fill(&mut bytes).expect("the system gives random numbers");
-    format!("inst_{}", BASE64URL_NOPAD.encode(&bytes))
+fn insert(known: &mut HashMap<String, Handle>, key: String, handle: Handle, now: Instant) {
+    if known.len() >= MOST {
+        known.retain(|_, handle| handle.is_recent(now));
+    }
+    if known.len() >= MOST {
+        let oldest = known.iter().min_by_key(|(_, handle)| handle.used).map(|(key, _)| key.clone());
+        known.retain(|key, _| Some(key) != oldest.as_ref());
+    }
+    known.insert(key, handle);
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]
@@ -89,12 +159,15 @@ mod tests {
         UpstreamId::parse("shop").unwrap()
     }
 
+    fn handles() -> Handles {
+        Handles::new(Arc::default())
+    }
+
     #[test]
     fn a_handle_is_good_for_its_owner_and_for_an_hour_after_it_was_used() {
-        let (handles, now) = (Handles::default(), Instant::now());
+        let (handles, now) = (handles(), Instant::now());
         let (ann, bob) = (Principal::token("ann"), Principal::token("bob"));
         let key = handles.issue(&ann, &shop(), now);
-        assert!(key.len() >= 22, "128 bits need 22 characters: {key}");
         assert_ne!(key, handles.issue(&ann, &shop(), now));
         let later = now + IDLE.saturating_sub(Duration::from_secs(1));
         assert_eq!(handles.redeem(&key, &bob, later), None);
@@ -105,21 +178,41 @@ mod tests {
         assert_eq!(handles.retract(&key, &bob, now + IDLE), None);
         assert_eq!(handles.retract(&key, &ann, now + IDLE), Some(shop()));
         assert_eq!(handles.redeem(&key, &ann, now + IDLE), None);
+        assert_eq!(handles.count(&shop(), now + IDLE), 0);
+    }
+
+    #[test]
+    fn a_handle_of_an_earlier_run_is_good_for_its_owner_for_an_hour_after_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let started = || Handles::new(Arc::new(StateKeys::new(Some(folder.path()))));
+        let (ann, bob) = (Principal::token("ann"), Principal::token("bob"));
+        let key = started().issue(&ann, &shop(), Instant::now());
+        let (next, now) = (started(), Instant::now());
+        assert_eq!(next.redeem(&key, &bob, now), None);
+        assert_eq!(next.redeem(&key, &ann, now), Some(shop()));
+        assert_eq!(next.retract(&key, &ann, now), Some(shop()));
+        assert_eq!(next.redeem(&key, &ann, now), None);
+        let late = started();
+        assert_eq!(late.redeem(&key, &ann, Instant::now() + IDLE), None);
+        assert_eq!(handles().redeem(&key, &ann, Instant::now()), None, "other keys");
+        let mut changed = key.into_bytes();
+        changed[20] ^= 1;
+        assert_eq!(started().redeem(&String::from_utf8(changed).unwrap(), &ann, Instant::now()), None);
     }
 
     #[test]
     fn there_are_only_so_many_handles() {
-        let (handles, now) = (Handles::default(), Instant::now());
+        let (handles, now) = (handles(), Instant::now());
         let ann = Principal::token("ann");
         let first = handles.issue(&ann, &shop(), now);
         for at in 0..MOST {
             handles.issue(&ann, &shop(), now + Duration::from_millis(1 + at as u64));
         }
         let end = now + Duration::from_mins(1);
-        assert_eq!(handles.all().len(), MOST);
+        assert_eq!(handles.known().len(), MOST);
         assert_eq!(handles.redeem(&first, &ann, end), None);
         // Those that are over go first.
         handles.issue(&ann, &shop(), now + 2 * IDLE);
-        assert_eq!(handles.all().len(), 1);
+        assert_eq!(handles.known().len(), 1);
     }
 }

@@ -149,14 +149,14 @@ mod tests {
         let file = json!({ "id": "7f-shop", "name": "shop", "path": "/srv", "port": 7777, "has_package_json": true });
         let found = Instance::parse(file.to_string().as_bytes(), SystemTime::now()).unwrap();
         upstream.describe(found.about());
-        let mut told = instance(&upstream, &Hub::default());
+        let mut told = instance(&upstream, &Hub::new(Arc::default()));
         told["current"] = json!(false);
         assert_eq!((&told["state"], &told["id"]), (&json!("discovered"), &json!("7f-shop")));
         let form = jsonschema::validator_for(&schema::list()).unwrap();
         let wrong: Vec<String> =
             form.iter_errors(&json!({ "instances": [told] })).map(|error| error.to_string()).collect();
         assert!(wrong.is_empty(), "{wrong:?}");
-        let told = health(&upstream, &Hub::default());
+        let told = health(&upstream, &Hub::new(Arc::default()));
         assert_eq!((&told["healthy"], &told["history"]), (&json!(false), &json!([])));
     }
 

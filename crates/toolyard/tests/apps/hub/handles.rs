@@ -27,6 +27,23 @@ fn echo(handle: &str) -> Value {
 }
 
 #[test]
+fn a_handle_survives_the_gateway_for_its_owner() {
+    let mut yard = Yard::start("");
+    let _instance = Instance::start(&yard, "shop", "both");
+    let mut agent = yard.agent();
+    wait_for_shop(&mut agent);
+    let key = handle(&mut agent);
+    yard.restart();
+    let mut agent = yard.agent();
+    wait_for_shop(&mut agent);
+    let result = agent.call("yard__instances_call", &echo(&key));
+    assert_eq!(result["content"][0]["text"], "hi", "{result}");
+    agent.call("yard__instances_disconnect", &json!({ "handle": key }));
+    let refused = agent.call("yard__instances_call", &echo(&key));
+    assert!(error_text(&refused).contains("this handle was given back"), "{refused}");
+}
+
+#[test]
 fn a_handle_calls_an_instance_from_any_connection_and_lists_stay_as_they_are() {
     let yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "both");
