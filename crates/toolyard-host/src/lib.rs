@@ -4,11 +4,12 @@
 mod folders;
 mod children;
 mod gateway;
-mod hooks;
+mod services;
 mod program;
 mod tasks;
 mod system;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,12 +18,12 @@ use serde_json::{Value, json};
 use toolyard_guard::Guard;
 use toolyard_model::Handler;
 use toolyard_tool::Host;
-use toolyard_tool::host::{Hooks, WeakHost};
+use toolyard_tool::host::{Credentials, Hooks, Limits, WeakHost};
 
 use children::GuardedChildren;
 use folders::PackFolders;
 use gateway::TheGateway;
-use hooks::LateHooks;
+use services::{LateCredentials, LateHooks, LateLimits};
 use tasks::SqliteTasks;
 
 /// Whether the user lets packs run programs and code of a project.
@@ -55,6 +56,10 @@ struct Shared {
     made: Mutex<Vec<Made>>,
     gateway: Arc<TheGateway>,
     hooks: Arc<LateHooks>,
+    limits: Arc<LateLimits>,
+    credentials: Arc<LateCredentials>,
+    /// By pack: a set that replaces another one goes on with its tasks.
+    tasks: Mutex<HashMap<String, SqliteTasks>>,
 }
 
 /// A host that was made. It is listed while its pack is in use.
@@ -70,6 +75,9 @@ impl Hosts {
             made: Mutex::default(),
             gateway: Arc::default(),
             hooks: Arc::default(),
+            limits: Arc::default(),
+            credentials: Arc::default(),
+            tasks: Mutex::default(),
         }))
     }
 
@@ -83,6 +91,16 @@ impl Hosts {
         self.0.hooks.set(hooks);
     }
 
+    /// The limits of the config. They come with the gateway, so they are set later.
+    pub fn set_limits(&self, limits: Arc<dyn Limits>) {
+        self.0.limits.set(limits);
+    }
+
+    /// The accounts of the user; before they are set, the user is signed in nowhere.
+    pub fn set_credentials(&self, credentials: Arc<dyn Credentials>) {
+        self.0.credentials.set(credentials);
+    }
+
     /// A host for one tool set of a pack. Nothing is made before the pack asks for it.
     pub fn host(&self, pack: &str) -> Host {
         let settings = &self.0.settings;
@@ -93,7 +111,9 @@ impl Hosts {
             .folders(Arc::new(folders.clone()))
             .gateway(self.0.gateway.clone())
             .hooks(self.0.hooks.clone())
-            .tasks(Arc::new(SqliteTasks::new(folders.of_state(pack))))
+            .limits(self.0.limits.clone())
+            .credentials(self.0.credentials.clone())
+            .tasks(Arc::new(self.tasks(pack, &folders)))
             .build();
         let mut made = self.made();
         made.retain(|made| made.host.upgrade().is_some());
@@ -110,6 +130,11 @@ impl Hosts {
             (!is_idle).then(|| json!({ "pack": host.pack(), "work": work, "children": children }))
         };
         self.made().iter().filter_map(entry).collect()
+    }
+
+    fn tasks(&self, pack: &str, folders: &PackFolders) -> SqliteTasks {
+        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.entry(pack.to_owned()).or_insert_with(|| SqliteTasks::new(folders.of_state(pack))).clone()
     }
 
     fn made(&self) -> MutexGuard<'_, Vec<Made>> {

@@ -1,8 +1,9 @@
 //! Tasks in SQLite: they outlive the client that started them and the gateway that ran them.
 //!
 //! There is one file for each pack and config set. It is opened when the first task is stored, so that a pack that is
-//! only listed creates none.
+//! only listed creates none. A lock beside it is held by the program that runs the tasks: others may read them.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,6 +19,7 @@ const MOST_PER_OWNER: i64 = 1000;
 /// How long another gateway may hold the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 const FILE: &str = "tasks.sqlite";
+const LOCK: &str = "tasks.lock";
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS tasks (
         id TEXT PRIMARY KEY,
@@ -26,23 +28,31 @@ const SCHEMA: &str = "
         state TEXT NOT NULL,
         message TEXT,
         outcome TEXT,
+        questions TEXT NOT NULL,
+        call TEXT,
         created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
         expires INTEGER
     ) STRICT;
     CREATE INDEX IF NOT EXISTS tasks_of_owner ON tasks (owner, created);";
-const COLUMNS: &str = "id, owner, tool, state, message, outcome, created, expires";
-/// Why a task that was running when the gateway ended has failed.
-const LOST: &str = "the gateway was stopped while the task was running";
+const COLUMNS: &str = "id, owner, tool, state, message, outcome, questions, call, created, updated, expires";
 
 type Stored<T> = Result<T, TaskStoreError>;
 
-/// The tasks of one pack.
+/// The tasks of one pack. All its tool sets share them.
+#[derive(Clone)]
 pub(crate) struct SqliteTasks(Arc<Shared>);
 
 struct Shared {
     /// The folder of the pack; nothing where the gateway keeps no state.
     folder: Option<PathBuf>,
-    open: Mutex<Option<Connection>>,
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    connection: Connection,
+    /// Held by the one program that runs the tasks.
+    lock: Option<File>,
 }
 
 impl SqliteTasks {
@@ -50,37 +60,76 @@ impl SqliteTasks {
         Self(Arc::new(Shared { folder, open: Mutex::default() }))
     }
 
-    /// Files are read and written on a thread for blocking work.
-    fn on_thread<T: Send + 'static>(
+    /// Writes only if this program runs the tasks.
+    fn writing<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> BoxFuture<Stored<T>> {
         let shared = self.0.clone();
-        Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || shared.with(work)).await;
-            done.unwrap_or_else(|error| Err(TaskStoreError(error.to_string())))
-        })
+        let work = move || {
+            if !shared.runs_tasks()? {
+                return Err(TaskStoreError(
+                    "another gateway of this config runs the tasks of this pack".into(),
+                ));
+            }
+            shared.with(work)
+        };
+        on_thread(work)
     }
+
+    fn reading<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> BoxFuture<Stored<T>> {
+        let shared = self.0.clone();
+        on_thread(move || shared.with(work))
+    }
+}
+
+/// Files are read and written on a thread for blocking work.
+fn on_thread<T: Send + 'static>(work: impl FnOnce() -> Stored<T> + Send + 'static) -> BoxFuture<Stored<T>> {
+    Box::pin(async move {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.unwrap_or_else(|error| Err(TaskStoreError(error.to_string())))
+    })
 }
 
 impl Shared {
     fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Stored<T> {
         let mut open = self.lock();
-        let connection = match &mut *open {
-            Some(connection) => connection,
-            closed => closed.insert(self.connect()?),
+        let open = match &mut *open {
+            Some(open) => open,
+            closed => closed.insert(Open { connection: self.connect()?, lock: None }),
         };
-        work(connection).map_err(|error| self.failed(&error))
+        work(&open.connection).map_err(|error| self.failed(&error))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
+    /// Takes the lock if it is free. It is free again when this program ends, however it ends.
+    fn runs_tasks(&self) -> Stored<bool> {
+        self.with(|_| Ok(()))?;
+        let mut open = self.lock();
+        let Some(open) = &mut *open else { return Ok(false) };
+        if open.lock.is_none() {
+            let path = self.folder()?.join(LOCK);
+            let explain = |error: std::io::Error| TaskStoreError(format!("{}: {error}", path.display()));
+            let file =
+                File::options().create(true).truncate(false).write(true).open(&path).map_err(explain)?;
+            open.lock = file.try_lock().is_ok().then_some(file);
+        }
+        Ok(open.lock.is_some())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn folder(&self) -> Stored<&PathBuf> {
+        let none = || TaskStoreError("the gateway keeps no state: use --state-dir".into());
+        self.folder.as_ref().ok_or_else(none)
+    }
+
     fn connect(&self) -> Stored<Connection> {
-        let folder = self.folder.as_ref();
-        let folder =
-            folder.ok_or_else(|| TaskStoreError("the gateway keeps no state: use --state-dir".into()))?;
+        let folder = self.folder()?;
         system::create_folder(folder)
             .map_err(|error| TaskStoreError(format!("create {}: {error}", folder.display())))?;
         let open = || {
@@ -90,7 +139,6 @@ impl Shared {
             // Each write is on the disk before it is reported.
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.execute_batch(SCHEMA)?;
-            end_lost(&connection)?;
             Ok(connection)
         };
         open().map_err(|error| self.failed(&error))
@@ -102,46 +150,56 @@ impl Shared {
     }
 }
 
-/// Tasks that run are known by the process that runs them. What is found running when the file is opened runs no more.
-fn end_lost(connection: &Connection) -> rusqlite::Result<()> {
-    let outcome = serde_json::json!({ "code": -32603, "message": LOST }).to_string();
-    connection.execute(
-        "UPDATE tasks SET state = 'failed', message = ?1, outcome = ?2 WHERE state IN ('working', 'input_required')",
-        params![LOST, outcome],
-    )?;
-    Ok(())
-}
-
 impl TaskStore for SqliteTasks {
     fn put(&self, task: TaskRecord) -> BoxFuture<Stored<()>> {
-        let putting = self.on_thread(move |connection| put(connection, &task));
+        let putting = self.writing(move |connection| put(connection, &task));
         Box::pin(async { putting.await?.then_some(()).ok_or_else(full) })
     }
 
     fn get(&self, owner: &str, id: &str) -> BoxFuture<Stored<Option<TaskRecord>>> {
         let (owner, id) = (owner.to_owned(), id.to_owned());
-        self.on_thread(move |connection| {
-            forget_expired(connection)?;
-            let query = format!("SELECT {COLUMNS} FROM tasks WHERE owner = ?1 AND id = ?2");
-            connection.query_row(&query, params![owner, id], read).optional()
+        self.reading(move |connection| {
+            let query = format!("SELECT {COLUMNS} FROM tasks WHERE owner = ?1 AND id = ?2 AND {FRESH} ?3");
+            connection.query_row(&query, params![owner, id, now()], read).optional()
         })
     }
 
     fn list(&self, owner: &str) -> BoxFuture<Stored<Vec<TaskRecord>>> {
         let owner = owner.to_owned();
-        self.on_thread(move |connection| {
-            forget_expired(connection)?;
-            let query = format!("SELECT {COLUMNS} FROM tasks WHERE owner = ?1 ORDER BY created DESC, id");
-            connection.prepare(&query)?.query_map(params![owner], read)?.collect()
+        self.reading(move |connection| {
+            let query = format!(
+                "SELECT {COLUMNS} FROM tasks WHERE owner = ?1 AND {FRESH} ?2 ORDER BY created DESC, id"
+            );
+            connection.prepare(&query)?.query_map(params![owner, now()], read)?.collect()
         })
     }
 
     fn remove(&self, owner: &str, id: &str) -> BoxFuture<Stored<()>> {
         let (owner, id) = (owner.to_owned(), id.to_owned());
-        self.on_thread(move |connection| {
+        self.writing(move |connection| {
             connection.execute("DELETE FROM tasks WHERE owner = ?1 AND id = ?2", params![owner, id])?;
             Ok(())
         })
+    }
+
+    fn unfinished(&self) -> BoxFuture<Stored<Vec<TaskRecord>>> {
+        self.reading(|connection| {
+            let query = format!(
+                "SELECT {COLUMNS} FROM tasks WHERE state IN ('working', 'input_required') AND {FRESH} ?1
+                    ORDER BY created"
+            );
+            connection.prepare(&query)?.query_map(params![now()], read)?.collect()
+        })
+    }
+
+    fn exists(&self) -> bool {
+        self.0.folder.as_ref().is_some_and(|folder| folder.join(FILE).exists())
+    }
+
+    fn may_adopt(&self) -> BoxFuture<bool> {
+        let shared = self.0.clone();
+        let looking = on_thread(move || shared.runs_tasks());
+        Box::pin(async { looking.await.unwrap_or(false) })
     }
 }
 
@@ -164,9 +222,10 @@ fn put(connection: &Connection, task: &TaskRecord) -> rusqlite::Result<bool> {
     }
     // An id of another owner is never taken over.
     let written = transaction.execute(
-        "INSERT INTO tasks (id, owner, tool, state, message, outcome, created, expires)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-            ON CONFLICT (id) DO UPDATE SET state = ?4, message = ?5, outcome = ?6, expires = ?8 WHERE owner = ?2",
+        "INSERT INTO tasks (id, owner, tool, state, message, outcome, questions, call, created, updated, expires)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+            ON CONFLICT (id) DO UPDATE SET state = ?4, message = ?5, outcome = ?6, questions = ?7, call = ?8,
+            updated = ?10, expires = ?11 WHERE owner = ?2",
         params![
             task.id,
             task.owner,
@@ -174,7 +233,10 @@ fn put(connection: &Connection, task: &TaskRecord) -> rusqlite::Result<bool> {
             state_name(task.state),
             task.message,
             task.outcome.as_ref().map(ToString::to_string),
+            serde_json::to_string(&task.questions).unwrap_or_else(|_| "[]".into()),
+            task.call.as_ref().map(ToString::to_string),
             millis(task.created),
+            millis(task.updated),
             task.expires.map(millis),
         ],
     )?;
@@ -182,13 +244,21 @@ fn put(connection: &Connection, task: &TaskRecord) -> rusqlite::Result<bool> {
     Ok(written == 1)
 }
 
+/// Expired tasks are removed with the next write.
+const FRESH: &str = "coalesce(expires, 9e18) >";
+
+fn now() -> i64 {
+    millis(SystemTime::now())
+}
+
 fn forget_expired(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute("DELETE FROM tasks WHERE expires <= ?1", params![millis(SystemTime::now())])?;
+    connection.execute("DELETE FROM tasks WHERE expires <= ?1", params![now()])?;
     Ok(())
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<TaskRecord> {
     let (state, outcome): (String, Option<String>) = (row.get("state")?, row.get("outcome")?);
+    let (questions, call): (String, Option<String>) = (row.get("questions")?, row.get("call")?);
     Ok(TaskRecord {
         id: row.get("id")?,
         owner: row.get("owner")?,
@@ -196,7 +266,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<TaskRecord> {
         state: state_of(&state),
         message: row.get("message")?,
         outcome: outcome.and_then(|outcome| serde_json::from_str(&outcome).ok()),
+        questions: serde_json::from_str(&questions).unwrap_or_default(),
+        call: call.and_then(|call| serde_json::from_str(&call).ok()),
         created: time(row.get("created")?),
+        updated: time(row.get("updated")?),
         expires: row.get::<_, Option<i64>>("expires")?.map(time),
     })
 }
@@ -233,6 +306,7 @@ fn time(millis: i64) -> SystemTime {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use toolyard_tool::host::TaskQuestion;
 
     use super::*;
 
@@ -244,29 +318,51 @@ mod tests {
             state,
             message: Some("half".into()),
             outcome: None,
+            questions: vec![],
+            call: Some(json!({ "arguments": {} })),
             created: time(1_000),
+            updated: time(1_000),
             expires: None,
         }
     }
 
     #[tokio::test]
-    async fn a_task_survives_the_gateway_and_one_that_ran_has_failed_with_the_reason() {
+    async fn a_task_survives_the_gateway_with_its_questions() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("packs/agents");
         let store = SqliteTasks::new(Some(folder.clone()));
-        assert!(!folder.exists(), "making a store creates nothing");
-        store.put(task("a", "ann", TaskState::Working)).await.unwrap();
-        store.put(task("b", "ann", TaskState::InputRequired)).await.unwrap();
+        assert!(!store.exists() && !folder.exists(), "making a store creates nothing");
+        let question = TaskQuestion {
+            key: "name".into(),
+            method: "elicitation/create".into(),
+            params: Some(json!({ "message": "Who?" })),
+            answer: None,
+        };
+        let asking = TaskRecord { questions: vec![question], ..task("a", "ann", TaskState::InputRequired) };
         let done =
-            TaskRecord { outcome: Some(json!({ "content": [] })), ..task("c", "ann", TaskState::Completed) };
+            TaskRecord { outcome: Some(json!({ "content": [] })), ..task("b", "ann", TaskState::Completed) };
+        store.put(asking.clone()).await.unwrap();
         store.put(done.clone()).await.unwrap();
         drop(store);
         let store = SqliteTasks::new(Some(folder));
-        assert_eq!(store.get("ann", "c").await.unwrap(), Some(done));
-        for id in ["a", "b"] {
-            let lost = store.get("ann", id).await.unwrap().unwrap();
-            assert_eq!((lost.state, lost.message.as_deref()), (TaskState::Failed, Some(LOST)), "{id}");
-        }
+        assert!(store.exists());
+        assert_eq!(store.get("ann", "b").await.unwrap(), Some(done));
+        assert_eq!(store.unfinished().await.unwrap(), [asking]);
+    }
+
+    #[tokio::test]
+    async fn one_program_runs_the_tasks_and_others_read_them() {
+        let place = tempfile::tempdir().unwrap();
+        let [first, second] = [0, 1].map(|_| SqliteTasks::new(Some(place.path().to_owned())));
+        let working = task("a", "ann", TaskState::Working);
+        first.put(working.clone()).await.unwrap();
+        assert!(first.may_adopt().await && !second.may_adopt().await);
+        assert_eq!(second.get("ann", "a").await.unwrap(), Some(working.clone()));
+        let refused = second.put(task("b", "ann", TaskState::Working)).await.unwrap_err();
+        assert!(refused.to_string().contains("another gateway"), "{refused}");
+        drop(first);
+        assert!(second.may_adopt().await);
+        second.put(task("b", "ann", TaskState::Working)).await.unwrap();
     }
 
     #[tokio::test]

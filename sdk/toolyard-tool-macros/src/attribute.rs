@@ -25,6 +25,9 @@ pub(crate) struct Attribute {
     pub(crate) icons: Vec<LitStr>,
     pub(crate) task: Task,
     pub(crate) asks_first: bool,
+    /// How long its tasks are kept, in seconds, if they last.
+    pub(crate) keep: Option<u64>,
+    pub(crate) resume: bool,
     pub(crate) check: Option<Path>,
     pub(crate) rules: Vec<LitStr>,
 }
@@ -37,7 +40,7 @@ pub(crate) enum Task {
 }
 
 const HINTS: [&str; 4] = ["read_only", "destructive", "idempotent", "open_world"];
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 19] = [
     "name",
     "title",
     "icon",
@@ -47,6 +50,8 @@ const KEYS: [&str; 17] = [
     "open_world",
     "task",
     "asks_first",
+    "keep",
+    "resume",
     "check",
     "rule",
     "prompt",
@@ -98,6 +103,8 @@ impl Attribute {
             icons: Vec::new(),
             task: Task::Never,
             asks_first: false,
+            keep: None,
+            resume: false,
             check: None,
             rules: Vec::new(),
         };
@@ -111,8 +118,8 @@ impl Attribute {
     /// What one word says about another.
     fn check_together(&self, all: &[Said]) -> Result<()> {
         let wrong = |key: &str, what: &str| {
-            let said = all.iter().find(|said| said.key == key);
-            Err(Error::new(said.map_or_else(Span::call_site, |said| said.key.span()), what))
+            let word = all.iter().find(|word| word.key == key);
+            Err(Error::new(word.map_or_else(Span::call_site, |word| word.key.span()), what))
         };
         if self.hints[0] == Some(true) && self.hints[1] == Some(true) {
             return wrong(
@@ -122,6 +129,12 @@ impl Attribute {
         }
         if self.asks_first && self.task == Task::Never {
             return wrong("asks_first", "this says that questions come before the task: add `task`");
+        }
+        if self.keep.is_some() && self.task == Task::Never {
+            return wrong("keep", "this is how long a task is kept: add `task`");
+        }
+        if self.resume && self.keep.is_none() {
+            return wrong("resume", "only tasks that last are resumed: add `keep = \"7d\"`");
         }
         match (&self.check, self.rules.is_empty()) {
             (Some(_), true) => {
@@ -142,6 +155,8 @@ impl Attribute {
             "icon" => self.icons.push(said.text()?),
             "task" => self.task = said.task()?,
             "asks_first" => self.asks_first = said.flag()?,
+            "keep" => self.keep = Some(said.duration()?),
+            "resume" => self.resume = said.flag()?,
             "check" => self.check = Some(said.path()?),
             "rule" => self.rules.push(said.words()?),
             "prompt" | "resource" | "template" | "completes" | "argument" => {}
@@ -186,8 +201,8 @@ impl Said {
     /// Whether this word makes sense for what the function is.
     fn check_kind(&self, kind: &Kind) -> Result<()> {
         let (fits, of) = match self.key.to_string().as_str() {
-            "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "asks_first" | "check"
-            | "rule" => (matches!(kind, Kind::Tool), "tools"),
+            "read_only" | "destructive" | "idempotent" | "open_world" | "task" | "asks_first" | "keep"
+            | "resume" | "check" | "rule" => (matches!(kind, Kind::Tool), "tools"),
             "mime" => (matches!(kind, Kind::Resource(_) | Kind::Template(_)), "resources and templates"),
             "argument" => (matches!(kind, Kind::Completion { .. }), "`completes`"),
             "name" | "title" | "icon" => {
@@ -244,6 +259,14 @@ impl Said {
         }
     }
 
+    /// In seconds.
+    fn duration(&self) -> Result<u64> {
+        let text = self.text()?;
+        seconds(&text.value()).ok_or_else(|| {
+            Error::new(text.span(), "write a time of at most 365 days such as \"30m\", \"12h\" or \"7d\"")
+        })
+    }
+
     fn checked_name(&self) -> Result<LitStr> {
         let name = self.text()?;
         let text = name.value();
@@ -277,4 +300,18 @@ impl Said {
             _ => Ok(uri),
         }
     }
+}
+
+/// A whole number with its unit.
+fn seconds(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = match &text[digits.len()..] {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    let seconds = digits.parse::<u64>().ok()?.checked_mul(unit)?;
+    (1..=365 * 86_400).contains(&seconds).then_some(seconds)
 }

@@ -182,6 +182,7 @@ fn about_tool(attribute: &Attribute, name: &str, docs: &str) -> TokenStream {
         Task::Required => quote!(Required),
     };
     let (asks_first, rules) = (attribute.asks_first, &attribute.rules);
+    let (keep, resume) = (option(attribute.keep.as_ref()), attribute.resume);
     quote! {
         ::toolyard_tool::private::AboutTool {
             name: #name,
@@ -196,6 +197,8 @@ fn about_tool(attribute: &Attribute, name: &str, docs: &str) -> TokenStream {
             icons: &[#(#icons),*],
             task: ::toolyard_tool::private::TaskUse::#task,
             asks_first: #asks_first,
+            keep: #keep,
+            resume: #resume,
             rules: &[#(#rules),*],
         }
     }

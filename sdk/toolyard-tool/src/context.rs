@@ -205,6 +205,9 @@ impl Context {
     }
 
     fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<String>) {
+        if let (Some(task), Some(message)) = (&self.0.task, &message) {
+            task.set_message(message.clone());
+        }
         let Some(token) = self.progress_token() else { return self.0.peer.alive() };
         {
             let mut last = self.0.last_progress.lock().unwrap_or_else(PoisonError::into_inner);

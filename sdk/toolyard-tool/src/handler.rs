@@ -75,9 +75,9 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
         if let Some(stage) = tasks::first_stage(request, &tool)? {
             let set = self.surroundings.clone();
             let run = |task: &Arc<tasks::Task>| {
-                run_tool(tool, arguments, Context::in_task(request, task, set), None)
+                run_tool(tool.clone(), arguments, Context::in_task(request, task, set), None)
             };
-            return Ok(self.stamped(self.tasks.start(request, peer, stage, run)?, None));
+            return Ok(self.stamped(self.tasks.start(request, peer, stage, &tool, run)?, None));
         }
         let context = self.context(request, peer);
         Ok(Box::pin(run_tool(tool, arguments, context, self.about.written())))
@@ -175,7 +175,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
 /// Runs a tool to its end; dropping this future marks the call as cancelled. The answer
 /// has the protocol's own fields if the server info is given.
-async fn run_tool(
+pub(crate) async fn run_tool(
     tool: Arc<Tool>,
     arguments: Option<Raw>,
     context: Context,

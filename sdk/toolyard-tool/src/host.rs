@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::run::reason;
 
-pub use crate::tasks::store::{MemoryTasks, TaskRecord, TaskState, TaskStore, TaskStoreError};
+pub use crate::tasks::store::{MemoryTasks, TaskQuestion, TaskRecord, TaskState, TaskStore, TaskStoreError};
 pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
 pub use git::Git;

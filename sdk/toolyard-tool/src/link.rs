@@ -17,7 +17,8 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// The set as an upstream: a link to call, and what happens outside of calls. Can be called again; all
     /// links lead to the same set.
     ///
-    /// Nothing is started and no state is made: that is left to the first call.
+    /// Nothing is started and no state is made: that is left to the first call. Only stored tasks that an earlier
+    /// program left unfinished are taken over.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -28,6 +29,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// assert!(connected.link.greeting().instructions.is_some());
     /// ```
     pub fn connect(self: &Arc<Self>) -> Connected {
+        self.tasks.adopt();
         let greeting = Greeting::read(Revision::NEWEST, self.greeting());
         let (closed, events) = mpsc::channel(1);
         let link = MemoryLink { handler: self.clone(), greeting, closed: Mutex::new(Some(closed)) };

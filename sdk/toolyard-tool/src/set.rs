@@ -16,11 +16,11 @@ use crate::host::Host;
 use crate::item::Item;
 use crate::seal::Seal;
 use crate::state::{Gives, Held, Loading, Wanted};
-use crate::tasks::Tasks;
-use live::Offer;
+use crate::tasks::{Runner, Tasks};
 
 pub use items::Taken;
 pub use live::Live;
+pub(crate) use live::Offer;
 
 /// What a server or a pack offers, listed explicitly. It answers requests by itself: serve it on any
 /// transport with [`serve`](crate::serve), or put it into a gateway with [`ToolSet::connect`].
@@ -94,7 +94,9 @@ impl ToolSet<()> {
     /// An empty set. The name and version are what clients are told of the server.
     pub fn new(name: &str, version: &str) -> Self {
         let name: Arc<str> = name.into();
-        let surroundings = Surroundings::new(name.clone());
+        let surroundings = Arc::new(Surroundings::new(name.clone()));
+        let offer = Arc::new(Offer::new(surroundings.changes.clone()));
+        let runner = Runner { offer: offer.clone(), set: Arc::downgrade(&surroundings) };
         Self {
             about: About {
                 name,
@@ -107,9 +109,9 @@ impl ToolSet<()> {
                 written: OnceLock::new(),
             },
             held: Held::Ready(Arc::new(())),
-            offer: Arc::new(Offer::new(surroundings.changes.clone())),
-            tasks: Tasks::new(surroundings.scope.clone(), surroundings.changes.clone()),
-            surroundings: Arc::new(surroundings),
+            offer,
+            tasks: Tasks::new(surroundings.scope.clone(), surroundings.changes.clone(), runner),
+            surroundings,
         }
     }
 }
@@ -201,6 +203,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// The background work of this host ends with the set, and calls reach the host.
     pub(crate) fn hosted(self, host: &Host) -> Self {
         let _ = self.surroundings.host.set(host.clone());
+        self.tasks.store_in(host.tasks());
         self
     }
 

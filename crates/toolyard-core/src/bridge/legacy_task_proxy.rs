@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use toolyard_model::{Answer, AnswerBody, Ask, Greeting, Link, Origin};
 use toolyard_proto::calendar::rfc3339;
 use toolyard_proto::error::code::INVALID_PARAMS;
-use toolyard_proto::modern::TASKS_EXTENSION;
+use toolyard_proto::modern::{LIST_TASKS, TASKS_EXTENSION};
 use toolyard_proto::{CallError, Method, Raw, Revision};
 
 use super::convert;
@@ -95,8 +95,8 @@ pub(super) async fn answer(call: &Call, lease: &Arc<Lease>) -> Answer {
     }
     let id = call.params.member("taskId").and_then(|id| id.as_string());
     let id = id.ok_or_else(|| CallError::invalid_params("`params.taskId` must be a string"))?;
-    // Where each client has a session or a process there, the upstream tells them apart itself.
-    if !lease.is_apart() {
+    // Where each client has a session or a process there, the upstream tells them apart itself. So does a pack.
+    if !lease.is_apart() && !link.is_in_process() {
         call.upstream.links.task_owners.check(&call.params, &call.origin)?;
     }
     if call.method == Method::TASKS_RESULT {
@@ -149,8 +149,12 @@ fn is_over(task: &Raw) -> bool {
     !["working", "input_required"].contains(&status_of(task).as_str())
 }
 
-/// Those that this client has asked for since the gateway was started and that are still known.
+/// Those that a pack knows of this client; of other upstreams, those that it has asked for since the gateway was
+/// started and that are still known.
 async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
+    if link.is_in_process() {
+        return list_of_pack(call, link).await;
+    }
     let ids = call.upstream.links.task_owners.of(&call.origin, LISTED);
     let mut asking =
         stream::iter(ids).map(|id| async move { standing(call, link, &id).await }).buffered(ASKED_AT_ONCE);
@@ -162,6 +166,19 @@ async fn list(call: &Call, link: &Arc<dyn Link>) -> Answer {
             Err(error) if error.code() == INVALID_PARAMS => {}
             Err(error) => return Err(error),
         }
+    }
+    Ok(AnswerBody::ours(Raw::empty_object().with("tasks", &Raw::array(&tasks))))
+}
+
+async fn list_of_pack(call: &Call, link: &Arc<dyn Link>) -> Answer {
+    let listed = said(ask(link, about(call, Method::new(LIST_TASKS), "", None))).await?;
+    let tasks = listed.member("tasks").and_then(|tasks| tasks.read::<Vec<Raw>>().ok()).unwrap_or_default();
+    let newest = tasks.len().saturating_sub(LISTED);
+    let mut tasks: Vec<Raw> = tasks[newest..].iter().map(convert::task_for_older).collect();
+    // Answers that came at once are kept here.
+    for id in call.upstream.links.task_owners.of(&call.origin, LISTED) {
+        let held = call.upstream.links.tracked_tasks.find(&id, &call.origin)?;
+        tasks.extend(held.and_then(|held| held.over()).map(|task| convert::task_for_older(&task)));
     }
     Ok(AnswerBody::ours(Raw::empty_object().with("tasks", &Raw::array(&tasks))))
 }

@@ -1,5 +1,7 @@
 //! A tool: its definition as clients see it, and its function with the types forgotten.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolyard_proto::Raw;
@@ -30,6 +32,10 @@ pub struct AboutTool {
     pub task: TaskUse,
     /// Whether its questions come before the task.
     pub asks_first: bool,
+    /// How many seconds its tasks are kept, if they outlive the client and the program.
+    pub keep: Option<u64>,
+    /// Whether a task that was interrupted is run again from its beginning.
+    pub resume: bool,
     /// What its check asks for, in words.
     pub rules: &'static [&'static str],
 }
@@ -71,6 +77,8 @@ pub struct Tool {
     pub(crate) definition: Raw,
     pub(crate) task: TaskUse,
     pub(crate) asks_first: bool,
+    pub(crate) keep: Option<Duration>,
+    pub(crate) resume: bool,
     pub(crate) repeated: Vec<Repeated>,
     pub(crate) run: Runner<Option<Raw>, Content>,
 }
@@ -94,8 +102,9 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
         move |arguments: Option<Raw>| reader.read(arguments.as_ref()),
         move |output: O| output.into_content(&shape),
     );
-    let AboutTool { name, task, asks_first, .. } = about;
-    Entry::Tool(Tool { name, definition, task, asks_first, repeated, run })
+    let AboutTool { name, task, asks_first, resume, .. } = about;
+    let keep = about.keep.map(Duration::from_secs);
+    Entry::Tool(Tool { name, definition, task, asks_first, keep, resume, repeated, run })
 }
 
 /// The schema, with what it cannot express said in words.

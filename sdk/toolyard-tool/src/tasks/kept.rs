@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use toolyard_model::Owner;
+use toolyard_model::{Origin, Owner};
 use toolyard_proto::CallError;
 
 use super::Task;
@@ -33,7 +33,7 @@ impl Kept {
             }
             tasks.insert(task.id().to_owned(), task.clone());
         }
-        let (kept, id, time) = (self.clone(), task.id().to_owned(), task.kept_for());
+        let (kept, id, time) = (self.clone(), task.id().to_owned(), task.time_left());
         task.scope().spawn(async move {
             tokio::time::sleep(time).await;
             kept.forget(&id);
@@ -54,16 +54,26 @@ impl Kept {
     }
 
     /// A task of another client is unknown, like one that never existed.
-    pub(super) fn find(&self, id: &str, owner: &Owner) -> Option<Arc<Task>> {
-        self.tasks().get(id).filter(|task| task.owner() == owner).cloned()
+    pub(super) fn find(&self, id: &str, origin: &Origin) -> Option<Arc<Task>> {
+        self.tasks().get(id).filter(|task| task.is_of(origin)).cloned()
     }
 
-    /// Those of one owner, oldest first.
-    pub(super) fn of(&self, owner: &Owner) -> Vec<Arc<Task>> {
+    /// Those that this client may list, oldest first.
+    pub(super) fn of(&self, origin: &Origin) -> Vec<Arc<Task>> {
+        self.all(|task| task.is_listed_for(origin))
+    }
+
+    /// Some of them, oldest first.
+    pub(super) fn all(&self, is_among: impl Fn(&Task) -> bool) -> Vec<Arc<Task>> {
         let mut tasks: Vec<Arc<Task>> =
-            self.tasks().values().filter(|task| task.owner() == owner).cloned().collect();
+            self.tasks().values().filter(|task| is_among(task)).cloned().collect();
         tasks.sort_by_key(|task| task.created());
         tasks
+    }
+
+    /// Takes out one that has ended and is stored: the store answers for it from now on.
+    pub(super) fn release(&self, id: &str) {
+        self.tasks().remove(id);
     }
 
     /// Takes it out, and stops it if it still runs.
@@ -76,7 +86,7 @@ impl Kept {
 
     /// Those of one owner, who cannot ask about them any more.
     pub(super) fn forget_of(&self, owner: &Owner) {
-        for task in self.of(owner) {
+        for task in self.all(|task| task.owner() == owner) {
             self.forget(task.id());
         }
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolyard_model::BoxFuture;
 
@@ -25,10 +26,31 @@ pub struct TaskRecord {
     pub message: Option<String>,
     /// The result or the error, once it has ended.
     pub outcome: Option<Value>,
+    /// Its questions: the open ones, and those whose answers a resumed run needs.
+    pub questions: Vec<TaskQuestion>,
+    /// What a resumed run is started with; nothing if the tool cannot be run again.
+    pub call: Option<Value>,
     /// When it was made.
     pub created: SystemTime,
+    /// When it last changed.
+    pub updated: SystemTime,
     /// When it is forgotten.
     pub expires: Option<SystemTime>,
+}
+
+/// A question of a stored task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskQuestion {
+    /// What the answer comes back under.
+    pub key: String,
+    /// The method of the protocol.
+    pub method: String,
+    /// Its parameters.
+    #[serde(default)]
+    pub params: Option<Value>,
+    /// The answer, once there is one.
+    #[serde(default)]
+    pub answer: Option<Value>,
 }
 
 /// The state of a stored task.
@@ -71,6 +93,15 @@ pub trait TaskStore: Send + Sync + 'static {
 
     /// Forgets a task.
     fn remove(&self, owner: &str, id: &str) -> BoxFuture<Result<(), TaskStoreError>>;
+
+    /// The tasks of all owners that have not ended.
+    fn unfinished(&self) -> BoxFuture<Result<Vec<TaskRecord>, TaskStoreError>>;
+
+    /// Whether anything was ever stored. Asking creates nothing.
+    fn exists(&self) -> bool;
+
+    /// Whether this program may end or resume tasks that it does not run: no other program may be using the store.
+    fn may_adopt(&self) -> BoxFuture<bool>;
 }
 
 /// A store in memory, which ends with the program.
@@ -84,7 +115,8 @@ pub trait TaskStore: Send + Sync + 'static {
 /// let store = MemoryTasks::default();
 /// let task = TaskRecord {
 ///     id: "t1".into(), owner: "ann".into(), tool: "index".into(), state: TaskState::Working,
-///     message: None, outcome: None, created: SystemTime::now(), expires: None,
+///     message: None, outcome: None, questions: Vec::new(), call: None,
+///     created: SystemTime::now(), updated: SystemTime::now(), expires: None,
 /// };
 /// store.put(task.clone()).await?;
 /// assert_eq!(store.get("ann", "t1").await?, Some(task));
@@ -144,6 +176,19 @@ impl TaskStore for MemoryTasks {
         drop(tasks);
         Box::pin(std::future::ready(Ok(())))
     }
+
+    fn unfinished(&self) -> BoxFuture<Result<Vec<TaskRecord>, TaskStoreError>> {
+        let found = self.tasks().values().filter(|task| !task.state.has_ended()).cloned().collect();
+        Box::pin(std::future::ready(Ok(found)))
+    }
+
+    fn exists(&self) -> bool {
+        !self.tasks().is_empty()
+    }
+
+    fn may_adopt(&self) -> BoxFuture<bool> {
+        Box::pin(std::future::ready(true))
+    }
 }
 
 #[cfg(test)]
@@ -160,7 +205,10 @@ mod tests {
             state,
             message: None,
             outcome: None,
+            questions: Vec::new(),
+            call: None,
             created: SystemTime::UNIX_EPOCH + Duration::from_secs(id as u64),
+            updated: SystemTime::UNIX_EPOCH,
             expires: None,
         }
     }

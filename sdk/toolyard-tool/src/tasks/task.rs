@@ -1,6 +1,8 @@
 //! One task: its status, its questions and its result.
 
 mod first;
+mod lasting;
+mod past;
 mod questions;
 
 use std::collections::HashSet;
@@ -10,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
-use toolyard_model::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Owner, Peer, Scope};
+use toolyard_model::{Answer, AnswerBody, Ask, AskError, Back, BoxFuture, Origin, Owner, Peer, Scope};
 use toolyard_proto::{CallError, Notification, Raw};
 
 use super::wire;
@@ -20,6 +22,8 @@ use questions::Question;
 
 pub(crate) use first::Stage;
 pub(super) use first::answer;
+pub(super) use lasting::{Lasting, is_running_here, owners_of};
+pub(super) use past::{Past, ask_of};
 pub(super) use questions::Putting;
 
 #[derive(Debug)]
@@ -36,6 +40,23 @@ pub(crate) struct Task {
     state: Mutex<State>,
     /// Counts changes, for waiters.
     version: watch::Sender<u64>,
+    /// Where it is stored, if it outlives the program.
+    lasting: Option<Lasting>,
+}
+
+/// What a task is made from.
+pub(super) struct Making {
+    pub(super) id: String,
+    pub(super) stage: Stage,
+    pub(super) call: Peer,
+    pub(super) owner: Owner,
+    pub(super) created: SystemTime,
+    pub(super) kept_for: Duration,
+    pub(super) scope: Scope,
+    pub(super) changes: Changes,
+    pub(super) lasting: Option<Lasting>,
+    /// Of an earlier run.
+    pub(super) past: Past,
 }
 
 #[derive(Debug)]
@@ -47,6 +68,9 @@ struct State {
     questions: Vec<Question>,
     /// Those of all questions so far.
     keys: HashSet<String>,
+    past: Past,
+    /// The last message of its progress.
+    message: Option<String>,
     updated: SystemTime,
 }
 
@@ -84,34 +108,32 @@ impl Outcome {
 /// The status of a task at one moment.
 #[derive(Debug)]
 pub(super) struct Standing {
+    pub(super) id: String,
+    pub(super) created: SystemTime,
+    pub(super) kept_for: Duration,
     pub(super) outcome: Option<Outcome>,
     pub(super) questions: Vec<(String, Ask)>,
+    pub(super) message: Option<String>,
     pub(super) updated: SystemTime,
 }
 
 impl Task {
-    pub(super) fn new(
-        id: String,
-        first: Stage,
-        call: Peer,
-        owner: Owner,
-        kept_for: Duration,
-        scope: Scope,
-        changes: Changes,
-    ) -> Arc<Self> {
-        let created = SystemTime::now();
-        let call = (first != Stage::Task).then_some(call);
+    pub(super) fn new(making: Making) -> Arc<Self> {
+        let Making { id, stage, call, owner, created, kept_for, scope, changes, lasting, past } = making;
+        let call = (stage != Stage::Task).then_some(call);
         let state = State {
-            stage: first,
+            stage,
             call,
             outcome: None,
             questions: Vec::new(),
             keys: HashSet::new(),
-            updated: created,
+            past,
+            message: None,
+            updated: SystemTime::now(),
         };
         let (state, version) = (Mutex::new(state), watch::Sender::new(0));
         let work = scope.child();
-        Arc::new(Self { id, owner, created, kept_for, scope, work, changes, state, version })
+        Arc::new(Self { id, owner, created, kept_for, scope, work, changes, state, version, lasting })
     }
 
     pub(super) fn id(&self) -> &str {
@@ -126,8 +148,30 @@ impl Task {
         self.created
     }
 
-    pub(super) fn kept_for(&self) -> Duration {
-        self.kept_for
+    /// Until it is forgotten.
+    pub(super) fn time_left(&self) -> Duration {
+        self.kept_for.saturating_sub(self.created.elapsed().unwrap_or_default())
+    }
+
+    /// Whether this client may ask about it.
+    pub(super) fn is_of(&self, origin: &Origin) -> bool {
+        match &self.lasting {
+            Some(lasting) => lasting.is_of(origin),
+            None => *self.owner() == Owner::of(origin),
+        }
+    }
+
+    /// Whether it is in the list of this client.
+    pub(super) fn is_listed_for(&self, origin: &Origin) -> bool {
+        match &self.lasting {
+            Some(lasting) => lasting.is_listed_for(origin),
+            None => *self.owner() == Owner::of(origin),
+        }
+    }
+
+    /// The message of its progress is what its status says.
+    pub(crate) fn set_message(&self, message: String) {
+        self.state().message = Some(message);
     }
 
     /// Ends when the task is forgotten.
@@ -149,10 +193,26 @@ impl Task {
         self.state().outcome.is_some()
     }
 
+    /// As it is now. Of a task that lasts, clients see only what is stored.
     pub(super) fn standing(&self) -> Standing {
-        let state = self.state();
-        let questions = state.questions.iter().map(|one| (one.key.clone(), one.ask.clone())).collect();
-        Standing { outcome: state.outcome.clone(), questions, updated: state.updated }
+        self.standing_of(&self.state())
+    }
+
+    fn standing_of(&self, state: &State) -> Standing {
+        let own = state.questions.iter().map(|one| (one.key.clone(), one.ask.clone()));
+        let questions = match &state.outcome {
+            None => state.past.open().chain(own).collect(),
+            Some(_) => Vec::new(),
+        };
+        Standing {
+            id: self.id.clone(),
+            created: self.created,
+            kept_for: self.kept_for,
+            outcome: state.outcome.clone(),
+            questions,
+            message: state.message.clone(),
+            updated: state.updated,
+        }
     }
 
     fn finish(&self, answer: Answer) {
@@ -173,8 +233,9 @@ impl Task {
 
     /// Stops it if it is still running: no client can ask about it any more.
     pub(super) fn stop(&self) {
-        self.cancel();
+        // First what stores it: a task that lasts is interrupted, not cancelled.
         self.scope.cancel();
+        self.cancel();
     }
 
     /// The first end counts.
@@ -208,12 +269,17 @@ impl Task {
                 return false;
             }
             state.updated = SystemTime::now();
+            self.version.send_modify(|version| *version += 1);
         }
-        self.version.send_modify(|version| *version += 1);
-        if self.is_begun() {
-            self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(self)));
+        // What lasts is announced when it is stored.
+        if self.lasting.is_none() && self.is_begun() {
+            self.announce(&self.standing());
         }
         true
+    }
+
+    fn announce(&self, standing: &Standing) {
+        self.changes.announce(Change::Task(self.id.as_str().into(), wire::announcement(standing)));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -244,17 +310,18 @@ mod tests {
     #[test]
     fn of_many_ends_at_once_only_the_first_counts() {
         for _ in 0..500 {
-            let (owner, time) =
-                (Owner::Principal(toolyard_model::Principal::local()), Duration::from_secs(1));
-            let task = Task::new(
-                "t".into(),
-                Stage::Task,
-                Peer::none(),
-                owner,
-                time,
-                Scope::new(),
-                Changes::default(),
-            );
+            let task = Task::new(Making {
+                id: "t".into(),
+                stage: Stage::Task,
+                call: Peer::none(),
+                owner: Owner::Principal(toolyard_model::Principal::local()),
+                created: SystemTime::now(),
+                kept_for: Duration::from_secs(1),
+                scope: Scope::new(),
+                changes: Changes::default(),
+                lasting: None,
+                past: Past::default(),
+            });
             let firsts = std::thread::scope(|scope| {
                 // No thread continues before all have started.
                 let state = task.state();

@@ -98,39 +98,40 @@ pub(super) fn kept_for(request: &Request) -> Option<Duration> {
 
 /// The answer to the call that started a task, however far that is by now.
 pub(super) fn started(request: &Request, task: &Task) -> Raw {
-    let standing = Standing { outcome: None, questions: Vec::new(), updated: task.created() };
+    let now = task.standing();
+    let standing =
+        Standing { outcome: None, questions: Vec::new(), message: None, updated: now.created, ..now };
     if form(&request.origin) == Form::Core {
-        return json!({ "task": core(task, &standing) }).into();
+        return json!({ "task": core(&standing) }).into();
     }
-    let mut said = extension(task, &standing);
+    let mut said = extension(&standing);
     said["resultType"] = "task".into();
     said.into()
 }
 
 /// The answer to `tasks/get`.
-pub(super) fn details(request: &Request, task: &Task) -> Raw {
-    let standing = task.standing();
-    match form(&request.origin) {
-        Form::Core => core(task, &standing).into(),
-        Form::Extension | Form::Unknown => extension(task, &standing).into(),
+pub(super) fn details(origin: &Origin, standing: &Standing) -> Raw {
+    match form(origin) {
+        Form::Core => core(standing).into(),
+        Form::Extension | Form::Unknown => extension(standing).into(),
     }
 }
 
 /// The parameters of `notifications/tasks`.
-pub(super) fn announcement(task: &Task) -> Raw {
-    extension(task, &task.standing()).into()
+pub(super) fn announcement(standing: &Standing) -> Raw {
+    extension(standing).into()
 }
 
-pub(super) fn cancelled(request: &Request, task: &Task, was_running: bool) -> Result<Raw, CallError> {
-    match form(&request.origin) {
+pub(super) fn cancelled(origin: &Origin, standing: &Standing, was_running: bool) -> Result<Raw, CallError> {
+    match form(origin) {
         Form::Extension | Form::Unknown => Ok(Raw::empty_object()),
-        Form::Core if was_running => Ok(core(task, &task.standing()).into()),
+        Form::Core if was_running => Ok(core(standing).into()),
         Form::Core => Err(CallError::invalid_params("the task is over and cannot be cancelled")),
     }
 }
 
-pub(super) fn list(tasks: &[Arc<Task>]) -> Raw {
-    let tasks: Vec<Value> = tasks.iter().map(|task| core(task, &task.standing())).collect();
+pub(super) fn list(origin: &Origin, tasks: &[Standing]) -> Raw {
+    let tasks: Vec<Raw> = tasks.iter().map(|task| details(origin, task)).collect();
     json!({ "tasks": tasks }).into()
 }
 
@@ -138,18 +139,26 @@ pub(super) fn list(tasks: &[Arc<Task>]) -> Raw {
 pub(super) async fn result(task: Arc<Task>, peer: Peer) -> Answer {
     loop {
         let seen = task.version();
-        if let Some(outcome) = task.standing().outcome {
-            return Ok(AnswerBody::ours(related(&outcome.into_answer()?, &task)));
+        let standing = task.stored_standing().await?;
+        if standing.outcome.is_some() {
+            return outcome_of(standing);
         }
         match task.put_next() {
-            Some(question) => put(question, &task, &peer).await,
+            Some(question) => put(question, task.id(), &peer).await,
             None => drop(task.changed_since(seen).await),
         }
     }
 }
 
+/// The answer to `tasks/result` of a task that is over.
+pub(super) fn outcome_of(standing: Standing) -> Answer {
+    let Standing { outcome, id, .. } = standing;
+    let outcome = outcome.ok_or_else(|| CallError::unavailable("another program runs this task"))?;
+    Ok(AnswerBody::ours(related(&outcome.into_answer()?, &id)))
+}
+
 /// Asks the client that waits, until it answers or the answer is not needed any more.
-async fn put(question: Putting, task: &Task, peer: &Peer) {
+async fn put(question: Putting, task: &str, peer: &Peer) {
     let params = question.ask.params.clone().unwrap_or_else(Raw::empty_object);
     let ask = Ask { method: question.ask.method.clone(), params: Some(related(&params, task)) };
     tokio::select! {
@@ -158,12 +167,12 @@ async fn put(question: Putting, task: &Task, peer: &Peer) {
     }
 }
 
-fn related(object: &Raw, task: &Task) -> Raw {
-    object.with_path(&["_meta", RELATED_TASK, "taskId"], &Raw::from_serialize(&task.id()))
+fn related(object: &Raw, task: &str) -> Raw {
+    object.with_path(&["_meta", RELATED_TASK, "taskId"], &Raw::from_serialize(&task))
 }
 
 /// A tool that failed has completed all the same: only errors of the protocol are failures.
-fn extension(task: &Task, standing: &Standing) -> Value {
+fn extension(standing: &Standing) -> Value {
     let status = match &standing.outcome {
         None if standing.questions.is_empty() => "working",
         None => "input_required",
@@ -171,7 +180,7 @@ fn extension(task: &Task, standing: &Standing) -> Value {
         Some(Outcome::Error(_)) => "failed",
         Some(Outcome::Cancelled) => "cancelled",
     };
-    let mut said = base(task, standing, status, ("ttlMs", "pollIntervalMs"));
+    let mut said = base(standing, status, ("ttlMs", "pollIntervalMs"));
     match &standing.outcome {
         Some(Outcome::Result(result)) => said["result"] = json!(result),
         Some(Outcome::Error(error)) => said["error"] = json!(error.to_raw()),
@@ -186,7 +195,7 @@ fn extension(task: &Task, standing: &Standing) -> Value {
 }
 
 /// In 2025-11-25 a tool that failed is a task that failed, and the result is fetched apart.
-fn core(task: &Task, standing: &Standing) -> Value {
+fn core(standing: &Standing) -> Value {
     let status = match &standing.outcome {
         None if standing.questions.is_empty() => "working",
         None => "input_required",
@@ -195,19 +204,23 @@ fn core(task: &Task, standing: &Standing) -> Value {
         Some(Outcome::Error(_)) => "failed",
         Some(Outcome::Cancelled) => "cancelled",
     };
-    base(task, standing, status, ("ttl", "pollInterval"))
+    base(standing, status, ("ttl", "pollInterval"))
 }
 
-fn base(task: &Task, standing: &Standing, status: &str, names: (&str, &str)) -> Value {
+fn base(standing: &Standing, status: &str, names: (&str, &str)) -> Value {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    json!({
-        "taskId": task.id(),
+    let mut base = json!({
+        "taskId": standing.id,
         "status": status,
-        "createdAt": timestamp(task.created()),
+        "createdAt": timestamp(standing.created),
         "lastUpdatedAt": timestamp(standing.updated),
-        names.0: millis(task.kept_for()),
+        names.0: millis(standing.kept_for),
         names.1: millis(POLL),
-    })
+    });
+    if let Some(message) = &standing.message {
+        base["statusMessage"] = message.as_str().into();
+    }
+    base
 }
 
 fn is_failure(result: &Raw) -> bool {

@@ -170,6 +170,13 @@ async fn send(context: &Context) -> Result<String, ToolError> {
     Ok("sent".into())
 }
 
+/// Builds the index of a large archive.
+#[tool(task, keep = "7d")]
+async fn build_index(context: &Context) -> Result<String, ToolError> {
+    context.progress_with(1, 3, "reading the archive");
+    Ok("built".into())
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct Title {
     title: String,
@@ -275,6 +282,7 @@ fn notes() -> ToolSet {
         .with::<length>()
         .with::<borrow>()
         .with::<send>()
+        .with::<build_index>()
         .state(notebook);
     let set = set.with::<search>().with::<delete>().with::<delete_here>();
     set.with::<all_notes>().with::<one_note>().with::<summarize>().with::<titles>().state(())

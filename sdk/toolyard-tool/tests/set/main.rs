@@ -9,6 +9,7 @@ mod calls;
 mod doors;
 mod guide;
 mod items;
+mod lasting;
 mod live;
 mod owners;
 mod pack;

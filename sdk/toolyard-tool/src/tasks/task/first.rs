@@ -53,6 +53,7 @@ pub(in crate::tasks) fn answer(
             return outcome.into_answer().map(AnswerBody::ours);
         }
         untold.kept.add(task)?;
+        task.store_first(&untold.kept).await?;
         untold.told();
         Ok(AnswerBody::ours(started))
     }
@@ -121,6 +122,7 @@ impl Drop for Untold {
         if !self.is_told {
             self.kept.forget(self.task.id());
             self.task.stop();
+            self.task.remove_stored();
         }
     }
 }

@@ -40,9 +40,10 @@ impl Task {
             let (answered, open): (Vec<_>, _) =
                 state.questions.drain(..).partition(|one| answers.member(&one.key).is_some());
             state.questions = open;
-            let is_any = !answered.is_empty();
+            let is_any = state.past.take_answers(answers) || !answered.is_empty();
             for question in answered {
                 if let Some(answer) = answers.member(&question.key) {
+                    state.past.answered(&question.key, &question.ask, &answer);
                     // The task may have given up waiting.
                     let _ = question.reply.send(Ok(answer));
                 }
@@ -70,8 +71,12 @@ impl Task {
         self.change(|state| {
             state.begin();
             for (name, ask) in asks {
-                let (reply, answer) = oneshot::channel();
                 let (number, key) = (state.keys.len(), state.free_key(name));
+                if let Some(answer) = state.past.answer(&key, &ask) {
+                    asking.push(Box::pin(async { Ok(answer) }) as Asking);
+                    continue;
+                }
+                let (reply, answer) = oneshot::channel();
                 state.questions.push(Question { number, key, ask, reply, is_put: false });
                 asking.push(Box::pin(async { answer.await.unwrap_or(Err(AskError::Gone)) }) as Asking);
             }
@@ -99,8 +104,12 @@ impl Putting {
             let Some(at) = state.questions.iter().position(|one| one.number == self.number) else {
                 return false;
             };
+            let question = state.questions.remove(at);
+            if let Ok(answer) = &answer {
+                state.past.answered(&question.key, &question.ask, answer);
+            }
             // The task may have given up waiting.
-            let _ = state.questions.remove(at).reply.send(answer);
+            let _ = question.reply.send(answer);
             true
         });
     }

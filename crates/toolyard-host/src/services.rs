@@ -1,0 +1,63 @@
+//! What comes with the gateway, which is started with the packs: the hooks of the user, the limits of the config and
+//! the accounts of the user. Before they are there, everything passes, nothing is limited and no one is signed in.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+use toolyard_model::BoxFuture;
+use toolyard_tool::host::{Credentials, Hooks, Limits, NotSignedIn, Permit, Verdict};
+
+#[derive(Default)]
+pub(crate) struct LateHooks(OnceLock<Arc<dyn Hooks>>);
+
+impl LateHooks {
+    pub(crate) fn set(&self, hooks: Arc<dyn Hooks>) {
+        let _ = self.0.set(hooks);
+    }
+}
+
+impl Hooks for LateHooks {
+    fn run(&self, point: &str, input: Value) -> BoxFuture<Verdict> {
+        match self.0.get() {
+            Some(hooks) => hooks.run(point, input),
+            None => Box::pin(async { Verdict::Continue(input) }),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct LateLimits(OnceLock<Arc<dyn Limits>>);
+
+impl LateLimits {
+    pub(crate) fn set(&self, limits: Arc<dyn Limits>) {
+        let _ = self.0.set(limits);
+    }
+}
+
+impl Limits for LateLimits {
+    fn acquire(&self, name: &str) -> BoxFuture<Permit> {
+        match self.0.get() {
+            Some(limits) => limits.acquire(name),
+            None => Box::pin(async { Permit::unlimited() }),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct LateCredentials(OnceLock<Arc<dyn Credentials>>);
+
+impl LateCredentials {
+    pub(crate) fn set(&self, credentials: Arc<dyn Credentials>) {
+        let _ = self.0.set(credentials);
+    }
+}
+
+impl Credentials for LateCredentials {
+    fn token(&self, provider: &str) -> BoxFuture<Result<String, NotSignedIn>> {
+        if let Some(credentials) = self.0.get() {
+            return credentials.token(provider);
+        }
+        let missing = NotSignedIn::new(provider);
+        Box::pin(async { Err(missing) })
+    }
+}
