@@ -21,6 +21,7 @@ mod suggest;
 mod duration;
 mod reach;
 mod oauth;
+mod resource;
 mod upstream;
 mod mcp_servers;
 mod mcpproxy;
@@ -63,6 +64,7 @@ pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
 pub use pins::lock_path;
 pub use problem::{Level, Place, Problem};
 pub use reach::{Program, Reach, Server};
+pub use resource::{IntrospectionConfig, ResourceConfig};
 pub use trust::{Agreed, TrustState, Trusted};
 pub use upstream::{OffUpstream, StartConfig, UpstreamConfig, Upstreams};
 
@@ -71,6 +73,7 @@ pub use suggest::nearest;
 pub use tools::ToolSection;
 pub use tree::{Entry, File, Format, Node, Value};
 
+use auth::AuthSection;
 use mcpproxy::McpProxy;
 use reader::{Reader, Section};
 
@@ -91,6 +94,8 @@ pub struct Config {
     pub pings: Pings,
     /// How tokens of apps and agents are checked, where tokens are required.
     pub auth: Option<Rules>,
+    /// Whose tokens are accepted from clients.
+    pub oauth: Option<ResourceConfig>,
     pub log: LogConfig,
     /// Whether and how calls are recorded.
     pub audit: Option<AuditConfig>,
@@ -178,6 +183,7 @@ struct Layer {
     apps: Option<AppsConfig>,
     pings: Option<Pings>,
     auth: Option<Rules>,
+    oauth: Option<ResourceConfig>,
     log: Option<LogConfig>,
     audit: Option<AuditConfig>,
     tools: Vec<ToolSection>,
@@ -208,6 +214,7 @@ impl Config {
         self.apps = layer.apps.unwrap_or(std::mem::take(&mut self.apps));
         self.pings = layer.pings.unwrap_or(self.pings);
         self.auth = layer.auth.or(self.auth.take());
+        self.oauth = layer.oauth.or(self.oauth.take());
         self.log = layer.log.unwrap_or(self.log);
         self.audit = layer.audit.or(self.audit);
         let id = |section: &ToolSection| (section.rule.profile.clone(), section.rule.pattern.clone());
@@ -264,8 +271,13 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
     let profiles = profile::read(&mut root, reader, &ids, |section, reader, profile| {
         tools.extend(tools::read(section, reader, Some(profile), known));
     });
+    let AuthSection { rules: auth, oauth } = match role {
+        Role::Own => root.take("auth").map(|field| auth::read(field, reader)).unwrap_or_default(),
+        Role::Project => auth::refuse(&mut root, reader),
+    };
+    let has_issuers = oauth.is_some() || below.oauth.is_some();
     let listen = match role {
-        Role::Own => root.take("listen").map(|field| listen::read(field, reader)),
+        Role::Own => root.take("listen").map(|field| listen::read(field, reader, has_issuers)),
         Role::Project => listen::refuse(&mut root, reader),
     };
     let transparent = read_transparent(&mut root, reader, on);
@@ -278,10 +290,6 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
             apps
         }),
         Role::Project => apps::refuse(&mut root, reader),
-    };
-    let auth = match role {
-        Role::Own => root.take("auth").and_then(|field| auth::read(field, reader)),
-        Role::Project => auth::refuse(&mut root, reader),
     };
     let log = match role {
         Role::Own => root.take("log").map(|field| log::read(field, reader)),
@@ -311,6 +319,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         apps,
         pings,
         auth,
+        oauth,
         log,
         audit,
         tools,

@@ -66,7 +66,8 @@ pub(crate) fn refuse(root: &mut Section, reader: &mut Reader<'_>) -> Option<List
     None
 }
 
-pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
+/// `has_issuers`: clients present tokens of an issuer.
+pub(crate) fn read(field: Field, reader: &mut Reader<'_>, has_issuers: bool) -> ListenConfig {
     let Some(mut section) = field.section(reader) else { return ListenConfig::default() };
     let http_field = section.take("http");
     let http = http_field.as_ref().and_then(|field| read_address(reader, field));
@@ -91,11 +92,14 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> ListenConfig {
     let keep_alive = section.take("keep_alive").and_then(|field| field.duration(reader, LONGEST_KEEP_ALIVE));
     section.finish(reader);
     for (field, address) in [(&http_field, http), (&tcp_field, tcp)] {
+        let (Some(field), Some(address)) = (field, address) else { continue };
         // A token that is there but wrong has been reported already.
-        if let (Some(field), Some(address), None) = (field, address, &token_field)
-            && let Some(problem) = needs_token("", address, false)
-        {
+        if let Some(problem) = needs_token("", address, token_field.is_some() || has_issuers) {
             field.error(reader, problem.message, problem.help);
+        }
+        if has_issuers && public_url.is_none() && !address.ip().is_loopback() {
+            let help = "set `public_url` to the address that clients use, such as \"https://yard.example\"";
+            field.error(reader, "tokens of an issuer are for an address, and `public_url` is missing", help);
         }
     }
     ListenConfig { http, tcp, local, token, operator_token, hosts, origins, public_url, keep_alive }

@@ -72,7 +72,7 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> OAuthConfig {
 }
 
 /// An `https` address; on this machine `http` will do.
-fn read_url(reader: &mut Reader<'_>, field: &Field, example: &str) -> Option<String> {
+pub(crate) fn read_url(reader: &mut Reader<'_>, field: &Field, example: &str) -> Option<String> {
     let text = field.expanded(reader)?;
     let url = text.parse::<http::Uri>().ok().filter(|url| url.host().is_some());
     let is_local = |url: &http::Uri| matches!(url.host(), Some("127.0.0.1" | "[::1]" | "localhost"));

@@ -108,7 +108,8 @@ fn name_of(id: &PrincipalId) -> Arc<str> {
         PrincipalId::Local => "local".into(),
         PrincipalId::Token(name) => name.clone(),
         PrincipalId::App(id) => format!("client:{id}").into(),
-        PrincipalId::OAuth { issuer, subject } => format!("oauth:{issuer}:{subject}").into(),
+        // No issuer has this sign in its address, so no two users share a name.
+        PrincipalId::OAuth { issuer, subject } => format!("oauth:{issuer}#{subject}").into(),
         PrincipalId::Delegate { parent, run } => format!("{}/{run}", parent.name()).into(),
         PrincipalId::Gateway => "gateway".into(),
     }
@@ -145,7 +146,7 @@ mod tests {
         check(&Principal::token("ann"), "ann");
         check(&Principal::app("shim"), "client:shim");
         check(&Principal::token("ann").delegate("run-1"), "ann/run-1");
-        check(&Principal::oauth("https://id.example", "7"), "oauth:https://id.example:7");
+        check(&Principal::oauth("https://id.example", "7"), "oauth:https://id.example#7");
         assert_eq!(Principal::token("ann"), Principal::token("ann").with_class("guest"));
         assert_ne!(
             Principal::token("client:shim"),

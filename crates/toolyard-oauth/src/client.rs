@@ -33,9 +33,11 @@ pub use callback::{Callback, Redirect};
 pub use challenge::Challenge;
 pub use device::DeviceSignIn;
 pub use keeper::{Keeper, Keepers};
+pub(crate) use metadata::issuer_document;
 pub use metadata::{Discovered, challenge, discover};
 pub use pages::{CALLBACK, Page, START, SignIns, Waiting};
 pub use sign_in::SignIn;
+pub(crate) use token::basic;
 pub use upstream::UpstreamAuth;
 pub use vault::{Credential, Vault};
 

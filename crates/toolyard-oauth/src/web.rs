@@ -1,4 +1,4 @@
-//! What the gateway serves over HTTP for OAuth: the pages of a sign-in.
+//! What the gateway serves over HTTP for OAuth: the pages of a sign-in, and the metadata of its views.
 
 use std::sync::Arc;
 
@@ -11,16 +11,18 @@ use toolyard_model::BoxFuture;
 use toolyard_serve::{PageRequest, PageResponse, PublicPages};
 
 use crate::client::{Page, SignIns};
+use crate::resource::ResourceServer;
 
-/// Answers browsers.
+/// Answers browsers, and clients that look for metadata.
 #[derive(Debug)]
 pub struct Web {
     sign_ins: Arc<SignIns>,
+    resource: Option<ResourceServer>,
 }
 
 impl Web {
-    pub fn new(sign_ins: Arc<SignIns>) -> Self {
-        Self { sign_ins }
+    pub fn new(sign_ins: Arc<SignIns>, resource: Option<ResourceServer>) -> Self {
+        Self { sign_ins, resource }
     }
 }
 
@@ -28,7 +30,11 @@ impl PublicPages for Web {
     fn page(&self, request: PageRequest) -> BoxFuture<Option<PageResponse>> {
         let PageRequest { method, path, query } = request;
         let (sign_ins, confirmed) = (self.sign_ins.clone(), method == Method::POST);
+        let metadata = self.resource.as_ref().and_then(|resource| resource.metadata(&path));
         Box::pin(async move {
+            if let Some(metadata) = metadata.filter(|_| method == Method::GET) {
+                return Some(json(&metadata));
+            }
             if method != Method::GET && method != Method::POST {
                 return None;
             }
@@ -64,6 +70,14 @@ fn render(page: Page) -> Option<PageResponse> {
             html(StatusCode::BAD_REQUEST, "Sign-in failed", &text)
         }
     })
+}
+
+/// Clients may keep metadata for a while.
+fn json(value: &serde_json::Value) -> PageResponse {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("max-age=300"));
+    PageResponse { status: StatusCode::OK, headers, body: Bytes::from(value.to_string()) }
 }
 
 /// A page without scripts that no other page may embed.

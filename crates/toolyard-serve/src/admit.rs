@@ -1,6 +1,7 @@
 //! Credentials become a principal, or a challenge that says what to present.
 
 mod refusals;
+mod verify;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,12 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use http::HeaderValue;
+use http::{HeaderValue, StatusCode};
 use subtle::ConstantTimeEq;
+use tokio::time::Instant;
 
 use refusals::Refusals;
 use toolyard_model::Principal;
 pub use toolyard_model::signed::Signed;
+pub use verify::{Bearer, Refusal, Verdict, VerifyToken};
 
 /// An admitted client, and whether it proved its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +30,14 @@ pub struct Admitted {
     pub is_owner: bool,
     /// The folder that the client works in, where it named one.
     pub folder: Option<Arc<Path>>,
+    /// When its credential ends, if that is known.
+    pub until: Option<Instant>,
 }
 
 impl Admitted {
     /// A client that did not have to present anything.
     pub fn unproven(principal: Principal) -> Self {
-        Self { principal, proven: false, is_operator: false, is_owner: false, folder: None }
+        Self { principal, proven: false, is_operator: false, is_owner: false, folder: None, until: None }
     }
 
     /// A client that has presented a valid credential.
@@ -59,13 +64,30 @@ impl Admitted {
     }
 }
 
-/// The answer to a client that is not admitted: the value of `WWW-Authenticate`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Challenge(&'static str);
+/// Why a request is not admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Denial {
+    Answer(Challenge),
+    /// The issuer of this token must be asked first; see [`Gate::verify_on`].
+    Unverified(Box<str>),
+}
+
+/// The answer to a client that is not admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Challenge {
+    pub status: StatusCode,
+    /// The value of `WWW-Authenticate`; none where the client can do nothing about it.
+    pub header: Option<HeaderValue>,
+    pub text: &'static str,
+}
 
 impl Challenge {
-    pub fn header(self) -> HeaderValue {
-        HeaderValue::from_static(self.0)
+    fn bearer(value: &'static str) -> Self {
+        Self::with(HeaderValue::from_static(value))
+    }
+
+    fn with(header: HeaderValue) -> Self {
+        Self { status: StatusCode::UNAUTHORIZED, header: Some(header), text: "a bearer token is required" }
     }
 }
 
@@ -75,6 +97,7 @@ pub struct Gate {
     tokens: Vec<(Principal, Box<[u8]>)>,
     operator: Option<Box<[u8]>>,
     signed: Option<Signed>,
+    issued: Option<Arc<dyn VerifyToken>>,
     refusals: Refusals,
     local: Admitted,
 }
@@ -92,6 +115,7 @@ impl Gate {
             tokens: Vec::new(),
             operator: None,
             signed: None,
+            issued: None,
             refusals: Refusals::default(),
             local: Admitted::unproven(Principal::local()),
         }
@@ -118,8 +142,15 @@ impl Gate {
         self
     }
 
+    /// Also admits clients that present a token of an issuer.
+    #[must_use]
+    pub fn with_issued(mut self, verifier: Arc<dyn VerifyToken>) -> Self {
+        self.issued = Some(verifier);
+        self
+    }
+
     pub fn is_open(&self) -> bool {
-        self.tokens.is_empty() && self.signed.is_none()
+        self.tokens.is_empty() && self.signed.is_none() && self.issued.is_none()
     }
 
     /// Whether tokens are made from a secret, so that every program that knows it can have one.
@@ -127,13 +158,14 @@ impl Gate {
         self.signed.is_some()
     }
 
-    /// From an `Authorization` header.
-    pub fn admit(&self, authorization: Option<&HeaderValue>) -> Result<Admitted, Challenge> {
-        self.admit_on(&Ticket::default(), authorization.map(HeaderValue::as_bytes))
-    }
-
-    /// The same on a connection: a single-use token is valid for every request on the connection that it opened.
-    pub fn admit_on(&self, ticket: &Ticket, authorization: Option<&[u8]>) -> Result<Admitted, Challenge> {
+    /// From the `Authorization` header of a request to `path`. A token that was checked is not checked again on the
+    /// same connection, so a single-use token is valid for every request on the connection that it opened.
+    pub fn admit_on(
+        &self,
+        ticket: &Ticket,
+        path: &str,
+        authorization: Option<&[u8]>,
+    ) -> Result<Admitted, Denial> {
         let presented = authorization.and_then(|header| Some((header, bearer(header)?)));
         if let Some((_, token)) = presented
             && self.is_operator_token(token)
@@ -145,17 +177,52 @@ impl Gate {
         }
         let Some((header, token)) = presented else {
             self.refusals.missing(ticket.client);
-            return Err(Challenge("Bearer"));
+            return Err(Denial::Answer(self.challenge(path, None)));
         };
-        if let Some(admitted) = ticket.admits(header) {
-            return Ok(admitted);
+        let judged = ticket.judged(header).unwrap_or_else(|| {
+            let judged = self.judge(token);
+            let is_checked_once = self.signed.is_some() || self.issued.is_some();
+            if is_checked_once && matches!(judged, Judged::Admitted(_) | Judged::Bearer(_)) {
+                ticket.stamp(header, judged.clone());
+            }
+            judged
+        });
+        match judged {
+            Judged::Admitted(admitted) => Ok(admitted),
+            Judged::Bearer(bearer) if bearer.may_enter(path) => Ok(admitted(bearer)),
+            Judged::Bearer(_) => Err(self.denial(ticket, path, verify::OTHER_VIEW)),
+            Judged::Refused(refusal) => Err(self.denial(ticket, path, refusal)),
+            Judged::Unverified => Err(Denial::Unverified(String::from_utf8_lossy(token).into_owned().into())),
         }
-        let admitted =
-            self.admit_token(ticket.client, token).ok_or(Challenge("Bearer error=\"invalid_token\""))?;
-        if self.signed.is_some() {
-            ticket.stamp(header, &admitted);
+    }
+
+    /// Asks the issuer about a token, and notes the outcome for the next [`Gate::admit_on`] of this header.
+    pub async fn verify_on(&self, ticket: &Ticket, authorization: &[u8], token: &str) {
+        let Some(issued) = &self.issued else { return };
+        ticket.stamp(authorization, issued.verify(token).await.into());
+    }
+
+    fn denial(&self, ticket: &Ticket, path: &str, refusal: Refusal) -> Denial {
+        self.refusals.invalid(ticket.client, &refusal.to_string());
+        Denial::Answer(self.challenge(path, Some(refusal)))
+    }
+
+    fn challenge(&self, path: &str, refusal: Option<Refusal>) -> Challenge {
+        if let Some(Refusal::Unavailable(text)) = refusal {
+            return Challenge { status: StatusCode::SERVICE_UNAVAILABLE, header: None, text };
         }
-        Ok(admitted)
+        let Some(issued) = &self.issued else {
+            let value = if refusal.is_some() { "Bearer error=\"invalid_token\"" } else { "Bearer" };
+            return Challenge::bearer(value);
+        };
+        let challenge = Challenge::with(issued.challenge(path, refusal));
+        match refusal {
+            Some(Refusal::Scopes) => {
+                Challenge { status: StatusCode::FORBIDDEN, text: verify::SCOPES, ..challenge }
+            }
+            Some(Refusal::Invalid(text)) => Challenge { text, ..challenge },
+            _ => challenge,
+        }
     }
 
     fn is_operator_token(&self, token: &[u8]) -> bool {
@@ -167,34 +234,80 @@ impl Gate {
         self.refusals.missing(None);
     }
 
-    /// From a bare token, as the opening line of a stream connection carries it.
-    pub fn admit_token(&self, client: Option<IpAddr>, token: &[u8]) -> Option<Admitted> {
+    /// From a bare token, as the opening line of a stream connection carries it. Such a connection may choose any view.
+    pub async fn admit_token(&self, token: &str) -> Option<Admitted> {
+        let judged = match self.judge(token.as_bytes()) {
+            Judged::Unverified => match &self.issued {
+                Some(issued) => issued.verify(token).await.into(),
+                None => Judged::Unverified,
+            },
+            judged => judged,
+        };
+        let refusal = match judged {
+            Judged::Admitted(admitted) => return Some(admitted),
+            Judged::Bearer(bearer) if bearer.views.is_none() => return Some(admitted(bearer)),
+            Judged::Bearer(_) => verify::OTHER_VIEW,
+            Judged::Refused(refusal) => refusal,
+            Judged::Unverified => NOT_CONFIGURED,
+        };
+        self.refusals.invalid(None, &refusal.to_string());
+        None
+    }
+
+    fn judge(&self, token: &[u8]) -> Judged {
         if self.is_operator_token(token) {
-            return Some(operator());
+            return Judged::Admitted(operator());
         }
         let matches = |entry: &&(Principal, Box<[u8]>)| bool::from(entry.1.as_ref().ct_eq(token));
         if let Some((principal, _)) = self.tokens.iter().find(matches) {
-            return Some(Admitted::proven(principal.clone()));
+            return Judged::Admitted(Admitted::proven(principal.clone()));
         }
-        let checked = match (&self.signed, std::str::from_utf8(token)) {
-            (Some(signed), Ok(token)) => signed.check(Some(token)).map_err(|bad| bad.to_string()),
-            _ => Err("the token is not the configured one".to_owned()),
-        };
-        match checked {
-            Ok(client) => Some(Admitted::proven(Principal::app(&client))),
-            Err(reason) => {
-                self.refusals.invalid(client, &reason);
-                None
-            }
+        let Ok(token) = std::str::from_utf8(token) else { return Judged::Refused(NOT_CONFIGURED) };
+        // Only tokens that are made from a secret have colons; those of issuers hardly ever do.
+        let may_be_signed = self.issued.is_none() || token.contains(':');
+        if let Some(signed) = self.signed.as_ref().filter(|_| may_be_signed) {
+            return match signed.check(Some(token)) {
+                Ok(client) => Judged::Admitted(Admitted::proven(Principal::app(&client))),
+                Err(bad) => Judged::Refused(Refusal::Secret(bad)),
+            };
+        }
+        match &self.issued {
+            Some(issued) => issued.check(token).map_or(Judged::Unverified, Judged::from),
+            None => Judged::Refused(NOT_CONFIGURED),
         }
     }
 }
 
-/// The credential that a connection was admitted with last, and where the connection comes from.
+const NOT_CONFIGURED: Refusal = Refusal::Invalid("the token is not the configured one");
+
+/// What a gate makes of a token.
+#[derive(Clone)]
+enum Judged {
+    Admitted(Admitted),
+    Bearer(Bearer),
+    Refused(Refusal),
+    /// The issuer has to be asked.
+    Unverified,
+}
+
+impl From<Verdict> for Judged {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Valid(bearer) => Self::Bearer(bearer),
+            Verdict::Refused(refusal) => Self::Refused(refusal),
+        }
+    }
+}
+
+fn admitted(bearer: Bearer) -> Admitted {
+    Admitted { until: bearer.expires, ..Admitted::proven(bearer.principal) }
+}
+
+/// The credential that a connection presented last, what came of it, and where the connection comes from.
 #[derive(Default)]
 pub struct Ticket {
     client: Option<IpAddr>,
-    last: Mutex<Option<(Box<[u8]>, Admitted)>>,
+    last: Mutex<Option<(Box<[u8]>, Judged)>>,
 }
 
 impl Ticket {
@@ -202,16 +315,23 @@ impl Ticket {
         Self { client, last: Mutex::default() }
     }
 
-    fn admits(&self, header: &[u8]) -> Option<Admitted> {
-        let stamped = self.stamped();
-        stamped.as_ref().filter(|(used, _)| used.as_ref() == header).map(|(_, admitted)| admitted.clone())
+    /// What came of this header before. A refusal counts once: the next time the token may be valid.
+    fn judged(&self, header: &[u8]) -> Option<Judged> {
+        let mut last = self.last();
+        let (_, judged) = last.as_ref().filter(|(used, _)| used.as_ref() == header)?;
+        match judged {
+            Judged::Admitted(_) => Some(judged.clone()),
+            Judged::Bearer(bearer) if Instant::now() < bearer.until => Some(judged.clone()),
+            Judged::Refused(_) => last.take().map(|(_, judged)| judged),
+            Judged::Bearer(_) | Judged::Unverified => None,
+        }
     }
 
-    fn stamp(&self, header: &[u8], admitted: &Admitted) {
-        *self.stamped() = Some((header.into(), admitted.clone()));
+    fn stamp(&self, header: &[u8], judged: Judged) {
+        *self.last() = Some((header.into(), judged));
     }
 
-    fn stamped(&self) -> MutexGuard<'_, Option<(Box<[u8]>, Admitted)>> {
+    fn last(&self) -> MutexGuard<'_, Option<(Box<[u8]>, Judged)>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -219,7 +339,7 @@ impl Ticket {
 impl fmt::Debug for Ticket {
     /// Tokens must not appear in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Ticket").field(&self.stamped().as_ref().map(|(_, admitted)| admitted)).finish()
+        f.debug_struct("Ticket").field("client", &self.client).finish_non_exhaustive()
     }
 }
 
@@ -244,10 +364,13 @@ mod tests {
     use super::*;
 
     fn check(gate: &Gate, header: Option<&str>, expected: Result<(&str, bool), &str>) {
-        let value = header.map(|text| HeaderValue::from_str(text).unwrap());
-        let got = gate.admit(value.as_ref());
+        let got = gate.admit_on(&Ticket::default(), "/mcp", header.map(str::as_bytes));
         let got = got.as_ref().map(|admitted| (&**admitted.principal.name(), admitted.proven));
-        assert_eq!(got.map_err(|challenge| challenge.0), expected, "{header:?}");
+        let got = got.map_err(|denial| match denial {
+            Denial::Answer(challenge) => challenge.header.as_ref().unwrap().to_str().unwrap(),
+            Denial::Unverified(_) => "unverified",
+        });
+        assert_eq!(got, expected, "{header:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ::hyper::body::Incoming;
 use bytes::Bytes;
-use http::header::{ALLOW, AUTHORIZATION, ORIGIN, WWW_AUTHENTICATE};
+use http::header::{ALLOW, AUTHORIZATION, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -32,7 +32,7 @@ use super::poll_inline::PollInline;
 use super::reply::{self, HttpResponse};
 use super::write_timeout::WriteTimeout;
 use super::{control, cors, legacy, pages, post, public};
-use crate::admit::{Admitted, Challenge, Ticket};
+use crate::admit::{Admitted, Challenge, Denial, Ticket};
 use hyper::Handoff;
 
 /// How long a request head may take, and an idle connection stays open.
@@ -57,7 +57,7 @@ where
     let stream = WriteTimeout::new(stream, endpoint.options.patience).with_unread(unread);
     let handoff = Handoff { stream, head_by: Instant::now() + HEAD_TIMEOUT };
     let door = Arc::new(Door { endpoint, guard: Guard::default(), is_owner: true });
-    Box::pin(hyper::serve(door, handoff, Ticket::default())).await;
+    Box::pin(hyper::serve(door, handoff, Arc::default())).await;
 }
 
 /// Accepts connections until `scope` or the endpoint ends.
@@ -87,7 +87,7 @@ impl Door {
         let from = stream.peer_addr().ok().map(|address| address.ip());
         PollInline::new(async move {
             let stream = WriteTimeout::new(stream, self.endpoint.options.patience);
-            let ticket = Ticket::of(from);
+            let ticket = Arc::new(Ticket::of(from));
             match fast_path::serve(&self, stream, &ticket).await {
                 Ok(None) => {}
                 Ok(Some(handoff)) => Box::pin(hyper::serve(self, handoff, ticket)).await,
@@ -101,11 +101,10 @@ impl Door {
     fn respond(
         self: Arc<Self>,
         request: Request<Incoming>,
-        ticket: &Ticket,
+        ticket: &Arc<Ticket>,
     ) -> impl Future<Output = Result<HttpResponse, Infallible>> + use<> {
-        let uri = request.uri();
         let headers = request.headers();
-        let destination = match self.route(uri.path(), uri.authority(), Fields::Map(headers), ticket) {
+        let destination = match self.route_request(&request, ticket) {
             Destination::Refused(response) => Destination::Refused(response),
             _ if cors::is_preflight(request.method(), headers) => {
                 Destination::Answered(Box::new(cors::preflight(headers)))
@@ -113,8 +112,14 @@ impl Door {
             destination => destination,
         };
         let origin = headers.get(ORIGIN).filter(|_| !matches!(destination, Destination::Refused(_))).cloned();
+        let ticket = matches!(destination, Destination::Unverified(_)).then(|| ticket.clone());
         async move {
-            let mut response = self.answer(destination, request).await;
+            let mut response = match (destination, ticket) {
+                (Destination::Unverified(token), Some(ticket)) => {
+                    Box::pin(self.verify_and_answer(&token, &ticket, request)).await
+                }
+                (destination, _) => self.answer(destination, request).await,
+            };
             if let Some(origin) = origin {
                 cors::allow(origin, &mut response);
             }
@@ -122,10 +127,30 @@ impl Door {
         }
     }
 
+    async fn verify_and_answer(
+        &self,
+        token: &str,
+        ticket: &Ticket,
+        request: Request<Incoming>,
+    ) -> HttpResponse {
+        self.verify(Fields::Map(request.headers()), ticket, token).await;
+        self.answer(self.route_request(&request, ticket), request).await
+    }
+
+    /// Asks the issuer of a token about it. The next [`Door::route`] knows the outcome.
+    async fn verify(&self, fields: Fields<'_>, ticket: &Ticket, token: &str) {
+        if let Some(authorization) = fields.first(&AUTHORIZATION) {
+            self.endpoint.options.gate.verify_on(ticket, authorization, token).await;
+        }
+    }
+
     async fn answer(&self, destination: Destination, request: Request<Incoming>) -> HttpResponse {
         let endpoint = &self.endpoint;
         match destination {
             Destination::Refused(response) | Destination::Answered(response) => *response,
+            Destination::Unverified(_) => {
+                reply::text(StatusCode::SERVICE_UNAVAILABLE, "the token cannot be checked now; try again\n")
+            }
             Destination::Page(path) => match &endpoint.pages {
                 Some(pages) => {
                     pages::answer(&**pages, request.method(), &path, Fields::Map(request.headers()))
@@ -159,8 +184,14 @@ impl Door {
     }
 
     /// A folder counts only on a connection that proves its user, so it is not looked for on any other.
-    fn admit(&self, place: &Place<'_>, fields: Fields<'_>, ticket: &Ticket) -> Result<Admitted, Challenge> {
-        let admitted = self.identify(place, fields, ticket)?;
+    fn admit(
+        &self,
+        path: &str,
+        place: &Place<'_>,
+        fields: Fields<'_>,
+        ticket: &Ticket,
+    ) -> Result<Admitted, Denial> {
+        let admitted = self.identify(path, place, fields, ticket)?;
         if !admitted.proves_user() {
             return Ok(admitted);
         }
@@ -169,12 +200,14 @@ impl Door {
 
     fn identify(
         &self,
+        path: &str,
         place: &Place<'_>,
         fields: Fields<'_>,
         ticket: &Ticket,
-    ) -> Result<Admitted, Challenge> {
+    ) -> Result<Admitted, Denial> {
         let gate = &self.endpoint.options.gate;
-        let authorization = fields.first(&AUTHORIZATION);
+        // Of two credentials, none counts: which of them is meant is unclear.
+        let authorization = fields.once(&AUTHORIZATION).unwrap_or_default();
         if let Some(operator) = self.endpoint.ui_access.admit(authorization) {
             return Ok(operator);
         }
@@ -182,7 +215,7 @@ impl Door {
             return Ok(Admitted::unproven(Principal::local()));
         }
         if !self.is_owner {
-            return gate.admit_on(ticket, authorization);
+            return gate.admit_on(ticket, path, authorization);
         }
         // An operator is recognised by the socket. Elsewhere the principal matters where tokens are made from a
         // secret, so one must be presented.
@@ -190,7 +223,12 @@ impl Door {
         {
             return Ok(Admitted::unproven(Principal::local()).as_operator());
         }
-        gate.admit_on(ticket, authorization).map(Admitted::as_operator)
+        gate.admit_on(ticket, path, authorization).map(Admitted::as_operator)
+    }
+
+    fn route_request(&self, request: &Request<Incoming>, ticket: &Ticket) -> Destination {
+        let uri = request.uri();
+        self.route(uri.path(), uri.authority(), Fields::Map(request.headers()), ticket)
     }
 
     /// What can be said before the message is read.
@@ -225,13 +263,10 @@ impl Door {
         {
             return Destination::Refused(Box::new(reply::text(StatusCode::FORBIDDEN, format!("{reason}\n"))));
         }
-        let admitted = match self.admit(&place, fields, ticket) {
+        let admitted = match self.admit(path, &place, fields, ticket) {
             Ok(admitted) => admitted,
-            Err(challenge) => {
-                let mut response = reply::text(StatusCode::UNAUTHORIZED, "a bearer token is required\n");
-                response.headers_mut().insert(WWW_AUTHENTICATE, challenge.header());
-                return answered(response);
-            }
+            Err(Denial::Unverified(token)) => return Destination::Unverified(token),
+            Err(Denial::Answer(challenge)) => return answered(denied(challenge)),
         };
         let rest = match place {
             Place::Control | Place::Exchange | Place::Metrics => match &self.endpoint.control {
@@ -260,6 +295,8 @@ enum Destination {
     /// It needs nothing further to be answered.
     Answered(Box<HttpResponse>),
     Elsewhere,
+    /// The issuer of this token has to be asked first.
+    Unverified(Box<str>),
     /// A file of the dashboard.
     Page(String),
     /// A page or document that needs no credentials.
@@ -267,6 +304,15 @@ enum Destination {
     Control(Arc<dyn Control>, Admitted),
     Events(View, Admitted),
     Mcp(View, Admitted),
+}
+
+fn denied(challenge: Challenge) -> HttpResponse {
+    let mut response = reply::text(challenge.status, format!("{}\n", challenge.text));
+    match challenge.header {
+        Some(header) => response.headers_mut().insert(WWW_AUTHENTICATE, header),
+        None => response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5")),
+    };
+    response
 }
 
 pub(super) fn method_not_allowed() -> HttpResponse {

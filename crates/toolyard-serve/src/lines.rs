@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::net::TcpListener;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
-use toolyard_model::Scope;
 use toolyard_model::local::{self, LocalListener, LocalStream};
+use toolyard_model::{Scope, View};
 use toolyard_proto::RpcError;
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
@@ -83,7 +83,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Connection<S> {
             }
             First::Line(decoder, line) => {
                 let options = &endpoint.options;
-                (decoder, opening::open(line, &options.gate, trust, |view| endpoint.handler.offers(view)))
+                let offers = |view: &View| endpoint.handler.offers(view);
+                (decoder, opening::open(line, &options.gate, trust, offers).await)
             }
             First::Refused(error) => return refuse(read, write, &Refused { id: None, error }).await,
         };

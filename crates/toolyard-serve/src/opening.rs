@@ -58,7 +58,7 @@ struct Opening {
 }
 
 /// Reads the first line. `offers` says whether there is such a view.
-pub(super) fn open(
+pub(super) async fn open(
     line: Bytes,
     gate: &Gate,
     trust: Trust,
@@ -67,6 +67,7 @@ pub(super) fn open(
     if !is_opening(&line) {
         let token = if gate.is_open() { None } else { handshake_token(&line) };
         let admitted = admit(gate, trust, token.as_deref())
+            .await
             .map_err(|text| Refused { id: id_of(&line), ..refused_for(REFUSED_TOKEN, text) })?;
         return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
     }
@@ -78,8 +79,9 @@ pub(super) fn open(
             opening.toolyard
         )));
     }
-    let admitted =
-        admit(gate, trust, opening.token.as_deref()).map_err(|text| refused_for(REFUSED_TOKEN, text))?;
+    let admitted = admit(gate, trust, opening.token.as_deref())
+        .await
+        .map_err(|text| refused_for(REFUSED_TOKEN, text))?;
     let admitted = admitted.in_folder(opening.folder.as_deref());
     let name = opening.view.unwrap_or_default();
     match View::parse(&name).filter(offers) {
@@ -110,11 +112,11 @@ fn is_opening(line: &Bytes) -> bool {
             .is_ok_and(|raw| raw.member("toolyard").is_some() && raw.member("jsonrpc").is_none())
 }
 
-fn admit(gate: &Gate, trust: Trust, token: Option<&str>) -> Result<Admitted, String> {
+async fn admit(gate: &Gate, trust: Trust, token: Option<&str>) -> Result<Admitted, String> {
     match token {
-        Some(token) if !gate.is_open() => gate
-            .admit_token(None, token.as_bytes())
-            .ok_or_else(|| "the token is not accepted here".to_owned()),
+        Some(token) if !gate.is_open() => {
+            gate.admit_token(token).await.ok_or_else(|| "the token is not accepted here".to_owned())
+        }
         None if needs_token(gate, trust) => {
             gate.note_missing();
             Err("a token is required: send {\"toolyard\":1,\"token\":\"…\"} as the first line".to_owned())
@@ -146,16 +148,25 @@ fn id_of(line: &Bytes) -> Option<Id> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use toolyard_proto::token::{Rules, Secret};
 
     use super::*;
     use crate::admit::Signed;
 
+    fn open_now(
+        line: &'static str,
+        gate: &Gate,
+        trust: Trust,
+        offers: impl Fn(&View) -> bool,
+    ) -> Result<Opened, Refused> {
+        open(Bytes::from_static(line.as_bytes()), gate, trust, offers).now_or_never().unwrap()
+    }
+
     #[test]
     fn a_folder_is_taken_from_the_opening_line_and_the_owner_of_the_socket_is_proven() {
-        let open = |gate: &Gate, trust, line: &'static str| {
-            open(Bytes::from_static(line.as_bytes()), gate, trust, |_| true).unwrap().admitted
-        };
+        let open =
+            |gate: &Gate, trust, line: &'static str| open_now(line, gate, trust, |_| true).unwrap().admitted;
         let line = r#"{"toolyard":1,"folder":"/srv/app"}"#;
         let folder =
             |admitted: &Admitted| admitted.folder.as_ref().map(|folder| folder.display().to_string());
@@ -171,7 +182,7 @@ mod tests {
     /// `VIEW PRINCIPAL [message]`, or why not.
     fn check(gate: &Gate, trust: Trust, line: &'static str, expected: &str) {
         let offers = |view: &View| *view != View::Upstream("nobody".into());
-        let got = match open(Bytes::from_static(line.as_bytes()), gate, trust, offers) {
+        let got = match open_now(line, gate, trust, offers) {
             Ok(Opened { view, admitted, first }) => {
                 let first = if first.is_some() { " message" } else { "" };
                 format!("{view:?} {}{first}", admitted.principal.name())
@@ -185,7 +196,7 @@ mod tests {
     fn a_refusal_says_to_programs_what_it_is_for() {
         let gate = Gate::open().with_token(Principal::token("ann"), "s3cret");
         let why = |line: &'static str| {
-            let refused = open(Bytes::from_static(line.as_bytes()), &gate, Trust::Gate, |_| false);
+            let refused = open_now(line, &gate, Trust::Gate, |_| false);
             refused.unwrap_err().error.data.map(|data| data.as_str().to_owned())
         };
         let token = Some(r#"{"dev.toolyard/refused":"token"}"#.to_owned());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use toolyard_model::{AnswerBody, ClientKey, Origin, Principal, Request, Scope, View};
 use toolyard_proto::codec::line::LineDecoder;
 use toolyard_proto::error::code;
@@ -102,7 +102,7 @@ pub(super) async fn serve_opened(
         admitted,
         line: Some(Arc::new(line)),
     };
-    let ending = connection.endpoint.ending.clone();
+    let (ending, until) = (connection.endpoint.ending.clone(), connection.admitted.until);
     tracing::debug!(target: "clients", client = %connection.number(), view = %connection.view, principal = %connection.admitted.principal.name(), "connected");
     {
         let mut writing = std::pin::pin!(writing);
@@ -110,6 +110,7 @@ pub(super) async fn serve_opened(
             () = &mut writing => true,
             () = connection.read(read, decoder, first) => false,
             () = ending.ended() => false,
+            () = expiry(until) => false,
         } || tokio::select! {
             () = &mut writing => true,
             () = connection.finish(drain) => false,
@@ -121,6 +122,14 @@ pub(super) async fn serve_opened(
         }
     }
     tracing::debug!(target: "clients", client = %connection.number(), "left");
+}
+
+/// Waits for the end of the credential that the connection was opened with, if it has one.
+async fn expiry(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
 }
 
 struct Connection {

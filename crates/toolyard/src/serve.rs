@@ -65,7 +65,7 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
     system::allow_many_files();
     settings.remarks.iter().filter(|_| !common.quiet).for_each(say::line);
     if let Some(address) = args.listen
-        && let Some(problem) = needs_token("--listen", address, settings.config.listen.token.is_some())
+        && let Some(problem) = needs_token("--listen", address, has_credentials(&settings.config))
     {
         return Err(Failure::Config(vec![problem]));
     }
@@ -79,6 +79,11 @@ pub(crate) fn serve(common: &Common, args: &ServeArgs) -> Result<(), Failure> {
     // A file system that hangs must not keep us.
     runtime.shutdown_timeout(LAST_THREADS);
     Ok(ended?)
+}
+
+/// Whether clients over HTTP have to present something.
+fn has_credentials(config: &Config) -> bool {
+    config.listen.token.is_some() || config.oauth.is_some()
 }
 
 /// A folder that was asked for must be there; without the usual one the gateway only remembers less.
@@ -163,7 +168,9 @@ async fn run(
     let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
     let packs = context.packs().clone();
     let sign_ins = context.sign_ins().pages().clone();
-    sign_ins.set_base(config.listen.public_url.as_deref().unwrap_or(&addresses.http));
+    let base = config.listen.public_url.as_deref().unwrap_or(&addresses.http);
+    sign_ins.set_base(base);
+    let resource = config.oauth.as_ref().map(|oauth| context.sign_ins().resource(oauth, base));
     let audit = open_audit(&config, state_dir.as_deref())?;
     let sinks = audit.iter().map(|(audit, _)| -> Arc<dyn Sink> { audit.clone() }).collect();
     let plan = Plan { sinks: Sinks(sinks), ..plan(&config, state_dir.clone(), &context) };
@@ -181,7 +188,10 @@ async fn run(
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
     app_doors.serve(&gateway, &apps, &own_addresses, &scope);
     let mut options = options(&config, signed, state_dir.as_deref())?;
-    options.public_pages = Some(Arc::new(Web::new(sign_ins)));
+    if let Some(resource) = &resource {
+        options.gate = options.gate.with_issued(Arc::new(resource.clone()));
+    }
+    options.public_pages = Some(Arc::new(Web::new(sign_ins, resource)));
     let handler = Arc::new(gateway.clone());
     let as_handler: Arc<dyn Handler> = handler.clone();
     context.hosts().set_gateway(&as_handler);
@@ -211,6 +221,7 @@ async fn run(
         no_apps: args.no_apps,
         pings: config.pings,
         auth: config.auth,
+        oauth: config.oauth,
         orders: orders.clone(),
     };
     let why = tokio::select! {

@@ -1,12 +1,13 @@
-//! The sign-ins of this program: the user's credentials, and the pages that a running gateway offers.
+//! The sign-ins of this program: the user's credentials, the pages that a running gateway offers, and the issuers whose
+//! tokens it accepts.
 
 use std::sync::Arc;
 
 use http::Uri;
 use http::header::AUTHORIZATION;
-use toolyard_config::{OAuthConfig, Reach, Server, UpstreamConfig, state_dir};
-use toolyard_oauth::Http;
+use toolyard_config::{OAuthConfig, Reach, ResourceConfig, Server, UpstreamConfig, state_dir};
 use toolyard_oauth::client::{Keeper, SHARED, Settings, SignIns, Target, UpstreamAuth, Vault};
+use toolyard_oauth::{Http, IntrospectionSettings, ResourceServer, ResourceSettings};
 
 use crate::settings;
 
@@ -42,6 +43,25 @@ impl SignInContext {
     pub(crate) fn upstream(&self, upstream: &UpstreamConfig) -> Option<UpstreamAuth> {
         let (target, vault) = (target(upstream)?, self.vault.clone()?);
         Some(UpstreamAuth::new(self.http.clone(), vault, target, self.pages.clone()))
+    }
+
+    /// Checks the tokens of clients; `base` is the address of the gateway as they reach it.
+    pub(crate) fn resource(&self, config: &ResourceConfig, base: &str) -> ResourceServer {
+        let introspection = config.introspection.as_ref().map(|introspection| IntrospectionSettings {
+            url: introspection.url.clone(),
+            client_id: introspection.client_id.clone(),
+            client_secret: introspection.client_secret.clone(),
+        });
+        let settings = ResourceSettings {
+            base: base.trim_end_matches('/').to_owned(),
+            issuers: config.issuers.clone(),
+            jwks_uri: config.jwks_uri.clone(),
+            audience: config.audience.clone(),
+            scopes: config.scopes.clone(),
+            role_claims: config.role_claims.clone(),
+            introspection,
+        };
+        ResourceServer::new(self.http.clone(), settings)
     }
 
     /// The sign-in of the user of this program at an upstream.

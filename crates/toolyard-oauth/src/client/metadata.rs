@@ -2,6 +2,7 @@
 
 use http::Uri;
 use serde::Deserialize;
+use serde_json::Value;
 use toolyard_proto::Reason;
 
 use super::{Challenge, Target, split_scopes, union};
@@ -195,6 +196,21 @@ async fn server_metadata(
         return Ok(Some(found));
     }
     Ok(None)
+}
+
+/// The metadata of an issuer that the config names, as it is.
+pub(crate) async fn issuer_document(http: &Http, base: &Uri, issuer: &str) -> Result<Value, Error> {
+    for place in places(base) {
+        let answer = http.get(&place).await?;
+        let named = answer.body["issuer"].as_str().filter(|_| answer.status.is_success());
+        let Some(named) = named else { continue };
+        if !is_same_issuer(named, issuer) {
+            let what = format!("the metadata at {place} is of another issuer, {named}");
+            return Err(Error::violation(Reason::new(what).because(format!("{issuer} was expected"))));
+        }
+        return Ok(answer.body);
+    }
+    Err(Error::new(Kind::NotOffered, format!("the authorization server {issuer} publishes no metadata")))
 }
 
 /// The same string. Some servers write the slash of an empty path in one place and not in the other.

@@ -46,7 +46,7 @@ pub(crate) async fn request(
 }
 
 /// The header of `client_secret_basic`: both parts are form-encoded first.
-fn basic(id: &str, secret: &str) -> HeaderValue {
+pub(crate) fn basic(id: &str, secret: &str) -> HeaderValue {
     let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = BASE64.encode(format!("{}:{}", encode(id), encode(secret)).as_bytes());
     let mut value = HeaderValue::try_from(format!("Basic {pair}")).expect("base64 is ASCII");

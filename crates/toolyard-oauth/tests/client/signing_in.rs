@@ -167,8 +167,8 @@ async fn the_sign_in_of_a_principal_is_confirmed_first() {
     let pages = SignIns::default();
     pages.set_base("https://yard.example");
     let target = server.target(Settings::default());
-    assert_ne!(SHARED, "oauth:https://idp.example:ann");
-    let keeper = Keeper::new(Http::default(), server.vault(), target, "oauth:https://idp.example:ann");
+    assert_ne!(SHARED, "oauth:https://idp.example#ann");
+    let keeper = Keeper::new(Http::default(), server.vault(), target, "oauth:https://idp.example#ann");
     let waiting = pages.begin(&std::sync::Arc::new(keeper), &Challenge::default()).await.unwrap();
     let path = waiting.url.strip_prefix("https://yard.example").unwrap();
     assert!(matches!(pages.page(path, "", false).await, Page::Confirm { .. }));

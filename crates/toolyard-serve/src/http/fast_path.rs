@@ -8,6 +8,7 @@ use std::io::Result;
 use std::pin::pin;
 
 use bytes::Bytes;
+use http::header::AUTHORIZATION;
 
 use super::head::{PlainRequest, space};
 use super::hyper::Handoff;
@@ -31,8 +32,18 @@ pub(super) async fn serve(door: &Door, stream: WriteTimeout, ticket: &Ticket) ->
 async fn take_turns(door: &Door, mut turns: PlainConnection, ticket: &Ticket) -> Result<Option<Handoff>> {
     let endpoint = &door.endpoint;
     while turns.arrived(&endpoint.ending).await? {
-        let Some((begun, end)) = begin(door, turns.unread(), ticket) else {
-            return Ok(Some(turns.into_handoff()));
+        let (begun, end) = match begin(door, turns.unread(), ticket) {
+            Begun::Request(begun, end) => (begun, end),
+            Begun::Handoff => return Ok(Some(turns.into_handoff())),
+            Begun::Unverified { token, authorization } => {
+                let gate = &endpoint.options.gate;
+                let checked = turns.unless_gone(gate.verify_on(ticket, &authorization, &token));
+                let Some(()) = checked.await else { break };
+                match begin(door, turns.unread(), ticket) {
+                    Begun::Request(begun, end) => (begun, end),
+                    Begun::Handoff | Begun::Unverified { .. } => return Ok(Some(turns.into_handoff())),
+                }
+            }
         };
         turns.take(end);
         let Some(response) = turns.unless_gone(begun.respond(endpoint)).await else { break };
@@ -41,23 +52,34 @@ async fn take_turns(door: &Door, mut turns: PlainConnection, ticket: &Ticket) ->
     Ok(None)
 }
 
-/// What the first request in the buffer leads to, and where it ends.
-fn begin<'a>(door: &'a Door, unread: &[u8], ticket: &Ticket) -> Option<(Routed<'a>, usize)> {
+/// What the first request in the buffer leads to.
+enum Begun<'a> {
+    /// Its answer, and where the request ends.
+    Request(Routed<'a>, usize),
+    /// It is not plain.
+    Handoff,
+    /// The issuer of its token has to be asked first. Boxed, since it is rare.
+    Unverified { token: Box<str>, authorization: Box<[u8]> },
+}
+
+fn begin<'a>(door: &'a Door, unread: &[u8], ticket: &Ticket) -> Begun<'a> {
     let mut space = space();
-    let request = PlainRequest::read(unread, &mut space)?;
-    let begun = match door.route(request.path, None, request.fields, ticket) {
+    let Some(request) = PlainRequest::read(unread, &mut space) else { return Begun::Handoff };
+    let routed = match door.route(request.path, None, request.fields, ticket) {
         Destination::Answered(response) | Destination::Refused(response) => Routed::Answered(*response),
         Destination::Mcp(view, admitted) => {
             let body = Bytes::copy_from_slice(request.body);
             post::whole(&door.endpoint, view, admitted, request.fields, &body)
         }
+        Destination::Unverified(token) => {
+            let authorization = request.fields.first(&AUTHORIZATION).unwrap_or_default().into();
+            return Begun::Unverified { token, authorization };
+        }
         Destination::Elsewhere
         | Destination::Page(_)
         | Destination::Public
         | Destination::Control(..)
-        | Destination::Events(..) => {
-            return None;
-        }
+        | Destination::Events(..) => return Begun::Handoff,
     };
-    Some((begun, request.end))
+    Begun::Request(routed, request.end)
 }

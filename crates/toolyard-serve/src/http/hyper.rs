@@ -24,7 +24,7 @@ pub(super) struct Handoff<S = TcpStream> {
     pub(super) head_by: Instant,
 }
 
-pub(super) async fn serve<S>(door: Arc<Door>, Handoff { stream, head_by }: Handoff<S>, ticket: Ticket)
+pub(super) async fn serve<S>(door: Arc<Door>, Handoff { stream, head_by }: Handoff<S>, ticket: Arc<Ticket>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -212,6 +212,9 @@ fn recall(endpoint: &Endpoint, id: &str, view: &View, admitted: &Admitted) -> Op
     if let Some(found) = endpoint.sessions.find(id, view, &admitted.principal) {
         return Some(found);
     }
+    if endpoint.sessions.is_open(id) {
+        return None;
+    }
     let restored = endpoint.sessions.recall(id, view, &admitted.principal)?;
     let RestoredSession { origin, watched, keepsake } = restored;
     if let Some(keepsake) = keepsake {

@@ -145,11 +145,18 @@ impl Sessions {
     pub(crate) fn find(&self, id: &str, view: &View, principal: &Principal) -> Option<Arc<HttpSession>> {
         let found = self.0.state().open.get(id).cloned()?;
         let origin = &found.session.origin;
-        if origin.view != *view || origin.principal != *principal {
+        // With other roles it is begun again, so that a role that was taken away is of no use.
+        let is_theirs = origin.principal == *principal && origin.principal.roles() == principal.roles();
+        if origin.view != *view || !is_theirs {
             return None;
         }
         found.touch();
         Some(found)
+    }
+
+    /// Whether there is one of this id, of any principal.
+    pub(crate) fn is_open(&self, id: &str) -> bool {
+        self.0.state().open.contains_key(id)
     }
 
     pub(crate) async fn end(&self, session: Arc<HttpSession>) {

@@ -125,8 +125,12 @@ impl EventClients {
     /// A session is visible only to the principal that opened it, in the view in which it was opened.
     fn find(&self, id: &str, view: &View, principal: &Principal) -> Option<mpsc::Sender<Bytes>> {
         let clients = self.lock();
-        let client =
-            clients.get(id).filter(|client| client.view == *view && client.principal == *principal)?;
+        let is_theirs = |client: &&EventClient| {
+            client.view == *view
+                && client.principal == *principal
+                && client.principal.roles() == principal.roles()
+        };
+        let client = clients.get(id).filter(is_theirs)?;
         Some(client.told.clone())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
-use toolyard_config::{AppsConfig, Config, Found, ListenConfig, Trusted, unused_hint};
+use toolyard_config::{AppsConfig, Config, Found, ListenConfig, ResourceConfig, Trusted, unused_hint};
 use toolyard_core::plan::Pings;
 use toolyard_core::{Gateway, Reloaded};
 use toolyard_proto::token::Rules;
@@ -40,6 +40,7 @@ pub(super) struct Reload {
     pub(super) no_apps: bool,
     pub(super) pings: Pings,
     pub(super) auth: Option<Rules>,
+    pub(super) oauth: Option<ResourceConfig>,
     pub(super) orders: Arc<Orders>,
 }
 
@@ -99,7 +100,7 @@ impl Reload {
         if config.pings != self.pings {
             tracing::warn!("a change of [health] takes effect when the gateway is started again");
         }
-        if config.auth != self.auth {
+        if config.auth != self.auth || config.oauth != self.oauth {
             tracing::warn!("a change of [auth] takes effect when the gateway is started again");
         }
         let done = self.gateway.reload(plan(&config, self.state_dir.clone(), &self.context));

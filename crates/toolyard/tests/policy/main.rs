@@ -1,5 +1,5 @@
 //! What the program does to keep tools, servers and clients within bounds: sandboxes, pinned definitions, rules and
-//! approvals. The real program is started for each test.
+//! approvals, tokens of issuers. The real program is started for each test.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
@@ -9,6 +9,7 @@ mod gateway;
 #[path = "../cli/http.rs"]
 mod http;
 mod approvals;
+mod issuers;
 mod pins;
 mod rules;
 #[cfg(target_os = "linux")]
