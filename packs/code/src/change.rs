@@ -139,7 +139,7 @@ fn recover_one(path: &Path, projects: &Projects) -> Result<(), ToolError> {
     let broken = |error: &dyn std::fmt::Display| ToolError::new(format!("cannot read the journal: {error}"));
     let bytes = std::fs::read(path).map_err(|error| broken(&error))?;
     let journal: Journal = serde_json::from_slice(&bytes).map_err(|error| broken(&error))?;
-    let project = projects.locate(&journal.root.to_string_lossy(), None)?.project;
+    let project = projects.of_journal(&journal.root)?;
     project.writable()?;
     let pending: Vec<FileChange> = journal
         .files

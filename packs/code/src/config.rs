@@ -10,7 +10,9 @@ use serde_json::Value;
 /// What the pack may touch and what it offers.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub(crate) struct Config {
-    /// Folders whose projects may be searched. A project is the folder itself or a git repository below it.
+    /// Folders whose projects may be searched. A project is the folder itself or a git repository below it. On a
+    /// connection that proves its user, the repository that the caller works in may be searched, too.
+    #[serde(default)]
     #[schemars(transform = toolyard_tool::path)]
     pub(crate) projects: Vec<PathBuf>,
     /// Whether tools may change files of these projects.

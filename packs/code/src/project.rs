@@ -35,35 +35,66 @@ pub(crate) struct Place {
     pub(crate) below: PathBuf,
 }
 
+/// The folder that a caller works in.
+#[derive(Clone, Debug)]
+pub(crate) struct CallerFolder {
+    pub(crate) path: PathBuf,
+    /// Whether the repository around it may be touched although the configuration does not name it: the connection
+    /// proves its user.
+    pub(crate) is_proven: bool,
+}
+
 impl Projects {
     pub(crate) fn new(folders: Vec<PathBuf>, write: bool) -> Self {
         let folders = folders.into_iter().map(|folder| folder.canonicalize().unwrap_or(folder)).collect();
         Self { folders, write }
     }
 
-    /// Finds the project of a path. A relative path is taken from `caller`, the caller's own folder, or else from the
-    /// only configured project.
-    pub(crate) fn locate(&self, path: &str, caller: Option<&Path>) -> Result<Place, ToolError> {
-        let base = match caller {
-            Some(folder) => folder.to_owned(),
+    /// Finds the project of a path: in a configured folder, or in the repository that the caller works in. A relative
+    /// path is taken from the caller's folder, or else from the only configured one.
+    pub(crate) fn locate(&self, path: &str, caller: Option<&CallerFolder>) -> Result<Place, ToolError> {
+        let own = caller.filter(|caller| caller.is_proven).and_then(|caller| repository(&caller.path));
+        let usable = caller.filter(|caller| own.is_some() || self.contains(&caller.path));
+        let base = match usable {
+            Some(caller) => caller.path.clone(),
             None => self.only_folder(path)?,
         };
         let wanted = base.join(path);
         let real = wanted
             .canonicalize()
             .map_err(|error| ToolError::not_found(format!("cannot open `{}`: {error}", wanted.display())))?;
-        let folder = self.folders.iter().find(|folder| real.starts_with(folder)).ok_or_else(|| {
-            ToolError::new(format!("`{}` is outside of the configured projects", real.display()))
-                .hint("add its folder to `projects` in [packs.code]")
-        })?;
+        let folder =
+            self.folders.iter().chain(&own).find(|folder| real.starts_with(folder)).ok_or_else(|| {
+                ToolError::new(format!("`{}` is outside of the configured projects", real.display()))
+                    .hint("add its folder to `projects` in [packs.code]")
+            })?;
         let root = project_root(&real, folder);
-        let jail = Jail::new(&root, Symlinks::Forbid).map_err(jail_error)?;
         let below = real.strip_prefix(&root).unwrap_or(Path::new("")).to_owned();
-        Ok(Place { project: Project { root, jail, is_writable: self.write, is_proven: true }, below })
+        Ok(Place { project: self.project(root)?, below })
+    }
+
+    fn project(&self, root: PathBuf) -> Result<Project, ToolError> {
+        let jail = Jail::new(&root, Symlinks::Forbid).map_err(jail_error)?;
+        Ok(Project { root, jail, is_writable: self.write, is_proven: true })
+    }
+
+    /// The project of a change that was decided before the gateway was killed. Its root was allowed then.
+    pub(crate) fn of_journal(&self, root: &Path) -> Result<Project, ToolError> {
+        self.project(root.to_owned())
+    }
+
+    /// Whether a folder is inside a configured one.
+    pub(crate) fn contains(&self, folder: &Path) -> bool {
+        self.folders.iter().any(|configured| folder.starts_with(configured))
+    }
+
+    /// Whether a path has a meaning without the caller's folder.
+    pub(crate) fn has_base_for(&self, path: &str) -> bool {
+        self.only_folder(path).is_ok()
     }
 
     /// Like `locate`, for a file that need not exist: the nearest folder above it that exists decides.
-    pub(crate) fn locate_new(&self, path: &str, caller: Option<&Path>) -> Result<Place, ToolError> {
+    pub(crate) fn locate_new(&self, path: &str, caller: Option<&CallerFolder>) -> Result<Place, ToolError> {
         let mut missing = Vec::new();
         let mut existing = Path::new(path);
         loop {
@@ -89,9 +120,10 @@ impl Projects {
         match self.folders.as_slice() {
             _ if Path::new(path).is_absolute() => Ok(PathBuf::from("/")),
             [only] => Ok(only.clone()),
-            [] => {
-                Err(ToolError::new("no project is configured").hint("name one in `projects` of [packs.code]"))
-            }
+            [] => Err(ToolError::new("it is not known which project is meant").hint(
+                "name folders in `projects` of [packs.code], or connect with `toolyard stdio` from inside a git \
+                 repository",
+            )),
             _ => Err(ToolError::new(format!("`{path}` could be in any of {} projects", self.folders.len()))
                 .hint("give an absolute path")),
         }
@@ -103,6 +135,11 @@ fn project_root(path: &Path, folder: &Path) -> PathBuf {
     let within = path.ancestors().take_while(|ancestor| ancestor.starts_with(folder));
     let mut repositories = within.filter(|ancestor| ancestor.join(".git").exists());
     repositories.next().unwrap_or(folder).to_owned()
+}
+
+/// The git repository around a folder.
+fn repository(folder: &Path) -> Option<PathBuf> {
+    folder.ancestors().find(|ancestor| ancestor.join(".git").exists()).map(Path::to_owned)
 }
 
 impl Project {
@@ -181,13 +218,36 @@ mod tests {
             (place.project.root(), place.below.as_path()),
             (root.join("one").as_path(), Path::new("src"))
         );
-        let place = projects.locate("src", Some(&root.join("one"))).unwrap();
+        let caller = CallerFolder { path: root.join("one"), is_proven: false };
+        let place = projects.locate("src", Some(&caller)).unwrap();
         assert_eq!(place.project.root(), root.join("one"));
         assert_eq!(projects.locate("two", None).unwrap().project.root(), root);
 
         assert!(message(projects.locate("/etc", None)).contains("outside of the configured projects"));
         assert!(message(projects.locate("three", None)).starts_with("cannot open"));
-        assert!(message(Projects::new(vec![], false).locate(".", None)).contains("no project"));
+        assert!(message(Projects::new(vec![], false).locate(".", None)).contains("not known which project"));
+    }
+
+    #[test]
+    fn the_callers_own_repository_may_be_touched_only_if_the_connection_proves_its_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for path in ["own/.git", "own/src", "own/other/.git", "plain", "named"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        let projects = Projects::new(vec![root.join("named")], false);
+        let caller = |path: &str, is_proven| CallerFolder { path: root.join(path), is_proven };
+        let root_of = |path: &str, caller: &CallerFolder| {
+            projects.locate(path, Some(caller)).map(|place| place.project.root().to_owned()).ok()
+        };
+        let proven = caller("own/src", true);
+        assert_eq!(root_of(".", &proven), Some(root.join("own")));
+        assert_eq!(root_of("../other", &proven), Some(root.join("own/other")));
+        assert_eq!(root_of(root.join("named").to_str().unwrap(), &proven), Some(root.join("named")));
+        assert_eq!(root_of("../..", &proven), None);
+        assert_eq!(root_of(".", &caller("own/src", false)), Some(root.join("named")));
+        assert_eq!(root_of(root.join("own").to_str().unwrap(), &caller("own/src", false)), None);
+        assert_eq!(root_of(".", &caller("plain", true)), Some(root.join("named")), "it is no repository");
     }
 
     #[test]

@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use toolyard_tool::{Context, Host, ToolError};
 
 use crate::change::Journals;
 use crate::config::{Config, ModelChoice};
 use crate::index::{Index, store};
 use crate::model::Model;
-use crate::project::{Place, Projects};
+use crate::project::{CallerFolder, Place, Projects};
 use crate::servers::{self, Limits, Pool};
 
 /// What all tools of the pack share.
@@ -62,17 +63,33 @@ impl Code {
     }
 
     /// The place that an argument names.
-    pub(crate) fn place(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
-        let mut place = self.projects.locate(path, None)?;
+    pub(crate) async fn locate(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
+        let caller = self.caller_folder(context, path).await;
+        let mut place = self.projects.locate(path, caller.as_ref())?;
         place.project.is_proven = context.is_proven();
         Ok(place)
     }
 
+    /// The same for tools that run on a thread of their own.
+    pub(crate) fn place(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
+        Handle::current().block_on(self.locate(context, path))
+    }
+
     /// The place that an argument names, which need not exist yet.
     pub(crate) fn new_place(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
-        let mut place = self.projects.locate_new(path, None)?;
-        place.project.is_proven = context.is_proven();
-        Ok(place)
+        let caller = Handle::current().block_on(self.caller_folder(context, path));
+        self.projects.locate_new(path, caller.as_ref())
+    }
+
+    /// Where the caller works. The client is asked for its roots only if nothing else tells what the path means.
+    async fn caller_folder(&self, context: &Context, path: &str) -> Option<CallerFolder> {
+        let is_proven = context.is_proven();
+        let path = match context.client_folder() {
+            Some(folder) => folder.canonicalize().ok()?,
+            None if !is_proven || self.projects.has_base_for(path) => return None,
+            None => context.folder(None, &[]).await.ok()?,
+        };
+        Some(CallerFolder { path, is_proven })
     }
 
     /// The index of a place's project; opened once.

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::http;
+use crate::shims::Client;
 use crate::yard::{Gateway, OPERATOR, Yard, command_line, none, soon};
 
 const FILES: [&str; 3] = ["one.word", "two.word", "three.word"];
@@ -69,6 +70,29 @@ fn ten_tools_of_the_code_pack_are_listed_and_all_can_be_called_and_found() {
     assert_eq!(found["structuredContent"]["total"], 3, "{found}");
     let search = gateway.call("yard__search_tools", &json!({ "query": "hover" }));
     assert_eq!(search["structuredContent"]["tools"][0]["name"], "code__lsp_hover", "{search}");
+}
+
+#[test]
+fn without_configured_projects_the_callers_own_repository_is_open_to_a_proven_client_only() {
+    let yard = Yard::new(&[]);
+    yard.also("[packs.code]\n");
+    for (path, text) in [(".git/HEAD", ""), ("src/slow.py", "def crawl():\n    pass\n")] {
+        let path = yard.folder().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let mut client = Client::start(&yard);
+    let search = json!({ "name": "code__glob_files", "arguments": { "pattern": "slow.*" } });
+    let found = client.ask("tools/call", &search);
+    assert_eq!(found["result"]["structuredContent"]["files"][0], "src/slow.py", "{found}");
+    let outside = json!({ "name": "code__glob_files", "arguments": { "pattern": "*", "directory": "/etc" } });
+    let refused = client.ask("tools/call", &outside);
+    assert!(refused.to_string().contains("outside of the configured projects"), "{refused}");
+    drop(client);
+    let gateway = yard.start();
+    let arguments = json!({ "pattern": "slow.*" });
+    let refused = gateway.call("code__glob_files", &arguments);
+    assert!(refused.to_string().contains("not known which project is meant"), "{refused}");
 }
 
 #[test]

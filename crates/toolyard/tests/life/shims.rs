@@ -27,7 +27,7 @@ enum Victim {
 const VICTIMS: [Victim; 4] = [Victim::Shim, Victim::Gateway, Victim::Guard, Victim::Child];
 
 /// A client with its shim. Killed when dropped.
-struct Client {
+pub(crate) struct Client {
     shim: Child,
     stdin: ChildStdin,
     lines: Receiver<Value>,
@@ -36,7 +36,7 @@ struct Client {
 
 impl Client {
     /// With the handshake done, so the gateway is ready.
-    fn start(yard: &Yard) -> Self {
+    pub(crate) fn start(yard: &Yard) -> Self {
         let mut shim = yard.stdio().spawn().unwrap();
         let (stdin, stdout) = (shim.stdin.take().unwrap(), BufReader::new(shim.stdout.take().unwrap()));
         let (sender, lines) = channel();
@@ -57,7 +57,7 @@ impl Client {
         writeln!(self.stdin, "{message}").unwrap();
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.next += 1;
         let id = self.next;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));

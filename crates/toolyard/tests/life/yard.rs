@@ -51,6 +51,11 @@ impl Yard {
     }
 
     /// The program with nothing of the environment but the mark and where programs are.
+    /// Where the gateways and clients of this test work.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     pub(crate) fn toolyard(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolyard"));
         command.env_clear().env(&self.mark, "1").current_dir(self.folder.path());

@@ -245,7 +245,7 @@ pub(crate) async fn run_shell_command(
     context: &Context,
     args: Shell,
 ) -> Result<WithText<Ran>, ToolError> {
-    let place = code.place(context, &args.dir_path)?;
+    let place = code.locate(context, &args.dir_path).await?;
     place.project.writable()?;
     let folder = place.project.root().join(&place.below);
     let command = ChildCommand::new("bash")

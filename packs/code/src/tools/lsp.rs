@@ -68,8 +68,8 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Code {
-    fn target(&self, context: &Context, file_path: &str) -> Result<Target, ToolError> {
-        let place = self.place(context, file_path)?;
+    async fn target(&self, context: &Context, file_path: &str) -> Result<Target, ToolError> {
+        let place = self.locate(context, file_path).await?;
         let text = place.project.text(&place.below).ok_or_else(|| {
             ToolError::new(format!("`{file_path}` is not a text file")).hint("name a file with source code")
         })?;

@@ -19,24 +19,17 @@ impl Client {
         let request = json!({ "jsonrpc": "2.0", "id": self.next, "method": method, "params": params });
         self.writer.write_all(format!("{request}\n").as_bytes()).await.unwrap();
         loop {
-            let line = self.lines.next_line().await.unwrap().unwrap();
-            let message: Value = serde_json::from_str(&line).unwrap();
+            let message = self.message().await;
             if message["id"] == self.next {
                 return message["result"].clone();
             }
         }
     }
 
-    /// The parameters of the next notification of a method.
-    #[allow(dead_code, reason = "not every test subscribes")]
-    pub(crate) async fn notification(&mut self, method: &str) -> Value {
-        loop {
-            let line = self.lines.next_line().await.unwrap().unwrap();
-            let message: Value = serde_json::from_str(&line).unwrap();
-            if message["method"] == method {
-                return message["params"].clone();
-            }
-        }
+    /// The next message of the pack.
+    pub(crate) async fn message(&mut self) -> Value {
+        let line = self.lines.next_line().await.unwrap().unwrap();
+        serde_json::from_str(&line).unwrap()
     }
 
     /// The structured result of a call, which must succeed.

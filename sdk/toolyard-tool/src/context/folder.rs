@@ -12,6 +12,12 @@ impl Context {
         self.0.origin.is_proven
     }
 
+    /// The folder that the client has named as its own when it connected. Any client can name any folder: see
+    /// [`Context::is_proven`].
+    pub fn client_folder(&self) -> Option<&Path> {
+        self.0.origin.folder.as_deref()
+    }
+
     /// The folder of the caller's project: `argument` if there is one, else the folder that the client works in, else
     /// the first of its roots. On a connection that does not prove its user it must be inside one of `projects`, which
     /// are those that the config of the pack names.
@@ -27,7 +33,7 @@ impl Context {
     /// }
     /// ```
     pub async fn folder(&self, argument: Option<&Path>, projects: &[PathBuf]) -> Result<PathBuf, ToolError> {
-        let folder = match argument.or(self.0.origin.folder.as_deref()) {
+        let folder = match argument.or(self.client_folder()) {
             Some(folder) => folder.to_owned(),
             None => self.first_root().await?,
         };

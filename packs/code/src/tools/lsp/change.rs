@@ -39,7 +39,7 @@ pub(crate) async fn lsp_prepare_rename(
     context: &Context,
     args: At,
 ) -> Result<WithText<Renamable>, ToolError> {
-    let target = code.target(context, args.file())?;
+    let target = code.target(context, args.file()).await?;
     let running = code.serving(context, &target, "textDocument/rename").await?;
     let position = position(&running, &target, &args.wanted()).await?;
     let answer = prepare(&running, &target, position).await;
@@ -112,7 +112,7 @@ pub(crate) async fn lsp_rename(
     context: &Context,
     args: Rename,
 ) -> Result<WithText<Replaced>, ToolError> {
-    let target = code.target(context, &args.file_path)?;
+    let target = code.target(context, &args.file_path).await?;
     let running = code.serving(context, &target, "textDocument/rename").await?;
     let wanted = Wanted { line: args.line, character: args.character, symbol: args.symbol.as_deref() };
     let mut params = at(&target, position(&running, &target, &wanted).await?);
@@ -179,7 +179,7 @@ pub(crate) async fn lsp_format(
     context: &Context,
     args: Format,
 ) -> Result<WithText<Replaced>, ToolError> {
-    let target = code.target(context, &args.file_path)?;
+    let target = code.target(context, &args.file_path).await?;
     let running = code.serving(context, &target, "textDocument/formatting").await?;
     let uri = uri_of(&target.path);
     let options = json!({ "tabSize": 4, "insertSpaces": true, "insertFinalNewline": true });

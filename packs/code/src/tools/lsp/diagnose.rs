@@ -82,7 +82,7 @@ pub(crate) async fn lsp_diagnostics(
     context: &Context,
     args: Diagnose,
 ) -> Result<WithText<Problems>, ToolError> {
-    let target = code.target(context, &args.file_path)?;
+    let target = code.target(context, &args.file_path).await?;
     let (mut problems, mut servers) = (Vec::new(), Vec::new());
     for running in code.all_serving(context, &target, None).await? {
         let found = diagnostics_of(&running, &target).await?;
@@ -179,7 +179,7 @@ pub(crate) async fn lsp_workspace_diagnostics(
     context: &Context,
     args: DiagnoseProject,
 ) -> Result<WithText<Problems>, ToolError> {
-    let place = code.place(context, &args.directory)?;
+    let place = code.locate(context, &args.directory).await?;
     let (mut problems, mut servers, mut note) = (Vec::new(), Vec::new(), None);
     for running in code.for_project(context, &place, "").await? {
         let (found, skipped) = of_project(code, context, &place, &running, args.severity).await?;
@@ -296,7 +296,7 @@ pub(crate) async fn file_diagnostics(
     context: &Context,
     args: Diagnosed,
 ) -> Result<Contents, ToolError> {
-    let target = code.target(context, &format!("/{}", args.path))?;
+    let target = code.target(context, &format!("/{}", args.path)).await?;
     let mut problems = Vec::new();
     for running in code.all_serving(context, &target, None).await? {
         let found = diagnostics_of(&running, &target).await?;

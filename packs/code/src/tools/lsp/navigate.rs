@@ -84,7 +84,7 @@ async fn ask(
     args: &At,
     method: &str,
 ) -> Result<(std::sync::Arc<Running>, Target, Value), ToolError> {
-    let target = code.target(context, &args.file_path)?;
+    let target = code.target(context, &args.file_path).await?;
     let running = code.serving(context, &target, method).await?;
     let position = position(&running, &target, &args.wanted()).await?;
     let answer = code.known(context, &running, method, at(&target, position)).await?;
@@ -178,7 +178,7 @@ pub(crate) async fn lsp_find_references(
     context: &Context,
     args: References,
 ) -> Result<WithText<Places>, ToolError> {
-    let target = code.target(context, &args.file_path)?;
+    let target = code.target(context, &args.file_path).await?;
     let running = code.serving(context, &target, "textDocument/references").await?;
     let wanted = Wanted { line: args.line, character: args.character, symbol: args.symbol.as_deref() };
     let mut params = at(&target, position(&running, &target, &wanted).await?);
@@ -310,7 +310,7 @@ pub(crate) async fn lsp_document_symbols(
     args: FileArgs,
 ) -> Result<WithText<Outline>, ToolError> {
     const METHOD: &str = "textDocument/documentSymbol";
-    let target = code.target(context, &args.file_path)?;
+    let target = code.target(context, &args.file_path).await?;
     let running = code.serving(context, &target, METHOD).await?;
     let params = json!({ "textDocument": { "uri": uri_of(&target.path) } });
     let answer = code.known(context, &running, METHOD, params).await?;
@@ -365,7 +365,7 @@ pub(crate) async fn lsp_workspace_symbols(
     context: &Context,
     args: WorkspaceSymbols,
 ) -> Result<WithText<Named>, ToolError> {
-    let place = code.place(context, &args.directory)?;
+    let place = code.locate(context, &args.directory).await?;
     let folder = place.project.root().join(&place.below);
     let (mut listed, mut servers) = (Vec::new(), Vec::new());
     for running in code.for_project(context, &place, "workspace/symbol").await? {

@@ -46,7 +46,7 @@ pub(crate) async fn lsp_code_actions(
     context: &Context,
     args: At,
 ) -> Result<WithText<Actions>, ToolError> {
-    let target = code.target(context, args.file())?;
+    let target = code.target(context, args.file()).await?;
     let wanted = args.wanted();
     let line = match (wanted.line, wanted.symbol) {
         (Some(line), None) => Some((line, wanted.character)),
@@ -171,7 +171,7 @@ pub(crate) async fn lsp_code_action_resolve(
     context: &Context,
     args: Resolve,
 ) -> Result<WithText<Replaced>, ToolError> {
-    let target = code.target(context, &args.file_path)?;
+    let target = code.target(context, &args.file_path).await?;
     let mut titles = Vec::new();
     for running in code.all_serving(context, &target, Some("textDocument/codeAction")).await? {
         let range = match args.line {

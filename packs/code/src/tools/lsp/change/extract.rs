@@ -50,7 +50,7 @@ pub(crate) async fn lsp_extract_refactor(
     context: &Context,
     args: Extract,
 ) -> Result<WithText<Replaced>, ToolError> {
-    let target = code.target(context, &args.file_path)?;
+    let target = code.target(context, &args.file_path).await?;
     let lines = Lines::new(&target.text);
     let mut asked = Vec::new();
     for running in code.all_serving(context, &target, Some("textDocument/codeAction")).await? {
