@@ -1,7 +1,7 @@
 //! `cargo xtask lsp`: the `lsp_*` tools of the code pack with real language servers.
 //!
 //! Installs the pinned servers of `xtask/pins/code` and runs the tests that need them. The tests of rust-analyzer and
-//! gopls are left out where these are not installed, and the output says so.
+//! gopls are left out where these are not installed; the output names what was left out.
 
 use std::process::Command;
 

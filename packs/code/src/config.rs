@@ -21,6 +21,10 @@ pub(crate) struct Config {
     /// Which model ranks by meaning: `fast`, or `precise` for questions that read like doc comments.
     #[serde(default)]
     pub(crate) model: ModelChoice,
+    /// Another model that ranks by meaning, instead of a built-in one.
+    pub(crate) embeddings: Option<EmbeddingsConfig>,
+    /// The tool that rewords questions for `multi_query_search`, `decomposed_search` and `enhanced_search`.
+    pub(crate) reword: Option<RewordConfig>,
     /// Which tools are listed: the ten most useful ones (`best`) or `all`. All can be called.
     #[serde(default)]
     pub(crate) tools: Listed,
@@ -98,4 +102,74 @@ pub(crate) enum ModelChoice {
     #[default]
     Fast,
     Precise,
+}
+
+/// Where vectors come from.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EmbeddingsConfig {
+    /// `ollama`, `openai` (and services like it), `gemini`, `huggingface`, or `model2vec` for a folder on the disk.
+    pub(crate) provider: Provider,
+    /// The name of the model, such as `nomic-embed-text`.
+    pub(crate) model: Option<String>,
+    /// The address of the service. For `huggingface`, the whole address of the endpoint.
+    pub(crate) base_url: Option<String>,
+    /// The key of the service.
+    pub(crate) key: Option<Secret>,
+    /// The folder of a model2vec model.
+    #[schemars(transform = toolyard_tool::path)]
+    pub(crate) path: Option<PathBuf>,
+    /// What is put before a question. Known for nomic and mxbai models.
+    pub(crate) query_prefix: Option<String>,
+    /// What is put before a piece of code.
+    pub(crate) passage_prefix: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Provider {
+    Ollama,
+    Openai,
+    Gemini,
+    Huggingface,
+    Model2vec,
+}
+
+/// A tool that a model answers.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RewordConfig {
+    /// Its name, as the caller sees it.
+    #[serde(default = "ask_model")]
+    pub(crate) tool: String,
+    /// The name of its argument for the question.
+    #[serde(default = "prompt")]
+    pub(crate) prompt: String,
+    /// Further arguments, such as `model`.
+    #[serde(default)]
+    pub(crate) arguments: serde_json::Map<String, Value>,
+}
+
+fn ask_model() -> String {
+    "models__ask_model".to_owned()
+}
+
+fn prompt() -> String {
+    "prompt".to_owned()
+}
+
+/// A value that is never printed.
+#[derive(Clone, Deserialize, JsonSchema)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
 }

@@ -15,8 +15,8 @@ use serde::Serialize;
 use toolyard_rank::{DocumentId, Index as Words};
 use toolyard_tool::ToolError;
 
+use crate::embed::{Encoder, Passage, on_all_cores};
 use crate::language;
-use crate::model::Model;
 use crate::project::{Place, Project};
 use crate::search::shorten;
 use crate::walk::Walk;
@@ -24,6 +24,8 @@ use chunk::{Chunk, chunks};
 use rank::{Form, cosine, document, quantized, text_for_model, weight_of_path};
 use store::{Stamp, Store, StoredChunk, StoredFile};
 
+/// After a failure, missing vectors are computed again no sooner than this.
+const FILL_AGAIN: Duration = Duration::from_mins(1);
 /// An index is compared with the files at most this often.
 const FRESH: Duration = Duration::from_secs(2);
 /// Files that are written in one transaction.
@@ -39,11 +41,20 @@ const IGNORE_FILE: &str = ".stravignore";
 pub(crate) struct Index {
     project: Project,
     folder: PathBuf,
-    model: Arc<Model>,
+    encoder: Arc<Encoder>,
     loaded: Mutex<Loaded>,
     /// Held by the one caller that brings the index up to date.
     refreshing: Mutex<()>,
     cancelled: AtomicBool,
+    filling: Mutex<Filling>,
+}
+
+/// How the computation of missing vectors is going.
+#[derive(Debug, Default)]
+struct Filling {
+    is_running: bool,
+    /// When it last failed, and why.
+    failed: Option<(Instant, String)>,
 }
 
 #[derive(Debug)]
@@ -96,7 +107,7 @@ pub(crate) struct Answer {
     /// Its name with the names around it, as `Type/method`.
     pub(crate) name: String,
     /// How well it answers, comparable within one search.
-    pub(crate) score: f32,
+    pub(crate) score: f64,
     /// Its beginning.
     pub(crate) snippet: String,
 }
@@ -139,14 +150,9 @@ pub(crate) struct Size {
 
 impl Index {
     /// Opens the index of a project below `cache`, with what was stored before.
-    pub(crate) fn open(
-        project: Project,
-        cache: &Path,
-        model: Arc<Model>,
-        model_name: &str,
-    ) -> Result<Self, ToolError> {
+    pub(crate) fn open(project: Project, cache: &Path, encoder: Arc<Encoder>) -> Result<Self, ToolError> {
         let folder = store::folder(cache, project.root());
-        let store = Store::open(&folder, model_name).map_err(|error| store_error(&folder, &error))?;
+        let store = Store::open(&folder, &encoder.name()).map_err(|error| store_error(&folder, &error))?;
         let mut loaded = Loaded {
             store,
             version: 0,
@@ -156,12 +162,22 @@ impl Index {
             files: HashMap::new(),
         };
         loaded.reload().map_err(|error| store_error(&folder, &error))?;
-        let (loaded, refreshing) = (Mutex::new(loaded), Mutex::new(()));
-        Ok(Self { project, folder, model, loaded, refreshing, cancelled: AtomicBool::new(false) })
+        Ok(Self {
+            project,
+            folder,
+            encoder,
+            loaded: Mutex::new(loaded),
+            refreshing: Mutex::new(()),
+            cancelled: AtomicBool::new(false),
+            filling: Mutex::default(),
+        })
     }
 
+    /// How many numbers a vector has. 0 until there is one.
     pub(crate) fn dimensions(&self) -> usize {
-        self.model.dimensions()
+        let loaded = self.lock();
+        let mut vectors = loaded.entries.iter().flatten().filter_map(|entry| entry.vector.as_ref());
+        vectors.next().map_or(0, |vector| vector.len())
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -236,31 +252,114 @@ impl Index {
         (changed, removed, reused)
     }
 
-    /// Reads, cuts and encodes files, on all cores.
+    /// Reads, cuts and, if that takes no time, encodes files, on all cores.
     fn read_files(&self, files: &[(PathBuf, Stamp)]) -> Vec<StoredFile> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-        let share = files.len().div_ceil(cores).max(1);
-        std::thread::scope(|scope| {
-            let shares = files.chunks(share);
-            let workers: Vec<_> = shares
-                .map(|share| {
-                    scope.spawn(|| {
-                        share.iter().map(|(path, stamp)| self.read_file(path, *stamp)).collect::<Vec<_>>()
-                    })
-                })
-                .collect();
-            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
-        })
+        on_all_cores(files, |(path, stamp)| self.read_file(path, *stamp))
     }
 
     /// A file that cannot be read is kept without chunks, so that it is not read again until it changes.
     fn read_file(&self, path: &Path, stamp: Stamp) -> StoredFile {
         let text = self.project.text(path).unwrap_or_default();
         let chunks = chunks(path, &text).into_iter().map(|chunk| {
-            let vector = self.model.document(chunk.own_name(), &text_for_model(path, &chunk));
-            StoredChunk { vector: Some(quantized(&vector)), chunk }
+            let is_instant = self.encoder.is_instant();
+            let vector = if is_instant { self.encoder.at_once(&passage(path, &chunk)) } else { None };
+            StoredChunk { vector: vector.as_deref().map(quantized), chunk }
         });
         StoredFile { path: path.to_owned(), stamp, chunks: chunks.collect() }
+    }
+
+    /// Computes the vectors that are missing, batch by batch; returns whether all chunks have one then. Searches and
+    /// updates go on meanwhile.
+    pub(crate) async fn fill(
+        &self,
+        go_on: &(dyn Fn() -> bool + Sync),
+        report: &(dyn Fn(Size) + Sync),
+    ) -> Result<bool, ToolError> {
+        loop {
+            let files = self.unfilled();
+            if files.is_empty() {
+                return Ok(true);
+            }
+            if self.cancelled.load(Ordering::Acquire) || !go_on() {
+                return Ok(false);
+            }
+            let passages: Vec<Passage> = files
+                .iter()
+                .flat_map(|file| file.chunks.iter().map(|stored| passage(&file.path, &stored.chunk)))
+                .collect();
+            let vectors = self.encoder.passages(&passages).await?;
+            self.keep(files, &vectors)?;
+            report(self.size());
+        }
+    }
+
+    /// Files with chunks that have no vector, up to a batch of chunks.
+    fn unfilled(&self) -> Vec<StoredFile> {
+        let loaded = self.lock();
+        let entry = |document: &DocumentId| loaded.entries[document.index()].as_ref();
+        let is_unfilled =
+            |file: &IndexedFile| file.documents.iter().filter_map(entry).any(|entry| entry.vector.is_none());
+        let mut files = Vec::new();
+        let mut count = 0;
+        for (path, file) in loaded.files.iter().filter(|(_, file)| is_unfilled(file)) {
+            let chunks: Vec<StoredChunk> = file
+                .documents
+                .iter()
+                .filter_map(entry)
+                .map(|entry| StoredChunk { chunk: entry.chunk.clone(), vector: None })
+                .collect();
+            count += chunks.len();
+            files.push(StoredFile { path: path.clone(), stamp: file.stamp, chunks });
+            if count >= self.encoder.batch() {
+                break;
+            }
+        }
+        files
+    }
+
+    /// Stores computed vectors, except those of files that changed meanwhile.
+    fn keep(&self, files: Vec<StoredFile>, vectors: &[Vec<f32>]) -> Result<(), ToolError> {
+        let mut vectors = vectors.iter();
+        let mut filled = Vec::with_capacity(files.len());
+        for mut file in files {
+            for stored in &mut file.chunks {
+                stored.vector = vectors.next().map(|vector| quantized(vector));
+            }
+            filled.push(file);
+        }
+        let _alone = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let loaded = self.lock();
+            filled.retain(|file| loaded.files.get(&file.path).is_some_and(|now| now.stamp == file.stamp));
+        }
+        self.write(filled, &[])
+    }
+
+    /// The right to fill the index in the background, if there is something to fill, no other fill is running and none
+    /// has failed a moment ago.
+    pub(crate) fn claim_fill(&self) -> bool {
+        let size = self.size();
+        let mut filling = self.filling();
+        let has_failed = filling.failed.as_ref().is_some_and(|(at, _)| at.elapsed() < FILL_AGAIN);
+        let is_due = size.vectors < size.chunks && !filling.is_running && !has_failed;
+        filling.is_running |= is_due;
+        is_due
+    }
+
+    /// Records how a fill that was claimed ended.
+    pub(crate) fn end_fill(&self, result: &Result<bool, ToolError>) {
+        let mut filling = self.filling();
+        filling.is_running = false;
+        filling.failed = result.as_ref().err().map(|error| (Instant::now(), error.message().to_owned()));
+    }
+
+    /// Why vectors are missing, if computing them failed.
+    pub(crate) fn fill_failure(&self) -> Option<String> {
+        self.filling().failed.as_ref().map(|(_, reason)| reason.clone())
+    }
+
+    fn filling(&self) -> MutexGuard<'_, Filling> {
+        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, changed: Vec<StoredFile>, removed: &[PathBuf]) -> Result<(), ToolError> {
@@ -278,24 +377,28 @@ impl Index {
         Ok(())
     }
 
-    /// The chunks that answer a question best.
-    pub(crate) fn search(&self, query: &str, filter: &Filter, limit: usize) -> Vec<Answer> {
+    /// The chunks that answer a question best. `vector` is the question's; empty if there is none.
+    pub(crate) fn search(&self, query: &str, vector: &[f32], filter: &Filter, limit: usize) -> Vec<Answer> {
         let form = Form::of(query);
-        let vector = self.model.query(query);
         let loaded = self.lock();
         let by_words = loaded.words.scores(query);
-        let mut scored: Vec<(f32, &Indexed)> = loaded
+        let found: Vec<(f32, Option<f32>, &Indexed)> = loaded
             .entries
             .iter()
             .zip(by_words)
             .filter_map(|(entry, words)| {
                 let entry = entry.as_ref().filter(|entry| filter.accepts(entry))?;
-                let meaning = entry.vector.as_ref().map_or(0.0, |stored| cosine(&vector, stored));
-                let score =
-                    (words + form.weight_of_meaning() * meaning.max(0.0)) * weight_of_path(&entry.path);
-                (score > 0.0).then_some((score, entry))
+                let meaning = entry.vector.as_ref().map(|stored| cosine(vector, stored).max(0.0));
+                Some((words, meaning, entry))
             })
             .collect();
+        // A chunk whose vector is still missing ranks by its words among the others.
+        let usual = mean(found.iter().filter_map(|(_, meaning, _)| *meaning));
+        let scored = found.into_iter().map(|(words, meaning, entry)| {
+            let score = words + form.weight_of_meaning() * meaning.unwrap_or(usual);
+            (score * weight_of_path(&entry.path), entry)
+        });
+        let mut scored: Vec<(f32, &Indexed)> = scored.filter(|(score, _)| *score > 0.0).collect();
         scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.order().cmp(&b.1.order())));
         scored.truncate(limit);
         scored.into_iter().map(|(score, entry)| entry.to_answer(score)).collect()
@@ -402,6 +505,16 @@ impl Filter {
     }
 }
 
+fn passage(path: &Path, chunk: &Chunk) -> Passage {
+    Passage { name: chunk.own_name().to_owned(), text: text_for_model(path, chunk) }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a mean of so many numbers needs no more precision")]
+fn mean(numbers: impl Iterator<Item = f32>) -> f32 {
+    let (count, sum) = numbers.fold((0_usize, 0.0), |(count, sum), x| (count + 1, sum + x));
+    if count == 0 { 0.0 } else { sum / count as f32 }
+}
+
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
@@ -443,7 +556,7 @@ impl Indexed {
             end_line: self.chunk.end_line,
             kind: self.chunk.kind.name().to_owned(),
             name: self.chunk.name.clone(),
-            score: (score * 1000.0).round() / 1000.0,
+            score: (f64::from(score) * 1000.0).round() / 1000.0,
             snippet: shorten(&self.chunk.text, 500),
         }
     }

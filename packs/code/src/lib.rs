@@ -6,6 +6,8 @@
 
 mod change;
 mod config;
+mod embed;
+mod history;
 mod index;
 mod language;
 mod model;

@@ -49,11 +49,6 @@ impl Model {
         Ok(Self { weights, transformer })
     }
 
-    /// How many numbers a vector has.
-    pub(crate) fn dimensions(&self) -> usize {
-        self.weights.shape.dimensions
-    }
-
     /// The vector of a piece of code. Its name and its first line count as fields of their own.
     pub(crate) fn document(&self, name: &str, code: &str) -> Vec<f32> {
         let (first_line, rest) = code.split_at(code.find('\n').unwrap_or(code.len()));

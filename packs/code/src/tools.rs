@@ -3,6 +3,7 @@
 pub(crate) mod files;
 pub(crate) mod lsp;
 pub(crate) mod map;
+pub(crate) mod reword;
 pub(crate) mod rewrite;
 pub(crate) mod search;
 pub(crate) mod semantic;
@@ -17,9 +18,10 @@ use tokio::runtime::Handle;
 use toolyard_tool::{Context, Host, ToolError};
 
 use crate::change::Journals;
-use crate::config::{Config, ModelChoice};
-use crate::index::{Index, store};
-use crate::model::Model;
+use crate::config::{Config, RewordConfig};
+use crate::embed::Encoder;
+use crate::history::Histories;
+use crate::index::{Answer, Filter, Index, store};
 use crate::project::{CallerFolder, Place, Projects};
 use crate::servers::{self, Limits, Pool};
 
@@ -29,13 +31,22 @@ pub(crate) struct Code {
     projects: Projects,
     pub(crate) journals: Journals,
     cache: PathBuf,
-    model_choice: ModelChoice,
-    model: OnceLock<Arc<Model>>,
+    config: Config,
+    encoder: OnceLock<Arc<Encoder>>,
     indexes: Mutex<HashMap<PathBuf, Arc<Index>>>,
     pub(crate) watchers: watch::Watchers,
     /// The language servers.
     pub(crate) pool: Pool,
+    pub(crate) histories: Histories,
+    pub(crate) reword: Option<RewordConfig>,
     pub(crate) host: Host,
+}
+
+/// What a search of an index gave.
+pub(crate) struct Found {
+    pub(crate) answers: Vec<Answer>,
+    /// Why meaning did not count, or not for all chunks.
+    pub(crate) trouble: Option<String>,
 }
 
 impl Code {
@@ -46,15 +57,17 @@ impl Code {
             most: config.max_servers,
         };
         let pool = Pool::new(host.clone(), servers::servers(&config.servers), limits);
-        let projects = Projects::new(config.projects, config.write);
+        let projects = Projects::new(config.projects.clone(), config.write);
         let journals = Journals::new(state.join("journals"));
         journals.recover(&projects);
         Self {
             projects,
             journals,
             cache: cache.to_owned(),
-            model_choice: config.model,
-            model: OnceLock::new(),
+            reword: config.reword.clone(),
+            config,
+            encoder: OnceLock::new(),
+            histories: Histories::default(),
             indexes: Mutex::default(),
             watchers: watch::Watchers::default(),
             pool,
@@ -81,7 +94,7 @@ impl Code {
         self.projects.locate_new(path, caller.as_ref())
     }
 
-    /// Where the caller works. The client is asked for its roots only if nothing else tells what the path means.
+    /// Where the caller works. The client is asked for its roots only if nothing else gives the path a meaning.
     async fn caller_folder(&self, context: &Context, path: &str) -> Option<CallerFolder> {
         let is_proven = context.is_proven();
         let path = match context.client_folder() {
@@ -99,8 +112,7 @@ impl Code {
         if let Some(index) = indexes.get(root) {
             return Ok(index.clone());
         }
-        let index =
-            Arc::new(Index::open(place.project.clone(), &self.cache, self.model()?, self.model_name())?);
+        let index = Arc::new(Index::open(place.project.clone(), &self.cache, self.encoder()?)?);
         indexes.insert(root.to_owned(), index.clone());
         Ok(index)
     }
@@ -118,24 +130,49 @@ impl Code {
         remove_folder(&self.cache)
     }
 
-    pub(crate) fn model_name(&self) -> &'static str {
-        match self.model_choice {
-            ModelChoice::Fast => "static128",
-            ModelChoice::Precise => "tiny1x128",
-        }
+    /// Searches an index. Vectors that are missing are computed afterwards, in the background. Blocks: for tools that
+    /// run on a thread of their own.
+    pub(crate) fn search(
+        &self,
+        index: &Arc<Index>,
+        query: &str,
+        filter: &Filter,
+        limit: usize,
+    ) -> Result<Found, ToolError> {
+        let encoder = self.encoder()?;
+        let vector = Handle::current().block_on(encoder.query(query));
+        let trouble = vector.as_ref().err().map(|error| error.message().to_owned());
+        let answers = index.search(query, &vector.unwrap_or_default(), filter, limit);
+        self.fill_in_background(index);
+        Ok(Found { answers, trouble: trouble.or_else(|| index.fill_failure()) })
     }
 
-    fn model(&self) -> Result<Arc<Model>, ToolError> {
-        if let Some(model) = self.model.get() {
-            return Ok(model.clone());
+    /// Computes missing vectors of an index while the pack goes on.
+    fn fill_in_background(&self, index: &Arc<Index>) {
+        if !index.claim_fill() {
+            return;
         }
-        let model = match self.model_choice {
-            ModelChoice::Fast => Model::fast(),
-            ModelChoice::Precise => Model::precise(),
-        };
-        let model =
-            model.map_err(|error| ToolError::new(format!("cannot read the built-in model: {error}")))?;
-        Ok(self.model.get_or_init(|| Arc::new(model)).clone())
+        let (index, host) = (index.clone(), self.host.downgrade());
+        self.host.spawn("compute vectors", async move {
+            // Models of this machine compute for seconds, so the work has a thread of its own.
+            let work = move || {
+                let go_on = || host.upgrade().is_some();
+                let result = Handle::current().block_on(index.fill(&go_on, &|_| {}));
+                if let Err(error) = &result {
+                    tracing::warn!(target: "code", error = %error.message(), "could not compute vectors");
+                }
+                index.end_fill(&result);
+            };
+            let _ = tokio::task::spawn_blocking(work).await;
+        });
+    }
+
+    pub(crate) fn encoder(&self) -> Result<Arc<Encoder>, ToolError> {
+        if let Some(encoder) = self.encoder.get() {
+            return Ok(encoder.clone());
+        }
+        let encoder = Encoder::of(&self.config)?;
+        Ok(self.encoder.get_or_init(|| encoder).clone())
     }
 }
 

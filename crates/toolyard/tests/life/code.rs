@@ -96,6 +96,40 @@ fn without_configured_projects_the_callers_own_repository_is_open_to_a_proven_cl
 }
 
 #[test]
+fn results_name_files_that_changed_together_and_another_tool_rewords_the_question() {
+    let yard = Yard::new(&["forks"]);
+    let project = tempfile::tempdir().unwrap();
+    let folder = toml::Value::from(project.path().to_str().unwrap());
+    yard.also(&format!("[packs.code]\nprojects = [{folder}]\nreword = {{ tool = \"forks__go\" }}\n"));
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(&project).env("GIT_CONFIG_GLOBAL", "/dev/null").args(["-c", "user.name=t"]);
+        let output = git.args(["-c", "user.email=t@example.org"]).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    git(&["init", "--quiet"]);
+    for number in 0..3 {
+        let source = format!("def open_door():\n    return {number}\n");
+        std::fs::write(project.path().join("door.py"), source).unwrap();
+        std::fs::write(project.path().join("key.py"), format!("KEY = {number}\n")).unwrap();
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "--message", "change"]);
+    }
+    let gateway = yard.start();
+    let question = json!({ "query": "open the door" });
+    let found = gateway.call("code__semantic_search", &question)["structuredContent"].clone();
+    let related = json!({ "file": "door.py", "changed_with": [{ "file": "key.py", "commits": 3 }] });
+    assert_eq!(
+        (&found["results"][0]["name"], &found["related"][0]),
+        (&json!("open_door"), &related),
+        "{found}"
+    );
+    let expanded = gateway.call("code__multi_query_search", &question)["structuredContent"].clone();
+    assert_eq!(expanded["note"], "Also searched for: well.", "{expanded}");
+    assert_eq!(expanded["results"][0]["name"], "open_door", "{expanded}");
+}
+
+#[test]
 fn clients_share_one_language_server_which_ends_with_the_gateway_however_that_ends() {
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         let scene = Scene::new();

@@ -1,17 +1,18 @@
 //! The index over real files.
 
 use super::*;
+use crate::config::ModelChoice;
 use crate::project::Projects;
 
 struct Scene {
     folder: tempfile::TempDir,
-    model: Arc<Model>,
+    encoder: Arc<Encoder>,
 }
 
 impl Scene {
     fn new(files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let scene = Self { folder, model: Arc::new(Model::fast().unwrap()) };
+        let scene = Self { folder, encoder: Arc::new(Encoder::built_in(ModelChoice::Fast).unwrap()) };
         std::fs::create_dir(scene.root()).unwrap();
         for (path, text) in files {
             scene.write(path, text);
@@ -31,7 +32,7 @@ impl Scene {
 
     fn open(&self) -> Index {
         let project = Projects::new(vec![self.root()], false).locate(".", None).unwrap().project;
-        Index::open(project, &self.folder.path().join("cache"), self.model.clone(), "fast").unwrap()
+        Index::open(project, &self.folder.path().join("cache"), self.encoder.clone()).unwrap()
     }
 }
 
@@ -41,7 +42,8 @@ fn update(index: &Index) -> (usize, usize, usize) {
 }
 
 fn names(index: &Index, query: &str, filter: &Filter) -> Vec<String> {
-    index.search(query, filter, 10).into_iter().map(|answer| answer.name).collect()
+    let vector = futures_util::FutureExt::now_or_never(index.encoder.query(query)).unwrap().unwrap();
+    index.search(query, &vector, filter, 10).into_iter().map(|answer| answer.name).collect()
 }
 
 const FILES: [(&str, &str); 3] = [
@@ -137,4 +139,24 @@ fn a_cancelled_update_goes_on_where_it_stopped() {
     let first = index.refresh(&go_on, &|_, _| {}).unwrap();
     assert_eq!((first.indexed_files, first.cancelled), (400, true));
     assert_eq!(update(&scene.open()), (50, 0, 400));
+}
+
+#[tokio::test]
+async fn a_slow_model_answers_by_words_first_and_its_vectors_are_filled_in_later() {
+    let mut scene = Scene::new(&FILES);
+    scene.encoder = Arc::new(Encoder::built_in(ModelChoice::Precise).unwrap());
+    let index = scene.open();
+    update(&index);
+    assert_eq!((index.size().chunks, index.size().vectors), (4, 0));
+    assert_eq!(index.search("kill children", &[], &Filter::default(), 1)[0].name, "kill_children");
+    assert!(index.claim_fill() && !index.claim_fill(), "one at a time");
+    scene.write("src/files.rs", "fn changed() {}\n");
+    let result = index.fill(&|| true, &|_| {}).await;
+    index.end_fill(&result);
+    assert!(result.unwrap());
+    assert_eq!(index.size().vectors, 4);
+    assert_eq!(update(&index), (1, 0, 2), "what changed is read again, the rest is kept");
+    assert_eq!(index.size().vectors, 3, "the changed file has no vector yet");
+    assert!(index.claim_fill());
+    assert_eq!(scene.open().size(), index.size(), "vectors are stored");
 }

@@ -44,7 +44,6 @@ const PRECISE: [[f32; 6]; 8] = [
 fn check(model: &Model, expected: &[[f32; 6]]) {
     let documents = DOCUMENTS.iter().map(|(name, code)| model.document(name, code));
     let vectors: Vec<Vec<f32>> = documents.chain(QUERIES.iter().map(|query| model.query(query))).collect();
-    assert_eq!(model.dimensions(), 128);
     for (at, (vector, expected)) in vectors.iter().zip(expected).enumerate() {
         assert_eq!(vector.len(), 128);
         for (got, expected) in vector.iter().zip(expected) {

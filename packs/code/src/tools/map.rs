@@ -7,8 +7,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
+use super::semantic::related;
 use super::{Code, here};
-use crate::index::{Filter, Outlined};
+use crate::index::{Answer, Filter, Outlined};
+use crate::project::Place;
 
 /// A token is about this many characters of code.
 const CHARACTERS_PER_TOKEN: usize = 4;
@@ -124,7 +126,7 @@ pub(crate) fn code_context(
     let budget = args.budget * CHARACTERS_PER_TOKEN;
     let mut out = String::new();
     let mut files = Vec::new();
-    let answers = index.search(&args.task, &Filter::default(), 20);
+    let answers = code.search(&index, &args.task, &Filter::default(), 20)?.answers;
     for answer in &answers {
         let part = format!(
             "## {}:{}-{} {}\n{}\n\n",
@@ -146,11 +148,29 @@ pub(crate) fn code_context(
             }
         }
     }
+    let together = changed_together(code, &place, &answers);
+    if !together.is_empty() {
+        let part = format!("## Files that changed together\n{}\n\n", together.join("\n"));
+        if out.chars().count() + part.chars().count() <= budget * 8 / 10 {
+            out.push_str(&part);
+        }
+    }
     let left = budget.saturating_sub(out.chars().count() + 12);
     let (map, _) = outline(index.outline(), left);
     let _ = write!(out, "## Outline\n{map}");
     let project = place.project.root().display().to_string();
     Ok(WithText::new(Selection { project, files, context: out.clone() }, out))
+}
+
+/// For the best files, those that commits changed along with them: `a.rs: b.rs (5 commits)`.
+fn changed_together(code: &Code, place: &Place, answers: &[Answer]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for related in related(code, place, answers) {
+        let with =
+            related.changed_with.iter().map(|with| format!("{} ({} commits)", with.file, with.commits));
+        lines.push(format!("{}: {}", related.file, with.collect::<Vec<_>>().join(", ")));
+    }
+    lines
 }
 
 #[cfg(test)]

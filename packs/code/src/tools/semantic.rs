@@ -5,10 +5,12 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use toolyard_tool::{Context, ToolError, WithText, clamp, tool};
 
 use super::search::ten;
-use super::{Code, here};
+use super::{Code, here, reword};
+use crate::history::ChangedWith;
 use crate::index::{Answer, Filter, Update, rank};
 use crate::project::Place;
 use crate::search::ast;
@@ -24,9 +26,32 @@ pub(crate) struct Answers {
     results: Vec<Answer>,
     /// The share of the project's chunks that the search could compare by meaning.
     coverage: f32,
+    /// For the best results, the files that commits changed along with them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    related: Vec<Related>,
     /// What the query was turned into.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
+}
+
+/// A file of the results with those that changed along with it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct Related {
+    pub(crate) file: String,
+    pub(crate) changed_with: Vec<ChangedWith>,
+}
+
+/// What changed along with the files of the three best results.
+pub(crate) fn related(code: &Code, place: &Place, results: &[Answer]) -> Vec<Related> {
+    let history = Handle::current().block_on(code.histories.of(&code.host, place.project.root()));
+    let mut related: Vec<Related> = Vec::new();
+    for answer in results.iter().take(3) {
+        let changed_with = history.changed_with(&answer.file);
+        if !changed_with.is_empty() && related.iter().all(|known| known.file != answer.file) {
+            related.push(Related { file: answer.file.clone(), changed_with });
+        }
+    }
+    related
 }
 
 impl Answers {
@@ -52,6 +77,10 @@ impl Answers {
             let _ =
                 writeln!(out, "Coverage: {:.0} % of the chunks have a vector so far.", self.coverage * 100.0);
         }
+        for related in &self.related {
+            let names: Vec<&str> = related.changed_with.iter().map(|with| with.file.as_str()).collect();
+            let _ = writeln!(out, "{} often changed together with {}.", related.file, names.join(", "));
+        }
         if let Some(note) = &self.note {
             let _ = writeln!(out, "{note}");
         }
@@ -74,11 +103,18 @@ pub(crate) fn answers(
     }
     let index = code.index(place)?;
     index.refresh_if_stale()?;
-    let results = index.search(query, filter, limit);
+    let found = code.search(&index, query, filter, limit)?;
     let size = index.size();
     #[expect(clippy::cast_precision_loss, reason = "a share needs no more than the precision of f32")]
     let coverage = if size.chunks == 0 { 1.0 } else { size.vectors as f32 / size.chunks as f32 };
-    Ok(Answers { project: place.project.root().display().to_string(), results, coverage, note: None })
+    let note = found.trouble.map(|trouble| format!("Meaning did not count everywhere: {trouble}."));
+    Ok(Answers {
+        project: place.project.root().display().to_string(),
+        results: found.answers,
+        coverage,
+        related: Vec::new(),
+        note,
+    })
 }
 
 fn told(answers: Answers) -> WithText<Answers> {
@@ -118,7 +154,9 @@ pub(crate) fn semantic_search(
     args: Search,
 ) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
-    Ok(told(answers(code, &place, &args.query, &args.filter(), args.n_results)?))
+    let mut found = answers(code, &place, &args.query, &args.filter(), args.n_results)?;
+    found.related = related(code, &place, &found.results);
+    Ok(told(found))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -217,9 +255,8 @@ pub(crate) fn multi_query_search(
 ) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     let filter = Filter { language: args.language, node_type: args.node_type, ..Filter::default() };
-    let mut found = answers(code, &place, &args.query, &filter, args.n_results)?;
-    found.note = Some(format!("Not expanded into {} wordings: no model is configured.", args.num_expansions));
-    Ok(told(found))
+    let search = Searching { code, context, place: &place, filter: &filter, limit: args.n_results };
+    Ok(told(search.expanded(&args.query, args.num_expansions)?))
 }
 
 /// Finds code for each part of a question that asks for several things.
@@ -230,36 +267,85 @@ pub(crate) fn decomposed_search(
     args: Search,
 ) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
-    Ok(told(decomposed(code, &place, &args.query, &args.filter(), args.n_results)?))
+    let search = Searching { code, context, place: &place, filter: &args.filter(), limit: args.n_results };
+    Ok(told(search.decomposed(&args.query)?))
 }
 
-fn decomposed(
-    code: &Code,
-    place: &Place,
-    query: &str,
-    filter: &Filter,
+/// A search that asks several questions.
+struct Searching<'a> {
+    code: &'a Code,
+    context: &'a Context,
+    place: &'a Place,
+    filter: &'a Filter,
     limit: usize,
-) -> Result<Answers, ToolError> {
-    let parts = parts(query);
-    let whole = answers(code, place, query, filter, limit)?;
-    if parts.len() < 2 {
-        return Ok(Answers {
-            note: Some("Not decomposed: the query asks for one thing.".to_owned()),
-            ..whole
-        });
+}
+
+impl Searching<'_> {
+    fn answers(&self, query: &str, limit: usize) -> Result<Answers, ToolError> {
+        answers(self.code, self.place, query, self.filter, limit)
     }
-    let mut best: HashMap<(String, usize), Answer> = HashMap::new();
-    for part in &parts {
-        for answer in answers(code, place, part, filter, PER_PART)?.results {
-            best.entry((answer.file.clone(), answer.line)).or_insert(answer);
+
+    /// Searches for other wordings of the question, too.
+    fn expanded(&self, query: &str, count: usize) -> Result<Answers, ToolError> {
+        let whole = self.answers(query, self.limit)?;
+        let wordings = reword::wordings(self.code, self.context, query, count);
+        match Handle::current().block_on(wordings) {
+            Err(why) => {
+                let note = format!("Not expanded into {count} wordings: {}.", why.to_text());
+                Ok(Answers { note: Some(note), ..whole })
+            }
+            Ok(wordings) => {
+                let note = format!("Also searched for: {}.", wordings.join("; "));
+                self.merged(whole, &wordings, self.limit, note)
+            }
         }
     }
-    let mut results: Vec<Answer> = best.into_values().collect();
-    results
-        .sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line))));
-    results.truncate(limit.max(parts.len()));
-    let note = format!("Searched for each part: {}.", parts.join("; "));
-    Ok(Answers { results, note: Some(note), ..whole })
+
+    /// Searches for each part of the question. Without a model, the parts are what `and` and commas join.
+    fn decomposed(&self, query: &str) -> Result<Answers, ToolError> {
+        let whole = self.answers(query, self.limit)?;
+        let by_model = Handle::current().block_on(reword::parts(self.code, self.context, query));
+        let parts = by_model.unwrap_or_else(|_| parts(query));
+        if parts.len() < 2 {
+            let note = Some("Not decomposed: the query asks for one thing.".to_owned());
+            return Ok(Answers { note, ..whole });
+        }
+        let note = format!("Searched for each part: {}.", parts.join("; "));
+        let nothing = Answers { results: Vec::new(), ..whole };
+        self.merged(nothing, &parts, PER_PART, note)
+    }
+
+    /// Adds what further questions find, each with its best answers. Scores of different questions are compared as
+    /// shares of the best score of each.
+    fn merged(
+        &self,
+        first: Answers,
+        questions: &[String],
+        each: usize,
+        note: String,
+    ) -> Result<Answers, ToolError> {
+        let mut best: HashMap<(String, usize), Answer> = HashMap::new();
+        let mut lists = vec![first.results];
+        for question in questions.iter().filter(|question| rank::has_words(question)) {
+            lists.push(self.answers(question, each)?.results);
+        }
+        for mut list in lists {
+            let top = list.first().map_or(1.0, |answer| answer.score);
+            for answer in &mut list {
+                answer.score = (answer.score / top * 1000.0).round() / 1000.0;
+            }
+            for answer in list {
+                let known = best.entry((answer.file.clone(), answer.line)).or_insert_with(|| answer.clone());
+                known.score = known.score.max(answer.score);
+            }
+        }
+        let mut results: Vec<Answer> = best.into_values().collect();
+        results.sort_by(|a, b| {
+            b.score.total_cmp(&a.score).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
+        });
+        results.truncate(self.limit.max(questions.len()));
+        Ok(Answers { results, note: Some(note), ..first })
+    }
 }
 
 /// The parts of a query that `and`, a comma or a semicolon joins, if each has words of its own.
@@ -323,16 +409,37 @@ pub(crate) fn enhanced_search(
         Mode::Decompose | Mode::Both => true,
         Mode::Expand => false,
     };
-    let mut found = if decompose {
-        decomposed(code, &place, &args.query, &filter, args.n_results)?
-    } else {
-        answers(code, &place, &args.query, &filter, args.n_results)?
+    let search = Searching { code, context, place: &place, filter: &filter, limit: args.n_results };
+    let found = match args.mode {
+        Mode::Both => {
+            let parts = search.decomposed(&args.query)?;
+            let wordings = search.expanded(&args.query, three())?;
+            let note = [parts.note.clone(), wordings.note.clone()].into_iter().flatten().collect::<Vec<_>>();
+            let both = Answers { results: both(parts.results, wordings.results, args.n_results), ..wordings };
+            Answers { note: Some(note.join(" ")), ..both }
+        }
+        _ if decompose => search.decomposed(&args.query)?,
+        _ => search.expanded(&args.query, three())?,
     };
-    if matches!(args.mode, Mode::Expand | Mode::Both) || !decompose {
-        let note = found.note.take().map(|note| format!("{note} ")).unwrap_or_default();
-        found.note = Some(format!("{note}Not expanded: no model is configured."));
-    }
     Ok(told(found))
+}
+
+/// Two lists in turn, each result once.
+fn both(first: Vec<Answer>, second: Vec<Answer>, limit: usize) -> Vec<Answer> {
+    let mut merged: Vec<Answer> = Vec::new();
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    loop {
+        let (one, other) = (first.next(), second.next());
+        if (one.is_none() && other.is_none()) || merged.len() >= limit {
+            merged.truncate(limit);
+            return merged;
+        }
+        for answer in [one, other].into_iter().flatten() {
+            if merged.iter().all(|known| (&known.file, known.line) != (&answer.file, answer.line)) {
+                merged.push(answer);
+            }
+        }
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -361,7 +468,14 @@ pub(crate) fn semantic_index(
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         context.progress(number(done), number(total));
     };
-    let update = index.refresh(&|| !context.is_cancelled(), &report)?;
+    let go_on = || !context.is_cancelled();
+    let mut update = index.refresh(&go_on, &report)?;
+    if !update.cancelled && index.claim_fill() {
+        let filled =
+            Handle::current().block_on(index.fill(&go_on, &|size| report(size.vectors, size.chunks)));
+        index.end_fill(&filled);
+        update.cancelled = !filled?;
+    }
     let text = format!(
         "Indexed {} files, removed {}, {} unchanged; {} chunks in all{}.",
         update.indexed_files,
@@ -402,7 +516,7 @@ pub(crate) fn semantic_stats(code: &Code, context: &Context, args: ProjectArgs) 
     Ok(Stats {
         project: place.project.root().display().to_string(),
         folder: index.folder().display().to_string(),
-        model: code.model_name().to_owned(),
+        model: code.encoder()?.name(),
         dimensions: index.dimensions(),
         files: size.files,
         chunks: size.chunks,
