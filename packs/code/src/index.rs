@@ -1,6 +1,7 @@
 //! The index of a project: its chunks, their words, and their vectors, kept current with the files.
 
 pub(crate) mod chunk;
+mod fill;
 pub(crate) mod rank;
 pub(crate) mod store;
 
@@ -21,11 +22,10 @@ use crate::project::{Place, Project};
 use crate::search::shorten;
 use crate::walk::Walk;
 use chunk::{Chunk, chunks};
+use fill::Filling;
 use rank::{Form, cosine, document, quantized, text_for_model, weight_of_path};
 use store::{Stamp, Store, StoredChunk, StoredFile};
 
-/// After a failure, missing vectors are computed again no sooner than this.
-const FILL_AGAIN: Duration = Duration::from_mins(1);
 /// An index is compared with the files at most this often.
 const FRESH: Duration = Duration::from_secs(2);
 /// Files that are written in one transaction.
@@ -47,14 +47,6 @@ pub(crate) struct Index {
     refreshing: Mutex<()>,
     cancelled: AtomicBool,
     filling: Mutex<Filling>,
-}
-
-/// How the computation of missing vectors is going.
-#[derive(Debug, Default)]
-struct Filling {
-    is_running: bool,
-    /// When it last failed, and why.
-    failed: Option<(Instant, String)>,
 }
 
 #[derive(Debug)]
@@ -266,100 +258,6 @@ impl Index {
             StoredChunk { vector: vector.as_deref().map(quantized), chunk }
         });
         StoredFile { path: path.to_owned(), stamp, chunks: chunks.collect() }
-    }
-
-    /// Computes the vectors that are missing, batch by batch; returns whether all chunks have one then. Searches and
-    /// updates go on meanwhile.
-    pub(crate) async fn fill(
-        &self,
-        go_on: &(dyn Fn() -> bool + Sync),
-        report: &(dyn Fn(Size) + Sync),
-    ) -> Result<bool, ToolError> {
-        loop {
-            let files = self.unfilled();
-            if files.is_empty() {
-                return Ok(true);
-            }
-            if self.cancelled.load(Ordering::Acquire) || !go_on() {
-                return Ok(false);
-            }
-            let passages: Vec<Passage> = files
-                .iter()
-                .flat_map(|file| file.chunks.iter().map(|stored| passage(&file.path, &stored.chunk)))
-                .collect();
-            let vectors = self.encoder.passages(&passages).await?;
-            self.keep(files, &vectors)?;
-            report(self.size());
-        }
-    }
-
-    /// Files with chunks that have no vector, up to a batch of chunks.
-    fn unfilled(&self) -> Vec<StoredFile> {
-        let loaded = self.lock();
-        let entry = |document: &DocumentId| loaded.entries[document.index()].as_ref();
-        let is_unfilled =
-            |file: &IndexedFile| file.documents.iter().filter_map(entry).any(|entry| entry.vector.is_none());
-        let mut files = Vec::new();
-        let mut count = 0;
-        for (path, file) in loaded.files.iter().filter(|(_, file)| is_unfilled(file)) {
-            let chunks: Vec<StoredChunk> = file
-                .documents
-                .iter()
-                .filter_map(entry)
-                .map(|entry| StoredChunk { chunk: entry.chunk.clone(), vector: None })
-                .collect();
-            count += chunks.len();
-            files.push(StoredFile { path: path.clone(), stamp: file.stamp, chunks });
-            if count >= self.encoder.batch() {
-                break;
-            }
-        }
-        files
-    }
-
-    /// Stores computed vectors, except those of files that changed meanwhile.
-    fn keep(&self, files: Vec<StoredFile>, vectors: &[Vec<f32>]) -> Result<(), ToolError> {
-        let mut vectors = vectors.iter();
-        let mut filled = Vec::with_capacity(files.len());
-        for mut file in files {
-            for stored in &mut file.chunks {
-                stored.vector = vectors.next().map(|vector| quantized(vector));
-            }
-            filled.push(file);
-        }
-        let _alone = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        {
-            let loaded = self.lock();
-            filled.retain(|file| loaded.files.get(&file.path).is_some_and(|now| now.stamp == file.stamp));
-        }
-        self.write(filled, &[])
-    }
-
-    /// The right to fill the index in the background, if there is something to fill, no other fill is running and none
-    /// has failed a moment ago.
-    pub(crate) fn claim_fill(&self) -> bool {
-        let size = self.size();
-        let mut filling = self.filling();
-        let has_failed = filling.failed.as_ref().is_some_and(|(at, _)| at.elapsed() < FILL_AGAIN);
-        let is_due = size.vectors < size.chunks && !filling.is_running && !has_failed;
-        filling.is_running |= is_due;
-        is_due
-    }
-
-    /// Records how a fill that was claimed ended.
-    pub(crate) fn end_fill(&self, result: &Result<bool, ToolError>) {
-        let mut filling = self.filling();
-        filling.is_running = false;
-        filling.failed = result.as_ref().err().map(|error| (Instant::now(), error.message().to_owned()));
-    }
-
-    /// Why vectors are missing, if computing them failed.
-    pub(crate) fn fill_failure(&self) -> Option<String> {
-        self.filling().failed.as_ref().map(|(_, reason)| reason.clone())
-    }
-
-    fn filling(&self) -> MutexGuard<'_, Filling> {
-        self.filling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self, changed: Vec<StoredFile>, removed: &[PathBuf]) -> Result<(), ToolError> {
