@@ -91,7 +91,9 @@ impl Code {
     /// The place that an argument names, which need not exist yet.
     pub(crate) fn new_place(&self, context: &Context, path: &str) -> Result<Place, ToolError> {
         let caller = Handle::current().block_on(self.caller_folder(context, path));
-        self.projects.locate_new(path, caller.as_ref())
+        let mut place = self.projects.locate_new(path, caller.as_ref())?;
+        place.project.is_proven = context.is_proven();
+        Ok(place)
     }
 
     /// Where the caller works. The client is asked for its roots only if nothing else gives the path a meaning.
