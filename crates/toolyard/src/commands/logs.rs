@@ -9,7 +9,8 @@ use toolyard_config::parse_duration;
 use toolyard_config::state_dir::Running;
 use toolyard_proto::calendar;
 
-use super::{live, manage};
+use super::live;
+use super::manage::{self, Address};
 use crate::cli::Common;
 use crate::failure::{Failure, refused};
 use crate::say;
@@ -57,10 +58,11 @@ pub(super) fn logs(common: &Common, args: &LogsArgs) -> Result<(), Failure> {
 }
 
 async fn read(running: &Running, args: &LogsArgs) -> Result<(), Failure> {
+    let address = Address::Socket(running.socket.as_deref().ok_or_else(manage::no_socket)?);
     let (mut after, mut since, mut most) = (None, args.since.clone(), args.lines);
     loop {
         let path = path(args.name.as_deref(), since.take().as_deref(), after.as_deref());
-        let answer = manage::control(running.socket.as_deref(), &path, None).await;
+        let answer = manage::control(&address, &path, None).await;
         let answer = match answer {
             Err(_) if after.is_some() && !live::answers(&running.http) => {
                 return Err(refused("the gateway has stopped", "`toolyard` starts one"));
