@@ -8,7 +8,7 @@ use data_encoding::HEXUPPER;
 use toolyard_core::Sharing;
 use toolyard_link::EraPin;
 use toolyard_policy::pin::{Action, LockState};
-use toolyard_proto::name::UpstreamId;
+use toolyard_proto::name::{LEAN, UpstreamId};
 
 use super::interpolate::Missing;
 use super::oauth::{self, OAuthConfig};
@@ -125,7 +125,12 @@ pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>, own: SocketAddr)
 }
 
 fn read_id(reader: &mut Reader<'_>, field: &Field, seen: &[(UpstreamId, usize)]) -> Option<UpstreamId> {
-    let id = match UpstreamId::parse(&field.key) {
+    let id = match UpstreamId::parse_configured(&field.key) {
+        Ok(id) if id.as_str() == LEAN => {
+            let help = "rename it, and /mcp/lean is the lean view again";
+            field.warn(reader, "the id is reserved by Toolyard; /mcp/lean shows this upstream", help);
+            id
+        }
         Ok(id) => id,
         Err(error) => {
             field.error(reader, error.to_string(), error.hint());

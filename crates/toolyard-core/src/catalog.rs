@@ -7,9 +7,10 @@ mod part;
 mod names;
 mod view;
 mod pages;
+mod lean;
 mod snapshot;
 mod keep;
-pub mod search;
+pub(crate) mod search;
 mod params;
 #[cfg(test)]
 mod tests;

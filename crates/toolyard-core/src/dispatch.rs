@@ -14,7 +14,7 @@ use crate::gateway::Shared;
 use crate::listen::listen;
 use crate::pipeline::Chain;
 use crate::upstream::Upstream;
-use crate::{bridge, greet, hub};
+use crate::{bridge, greet, hub, lean};
 use resolve::{
     Named, complete_target, edits, is_of, named_entry, string_member, task_target, unknown, view,
     without_instance,
@@ -51,6 +51,10 @@ pub(crate) struct Routed {
 pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Dispatched {
     let snapshot = shared.catalog.snapshot();
     let at = At { shared, snapshot: &snapshot };
+    let request = match lead(&snapshot, request) {
+        Ok(request) => request,
+        Err((request, error)) => return refuse(*request, error),
+    };
     match request.method.as_str() {
         "tools/call" if is_unheard_of(shared, &snapshot, &request) => {
             Dispatched::Later(Box::pin(call_late(shared.clone(), request, peer)))
@@ -77,6 +81,15 @@ pub(crate) fn dispatch(shared: &Arc<Shared>, request: Request, peer: Peer) -> Di
         }
         "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" => at.task(request, peer),
         _ => at.pass_unknown(request, peer),
+    }
+}
+
+/// A call of `call_tool` in a lean view is a call of the tool that it names.
+fn lead(snapshot: &Snapshot, request: Request) -> Result<Request, (Box<Request>, CallError)> {
+    match lean::lead(snapshot, &request).filter(|_| request.method.as_str() == "tools/call") {
+        None => Ok(request),
+        Some(Ok(inner)) => Ok(inner),
+        Some(Err(error)) => Err((Box::new(request), error)),
     }
 }
 

@@ -100,6 +100,7 @@ impl Gateway {
             names: plan.names,
             transparent: plan.transparent,
             profiles: plan.profiles,
+            lean: plan.lean,
             upstreams: upstreams.clone(),
             hub: Arc::new(Hub::new(keys)),
             steps,
@@ -184,6 +185,7 @@ impl Gateway {
             names: plan.names,
             transparent: plan.transparent,
             profiles: plan.profiles,
+            lean: plan.lean,
             upstreams,
             hub: old.hub.clone(),
             steps: old.steps.replaced(plan.calls),
@@ -257,8 +259,9 @@ impl Gateway {
 
     /// Goes by the same rules with other upstreams.
     pub(crate) fn adopt(&self, old: &Views, upstreams: Vec<Arc<Upstream>>) {
-        let (profiles, hub, steps) = (old.profiles.clone(), old.hub.clone(), old.steps.clone());
-        self.shared.catalog.replace(Views { profiles, upstreams, hub, steps, ..*old });
+        let (profiles, lean) = (old.profiles.clone(), old.lean.clone());
+        let (hub, steps) = (old.hub.clone(), old.steps.clone());
+        self.shared.catalog.replace(Views { profiles, lean, upstreams, hub, steps, ..*old });
     }
 
     pub(crate) fn move_listeners(&self, from: &Arc<Upstream>, to: &Arc<Upstream>) {

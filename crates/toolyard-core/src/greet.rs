@@ -111,6 +111,9 @@ fn instructions(view: &ViewCatalog) -> String {
     if view.is_hub {
         return "Dev-server instances on this machine. `instances_list` shows them; `instances_connect` connects this session to one, whose tools, resources and prompts are then listed under their own names; `instances_disconnect` takes them away again. `instances_call` calls a tool of any instance without connecting.".to_owned();
     }
+    if view.is_lean() {
+        return lean_instructions(view);
+    }
     let mut text = String::from(
         "Tools of several servers behind one endpoint, named `server__tool`. \
      `yard__search_tools` finds tools by words; `yard__upstreams` says which servers are there and why one is not.",
@@ -122,6 +125,27 @@ fn instructions(view: &ViewCatalog) -> String {
         {
             let _ = write!(text, "\n\n## {}\n{}", upstream.id(), own.trim());
         }
+    }
+    text
+}
+
+/// How many servers a lean view names.
+const MOST_NAMED: usize = 100;
+
+/// Short, because the client chose to pay for little; but a model searches only for what it can expect to find.
+fn lean_instructions(view: &ViewCatalog) -> String {
+    let mut text = String::from(
+        "Tools of several servers. They are not listed: `search_tools` finds them by words, and `call_tool` calls one by the name that was found.",
+    );
+    let own = UpstreamId::yard();
+    let mut names = view.upstreams().map(|upstream| upstream.id()).filter(|id| **id != own);
+    let named: Vec<&str> = names.by_ref().take(MOST_NAMED).map(UpstreamId::as_str).collect();
+    if !named.is_empty() {
+        let _ = write!(text, " Servers: {}", named.join(", "));
+        let _ = match names.count() {
+            0 => write!(text, "."),
+            more => write!(text, " and {more} more."),
+        };
     }
     text
 }

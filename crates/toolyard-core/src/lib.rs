@@ -15,6 +15,7 @@ pub mod upstream;
 pub mod greet;
 mod hub;
 mod keys;
+mod lean;
 pub mod apps;
 pub mod discovery;
 pub mod dynamic_upstreams;

@@ -195,7 +195,9 @@ impl StepRules {
     pub(crate) fn visibility(&self, origin: &Origin) -> Visibility {
         let Some(rules) = &self.given.rules else { return Visibility::default() };
         let class = rules.class_of(&policy::who(origin));
-        Visibility::new(class.id(), move |entry| !class.verdict(&policy::tool(entry)).may_call())
+        Visibility::new(class.id(), move |entry| {
+            !lean::is_call(entry) && !class.verdict(&policy::tool(entry)).may_call()
+        })
     }
 
     /// Whether something seems not to exist for a client.

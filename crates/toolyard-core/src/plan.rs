@@ -29,6 +29,8 @@ pub struct Plan {
     /// Upstreams that the config has and that cannot be started, which are reported with their reason.
     pub disabled: Vec<DisabledUpstream>,
     pub profiles: Vec<ProfilePlan>,
+    /// Patterns over the canonical ids of the tools that the lean view lists beside search and call.
+    pub lean: Vec<Pattern>,
     /// Show the only upstream as if clients spoke to it directly.
     pub transparent: bool,
     pub names: NameStyle,
@@ -110,6 +112,7 @@ impl Default for Plan {
             upstreams: Vec::new(),
             disabled: Vec::new(),
             profiles: Vec::new(),
+            lean: Vec::new(),
             calls: CallRules::default(),
             steps: ExtraSteps::default(),
             hook_runtime: Runtime::default(),
@@ -364,6 +367,19 @@ pub struct ProfilePlan {
     pub allow: Option<Vec<Pattern>>,
     pub deny: Vec<Pattern>,
     pub transparent: bool,
+    pub exposure: Exposure,
+    /// Patterns over the canonical ids of the tools that it lists where it is exposed by search.
+    pub listed: Vec<Pattern>,
+}
+
+/// How clients get to know the tools of a view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Exposure {
+    /// Every definition is listed.
+    #[default]
+    Full,
+    /// A search and a tool that calls what was found.
+    Search,
 }
 
 impl ProfilePlan {

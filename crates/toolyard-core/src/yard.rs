@@ -11,15 +11,17 @@ use toolyard_model::{Answer, AnswerBody, BoxFuture, Greeting, Link, LinkEvent, L
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Notification, Raw, Reason, Revision};
 
-use crate::catalog::search::search;
-use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot};
+use crate::catalog::{Catalog, Definitions, Entry, ListKind, Snapshot, ViewCatalog};
 use crate::hub::{self, Desk, Reply};
+use crate::lean;
 use crate::listen::Listeners;
 use crate::pipeline::Common;
 use crate::plan::{Connect, Connected, UpstreamKind, UpstreamPlan};
 use crate::status::{self, Totals};
 
 const SEARCH_LIMIT: usize = 10;
+/// A model that sees no definitions reads each one that is found.
+pub(crate) const LEAN_SEARCH_LIMIT: usize = 5;
 const SEARCH_MOST: usize = 50;
 
 /// The gateway's own knowledge, once it is attached to a gateway.
@@ -56,40 +58,50 @@ pub(crate) fn plan() -> (UpstreamPlan, Arc<Definitions>, Arc<Yard>) {
     (plan, Arc::new(definitions), yard)
 }
 
-fn tools() -> Vec<Raw> {
+/// The tool that finds tools. In the lean view, another one calls what it finds.
+pub(crate) fn search_tool(limit: usize) -> Raw {
+    let is_lean = limit == LEAN_SEARCH_LIMIT;
+    let how = if is_lean { "Call a found tool with `call_tool`." } else { "Call a found tool by its name." };
+    tool(
+        lean::SEARCH,
+        "Find tools by words",
+        &format!(
+            "Finds tools by what they do: give a few words, get the best matching tools with their names, descriptions and input schemas, best first. {how}"
+        ),
+        &json!({
+            "query": { "type": "string", "description": "A few words, e.g. `read file` or `create github issue`" },
+            "limit": { "type": "integer", "minimum": 1, "maximum": SEARCH_MOST, "default": limit },
+        }),
+        &json!(["query"]),
+    )
+}
+
+fn tool(name: &str, title: &str, description: &str, properties: &Value, required: &Value) -> Raw {
+    let schema = json!({ "type": "object", "properties": properties, "required": required });
     let annotations = json!({ "readOnlyHint": true, "openWorldHint": false });
-    let tool = |name: &str, title: &str, description: &str, properties: Value, required: Value| {
-        let schema = json!({ "type": "object", "properties": properties, "required": required });
-        let tool = json!({
-            "name": name, "title": title, "description": description, "inputSchema": schema, "annotations": annotations,
-        });
-        Raw::from(tool)
-    };
+    let tool = json!({
+        "name": name, "title": title, "description": description, "inputSchema": schema, "annotations": annotations,
+    });
+    Raw::from(tool)
+}
+
+fn tools() -> Vec<Raw> {
     let mut tools = vec![
         tool(
             "status",
             "Gateway status",
             "Status of the gateway: version, uptime, how many upstreams are active, how many tools they offer, and how many entries are left out.",
-            json!({}),
-            json!([]),
+            &json!({}),
+            &json!([]),
         ),
         tool(
             "upstreams",
             "Upstreams and their state",
             "Every server behind this gateway: whether it is active, since when, and if not, why; and which of its tools are left out. Look here when a tool is missing or says it is not connected.",
-            json!({}),
-            json!([]),
+            &json!({}),
+            &json!([]),
         ),
-        tool(
-            "search_tools",
-            "Find tools by words",
-            "Finds tools by what they do: give a few words, get the best matching tools with their names, descriptions and input schemas, best first. Call a found tool by its name.",
-            json!({
-                "query": { "type": "string", "description": "A few words, e.g. `read file` or `create github issue`" },
-                "limit": { "type": "integer", "minimum": 1, "maximum": SEARCH_MOST, "default": SEARCH_LIMIT },
-            }),
-            json!(["query"]),
-        ),
+        search_tool(SEARCH_LIMIT),
     ];
     tools.extend(hub::yard_tools());
     tools
@@ -172,10 +184,7 @@ impl Yard {
                 let common = self.common.get().and_then(Weak::upgrade).ok_or_else(gone)?;
                 json!({ "upstreams": status::all(&catalog.rules().upstreams, &common) })
             }
-            Some("search_tools") => match find(&snapshot, &request.origin, &arguments) {
-                Ok(found) => found,
-                Err(problem) => return Ok(AnswerBody::ours(failed(&problem))),
-            },
+            Some(lean::SEARCH) => return find(snapshot, request.origin.clone(), &arguments).await,
             other => return Err(CallError::invalid_params(format!("unknown tool {other:?}"))),
         };
         Ok(AnswerBody::ours(succeeded(&structured)))
@@ -197,32 +206,53 @@ impl Yard {
 }
 
 /// Only what the caller's own view shows is found.
-fn find(snapshot: &Snapshot, origin: &Origin, arguments: &Value) -> Result<Value, String> {
+async fn find(snapshot: Arc<Snapshot>, origin: Arc<Origin>, arguments: &Value) -> Answer {
+    let view = snapshot.view(&origin.view).cloned();
+    let is_lean = view.as_ref().is_some_and(|view| view.is_lean());
+    let (query, limit) = match asked(arguments, if is_lean { LEAN_SEARCH_LIMIT } else { SEARCH_LIMIT }) {
+        Ok(asked) => asked,
+        Err(problem) => return Ok(AnswerBody::ours(failed(&problem))),
+    };
+    let Some(view) = view else { return Ok(AnswerBody::ours(succeeded(&json!({ "tools": [] })))) };
+    if view.is_unsearched() {
+        let view = view.clone();
+        // Reading all definitions takes long where there are many.
+        let _ = tokio::task::spawn_blocking(move || view.findable().len()).await;
+    }
+    let visibility = snapshot.rules().steps.visibility(&origin);
+    let found = view.findable().search(&query, limit, |entry| !visibility.hides(entry));
+    let found: Vec<Value> = found.into_iter().map(|entry| described(&view, entry)).collect();
+    let structured = json!({ "tools": found });
+    if !is_lean {
+        return Ok(AnswerBody::ours(succeeded(&structured)));
+    }
+    // Here every byte counts.
+    Ok(AnswerBody::ours(with_text(&structured, &structured.to_string())))
+}
+
+fn described(view: &ViewCatalog, entry: &Entry) -> Value {
+    json!({
+        "name": if view.alone.is_some() { &entry.own_name } else { &entry.shown },
+        "id": &*entry.canonical,
+        "title": entry.own.member("title"),
+        "description": entry.own.member("description"),
+        "inputSchema": entry.own.member("inputSchema"),
+    })
+}
+
+/// The words to search for, and how many tools to find at most.
+fn asked(arguments: &Value, usual: usize) -> Result<(String, usize), String> {
     let query = arguments["query"].as_str().filter(|query| !query.trim().is_empty());
     let query = query.ok_or("`query` must be a text with at least one word")?;
     let limit = match &arguments["limit"] {
-        Value::Null => SEARCH_LIMIT,
+        Value::Null => usual,
         limit => limit
             .as_u64()
             .and_then(|n| usize::try_from(n).ok())
             .filter(|n| (1..=SEARCH_MOST).contains(n))
             .ok_or_else(|| format!("`limit` must be a whole number from 1 to {SEARCH_MOST}, not {limit}"))?,
     };
-    let Some(view) = snapshot.view(&origin.view) else { return Ok(json!({ "tools": [] })) };
-    let visibility = snapshot.rules().steps.visibility(origin);
-    let seen: Vec<Arc<Entry>> =
-        view.findable_tools().filter(|entry| !visibility.hides(entry)).cloned().collect();
-    let describe = |entry: &&Arc<Entry>| {
-        json!({
-            "name": if view.alone.is_some() { &entry.own_name } else { &entry.shown },
-            "id": &*entry.canonical,
-            "title": entry.own.member("title"),
-            "description": entry.own.member("description"),
-            "inputSchema": entry.own.member("inputSchema"),
-        })
-    };
-    let found: Vec<Value> = search(&seen, query, limit).iter().map(describe).collect();
-    Ok(json!({ "tools": found }))
+    Ok((query.to_owned(), limit))
 }
 
 fn succeeded(structured: &Value) -> Raw {

@@ -17,15 +17,18 @@ pub enum View {
     Upstream(Arc<str>),
     Profile(Arc<str>),
     Hub,
+    /// Search and call instead of every definition. An upstream with the id `lean` has this path instead.
+    Lean,
 }
 
 impl View {
-    /// From what follows `/mcp/`: nothing, `p/NAME`, `hub` or an upstream's id.
+    /// From what follows `/mcp/`: nothing, `p/NAME`, `hub`, `lean` or an upstream's id.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix('/').unwrap_or(text);
         match text.split_once('/') {
             None if text.is_empty() => Some(Self::Everything),
             None if text == "hub" => Some(Self::Hub),
+            None if text == "lean" => Some(Self::Lean),
             None => Some(Self::Upstream(text.into())),
             Some(("p", name)) if !name.is_empty() && !name.contains('/') => Some(Self::Profile(name.into())),
             Some(_) => None,
@@ -41,6 +44,7 @@ impl fmt::Display for View {
             Self::Upstream(id) => f.write_str(id),
             Self::Profile(name) => write!(f, "p/{name}"),
             Self::Hub => f.write_str("hub"),
+            Self::Lean => f.write_str("lean"),
         }
     }
 }

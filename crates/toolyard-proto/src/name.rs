@@ -19,8 +19,10 @@ pub const MIN_BUDGET: usize = 16;
 
 /// The id of the built-in upstream.
 const YARD: &str = "yard";
-/// `p` and `hub` are path segments of the HTTP endpoint, beside the upstream ids.
-const RESERVED: [&str; 3] = ["p", "hub", YARD];
+/// The path segment of the lean view. Configs from before it was reserved may have an upstream of this id.
+pub const LEAN: &str = "lean";
+/// `p`, `hub` and `lean` are path segments of the HTTP endpoint, beside the upstream ids.
+const RESERVED: [&str; 4] = ["p", "hub", LEAN, YARD];
 const MAX_ID_LEN: usize = 64;
 const HASH_LEN: usize = 8;
 /// What clients accept.
@@ -76,6 +78,11 @@ impl UpstreamId {
             return Err(NameError::Reserved { id: id.to_owned() });
         }
         Ok(Self(id.into()))
+    }
+
+    /// The id of a configured server, which may be `lean`: that id was free once.
+    pub fn parse_configured(id: &str) -> Result<Self, NameError> {
+        if id == LEAN { Ok(Self(id.into())) } else { Self::parse(id) }
     }
 
     /// The built-in upstream, whose id no other can take.

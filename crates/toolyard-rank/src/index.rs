@@ -120,19 +120,41 @@ impl Index {
     /// The score of every document, by [`DocumentId::index`]; zero where no word matches.
     pub fn scores(&self, query: &str) -> Vec<f32> {
         let mut scores = vec![0.0; self.documents.len()];
-        let mean = self.mean_length();
         for term in terms(query) {
-            let Some(id) = self.terms.get(term.as_str()) else { continue };
-            let postings = &self.postings[*id as usize];
-            let rarity = self.rarity(postings.len());
-            for (document, count) in postings {
-                let Some(stored) = &self.documents[*document as usize] else { continue };
-                let length = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * stored.length / mean;
-                scores[*document as usize] +=
-                    rarity * count * (SATURATION + 1.0) / (count + SATURATION * length);
+            self.add_scores(&term, |document, score| scores[document] += score);
+        }
+        scores
+    }
+
+    /// The same for a query in which each word may be said in several ways, each with a weight. The best of them counts.
+    pub(crate) fn scores_of(&self, words: &[Vec<(String, f32)>]) -> Vec<f32> {
+        let mut scores = vec![0.0; self.documents.len()];
+        for alternatives in words {
+            let mut best: HashMap<usize, f32> = HashMap::new();
+            for (term, weight) in alternatives {
+                self.add_scores(term, |document, score| {
+                    let best = best.entry(document).or_default();
+                    *best = best.max(score * weight);
+                });
+            }
+            for (document, score) in best {
+                scores[document] += score;
             }
         }
         scores
+    }
+
+    /// Reports what a term is worth in each document that has it.
+    fn add_scores(&self, term: &str, mut add: impl FnMut(usize, f32)) {
+        let Some(id) = self.terms.get(term) else { return };
+        let (mean, postings) = (self.mean_length(), &self.postings[*id as usize]);
+        let rarity = self.rarity(postings.len());
+        for (document, count) in postings {
+            let Some(stored) = &self.documents[*document as usize] else { continue };
+            let length = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * stored.length / mean;
+            let score = rarity * count * (SATURATION + 1.0) / (count + SATURATION * length);
+            add(*document as usize, score);
+        }
     }
 
     fn term(&mut self, term: &str) -> u32 {

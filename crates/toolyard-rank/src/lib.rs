@@ -13,6 +13,7 @@
 //! ```
 
 mod index;
+pub mod tools;
 mod words;
 
 pub use index::{Document, DocumentId, Hit, Index};

@@ -44,6 +44,7 @@ const RULES: &[Rule] = &[
             "toolyard-hooks",
             "toolyard-limits",
             "toolyard-link",
+            "toolyard-rank",
         ],
         never_named: &["axum", "clap", "anyhow", "tracing-subscriber"],
         never_linked: &["async-nats", "clap"],

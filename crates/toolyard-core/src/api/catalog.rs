@@ -43,7 +43,12 @@ impl Gateway {
         let rules = self.rules();
         let profiles = rules.profiles.iter().map(|profile| format!("/mcp/p/{}", profile.name));
         let alone = rules.upstreams.iter().map(|upstream| format!("/mcp/{}", upstream.id()));
-        ["/mcp".to_owned(), "/mcp/hub".to_owned()].into_iter().chain(profiles).chain(alone).collect()
+        ["/mcp", "/mcp/lean", "/mcp/hub"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(profiles)
+            .chain(alone)
+            .collect()
     }
 
     /// One list of an upstream as it defined it.

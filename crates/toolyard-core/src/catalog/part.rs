@@ -13,11 +13,11 @@ use toolyard_proto::name::{NameStyle, UpstreamId, canonical};
 
 use super::names::OwnNames;
 use super::{Definitions, Entry, ListKind};
-use crate::hub;
 use crate::pins;
 use crate::plan::Timeouts;
 use crate::tool_switch;
 use crate::upstream::Upstream;
+use crate::{hub, lean};
 
 /// One upstream in a snapshot.
 #[derive(Debug)]
@@ -222,4 +222,13 @@ pub(super) fn hub_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Ent
     Maker { upstream: yard, style, before: None, held: &[], off: &[] }
         .entries(&list, &fits, &mut Vec::new())
         .all
+}
+
+/// The tools of a lean view, under their plain names.
+pub(super) fn lean_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
+    let list = lean::tools();
+    let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
+    let made = Maker { upstream: yard, style, before: None, held: &[] };
+    let entries = made.entries(&list, &fits, &mut Vec::new()).all.into_iter().filter_map(Arc::into_inner);
+    entries.map(|entry| Arc::new(Entry { shown: entry.own_name.clone(), ..entry })).collect()
 }

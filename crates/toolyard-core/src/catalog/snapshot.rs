@@ -15,6 +15,7 @@ use super::{Entry, ListKind};
 use crate::hub::Hub;
 use crate::pipeline::StepRules;
 use crate::plan::{ProfilePlan, UpstreamKind};
+use crate::settings::Pattern;
 use crate::upstream::Upstream;
 
 /// How names are shown and which views there are.
@@ -23,6 +24,8 @@ pub(crate) struct Views {
     pub(crate) names: toolyard_proto::name::NameStyle,
     pub(crate) transparent: bool,
     pub(crate) profiles: Vec<ProfilePlan>,
+    /// Patterns over the canonical ids of the tools that the lean view lists.
+    pub(crate) lean: Vec<Pattern>,
     /// All upstreams, also those that have said nothing yet.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Which instance each session of the hub view looks at; the same for as long as the gateway lives.
@@ -62,12 +65,24 @@ impl Snapshot {
         let hub = before.filter(|_| same_rules).and_then(|before| before.hub.as_ref());
         let hub = HubEntries::now(&rules, &parts, hub);
         let making = Making { rules: &rules, parts: &parts, settled, hub: hub.as_ref(), pages, same_rules };
-        let (mut views, mut hubs) = (HashMap::default(), HashMap::default());
+        let mut hubs = HashMap::default();
+        let known = |view: &View| before.and_then(|before| before.views.get(view));
+        let everything = making.view(&rules.whole_shape(), known(&View::Everything));
+        let lean = match rules.named_lean() {
+            Some(upstream) => making.view(&Shape::Alone(upstream.clone()), known(&View::Lean)),
+            None => making.lean_of_everything(&everything, known(&View::Lean)),
+        };
+        let mut views: HashMap<View, Arc<ViewCatalog>, RandomState> =
+            HashMap::from_iter([(View::Everything, everything), (View::Lean, lean)]);
+        for (at, profile) in rules.profiles.iter().enumerate() {
+            let view = View::Profile(profile.name.as_str().into());
+            let made = making.profile(&rules.profile_shape(at), profile, known(&view));
+            views.insert(view, made);
+        }
         let mut add = |view: View, shape: &Shape| {
-            let made = making.view(shape, before.and_then(|before| before.views.get(&view)));
+            let made = making.view(shape, known(&view));
             views.insert(view, made);
         };
-        add(View::Everything, &rules.whole_shape());
         add(View::Hub, &Shape::Hub(None));
         for upstream in &rules.upstreams {
             add(View::Upstream(upstream.name().clone()), &Shape::Alone(upstream.clone()));
@@ -75,9 +90,6 @@ impl Snapshot {
                 let known = before.and_then(|before| before.hubs.get(upstream.id()));
                 hubs.insert(upstream.id().clone(), making.view(&Shape::Hub(Some(upstream.clone())), known));
             }
-        }
-        for (at, profile) in rules.profiles.iter().enumerate() {
-            add(View::Profile(profile.name.as_str().into()), &rules.profile_shape(at));
         }
         Self { parts, views, hubs, hub, rules, settled }
     }
@@ -144,12 +156,13 @@ impl Views {
         self.names == others.names
             && self.transparent == others.transparent
             && self.profiles == others.profiles
+            && self.lean == others.lean
             && Arc::ptr_eq(&self.steps, &others.steps)
     }
 
     pub(crate) fn offers(&self, view: &View) -> bool {
         match view {
-            View::Everything | View::Hub => true,
+            View::Everything | View::Hub | View::Lean => true,
             View::Upstream(id) => self.upstreams.iter().any(|upstream| upstream.name() == id),
             View::Profile(name) => self.profiles.iter().any(|profile| *profile.name == **name),
         }

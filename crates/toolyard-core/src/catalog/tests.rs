@@ -42,6 +42,7 @@ fn rules(upstreams: Vec<Arc<Upstream>>, tools: Vec<ToolRule>) -> Arc<Views> {
         names: NameStyle::Shown { budget: DEFAULT_BUDGET },
         transparent: false,
         profiles: vec![profile],
+        lean: Vec::new(),
         upstreams,
         hub: Arc::new(crate::hub::Hub::new(Arc::default())),
         steps: Arc::new(StepRules::new(

@@ -10,9 +10,11 @@ use toolyard_proto::Raw;
 use toolyard_proto::name::{NameStyle, legal_name};
 use toolyard_proto::uri::{self, ResultKind, map_result};
 
+use super::lean::Lean;
 use super::names::ViewEntry;
 use super::pages::{Layout, Pages};
 use super::part::{LeftOut, unlisted_entry};
+use super::search::Findable;
 use super::{Entry, ListKind};
 use crate::pipeline::{Chain, StepRules};
 use crate::upstream::Upstream;
@@ -44,6 +46,7 @@ pub(crate) struct ViewCatalog {
     pub(crate) is_hub: bool,
     pub(super) parts: Vec<Arc<ViewPart>>,
     hub: Option<Arc<HubEntries>>,
+    pub(super) lean: Option<Lean>,
     /// Of a view of many upstreams.
     names: Option<Names>,
     profile: Option<String>,
@@ -53,6 +56,8 @@ pub(crate) struct ViewCatalog {
     pub(super) settled: bool,
     pub(super) layouts: [OnceLock<Layout>; 4],
     pub(super) pages: Arc<Pages>,
+    /// Made when the view is first searched.
+    findable: OnceLock<Findable>,
 }
 
 impl ViewCatalog {
@@ -64,6 +69,21 @@ impl ViewCatalog {
         let same_parts = self.parts.len() == parts.len()
             && self.parts.iter().zip(parts).all(|(one, other)| Arc::ptr_eq(one, other));
         same_hub && same_parts && self.settled == settled
+    }
+
+    /// Whether tools are found by search rather than listed.
+    pub(crate) fn is_lean(&self) -> bool {
+        self.lean.is_some()
+    }
+
+    /// What search finds here.
+    pub(crate) fn findable(&self) -> &Findable {
+        self.findable.get_or_init(|| Findable::of(self))
+    }
+
+    /// Whether the first search is still to come, which takes longer the more tools there are.
+    pub(crate) fn is_unsearched(&self) -> bool {
+        self.findable.get().is_none()
     }
 
     /// Whether entries have names that tell whose they are.
@@ -80,13 +100,17 @@ impl ViewCatalog {
     /// The upstreams in it that have reported what they offer.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         let own = self.hub.iter().map(|hub| &hub.part.upstream);
-        own.chain(self.parts.iter().map(|part| &part.part.upstream))
+        let is_there =
+            |own: &&Arc<Upstream>| self.parts.iter().any(|part| Arc::ptr_eq(&part.part.upstream, own));
+        let lean = self.lean.iter().map(Lean::upstream).filter(move |own| !is_there(own));
+        own.chain(lean).chain(self.parts.iter().map(|part| &part.part.upstream))
     }
 
     /// A tool by the name that this view shows, or by its canonical id.
     pub(crate) fn tool(&self, name: &str) -> Option<ViewEntry> {
         if let Some(names) = &self.names {
-            return names.tools.get(name).cloned();
+            let own = self.lean.as_ref().and_then(|lean| lean.own(name));
+            return own.or_else(|| names.tools.get(name)).cloned();
         }
         self.hub.as_ref().and_then(|hub| hub.get(name).cloned()).or_else(|| self.own(ListKind::Tools, name))
     }
@@ -155,8 +179,11 @@ impl ViewCatalog {
     }
 
     /// The tools that are listed, in order.
-    pub(crate) fn listed_tools(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.listed_entries(ListKind::Tools)
+    pub(crate) fn listed_tools(&self) -> Box<dyn Iterator<Item = &Arc<Entry>> + '_> {
+        match &self.lean {
+            Some(lean) => Box::new(lean.listed_tools()),
+            None => Box::new(self.listed_entries(ListKind::Tools)),
+        }
     }
 
     /// The tools or prompts that are listed, in order.
@@ -169,11 +196,14 @@ impl ViewCatalog {
     }
 
     /// The tools that search finds: those that are listed, and those that can only be called.
-    pub(crate) fn findable_tools(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    pub(crate) fn findable_tools(&self) -> Box<dyn Iterator<Item = &Arc<Entry>> + '_> {
+        if let Some(lean) = &self.lean {
+            return Box::new(lean.findable_tools());
+        }
         let parts = self.parts.iter().filter(|part| part.part.listed);
         let unlisted = parts.flat_map(move |part| part.entries(ListKind::Tools)).map(|(_, entry)| entry);
         let unlisted = unlisted.filter(|entry| entry.is_unlisted && self.fits_view(ListKind::Tools, entry));
-        self.listed_tools().chain(unlisted)
+        Box::new(self.listed_tools().chain(unlisted))
     }
 
     fn fits_view(&self, kind: ListKind, entry: &Arc<Entry>) -> bool {
@@ -190,8 +220,10 @@ impl ViewCatalog {
 
     /// What a list is made of, in order.
     pub(super) fn items(&self, kind: ListKind) -> Box<dyn Iterator<Item = Item<'_>> + '_> {
-        if matches!(kind, ListKind::Tools | ListKind::Prompts) {
-            return Box::new(self.listed_entries(kind).map(Item::Entry));
+        match kind {
+            ListKind::Tools => return Box::new(self.listed_tools().map(Item::Entry)),
+            ListKind::Prompts => return Box::new(self.listed_entries(kind).map(Item::Entry)),
+            ListKind::Resources | ListKind::Templates => {}
         }
         let listed = self.parts.iter().filter(|part| part.part.listed);
         Box::new(listed.flat_map(move |part| {

@@ -72,6 +72,11 @@ pub(super) fn unknown(
     if let Some(why) = unheard(snapshot, view, name) {
         return CallError::invalid_params(format!("unknown {what} `{name}`: {why}"));
     }
+    if view.is_lean() && what == "tool" {
+        let how =
+            "`search_tools` finds tools by words, and `call_tool` calls them by the name that it returns";
+        return CallError::invalid_params(format!("unknown tool `{name}`; {how}"));
+    }
     CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
 }
 

@@ -64,6 +64,7 @@ fn an_imported_name_becomes_a_free_id() {
         ("", &[], "s-"),
         ("日本", &[], "s---"),
         ("hub", &[], "hub-2"),
+        ("lean", &[], "lean-2"),
         ("Yard", &["yard-2"], "Yard-3"),
     ] {
         check(name, taken, expected);

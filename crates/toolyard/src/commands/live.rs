@@ -450,6 +450,7 @@ fn path(view: &View) -> String {
         View::Upstream(id) => format!("/{id}"),
         View::Profile(name) => format!("/p/{name}"),
         View::Hub => "/hub".to_owned(),
+        View::Lean => "/lean".to_owned(),
     }
 }
 

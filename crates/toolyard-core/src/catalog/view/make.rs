@@ -2,11 +2,12 @@
 //! differs.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::parts::{HubEntries, ViewPart};
 use super::{Shape, ViewCatalog};
+use crate::catalog::lean::Lean;
 use crate::catalog::names::{NameTable, ViewEntry};
 use crate::catalog::pages::Pages;
 use crate::catalog::part::Part;
@@ -61,6 +62,7 @@ impl Making<'_> {
             is_hub,
             parts,
             hub: hub.cloned(),
+            lean: None,
             names,
             profile: profile.map(|profile| profile.name.clone()),
             style: self.rules.names,
@@ -68,6 +70,7 @@ impl Making<'_> {
             settled: self.settled,
             layouts: Default::default(),
             pages: self.pages.clone(),
+            findable: OnceLock::new(),
         })
     }
 
@@ -111,6 +114,28 @@ pub(super) struct Names {
     pub(super) prompts: NameTable,
     /// Entries whose shown name another upstream's entry has, with the reason.
     pub(super) clashes: Vec<(Arc<Entry>, String)>,
+}
+
+impl ViewCatalog {
+    /// The same view, of which little is listed.
+    pub(in crate::catalog) fn made_lean(&self, lean: Lean) -> Self {
+        Self {
+            id: NEXT_VIEW.fetch_add(1, Ordering::Relaxed),
+            alone: None,
+            is_hub: false,
+            parts: self.parts.clone(),
+            hub: None,
+            lean: Some(lean),
+            names: self.names.clone(),
+            profile: self.profile.clone(),
+            style: self.style,
+            steps: self.steps.clone(),
+            settled: self.settled,
+            layouts: Default::default(),
+            pages: self.pages.clone(),
+            findable: OnceLock::new(),
+        }
+    }
 }
 
 impl Names {

@@ -116,7 +116,7 @@ impl Tools {
 
 fn describe(upstream: &str, definition: Raw, names: NameStyle) -> Option<Tool> {
     let own = definition.member("name")?.as_string()?;
-    let id = UpstreamId::parse(upstream).unwrap_or_else(|_| UpstreamId::yard());
+    let id = UpstreamId::parse_configured(upstream).unwrap_or_else(|_| UpstreamId::yard());
     let shown = names.name(&id, &own);
     Some(Tool { upstream: upstream.to_owned(), own, definition, shown })
 }
