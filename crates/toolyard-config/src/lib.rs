@@ -45,6 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use toolyard_core::plan::Pings;
+use toolyard_core::settings::Pattern;
 use toolyard_core::{CallRules, LimitPlan, ProfilePlan};
 use toolyard_policy::pin::PinPolicy;
 use toolyard_policy::rules::Policy;
@@ -88,6 +89,8 @@ pub struct Config {
     /// What is written of packs; which of them are on is decided by the program.
     pub packs: Vec<PackConfig>,
     pub profiles: Vec<ProfilePlan>,
+    /// The tools that the lean view lists, by patterns over canonical ids.
+    pub lean: Vec<Pattern>,
     pub listen: ListenConfig,
     pub apps: AppsConfig,
     /// How upstreams are pinged.
@@ -179,6 +182,7 @@ struct Layer {
     upstreams: Upstreams,
     packs: Vec<PackConfig>,
     profiles: Vec<ProfilePlan>,
+    lean: Option<Vec<Pattern>>,
     listen: Option<ListenConfig>,
     apps: Option<AppsConfig>,
     pings: Option<Pings>,
@@ -210,6 +214,7 @@ impl Config {
         self.packs.extend(layer.packs);
         self.profiles.retain(|old| layer.profiles.iter().all(|new| new.name != old.name));
         self.profiles.extend(layer.profiles);
+        self.lean = layer.lean.unwrap_or(std::mem::take(&mut self.lean));
         self.listen = layer.listen.unwrap_or(std::mem::take(&mut self.listen));
         self.apps = layer.apps.unwrap_or(std::mem::take(&mut self.apps));
         self.pings = layer.pings.unwrap_or(self.pings);
@@ -276,6 +281,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Project => auth::refuse(&mut root, reader),
     };
     let has_issuers = oauth.is_some() || below.oauth.is_some();
+    let lean = root.take("lean").map(|field| profile::read_lean(reader, field, &ids));
     let listen = match role {
         Role::Own => root.take("listen").map(|field| listen::read(field, reader, has_issuers)),
         Role::Project => listen::refuse(&mut root, reader),
@@ -315,6 +321,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         upstreams,
         packs,
         profiles,
+        lean,
         listen,
         apps,
         pings,

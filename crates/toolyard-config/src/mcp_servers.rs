@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use toolyard_core::Sharing;
 use toolyard_link::EraPin;
 use toolyard_policy::pin::LockState;
-use toolyard_proto::name::sanitize_upstream_id;
+use toolyard_proto::name::{LEAN, UpstreamId, sanitize_upstream_id};
 
 use super::listen::DEFAULT;
 use super::own::is_itself;
 use super::reach::Reach;
 use super::reader::{Field, Reader, Section, Unset};
 use super::suggest::nearest;
-use super::upstream::{ITSELF, OffUpstream, StartConfig, UpstreamConfig, Upstreams};
+use super::upstream::{ITSELF, OffUpstream, StartConfig, UpstreamConfig, Upstreams, warned_lean};
 
 pub(crate) const EXAMPLE: &str =
     "write { \"mcpServers\": { \"files\": { \"command\": \"npx\", \"args\": [\"…\"] } } }";
@@ -52,7 +52,11 @@ pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
     let mut taken = HashSet::new();
     let mut upstreams = Upstreams::default();
     for field in fields {
-        let id = sanitize_upstream_id(&field.key, |id| taken.contains(id));
+        let id = match UpstreamId::parse_configured(&field.key) {
+            // An id that was free when the file was written stays.
+            Ok(id) if id.as_str() == LEAN && !taken.contains(LEAN) => warned_lean(reader, &field, id),
+            _ => sanitize_upstream_id(&field.key, |id| taken.contains(id)),
+        };
         taken.insert(id.fold());
         let renamed_from = (id.as_str() != field.key).then(|| field.key.clone());
         if renamed_from.is_some() {

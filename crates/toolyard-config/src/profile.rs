@@ -1,12 +1,15 @@
 //! `[profiles.NAME]`: a named slice of the catalog, served at `/mcp/p/NAME`.
 
 use toolyard_core::ProfilePlan;
+use toolyard_core::plan::Exposure;
 use toolyard_core::settings::Pattern;
 use toolyard_proto::name::UpstreamId;
 
 use super::packs::KnownPacks;
 use super::reader::{Field, Reader, Section};
 use super::suggest::nearest;
+
+const EXPOSURES: [(&str, Exposure); 2] = [("full", Exposure::Full), ("search", Exposure::Search)];
 
 /// What comes with the program can be named without being configured.
 fn known<'a>(packs: &'a KnownPacks, ids: &'a [String]) -> impl Iterator<Item = &'a str> {
@@ -49,6 +52,17 @@ fn read_one(
     let deny = section.take("deny").map(|field| compiled(patterns(reader, &field, &named)));
     let deny = deny.unwrap_or_default();
     let transparent = section.take("transparent").and_then(|field| Some((field.flag(reader)?, field)));
+    let exposure = section.take("exposure").and_then(|field| field.choice(reader, &EXPOSURES));
+    let exposure = exposure.unwrap_or_default();
+    let listed = section.take("listed");
+    if let Some(field) = listed.as_ref().filter(|_| exposure == Exposure::Full) {
+        field.warn(
+            reader,
+            "has no effect: this profile lists all its tools",
+            "write exposure = \"search\" to list only these",
+        );
+    }
+    let listed = listed.map(|field| compiled(patterns(reader, &field, &named))).unwrap_or_default();
     section.finish(reader);
     let all = if apps.is_some() || instances.is_some() { 0 } else { ids.len() };
     let inside = upstreams.as_ref().map_or(all, |named| named.iter().filter(|id| ids.contains(id)).count());
@@ -61,7 +75,16 @@ fn read_one(
         return None;
     }
     let transparent = transparent.is_some_and(|(flag, _)| flag);
-    Some(ProfilePlan { name: field.key.clone(), upstreams, apps, instances, allow, deny, transparent })
+    let name = field.key.clone();
+    Some(ProfilePlan { name, upstreams, apps, instances, allow, deny, transparent, exposure, listed })
+}
+
+/// `[lean]`: which tools the lean view lists beside search and call.
+pub(crate) fn read_lean(reader: &mut Reader<'_>, field: Field, ids: &[String]) -> Vec<Pattern> {
+    let Some(mut section) = field.section(reader) else { return Vec::new() };
+    let listed = section.take("listed").map(|field| patterns(reader, &field, ids)).unwrap_or_default();
+    section.finish(reader);
+    listed.iter().map(|one| Pattern::new(one)).collect()
 }
 
 /// `transparent` shows one upstream under its own names; of several it cannot.

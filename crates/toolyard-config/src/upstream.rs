@@ -126,11 +126,7 @@ pub(crate) fn read(root: &mut Section, reader: &mut Reader<'_>, own: SocketAddr)
 
 fn read_id(reader: &mut Reader<'_>, field: &Field, seen: &[(UpstreamId, usize)]) -> Option<UpstreamId> {
     let id = match UpstreamId::parse_configured(&field.key) {
-        Ok(id) if id.as_str() == LEAN => {
-            let help = "rename it, and /mcp/lean is the lean view again";
-            field.warn(reader, "the id is reserved by Toolyard; /mcp/lean shows this upstream", help);
-            id
-        }
+        Ok(id) if id.as_str() == LEAN => warned_lean(reader, field, id),
         Ok(id) => id,
         Err(error) => {
             field.error(reader, error.to_string(), error.hint());
@@ -144,6 +140,13 @@ fn read_id(reader: &mut Reader<'_>, field: &Field, seen: &[(UpstreamId, usize)])
         return None;
     }
     Some(id)
+}
+
+/// `lean` is the path of the lean view. An upstream of this id keeps it, and its user is warned.
+pub(crate) fn warned_lean(reader: &mut Reader<'_>, field: &Field, id: UpstreamId) -> UpstreamId {
+    let message = "`lean` is reserved by Toolyard: /mcp/lean shows this upstream instead of the lean view";
+    field.warn(reader, message, "rename it to use the lean view");
+    id
 }
 
 /// Checks everything, also where the id is already known to be wrong.

@@ -138,11 +138,11 @@ fn lean_instructions(view: &ViewCatalog) -> String {
         "Tools of several servers. They are not listed: `search_tools` finds them by words, and `call_tool` calls one by the name that was found.",
     );
     let own = UpstreamId::yard();
-    let mut names = view.upstreams().map(|upstream| upstream.id()).filter(|id| **id != own);
-    let named: Vec<&str> = names.by_ref().take(MOST_NAMED).map(UpstreamId::as_str).collect();
+    let mut ids = view.upstreams().map(|upstream| upstream.id()).filter(|id| **id != own);
+    let named: Vec<&str> = ids.by_ref().take(MOST_NAMED).map(UpstreamId::as_str).collect();
     if !named.is_empty() {
         let _ = write!(text, " Servers: {}", named.join(", "));
-        let _ = match names.count() {
+        let _ = match ids.count() {
             0 => write!(text, "."),
             more => write!(text, " and {more} more."),
         };

@@ -35,6 +35,7 @@ use validate::Validate;
 pub use crate::call::{Call, Edits, Trace};
 use crate::catalog::Catalog;
 use crate::event::{Events, Sinks};
+use crate::lean;
 use crate::ledger::Ledger;
 use crate::plan::{CallRules, DisabledUpstream, LimitPlan, Timeouts, ToolRule, ToolSettings, UpstreamPlan};
 use crate::report::Sections;

@@ -98,14 +98,17 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StdioArgs {
     /// Only what this profile allows.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["upstream", "hub", "lean"])]
     pub(crate) profile: Option<String>,
     /// Only this upstream, under its own names.
-    #[arg(long, value_name = "ID", conflicts_with = "hub")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["hub", "lean"])]
     pub(crate) upstream: Option<String>,
     /// The hub: instances that are found, connected and called by handle.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "lean")]
     pub(crate) hub: bool,
+    /// The lean view: search for tools and call them, instead of a list of all.
+    #[arg(long)]
+    pub(crate) lean: bool,
 }
 
 #[derive(Debug, Args)]

@@ -23,6 +23,7 @@ pub(crate) fn plan(config: &Config, state_dir: Option<PathBuf>, context: &Connec
         upstreams: upstreams.chain(packs).collect(),
         disabled: disabled(config),
         profiles: config.profiles.clone(),
+        lean: config.lean.clone(),
         calls: config.calls(),
         hook_runtime: context.hook_runtime(),
         transparent: config.transparent,

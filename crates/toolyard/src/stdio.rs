@@ -77,6 +77,9 @@ fn start(found: &Found, state_dir: Option<&Path>) -> Start {
 }
 
 fn view(args: &StdioArgs) -> Option<String> {
+    if args.lean {
+        return Some("lean".to_owned());
+    }
     match (args.hub, &args.profile, &args.upstream) {
         (true, ..) => Some("hub".to_owned()),
         (false, Some(profile), _) => Some(format!("p/{profile}")),

@@ -14,6 +14,7 @@ mod health;
 mod hooks;
 mod hop;
 mod hub;
+mod lean;
 mod legacy_task_proxy;
 mod limits;
 mod lifecycle;

@@ -254,7 +254,7 @@ pub(crate) fn start(doubles: &[(&str, &Arc<Double>)], adjust: impl FnOnce(&mut P
 /// The same double is the same definition; another one is another.
 pub(crate) fn plan(doubles: &[(&str, &Arc<Double>)]) -> Plan {
     let upstream = |(id, double): &(&str, &Arc<Double>)| {
-        let (id, connect) = (UpstreamId::parse(id).unwrap(), Arc::new(Door((*double).clone())));
+        let (id, connect) = (UpstreamId::parse_configured(id).unwrap(), Arc::new(Door((*double).clone())));
         let mut plan = UpstreamPlan::new(id, UpstreamKind::Server, connect);
         plan.policy.timeouts = Timeouts { idle: Duration::from_secs(30), hard: Duration::from_mins(2) };
         plan.fingerprint.clone_from(&double.fingerprint);

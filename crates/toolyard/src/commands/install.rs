@@ -42,7 +42,7 @@ pub(super) const NAME: &str = "toolyard";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without a client, those on this machine are listed. --config, --state-dir, --profile, --upstream and --hub go into
+Without a client, those on this machine are listed. --config, --state-dir, --profile, --upstream, --hub and --lean go into
 the entry. A new file of your own is readable by you only; a file that is there keeps everything else in it, byte
 for byte, and is kept as it was with .bak at the end of its name.")]
 pub(crate) struct InstallArgs {
@@ -152,8 +152,8 @@ fn decide(entry: &Entry, there: Option<&Foreign>, name: &str, force: bool) -> Re
 impl InstallArgs {
     /// What would be ignored must not be said.
     fn check_that_it_is_about_no_entry(&self) -> Result<(), Failure> {
-        let StdioArgs { profile, upstream, hub, .. } = &self.view;
-        let is_said = self.place.name != NAME || self.command.is_some() || *hub;
+        let StdioArgs { profile, upstream, hub, lean, .. } = &self.view;
+        let is_said = self.place.name != NAME || self.command.is_some() || *hub || *lean;
         if is_said || profile.is_some() || upstream.is_some() {
             let message = "no client is named, so there is no entry to write";
             return Err(refused(message, "name a client, or print the entry with --print"));

@@ -32,6 +32,7 @@ pub(super) fn entry(from: &InstallArgs, common: &Common) -> Result<Entry, Failur
         }
     }
     args.extend(view.hub.then(|| "--hub".to_owned()));
+    args.extend(view.lean.then(|| "--lean".to_owned()));
     Ok(Entry { client: from.client, command, args, is_state_said: common.state_dir.is_some() })
 }
 
