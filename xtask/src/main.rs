@@ -10,6 +10,7 @@ mod ci;
 mod code;
 mod conformance;
 mod deny;
+mod dist;
 mod lsp;
 mod newcomer;
 mod peers;
@@ -64,6 +65,8 @@ enum Command {
     Seeds(seeds::Options),
     /// Speed against a bare relay and nginx, interleaved, with every answer checked.
     Bench(bench::Options),
+    /// What users install: tarball, Debian package, npm packages and wheel, with the program inside.
+    Dist(dist::Options),
     /// Thirty-seven servers that each need 12 s to start; all must come up, each started once.
     SlowStarts,
     /// The notes app, seen and operated through the gateway by a Python client.
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::Bench(options) => bench::bench(&options),
+        Command::Dist(options) => dist::dist(&options),
         Command::SlowStarts => slow_starts::slow_starts(),
         Command::UiApp(options) => ui_app::ui_app(&options),
         Command::Ui(options) => ui::ui(&options),

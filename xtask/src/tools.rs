@@ -80,6 +80,11 @@ pub(crate) fn code_npm() -> Result<PathBuf> {
     Ok(folder.join("node_modules/.bin"))
 }
 
+/// A Python environment with zig and cargo-zigbuild, which link programs for old systems.
+pub(crate) fn dist_python() -> Result<PathBuf> {
+    python_environment("dist-python", &pins().join("dist/requirements.txt"))
+}
+
 fn python_environment(name: &str, requirements: &Path) -> Result<PathBuf> {
     let folder = workspace::tools_directory()?.join(name);
     let python = folder.join("bin/python");

@@ -126,7 +126,7 @@ impl Index {
         scores
     }
 
-    /// The same for a query in which each word may be said in several ways, each with a weight. The best of them counts.
+    /// The same for a query in which each word has alternatives, each with a weight. The best of them counts.
     pub(crate) fn scores_of(&self, words: &[Vec<(String, f32)>]) -> Vec<f32> {
         let mut scores = vec![0.0; self.documents.len()];
         for alternatives in words {

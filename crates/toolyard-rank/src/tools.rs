@@ -11,7 +11,7 @@ const PARAMETER_WEIGHT: f32 = 0.5;
 /// What a synonym counts of the word that was given.
 const SYNONYM_WEIGHT: f32 = 0.6;
 
-/// Stems of words with which questions are asked, and which say nothing about a tool.
+/// Stems of words with which questions are asked, and which do not describe a tool.
 const ASKING: [&str; 30] = [
     "all", "am", "can", "did", "do", "doe", "hav", "how", "i", "into", "long", "m", "my", "now", "on",
     "some", "s", "ther", "thes", "up", "wa", "what", "wher", "who", "whos", "why", "will", "you", "your",
@@ -85,12 +85,12 @@ impl ToolIndex {
     }
 }
 
-/// The words of a query that say something, each with the words that tools use for the same.
+/// The words of a query that describe a tool, each with the words that tools use for the same.
 fn alternatives(query: &str) -> Vec<Vec<(String, f32)>> {
     let mut words = terms(query);
-    let says_something = |word: &String| !ASKING.contains(&word.as_str());
-    if words.iter().any(says_something) {
-        words.retain(says_something);
+    let describes = |word: &String| !ASKING.contains(&word.as_str());
+    if words.iter().any(describes) {
+        words.retain(describes);
     }
     words.into_iter().map(with_synonyms).collect()
 }

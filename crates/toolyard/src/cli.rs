@@ -25,7 +25,7 @@ const COMMON: &str = "For every command";
 
 /// One endpoint for every tool: an MCP gateway. Runs the gateway if no command is given.
 #[derive(Debug, Parser)]
-#[command(name = "toolyard", version, after_help = EXIT_CODES)]
+#[command(name = "toolyard", version = env!("TOOLYARD_VERSION"), after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,

@@ -228,7 +228,7 @@ pub(super) fn hub_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Ent
 pub(super) fn lean_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
     let list = lean::tools();
     let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
-    let made = Maker { upstream: yard, style, before: None, held: &[] };
+    let made = Maker { upstream: yard, style, before: None, held: &[], off: &[] };
     let entries = made.entries(&list, &fits, &mut Vec::new()).all.into_iter().filter_map(Arc::into_inner);
     entries.map(|entry| Arc::new(Entry { shown: entry.own_name.clone(), ..entry })).collect()
 }

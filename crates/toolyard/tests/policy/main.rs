@@ -10,6 +10,7 @@ mod gateway;
 mod http;
 mod approvals;
 mod issuers;
+mod lean;
 mod pins;
 mod rules;
 #[cfg(target_os = "linux")]

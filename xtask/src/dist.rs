@@ -1,0 +1,85 @@
+//! `cargo xtask dist`: what users install, made from one build: a tarball, a Debian package, npm packages and a Python
+//! wheel, each with the program inside, and their checksums, in `target/dist`.
+//!
+//! The program is linked against glibc 2.17 with zig as linker, so that it also starts on old systems. `--check` installs
+//! each file into an empty prefix, without a network, and uses it.
+
+mod artefacts;
+mod build;
+mod check;
+mod image;
+mod parts;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::step::step;
+use crate::workspace;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Install each file into an empty prefix and use it; also `cargo install` from this clone.
+    #[arg(long)]
+    check: bool,
+    /// Pack this program instead of building one; its size and what it needs are not checked.
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+    /// Do not build the program without packs, whose size is checked, too.
+    #[arg(long)]
+    no_lean: bool,
+    /// Also build the two images with buildah.
+    #[arg(long)]
+    images: bool,
+}
+
+/// The most that the program may have, with all packs and with none.
+const MOST_FULL: u64 = 60_000_000;
+const MOST_LEAN: u64 = 20_000_000;
+
+pub(crate) fn dist(options: &Options) -> Result<()> {
+    let folder = workspace::target_directory()?.join("dist");
+    let program = match &options.binary {
+        Some(program) => program.clone(),
+        None => built(options)?,
+    };
+    let artefacts = step("pack", || artefacts::make(&program, &folder))?;
+    for file in &artefacts.files() {
+        println!("{:>11} {}", parts::megabytes(std::fs::metadata(file)?.len()), file.display());
+    }
+    if options.check {
+        step("install and try", || check::check(&artefacts))?;
+    }
+    if options.images {
+        step("images", image::build)?;
+    }
+    Ok(())
+}
+
+/// Builds the program, and the one without packs, and checks both.
+fn built(options: &Options) -> Result<PathBuf> {
+    let tools = step("install zig", build::tools)?;
+    if !options.no_lean {
+        let lean = step("build without packs", || build::program(&tools, build::Packs::None))?;
+        step("size without packs", || within(&lean, MOST_LEAN))?;
+    }
+    let full = step("build", || build::program(&tools, build::Packs::All))?;
+    step("size", || within(&full, MOST_FULL))?;
+    step("glibc", || build::check_glibc(&full.stripped))?;
+    Ok(full.stripped)
+}
+
+fn within(program: &build::Program, most: u64) -> Result<()> {
+    let size = std::fs::metadata(&program.stripped)?.len();
+    println!("{} of at most {}", parts::megabytes(size), parts::megabytes(most));
+    parts::print(program)?;
+    if size > most {
+        bail!(
+            "the program has {}, and at most {} are allowed",
+            parts::megabytes(size),
+            parts::megabytes(most)
+        );
+    }
+    Ok(())
+}
