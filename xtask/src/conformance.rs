@@ -5,7 +5,7 @@
 //! the SDK, which must pass the scenarios of tasks as well), then through the gateway, behind HTTP and behind
 //! a child's stdio, speaking the era of the set, or with `--crossed` the other one. With `--all-doors` it is
 //! every transport on either side: those that upstreams are reached by, and those that clients come in by
-//! (the suite speaks HTTP only, so for the latter a second gateway stands between the suite and the door).
+//! (the suite speaks HTTP only, so for the latter a second gateway is between the suite and the door).
 //! HTTP+SSE is older than the modern era, so it is run with the legacy set alone. A run passes if every
 //! scenario that the revision requires passes, and with them the few unscored ones that we hold ourselves
 //! to (`suite::HELD_TO`), save those that `conformance-baseline.txt` excuses with a reason.

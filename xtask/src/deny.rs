@@ -1,4 +1,4 @@
-//! `cargo xtask deny`: licences, bans and sources of all dependencies, as `deny.toml` says.
+//! `cargo xtask deny`: licences, bans and sources of all dependencies, as set in `deny.toml`.
 //!
 //! Advisories are left out: their database is not in a package registry, so a machine that reaches
 //! nothing but registries cannot fetch it. Run `cargo deny check advisories` where it can.

@@ -1,7 +1,7 @@
 //! `cargo xtask newcomer`: follows the first section of `docs/guide/writing-a-tool.md` to the letter, in a
 //! folder with nothing in it: every command as it is written, every file as it is shown. So the guide works,
 //! or this fails. Nothing is there before it but the toolchain with the crates that it has downloaded, Node.js
-//! and Claude Code, and nothing is kept: each time takes as long as the first, and is told.
+//! and Claude Code, and nothing is kept: each run takes as long as the first, and prints its time.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -32,16 +32,16 @@ pub(crate) fn newcomer() -> Result<()> {
     let npm = step("install Node.js and Claude Code", tools::npm)?;
     let home = tempfile::tempdir().context("make a folder with nothing in it")?;
     let begun = Instant::now();
-    let said = step("follow the guide", || {
+    let output = step("follow the guide", || {
         let mut shell = Command::new("sh");
         shell.args(["-e", "-c", &script(&acts)]).current_dir(home.path());
         process::output(prepare(&mut shell, home.path(), &npm)?)
     })?;
-    println!("{said}");
-    if !said.contains("Hello, Ann!") {
+    println!("{output}");
+    if !output.contains("Hello, Ann!") {
         bail!("the inspector did not get the answer that the guide promises");
     }
-    if !said.contains("✔ Connected") || said.contains("fetch failed") {
+    if !output.contains("✔ Connected") || output.contains("fetch failed") {
         bail!("Claude Code does not say that it is connected");
     }
     println!("from nothing to an answer, with every dependency compiled: {} s", begun.elapsed().as_secs());
@@ -63,7 +63,7 @@ fn prepare<'a>(shell: &'a mut Command, home: &Path, npm: &Npm) -> Result<&'a mut
     shell.env("DISABLE_AUTOUPDATER", "1").env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
     shell.env("CLAUDE_CONFIG_DIR", home.join("claude")).env("npm_config_cache", home.join("npm"));
     // What is set here for builds must not make this one shorter, or put it elsewhere. An empty wrapper also counts
-    // before one that stands in the machine's config of cargo.
+    // before one that is in the machine's config of cargo.
     let of_builds = std::env::vars_os().map(|(name, _)| name);
     for name in of_builds.filter(|name| name.to_string_lossy().starts_with("CARGO_BUILD_")) {
         shell.env_remove(name);

@@ -75,8 +75,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = capture(command)?;
     let shown = show(command);
     if !output.status.success() {
-        let said = [output.stderr, output.stdout].concat();
-        bail!("`{shown}` failed ({}): {}", output.status, String::from_utf8_lossy(&said).trim());
+        let text = [output.stderr, output.stdout].concat();
+        bail!("`{shown}` failed ({}): {}", output.status, String::from_utf8_lossy(&text).trim());
     }
     String::from_utf8(output.stdout).with_context(|| format!("read the output of `{shown}`"))
 }
@@ -126,7 +126,7 @@ impl Background {
         spawn(move || {
             let mut file = file;
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                // The log is for people; a full disk shows elsewhere. Nobody listens after the start.
+                // The log is for people; a full disk shows elsewhere. It is not read after the start.
                 let _ = writeln!(file, "{line}");
                 let _ = sender.send(line);
             }
@@ -135,7 +135,7 @@ impl Background {
         Ok(Self { name, child, log: log.to_owned(), lines, _entry: entry })
     }
 
-    /// Starts a server and waits until it says where it listens: `listening on http://ADDR`, or `tcp://ADDR`,
+    /// Starts a server and waits until it prints where it listens: `listening on http://ADDR`, or `tcp://ADDR`,
     /// or `unix://PATH`.
     pub(crate) fn serve(name: &str, command: &mut Command, log: &Path) -> Result<(Self, String)> {
         let server = Self::start(name, command, log)?;

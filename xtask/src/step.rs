@@ -1,4 +1,4 @@
-//! Names what is being done and says how long it took.
+//! Prints the name of each step and how long it took.
 
 use std::time::Instant;
 

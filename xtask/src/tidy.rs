@@ -45,7 +45,7 @@ pub(crate) fn tidy(options: &Options) -> Result<()> {
     }
     match findings.errors.len() {
         0 => Ok(()),
-        count => bail!("{count} findings: each says what to do"),
+        count => bail!("{count} findings; see above for what to do"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Installs what the checks need and the base tools do not bring: pinned, below the target folder, by
 //! package name through the ordinary clients.
 //!
-//! A stamp in each folder says what it was made of; while that has not changed, nothing is installed.
+//! A stamp in each folder records what it was made of; while that has not changed, nothing is installed.
 //! To move a pin, edit `xtask/pins/package.json` and run, in that folder,
 //! `npm install --package-lock-only --omit-lockfile-registry-resolved`; or edit `requirements.txt`.
 //! If npm misses packages "from lock file" afterwards, it has left out what is for other machines: take the

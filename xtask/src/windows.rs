@@ -61,10 +61,10 @@ pub(crate) fn windows(options: &Options) -> Result<()> {
 fn usual_root() -> Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    Ok(cache.context("neither XDG_CACHE_HOME nor HOME says where: use --root")?.join("toolyard-windows"))
+    Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set: use --root")?.join("toolyard-windows"))
 }
 
-/// Each part can be done again, so one that failed is simply begun anew.
+/// Each part can be done again, so one that failed is simply repeated.
 fn set_up(root: &Path) -> Result<()> {
     if process::find("debootstrap").is_none() {
         bail!("install the package debootstrap");
@@ -75,7 +75,7 @@ fn set_up(root: &Path) -> Result<()> {
         debootstrap.args(["--variant=minbase", "--include=ca-certificates", "sid"]);
         process::run(debootstrap.arg(root))?;
     }
-    // Whom this machine trusts, and how it finds others.
+    // Certificates and name resolution of this machine.
     for file in [CERTIFICATES, "etc/resolv.conf"] {
         fs::copy(Path::new("/").join(file), root.join(file)).with_context(|| format!("copy /{file}"))?;
     }
@@ -110,7 +110,7 @@ struct System {
 }
 
 impl System {
-    /// Its mounts are nobody else's, and gone with the last of its processes.
+    /// Its mounts are its own, and end with the last of its processes.
     fn run(&self, command: &str) -> Result<()> {
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "--propagation", "private", "sh", "-e", "-c", ENTER, "sh"]);
@@ -125,7 +125,7 @@ fn registry() -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let registry =
-        home.context("neither CARGO_HOME nor HOME says where cargo keeps things")?.join("registry");
+        home.context("neither CARGO_HOME nor HOME is set, so the registry of cargo is unknown")?.join("registry");
     fs::create_dir_all(&registry).with_context(|| format!("make {}", registry.display()))?;
     Ok(registry)
 }

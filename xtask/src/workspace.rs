@@ -1,4 +1,4 @@
-//! Where things are in this repository, and what `cargo metadata` says about it.
+//! Where things are in this repository, and what `cargo metadata` reports about it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ pub(crate) fn root() -> &'static Path {
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
-    // What cargo told us about this package is not meant for the packages we build: their build scripts
+    // The variables that cargo set for this package are not meant for the packages we build: their build scripts
     // would run again, and everything after them, whenever cargo is called from here and by hand in turn.
     let of_this_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_this_package)) {

@@ -2,7 +2,7 @@
 //!
 //! It is the floor: what one HTTP hop in Rust costs before it knows anything of MCP.
 
-#![expect(clippy::print_stderr, reason = "a command line tool: it says where it listens")]
+#![expect(clippy::print_stderr, reason = "a command line tool: it prints where it listens")]
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

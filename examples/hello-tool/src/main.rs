@@ -12,7 +12,7 @@ struct Hello {
     name: String,
 }
 
-/// Greets somebody.
+/// Greets a person.
 #[tool(read_only)]
 async fn hello(args: Hello) -> String {
     format!("Hello, {}!", args.name)

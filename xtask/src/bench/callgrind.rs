@@ -149,7 +149,7 @@ impl Counter<'_> {
     }
 }
 
-/// Tells valgrind's counters what to do.
+/// Controls valgrind's counters.
 fn control(server: &Background, order: &str) -> Result<()> {
     output(Command::new("callgrind_control").arg(order).arg(server.id().to_string())).map(drop)
 }

@@ -15,7 +15,7 @@ pub(super) struct Case {
     pub(super) goal: Goal,
 }
 
-/// Who answers behind a gateway. Whoever is no gateway has only the upstream.
+/// What answers behind a gateway. Contestants that are not a gateway have only the upstream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
     Upstream,

@@ -1,4 +1,4 @@
-//! Who is measured: the upstream itself, and what stands in front of it. Started here, stopped on drop.
+//! What is measured: the upstream itself, and the programs in front of it. Started here, stopped on drop.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -45,7 +45,7 @@ pub(super) struct Contestant {
 /// Where tools are called, and under which names.
 pub(super) struct Place {
     pub(super) url: String,
-    /// What stands in front of the tools' own names.
+    /// The prefix of the tools' own names.
     pub(super) prefix: &'static str,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Report<'a> {
     pub(super) missing: &'a [String],
 }
 
-/// Whom the others are compared with.
+/// What the others are compared with.
 const MEASURES: [&str; 3] = ["direct", "relay", "nginx"];
 
 impl Report<'_> {
@@ -89,7 +89,7 @@ impl Report<'_> {
         }
     }
 
-    /// How the gateway stands to what it should reach; nothing for the others.
+    /// The gateway in relation to its goal; nothing for the others.
     fn goal(&self, series: &Series) -> Option<String> {
         let goal = &series.case.goal;
         let is_met = self.is_met(series)?;

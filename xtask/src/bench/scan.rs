@@ -84,8 +84,8 @@ fn ffprobe(root: &Path, paths: &[String]) -> Result<f64> {
     for path in paths.iter().step_by(step).take(PROBED) {
         let mut ffprobe = Command::new("ffprobe");
         ffprobe.args(["-v", "error", "-of", "json", "-show_format"]).arg(root.join(path));
-        let said = process::output(&mut ffprobe)?;
-        ensure!(said.contains("\"title\""), "ffprobe does not see the tags of `{path}`: {said}");
+        let output = process::output(&mut ffprobe)?;
+        ensure!(output.contains("\"title\""), "ffprobe does not see the tags of `{path}`: {output}");
         probed += 1.0;
     }
     Ok(begin.elapsed().as_secs_f64() / probed)

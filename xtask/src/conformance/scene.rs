@@ -132,7 +132,7 @@ impl Set<'_> {
         self.programs.join(name)
     }
 
-    /// Starts the fixture and says where it is.
+    /// Starts the fixture and returns its address.
     pub(super) fn fixture(&mut self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(self.program("fixture"));
         command.args(arguments).args(self.fixture_flags);
@@ -142,7 +142,7 @@ impl Set<'_> {
         Ok(address)
     }
 
-    /// Starts a gateway whose only upstream is reached as given, and says where it is.
+    /// Starts a gateway whose only upstream is reached as given, and returns its address.
     fn gateway(&mut self, name: &str, reach: &str) -> Result<String> {
         let (config, state) = (self.config(name), self.state(name));
         let (upstream, rest) = reach

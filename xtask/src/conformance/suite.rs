@@ -27,8 +27,8 @@ const HELD_TO: [(&str, &str); 5] = [
 ];
 
 /// Those of the tasks extension, which a server written with the SDK must pass. One is missing: of
-/// `tasks-status-notifications` the suite says itself that it has to be written anew, and skips it;
-/// `a_listener_hears_how_its_task_gets_on` in `sdk/toolyard-tool/tests/set/tasks.rs` stands in for it.
+/// `tasks-status-notifications` the suite itself marks as to be rewritten, and skips;
+/// `a_listener_hears_how_its_task_gets_on` in `sdk/toolyard-tool/tests/set/tasks.rs` replaces it.
 pub(super) const TASKS: [(&str, &str); 9] = [
     ("2026-07-28", "tasks-capability-negotiation"),
     ("2026-07-28", "tasks-dispatch-and-envelope"),
@@ -106,7 +106,7 @@ impl Suite {
         process::status(command.stdout(log.try_clone()?).stderr(log))?;
         let mut checks = read_results(&folder, "server-")?;
         if checks.is_empty() {
-            bail!("the suite left no results; it said: {}", fs::read_to_string(folder.join("suite.log"))?);
+            bail!("the suite left no results; its log: {}", fs::read_to_string(folder.join("suite.log"))?);
         }
         // A required scenario that left no result has failed, not vanished.
         for scenario in required.iter().filter(|_| only.is_none()) {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 /// The headings of the tables and the number of their rows.
 const SECTIONS: &[(&str, usize)] = &[("Gateway rows", 46), ("Tool rows", 53)];
 
-/// What stands in front of the reason why a row, or a part of it, has no test.
+/// What precedes the reason why a row, or a part of it, has no test.
 const REASON: &str = "not yet: ";
 
 pub(super) struct Table {

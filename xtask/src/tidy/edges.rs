@@ -1,4 +1,4 @@
-//! Which crate may depend on which, as ARCHITECTURE.md says. A new crate needs a row here.
+//! Which crate may depend on which, as in ARCHITECTURE.md. A new crate needs a row here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -274,7 +274,7 @@ fn objection(
     (!is_allowed).then_some("the table of crates in ARCHITECTURE.md has no such edge")
 }
 
-/// Who depends on whom outside of tests.
+/// Which crate depends on which outside of tests.
 struct Tree<'a> {
     names: BTreeMap<&'a str, &'a str>,
     edges: BTreeMap<&'a str, Vec<&'a str>>,

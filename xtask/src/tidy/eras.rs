@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("bench", "measures both eras"),
     ("crates/toolyard-core/src/bridge", "joins a client of one era to an upstream of the other"),
     ("crates/toolyard-proto/src/legacy", "what is particular to the legacy era on the wire"),
-    ("crates/toolyard-proto/src/era", "tells the eras apart"),
+    ("crates/toolyard-proto/src/era", "distinguishes the eras"),
     ("crates/toolyard-proto/src/lib", "declares these modules"),
     ("crates/toolyard-proto/src/modern", "what is particular to the modern era on the wire"),
     ("crates/toolyard-testkit", "plays clients and servers of both eras"),
@@ -169,7 +169,7 @@ mod tests {
         check("#[cfg(test)]\nmod tests { fn legacy() {} }", &[]);
     }
 
-    /// What the check says of one file.
+    /// What the check reports about one file.
     fn errors(path: &str, code: &str) -> Vec<String> {
         let source = Source::parse(path, format!("//! A file.\n{code}\n")).unwrap();
         let mut findings = Findings::default();

@@ -1,4 +1,4 @@
-//! Every Rust file opens with `//!` and a sentence that says what it is for.
+//! Every Rust file opens with `//!` and a sentence about its purpose.
 
 use super::Findings;
 use super::source::Source;
@@ -7,12 +7,12 @@ pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     for source in sources {
         if !has_head(&source.text) {
             findings
-                .error(&source.path, "open the file with `//!` and one sentence that says what it is for");
+                .error(&source.path, "open the file with `//!` and one sentence about its purpose");
         }
     }
 }
 
-/// One word alone says nothing.
+/// One word alone is not enough.
 fn has_head(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
     first.strip_prefix("//! ").is_some_and(|sentence| sentence.split_whitespace().count() >= 3)

@@ -30,7 +30,7 @@ pub(super) fn check(files: &[String], findings: &mut Findings) {
     }
 }
 
-/// The first path in a line that leads into somebody's own folder.
+/// The first path in a line that leads into the folder of a user.
 fn private_place(line: &str) -> Option<&str> {
     HOMES.iter().find_map(|home| {
         line.match_indices(home).find_map(|(at, _)| {

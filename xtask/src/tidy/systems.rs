@@ -1,4 +1,4 @@
-//! What only one system has stands in files named after it, so that the rest builds everywhere: `unix.rs`,
+//! What only one system has is in files named after it, so that the rest builds everywhere: `unix.rs`,
 //! `windows.rs`, and whatever is in folders of those names.
 //!
 //! Looks at code line by line. Tests may name what they like, and so may crates that are for one system.

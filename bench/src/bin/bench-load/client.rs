@@ -189,7 +189,7 @@ impl<'a> Client<'a> {
         Ok(checked)
     }
 
-    /// Reads the first answer in a response, whatever it says.
+    /// Reads the first answer in a response, whatever it is.
     async fn read_any(&mut self, response: Response<Incoming>) -> Result<Value, String> {
         if !is_stream(&response) {
             let body = self.read_body(response).await?;

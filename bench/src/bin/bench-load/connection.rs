@@ -1,4 +1,4 @@
-//! One keep-alive HTTP connection, opened anew when it was lost.
+//! One keep-alive HTTP connection, opened again when it was lost.
 
 use bytes::Bytes;
 use http_body_util::Full;

@@ -22,7 +22,7 @@ use toolyard_bench::wire;
 use crate::message;
 use crate::server::{Answer, Server};
 
-/// How often an idle stream says that it is alive.
+/// How often a keep-alive comment is sent on an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Body = Either<Full<Bytes>, Channel<Bytes>>;

@@ -3,7 +3,7 @@
 //! Hand-made on purpose: no SDK, no schema work per call; `tools/list` and `blob` are built once.
 //! Both eras are spoken on one endpoint, over HTTP and over stdio.
 
-#![expect(clippy::print_stderr, reason = "a command line tool: it says where it listens")]
+#![expect(clippy::print_stderr, reason = "a command line tool: it prints where it listens")]
 
 mod args;
 mod http;

@@ -56,7 +56,7 @@ impl Server {
         self.eras != Eras::Modern
     }
 
-    /// Answers one message; `headers` is absent where the transport has none. The closure says
+    /// Answers one message; `headers` is absent where the transport has none. The closure reports
     /// whether a legacy request has the session that it needs.
     pub(crate) fn answer(
         &self,
@@ -77,7 +77,7 @@ impl Server {
                 return Answer::ok(message::error(Some(id), -32602, &error.to_string(), None));
             }
         };
-        // A server of the legacy era alone has never heard of the modern envelope.
+        // A server of the legacy era alone does not know the modern envelope.
         if params.meta.version.is_some() && self.eras != Eras::Legacy {
             return self.modern(id, method, &params, headers);
         }

@@ -27,7 +27,7 @@ mod whole {
         name: String,
     }
 
-    /// Greets somebody.
+    /// Greets a person.
     #[tool(read_only)]
     async fn hello(args: Hello) -> String {
         format!("Hello, {}!", args.name)
