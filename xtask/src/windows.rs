@@ -124,8 +124,9 @@ impl System {
 fn registry() -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let registry =
-        home.context("neither CARGO_HOME nor HOME is set, so the registry of cargo is unknown")?.join("registry");
+    let registry = home
+        .context("neither CARGO_HOME nor HOME is set, so the registry of cargo is unknown")?
+        .join("registry");
     fs::create_dir_all(&registry).with_context(|| format!("make {}", registry.display()))?;
     Ok(registry)
 }

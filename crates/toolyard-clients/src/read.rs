@@ -122,7 +122,7 @@ fn parse(mut file: File) -> Result<(File, Vec<Entry>), Vec<Problem>> {
 fn beyond_us(problem: &Problem) -> Option<Problem> {
     let limits =
         [("number out of range", "a number that is too large"), ("recursion limit", "too many levels")];
-    let (_, what) = limits.iter().find(|(said, _)| problem.message.contains(said))?;
+    let (_, what) = limits.iter().find(|(printed, _)| problem.message.contains(printed))?;
     let message = format!("it has {what} to be read here");
     Some(Problem { message, help: "change it by hand".to_owned(), ..problem.clone() })
 }

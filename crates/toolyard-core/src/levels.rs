@@ -30,8 +30,8 @@ pub(crate) async fn set_level(shared: Arc<Shared>, request: Request) -> Answer {
         .seen_by(&request.origin)
         .map(|view| view.upstreams().cloned().collect::<Vec<_>>())
         .unwrap_or_default();
-    let told = upstreams.iter().map(|upstream| tell_level(upstream, &request.origin, &request.id, level));
-    let _ = tokio::time::timeout(LEVEL_WAIT, join_all(told)).await;
+    let reported = upstreams.iter().map(|upstream| tell_level(upstream, &request.origin, &request.id, level));
+    let _ = tokio::time::timeout(LEVEL_WAIT, join_all(reported)).await;
     Ok(AnswerBody::Whole(Raw::empty_object(), request.origin.revision))
 }
 
@@ -39,13 +39,13 @@ pub(crate) async fn set_level(shared: Arc<Shared>, request: Request) -> Answer {
 /// away again before that is told.
 pub(crate) fn catch_up(upstream: &Arc<Upstream>, origin: &Arc<Origin>, hub: Arc<Hub>) {
     let Some(level) = origin.log_level.get() else { return };
-    let (told, origin) = (upstream.clone(), origin.clone());
+    let (reported, origin) = (upstream.clone(), origin.clone());
     upstream.life.later(Box::pin(async move {
-        if hub.target(&origin.client).as_ref() != Some(told.id()) {
+        if hub.target(&origin.client).as_ref() != Some(reported.id()) {
             return;
         }
         let id = Id::string("yard-level");
-        let _ = tokio::time::timeout(LEVEL_WAIT, tell_level(&told, &origin, &id, level)).await;
+        let _ = tokio::time::timeout(LEVEL_WAIT, tell_level(&reported, &origin, &id, level)).await;
     }));
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn tell_again(upstream: &Arc<Upstream>, link: &Arc<dyn Link>, origin:
         return;
     }
     if let Some(level) = upstream.links.least_level() {
-        let told = link.call(telling(origin, Id::string("yard-level"), level), Peer::none());
-        upstream.life.later(Box::pin(async move { drop(tokio::time::timeout(LEVEL_WAIT, told).await) }));
+        let reported = link.call(telling(origin, Id::string("yard-level"), level), Peer::none());
+        upstream.life.later(Box::pin(async move { drop(tokio::time::timeout(LEVEL_WAIT, reported).await) }));
     }
 }
 

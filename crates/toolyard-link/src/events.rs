@@ -193,15 +193,17 @@ mod tests {
         let changed = async {
             loop {
                 match receiver.recv().await {
-                    Some(LinkEvent::Notification(_, told)) if told.method == Method::TOOLS_CHANGED => {
-                        return told;
+                    Some(LinkEvent::Notification(_, reported))
+                        if reported.method == Method::TOOLS_CHANGED =>
+                    {
+                        return reported;
                     }
                     event => assert!(event.is_some()),
                 }
             }
         };
-        let told = tokio::time::timeout(Duration::from_secs(20), changed).await.unwrap();
-        assert!(told.params.is_none(), "what is kept is small");
+        let reported = tokio::time::timeout(Duration::from_secs(20), changed).await.unwrap();
+        assert!(reported.params.is_none(), "what is kept is small");
         scope.cancel();
     }
 }

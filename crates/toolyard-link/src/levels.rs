@@ -20,7 +20,7 @@ impl Told {
             return None;
         }
         let wanted = request.origin.log_level.get()?;
-        if !greeting.keeps_level() || self.0.is_some_and(|told| told <= wanted) {
+        if !greeting.keeps_level() || self.0.is_some_and(|reported| reported <= wanted) {
             return None;
         }
         self.0 = Some(wanted);
@@ -55,11 +55,11 @@ mod tests {
     fn an_upstream_is_told_only_when_somebody_wants_to_hear_more() {
         let whole = r#"{"capabilities":{"logging":{}}}"#;
         let greeting = Greeting::read(Revision::V2025_11_25, Raw::parse(whole).unwrap());
-        let mut told = Told::default();
+        let mut reported = Told::default();
         let mut check = |level: Option<&str>, expected: Option<&str>| {
-            let before = told.before(&request(level), &greeting);
-            let said = before.and_then(|request| request.params.member("level")?.as_string());
-            assert_eq!(said.as_deref(), expected, "{level:?}");
+            let before = reported.before(&request(level), &greeting);
+            let printed = before.and_then(|request| request.params.member("level")?.as_string());
+            assert_eq!(printed.as_deref(), expected, "{level:?}");
         };
         check(None, None);
         check(Some("error"), Some("error"));

@@ -62,7 +62,8 @@ impl Handler for CatchPanics {
 
 /// The details are for the log: they may name what is none of the client's business.
 fn broken(what: &str, panic: &(dyn Any + Send)) -> CallError {
-    let said = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!("{what} panicked: {}", said.unwrap_or("no words"));
+    let printed =
+        panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!("{what} panicked: {}", printed.unwrap_or("no words"));
     CallError::internal(format!("{what} failed inside the server; its log has the reason"))
 }

@@ -344,15 +344,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn of_a_storm_of_posted_notifications_a_bounded_part_is_passed_on_for_each_principal() {
-        let (heard, scope) = (Arc::new(Heard::default()), Scope::new());
-        let endpoint = Endpoint::new(heard.clone(), Options::default(), &scope);
+        let (received, scope) = (Arc::new(Heard::default()), Scope::new());
+        let endpoint = Endpoint::new(received.clone(), Options::default(), &scope);
         let say = |name: &str| {
             let admitted = Admitted::proven(Principal::token(name));
             notice(&endpoint, View::Everything, admitted, Notification::new(Method::ROOTS_CHANGED, None));
         };
         (0..1_000).for_each(|_| say("ann"));
         (0..50).for_each(|_| say("bob"));
-        let count = |name: &str| heard.0.lock().unwrap().iter().filter(|who| **who.name() == *name).count();
+        let count =
+            |name: &str| received.0.lock().unwrap().iter().filter(|who| **who.name() == *name).count();
         assert_eq!((count("ann"), count("bob")), (100, 50));
         assert_eq!(endpoint.counts.dropped.load(Ordering::Relaxed), 900);
         // The last change is passed on when the burst is over.

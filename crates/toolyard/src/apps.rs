@@ -65,9 +65,9 @@ impl AppDoors {
     /// Lets apps in, and tells what is asked after these doors.
     pub(crate) fn serve(self, gateway: &Gateway, apps: &Apps, own_addresses: &OwnAddresses, scope: &Scope) {
         let taken = Arc::new(Mutex::new(self.taken()));
-        let told = taken.clone();
+        let reported = taken.clone();
         gateway.report_on("doors", move || {
-            let taken = *told.lock().unwrap_or_else(PoisonError::into_inner);
+            let taken = *reported.lock().unwrap_or_else(PoisonError::into_inner);
             serde_json::json!({ "appsTaken": taken.map(|address| address.to_string()) })
         });
         if let Some(tcp) = self.tcp {

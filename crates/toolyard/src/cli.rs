@@ -124,7 +124,7 @@ pub(crate) fn explained(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> clap::Error {
     let words: Vec<OsString> = arguments.into_iter().collect();
-    let says = |word: &str| words.iter().any(|said| said == word);
+    let says = |word: &str| words.iter().any(|printed| printed == word);
     let is_slip = error.get(ContextKind::SuggestedArg).is_some();
     if error.kind() == ErrorKind::UnknownArgument && says("add") && !says("--") && !is_slip {
         let tip = "a program and its arguments come after `--`: toolyard add NAME -- COMMAND…";

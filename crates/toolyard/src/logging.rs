@@ -210,18 +210,18 @@ mod tests {
 
     #[test]
     fn a_panic_is_one_record_like_any_other() {
-        let said = Arc::<Mutex<Vec<u8>>>::default();
+        let printed = Arc::<Mutex<Vec<u8>>>::default();
         let subscriber =
-            tracing_subscriber::fmt().json().flatten_event(true).with_writer(Kept(said.clone())).finish();
+            tracing_subscriber::fmt().json().flatten_event(true).with_writer(Kept(printed.clone())).finish();
         std::panic::set_hook(Box::new(tell_panic));
         tracing::subscriber::with_default(subscriber, || {
             let outcome = std::panic::catch_unwind(|| panic!("two\nlines and a \" of {}", 1 + 1));
             assert!(outcome.is_err());
         });
         let _ = std::panic::take_hook();
-        let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
-        let record: serde_json::Value = serde_json::from_str(said.trim()).unwrap();
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let printed = String::from_utf8(printed.lock().unwrap().clone()).unwrap();
+        let record: serde_json::Value = serde_json::from_str(printed.trim()).unwrap();
+        assert_eq!(printed.lines().count(), 1, "{printed}");
         assert_eq!(record["message"], "panicked: two\nlines and a \" of 2");
         assert_eq!((&record["level"], &record["target"]), (&"ERROR".into(), &"said".into()));
         assert!(record["place"].as_str().unwrap().contains("logging.rs"), "{record}");

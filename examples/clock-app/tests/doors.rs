@@ -29,10 +29,10 @@ fn requests() -> Vec<(&'static str, Value)> {
 
 /// The time that is told must be that of the call; which it is does not matter.
 fn lasting(mut answer: Value) -> Value {
-    let said = answer["content"][0]["text"].as_str().and_then(|text| text.parse::<u64>().ok());
-    if let Some(said) = said {
+    let printed = answer["content"][0]["text"].as_str().and_then(|text| text.parse::<u64>().ok());
+    if let Some(printed) = printed {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        assert!((now - 5..=now).contains(&said), "{answer} at {now}");
+        assert!((now - 5..=now).contains(&printed), "{answer} at {now}");
         answer["content"][0]["text"] = "now".into();
     }
     answer

@@ -83,13 +83,13 @@ impl Problems {
     pub(crate) fn into_result(self) -> Result<(), ToolError> {
         let hint = "correct this and call again; the tool's input schema says what it takes";
         self.told("The arguments are", "The arguments have")
-            .map_or(Ok(()), |said| Err(ToolError::invalid(said).hint(hint)))
+            .map_or(Ok(()), |printed| Err(ToolError::invalid(printed).hint(hint)))
     }
 
     /// The same of what a user has entered in a form, for which the model is not to blame.
     pub(crate) fn into_result_of_form(self) -> Result<(), ToolError> {
         let told = self.told("What the user entered is", "What the user entered has");
-        told.map_or(Ok(()), |said| Err(ToolError::new(said).hint("tell the user, and call again")))
+        told.map_or(Ok(()), |printed| Err(ToolError::new(printed).hint("tell the user, and call again")))
     }
 
     fn told(self, is: &str, has: &str) -> Option<String> {

@@ -6,8 +6,7 @@ use super::source::Source;
 pub(super) fn check(sources: &[Source], findings: &mut Findings) {
     for source in sources {
         if !has_head(&source.text) {
-            findings
-                .error(&source.path, "open the file with `//!` and one sentence about its purpose");
+            findings.error(&source.path, "open the file with `//!` and one sentence about its purpose");
         }
     }
 }

@@ -461,8 +461,8 @@ impl Session {
         self.linked.change(&offered);
         if !refusals.is_empty() {
             let tools = offered.iter().map(|tool| tool.canonical(&self.id)).collect();
-            let told = Registered::new(self.id.as_str(), &self.ticket, tools, refusals);
-            self.linked.channel.aside(told.render());
+            let reported = Registered::new(self.id.as_str(), &self.ticket, tools, refusals);
+            self.linked.channel.aside(reported.render());
         }
     }
 

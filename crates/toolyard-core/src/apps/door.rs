@@ -86,12 +86,12 @@ impl Apps {
                 converse(apps, stream, caller).await;
                 drop(seat);
             });
-        } else if let Ok(told) = self.shared.refusals.clone().try_acquire_owned() {
+        } else if let Ok(reported) = self.shared.refusals.clone().try_acquire_owned() {
             let most = self.shared.options.connections;
             tracing::warn!(target: "apps", most, "refused an app: too many are connected");
             scope.spawn(async move {
                 turn_away(stream, most).await;
-                drop(told);
+                drop(reported);
             });
         }
     }

@@ -9,8 +9,8 @@ const DRAFT_07: &str = "http://json-schema.org/draft-07/schema#";
 /// The schema as it is shown, or what is wrong with it.
 pub fn check(schema: &Raw) -> Result<Raw, String> {
     let value: Value = schema.read().map_err(|error| format!("its `inputSchema` cannot be read: {error}"))?;
-    if let Some(said) = value.get("$schema") {
-        if !said.is_string() {
+    if let Some(printed) = value.get("$schema") {
+        if !printed.is_string() {
             return Err("`$schema` of its `inputSchema` must be a string".into());
         }
         let meta = jsonschema::meta::validate(&value);
@@ -43,8 +43,9 @@ mod tests {
         assert_eq!(checked(newest.clone()), Ok(newest));
         let older = json!({ "type": "object", "properties": { "a": { "items": [{ "type": "string" }] } } });
         assert_eq!(checked(older).unwrap()["$schema"], DRAFT_07);
-        let said = json!({ "$schema": DRAFT_07, "type": "object", "properties": { "a": { "items": [{}] } } });
-        assert_eq!(checked(said.clone()), Ok(said));
+        let printed =
+            json!({ "$schema": DRAFT_07, "type": "object", "properties": { "a": { "items": [{}] } } });
+        assert_eq!(checked(printed.clone()), Ok(printed));
     }
 
     #[test]

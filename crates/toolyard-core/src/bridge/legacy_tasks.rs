@@ -111,7 +111,7 @@ fn held_by(call: &Call) -> Result<(String, Option<Arc<TrackedTask>>), CallError>
 /// `tasks/get`: the status of the task, with its result or its questions.
 pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
     let (id, held) = held_by(call)?;
-    let said = match held.as_deref().map(TrackedTask::stands) {
+    let printed = match held.as_deref().map(TrackedTask::stands) {
         Some(Standing::Ended(task, outcome)) => with_outcome(&convert::task_from_older(&task), outcome),
         standing => {
             let lease = held.as_ref().and_then(|held| held.lease());
@@ -128,12 +128,12 @@ pub(super) async fn get(call: &Call, link: &Arc<dyn Link>) -> Answer {
             }
         }
     };
-    let said = match &held {
-        Some(held) => known_as(held.shown_id(), &said),
-        None => said,
+    let printed = match &held {
+        Some(held) => known_as(held.shown_id(), &printed),
+        None => printed,
     };
     let info = link.greeting().server_info.as_ref();
-    Ok(AnswerBody::ours(convert::result_from_older(&call.method, &said, info)))
+    Ok(AnswerBody::ours(convert::result_from_older(&call.method, &printed, info)))
 }
 
 /// A task from before the gateway was started: its questions cannot be heard, its result can be had.
@@ -158,7 +158,7 @@ fn status(task: &Raw, status: &str) -> Raw {
 }
 
 fn is(task: &Raw, status: &str) -> bool {
-    task.member("status").and_then(|said| said.as_string()).is_some_and(|said| said == status)
+    task.member("status").and_then(|printed| printed.as_string()).is_some_and(|printed| printed == status)
 }
 
 /// A tool that failed has done its work all the same; only what never became a result is a failure.

@@ -74,8 +74,8 @@ pub(super) fn outcome(task: &Raw, status: &str, link: &Arc<dyn Link>) -> Answer 
 }
 
 pub(super) fn pace(task: &Raw) -> Duration {
-    let said = task.member("pollIntervalMs").and_then(|pace| pace.read().ok());
-    said.map_or(POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL)
+    let printed = task.member("pollIntervalMs").and_then(|pace| pace.read().ok());
+    printed.map_or(POLL, Duration::from_millis).clamp(SHORTEST_POLL, LONGEST_POLL)
 }
 
 pub(super) fn about(call: &Call, method: Method, task: &str, answers: Option<&Raw>) -> LinkRequest {

@@ -19,8 +19,8 @@ struct Monotonic {
 impl Monotonic {
     /// Whether this is progress; what says nothing of how far is passed on.
     fn rises(&self, notification: &Notification) -> bool {
-        let said = notification.params.as_ref().and_then(|params| params.member("progress")?.read().ok());
-        let Some(progress) = said.filter(|_| notification.method == Method::PROGRESS) else { return true };
+        let printed = notification.params.as_ref().and_then(|params| params.member("progress")?.read().ok());
+        let Some(progress) = printed.filter(|_| notification.method == Method::PROGRESS) else { return true };
         let mut highest = self.highest.lock().unwrap_or_else(PoisonError::into_inner);
         let rises = progress > *highest;
         *highest = highest.max(progress);

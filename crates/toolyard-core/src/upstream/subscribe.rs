@@ -201,14 +201,14 @@ impl Keeper {
     }
 
     async fn hold_by_listening(&self, link: &dyn Link) -> Result<(), CallError> {
-        let (send, mut heard) = mpsc::channel(64);
+        let (send, mut received) = mpsc::channel(64);
         let peer = Peer::new(Arc::new(Heard(send)));
         let call = self.watch.call(link, Method::LISTEN, peer);
         tokio::pin!(call);
         loop {
             let notification = tokio::select! {
                 biased;
-                Some(notification) = heard.recv() => notification,
+                Some(notification) = received.recv() => notification,
                 ended = &mut call => return ended,
             };
             if notification.method == Method::ACKNOWLEDGED {

@@ -219,8 +219,8 @@ async fn what_is_left_out_is_told() {
     client.tools().await;
     let status = client.call("yard__status", json!({})).await.unwrap();
     assert_eq!(status["structuredContent"]["leftOut"], 1);
-    let told = client.call("yard__upstreams", json!({})).await.unwrap();
-    let upstreams = told["structuredContent"]["upstreams"].as_array().unwrap();
+    let reported = client.call("yard__upstreams", json!({})).await.unwrap();
+    let upstreams = reported["structuredContent"]["upstreams"].as_array().unwrap();
     let about = upstreams.iter().find(|upstream| upstream["id"] == "odd").unwrap();
     let faults = json!([
         "tool `bare` is left out: `inputSchema` is missing",

@@ -150,7 +150,7 @@ async fn a_task_can_be_cancelled_and_is_nobody_elses() {
 /// A server whose only tool is a task; of everything else `say` says what it answers, or nothing ever.
 fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Double> {
     let behaviour: Behaviour = Arc::new(move |request, _| {
-        let said = match request.method.as_str() {
+        let printed = match request.method.as_str() {
             "tools/call" => {
                 let mut task = task("t1", "working");
                 task["resultType"] = "task".into();
@@ -159,8 +159,8 @@ fn server(say: impl Fn(&str) -> Option<Value> + Send + Sync + 'static) -> Arc<Do
             method => say(method),
         };
         Box::pin(async move {
-            match said {
-                Some(said) => Ok(AnswerBody::Whole(raw(said), NEW)),
+            match printed {
+                Some(printed) => Ok(AnswerBody::Whole(raw(printed), NEW)),
                 None => std::future::pending().await,
             }
         })
@@ -251,8 +251,8 @@ async fn tasks_are_declared_to_clients_that_can_ask_for_them_and_to_no_others() 
     let gateway = gateway(&[("a", &worker())]);
     client(&gateway, "").await;
     let declared = async |revision: Revision, view: &str| {
-        let said = Client::new(&gateway, revision, view).ask("server/discover", json!({})).await.unwrap();
-        said["capabilities"]["tasks"].clone()
+        let printed = Client::new(&gateway, revision, view).ask("server/discover", json!({})).await.unwrap();
+        printed["capabilities"]["tasks"].clone()
     };
     let requests = json!({ "tools": { "call": {} } });
     assert_eq!(declared(OLD, "a").await, json!({ "list": {}, "cancel": {}, "requests": requests }));

@@ -103,8 +103,9 @@ async fn how_a_task_stands_is_told_to_who_made_it() {
     let status = Notification::new(Method::new("notifications/tasks/status"), raw(json!({ "taskId": task })));
     double.say(LinkEvent::Notification(None, status));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let heard = |client: &Client| client.inbox.methods().contains(&"notifications/tasks/status".to_owned());
-    assert_eq!(clients.each_ref().map(heard), [true, false]);
+    let received =
+        |client: &Client| client.inbox.methods().contains(&"notifications/tasks/status".to_owned());
+    assert_eq!(clients.each_ref().map(received), [true, false]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -112,7 +112,7 @@ async fn each_client_has_its_own_session_and_takes_it_along() {
 #[tokio::test]
 async fn requests_that_stand_alone_share_a_session_under_minted_ids() {
     let mut setup = setup().await;
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let alone = |n| origin(ClientKey::Request(n), Revision::NEWEST);
     let first = setup.call(&alone(1), json!({"_meta": {"progressToken": "mine"}}), peer);
     open(&mut setup.server, "shared").await;
@@ -128,8 +128,8 @@ async fn requests_that_stand_alone_share_a_session_under_minted_ids() {
     events.message(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})).await;
     events.message(json!({"jsonrpc": "2.0", "id": id, "result": {"n": 1}})).await;
     assert_eq!(whole(soon(first).await.unwrap()), json!({"n": 1}));
-    let told = json!({"progressToken": "mine", "progress": 1});
-    assert_eq!(heard.try_recv().unwrap(), Heard::Note("notifications/progress".into(), told));
+    let reported = json!({"progressToken": "mine", "progress": 1});
+    assert_eq!(received.try_recv().unwrap(), Heard::Note("notifications/progress".into(), reported));
     other.result(json!({"n": 2}));
     assert_eq!(whole(soon(second).await.unwrap()), json!({"n": 2}));
 }
@@ -167,7 +167,7 @@ async fn a_session_lost_twice_is_an_error() {
 #[tokio::test]
 async fn a_question_on_a_calls_stream_is_asked_and_its_answer_posted() {
     let mut setup = setup().await;
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let (waiting, asked) = setup.first_call("s1", peer).await;
     let events = asked.events();
     for id in [7, 8] {
@@ -187,31 +187,31 @@ async fn a_question_on_a_calls_stream_is_asked_and_its_answer_posted() {
     assert_eq!(answered, [7, 8]);
     events.message(json!({"jsonrpc": "2.0", "id": 1, "result": {}})).await;
     whole(soon(waiting).await.unwrap());
-    assert_eq!(heard.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
+    assert_eq!(received.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
 }
 
 #[tokio::test]
 async fn a_stream_closed_on_purpose_is_resumed_and_the_client_is_told() {
     let mut setup = setup().await;
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let (waiting, asked) = setup.first_call("s1", peer).await;
     let events = asked.events();
     events.text("id: e1\nretry: 300\ndata:\n\n").await;
     drop(events);
-    assert_eq!(soon(heard.recv()).await.unwrap(), Heard::HangUp(Duration::from_millis(300)));
+    assert_eq!(soon(received.recv()).await.unwrap(), Heard::HangUp(Duration::from_millis(300)));
     let resumed = setup.server.got(Http::GET).await;
     assert_eq!((resumed.header("last-event-id"), resumed.header("mcp-session-id")), ("e1", "s1"));
     let events = resumed.events();
     let log = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}});
     events.numbered("e2", log).await;
-    assert_eq!(soon(heard.recv()).await.unwrap(), Heard::Note("notifications/message".into(), json!({})));
+    assert_eq!(soon(received.recv()).await.unwrap(), Heard::Note("notifications/message".into(), json!({})));
     events.break_off().await;
     let resumed = setup.server.got(Http::GET).await;
     assert_eq!(resumed.header("last-event-id"), "e2");
     let events = resumed.events();
     events.numbered("e3", json!({"jsonrpc": "2.0", "id": 1, "result": {"ok": 1}})).await;
     assert_eq!(whole(soon(waiting).await.unwrap()), json!({"ok": 1}));
-    assert!(heard.try_recv().is_err(), "a stream that broke was not closed on purpose");
+    assert!(received.try_recv().is_err(), "a stream that broke was not closed on purpose");
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn a_dropped_call_is_cancelled_by_a_notification() {
 #[tokio::test]
 async fn unasked_messages_come_with_the_client_whose_session_it_is() {
     let mut setup = setup().await;
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let waiting = setup.call(&session("s1"), json!({}), peer);
     open(&mut setup.server, "s1").await;
     let inbox = setup.server.got(Http::GET).await;
@@ -260,7 +260,7 @@ async fn unasked_messages_come_with_the_client_whose_session_it_is() {
     let response = setup.server.responded().await;
     assert_eq!(response.body()["id"], 5);
     response.status(202);
-    assert_eq!(heard.try_recv().unwrap(), Heard::Ask("roots/list".into()));
+    assert_eq!(received.try_recv().unwrap(), Heard::Ask("roots/list".into()));
     asked.result(json!({}));
     whole(soon(waiting).await.unwrap());
     inbox.message(json!({"jsonrpc": "2.0", "id": 6, "method": "roots/list"})).await;
@@ -316,7 +316,7 @@ async fn what_a_client_had_set_up_is_set_up_again_in_its_new_session() {
 #[tokio::test]
 async fn a_server_that_always_hangs_up_at_once_is_not_asked_without_pause_or_end() {
     let mut setup = setup().await;
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let (waiting, asked) = setup.first_call("s1", peer).await;
     let begun = std::time::Instant::now();
     asked.events().text("id: e1\nretry: 0\ndata:\n\n").await;
@@ -326,7 +326,7 @@ async fn a_server_that_always_hangs_up_at_once_is_not_asked_without_pause_or_end
     }
     assert_eq!(failed(soon(waiting).await.unwrap()).kind, Kind::Lost);
     assert!(begun.elapsed() >= Duration::from_millis(1250), "{:?}", begun.elapsed());
-    assert_eq!(heard.try_recv().unwrap(), Heard::HangUp(Duration::from_millis(250)));
+    assert_eq!(received.try_recv().unwrap(), Heard::HangUp(Duration::from_millis(250)));
 }
 
 #[tokio::test]

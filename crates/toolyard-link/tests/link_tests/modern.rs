@@ -120,7 +120,7 @@ async fn a_whole_answer_is_read_from_json_or_events() {
     let mut setup = setup().await;
     let answer = answered(&mut setup, false, async |exchange| exchange.result(json!({"a": 1}))).await;
     assert_eq!(whole(answer), json!({"a": 1}));
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let calling = setup.connected.link.call(call(false), peer);
     let playing = async {
         let events = setup.server.posted("tools/call").await.events();
@@ -132,13 +132,13 @@ async fn a_whole_answer_is_read_from_json_or_events() {
     };
     let (answer, ()) = tokio::join!(soon(calling), playing);
     assert_eq!(whole(answer), json!({"b": 2}));
-    assert_eq!(heard.try_recv().unwrap(), Heard::Note("notifications/progress".into(), json!({"p": 1})));
+    assert_eq!(received.try_recv().unwrap(), Heard::Note("notifications/progress".into(), json!({"p": 1})));
 }
 
 #[tokio::test]
 async fn a_listen_is_told_without_the_subscription_id() {
     let mut setup = setup().await;
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let origin = origin(ClientKey::Request(1), Revision::NEWEST);
     let listen = request(&origin, Id::string("l"), Method::LISTEN, json!({}));
     let listening = tokio::task::spawn(setup.connected.link.call(listen, peer));
@@ -146,7 +146,7 @@ async fn a_listen_is_told_without_the_subscription_id() {
     let params = json!({"_meta": {"io.modelcontextprotocol/subscriptionId": "l"}});
     let method = "notifications/tools/list_changed";
     events.message(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
-    assert_eq!(soon(heard.recv()).await.unwrap(), Heard::Note(method.into(), json!({})));
+    assert_eq!(soon(received.recv()).await.unwrap(), Heard::Note(method.into(), json!({})));
     listening.abort();
     events.abandoned().await;
 }

@@ -89,7 +89,7 @@ async fn a_thousand_answers_out_of_order_each_reach_their_own_call() {
 #[tokio::test]
 async fn progress_comes_back_with_the_clients_token_and_before_the_answer() {
     let Setup { link, mut upstream, .. } = legacy();
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let waiting =
         tokio::task::spawn(link.call(call(1, json!({"_meta": {"progressToken": "mine", "x": 1}})), peer));
     let asked = upstream.next().await;
@@ -104,15 +104,15 @@ async fn progress_comes_back_with_the_clients_token_and_before_the_answer() {
     upstream.answer(&asked["id"], json!({})).await;
     upstream.say(progress(minted)).await;
     whole(soon(waiting).await.unwrap());
-    let told = json!({"progressToken": "mine", "progress": 1});
-    assert_eq!(heard.try_recv().unwrap(), Heard::Note("notifications/progress".into(), told));
+    let reported = json!({"progressToken": "mine", "progress": 1});
+    assert_eq!(received.try_recv().unwrap(), Heard::Note("notifications/progress".into(), reported));
     // The late one is known to have been read once a later answer has come.
     let again = tokio::task::spawn(link.call(call(1, json!({})), Peer::none()));
     let asked = upstream.next().await;
     assert_eq!(asked["params"], json!({}), "no token is added where the client sent none");
     upstream.answer(&asked["id"], json!({})).await;
     whole(soon(again).await.unwrap());
-    assert!(heard.try_recv().is_err());
+    assert!(received.try_recv().is_err());
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ fn elicitation(id: u64) -> Value {
 #[tokio::test]
 async fn a_question_goes_to_the_oldest_call_while_only_one_client_is_calling() {
     let Setup { link, mut upstream, .. } = legacy();
-    let (oldest, mut heard) = recorder();
+    let (oldest, mut received) = recorder();
     let (newer, mut unheard) = recorder();
     let first = tokio::task::spawn(link.call(call(1, json!({})), oldest));
     upstream.next().await;
@@ -168,7 +168,7 @@ async fn a_question_goes_to_the_oldest_call_while_only_one_client_is_calling() {
     upstream.say(elicitation(1)).await;
     let answer = upstream.next().await;
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 1, "result": {"action": "accept"}}));
-    assert_eq!(heard.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
+    assert_eq!(received.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
     assert!(unheard.try_recv().is_err());
     first.abort();
     second.abort();
@@ -177,7 +177,7 @@ async fn a_question_goes_to_the_oldest_call_while_only_one_client_is_calling() {
 #[tokio::test]
 async fn a_question_is_refused_while_several_clients_are_calling() {
     let Setup { link, mut upstream, .. } = legacy();
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let first = tokio::task::spawn(link.call(call(1, json!({})), peer.clone()));
     upstream.next().await;
     let second = tokio::task::spawn(link.call(call(2, json!({})), peer));
@@ -188,7 +188,7 @@ async fn a_question_is_refused_while_several_clients_are_calling() {
     assert!(answer["error"]["message"].as_str().unwrap().contains("several clients"), "{answer}");
     upstream.say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await;
     assert_eq!(upstream.next().await, json!({"jsonrpc": "2.0", "id": "p", "result": {}}));
-    assert!(heard.try_recv().is_err());
+    assert!(received.try_recv().is_err());
     first.abort();
     second.abort();
 }
@@ -196,7 +196,7 @@ async fn a_question_is_refused_while_several_clients_are_calling() {
 #[tokio::test]
 async fn whoever_looks_after_a_task_is_not_taken_for_the_one_to_ask() {
     let Setup { link, mut upstream, .. } = legacy();
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let (looking, mut unheard) = recorder();
     let waiting = tokio::task::spawn(link.call(call(1, json!({})), peer));
     upstream.next().await;
@@ -205,7 +205,7 @@ async fn whoever_looks_after_a_task_is_not_taken_for_the_one_to_ask() {
     upstream.next().await;
     upstream.say(elicitation(1)).await;
     assert_eq!(upstream.next().await["result"], json!({"action": "accept"}));
-    assert_eq!(heard.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
+    assert_eq!(received.try_recv().unwrap(), Heard::Ask("elicitation/create".into()));
     assert!(unheard.try_recv().is_err());
     waiting.abort();
     look.abort();
@@ -225,7 +225,7 @@ async fn a_question_outside_any_call_is_an_event() {
 #[tokio::test]
 async fn log_messages_go_to_the_only_caller_and_changes_to_everybody() {
     let Setup { link, mut upstream, mut events, .. } = legacy();
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let waiting = tokio::task::spawn(link.call(call(1, json!({})), peer));
     upstream.next().await;
     let note = |method: &str| json!({"jsonrpc": "2.0", "method": method, "params": {}});
@@ -233,7 +233,7 @@ async fn log_messages_go_to_the_only_caller_and_changes_to_everybody() {
     upstream.say(note("notifications/tools/list_changed")).await;
     let LinkEvent::Notification(None, change) = next_event(&mut events).await else { panic!("a change") };
     assert_eq!(change.method, Method::TOOLS_CHANGED);
-    assert_eq!(heard.try_recv().unwrap(), Heard::Note("notifications/message".into(), json!({})));
+    assert_eq!(received.try_recv().unwrap(), Heard::Note("notifications/message".into(), json!({})));
     waiting.abort();
     assert_eq!(upstream.next().await["method"], "notifications/cancelled");
     upstream.say(note("notifications/message")).await;
@@ -244,7 +244,7 @@ async fn log_messages_go_to_the_only_caller_and_changes_to_everybody() {
 #[tokio::test]
 async fn a_listen_hears_its_own_subscription_without_the_minted_id() {
     let Setup { link, mut upstream, .. } = setup(Revision::NEWEST);
-    let (peer, mut heard) = recorder();
+    let (peer, mut received) = recorder();
     let listen = request(&connection(1), Id::string("listen:0"), Method::LISTEN, json!({}));
     let listening = tokio::task::spawn(link.call(listen, peer));
     let asked = upstream.next().await;
@@ -258,8 +258,11 @@ async fn a_listen_hears_its_own_subscription_without_the_minted_id() {
                      "_meta": {"io.modelcontextprotocol/subscriptionId": asked["id"]}});
     upstream.answer(&asked["id"], end).await;
     assert_eq!(whole(soon(listening).await.unwrap()), json!({"resultType": "complete"}));
-    assert_eq!(heard.try_recv().unwrap(), Heard::Note("notifications/tools/list_changed".into(), json!({})));
-    assert!(heard.try_recv().is_err());
+    assert_eq!(
+        received.try_recv().unwrap(),
+        Heard::Note("notifications/tools/list_changed".into(), json!({}))
+    );
+    assert!(received.try_recv().is_err());
 }
 
 #[tokio::test]

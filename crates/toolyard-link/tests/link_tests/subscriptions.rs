@@ -65,9 +65,12 @@ async fn a_resource_is_watched_until_the_last_who_shares_the_session_leaves() {
     soon(setup.connected.link.unsubscribe(&ann, "a:b")).await;
     setup.passes_a_call(&ann).await;
     let leaving = tokio::task::spawn(setup.connected.link.unsubscribe(&bob, "a:b"));
-    let told = setup.server.posted("resources/unsubscribe").await;
-    assert_eq!((told.header("mcp-session-id"), &told.body()["params"]["uri"]), ("shared", &json!("a:b")));
-    told.result(json!({}));
+    let reported = setup.server.posted("resources/unsubscribe").await;
+    assert_eq!(
+        (reported.header("mcp-session-id"), &reported.body()["params"]["uri"]),
+        ("shared", &json!("a:b"))
+    );
+    reported.result(json!({}));
     soon(leaving).await.unwrap();
     setup.passes_a_call(&ann).await;
 }

@@ -78,8 +78,8 @@ pub(crate) enum Heard {
 }
 
 pub(crate) fn recorder() -> (Peer, mpsc::UnboundedReceiver<Heard>) {
-    let (told, heard) = mpsc::unbounded_channel();
-    (Peer::new(Arc::new(Recorder { told, answer: json!({"action": "accept"}) })), heard)
+    let (told, received) = mpsc::unbounded_channel();
+    (Peer::new(Arc::new(Recorder { told, answer: json!({"action": "accept"}) })), received)
 }
 
 impl Back for Recorder {

@@ -25,10 +25,11 @@ pub fn to_tool_result(result: &Raw) -> Raw {
     match result.member("success").and_then(|success| success.read::<bool>().ok()) {
         Some(true) => succeeded(&result.member("data").unwrap_or_else(|| json!(null).into())),
         Some(false) => {
-            let told = result.member("error").filter(|error| !error.is_null());
-            let told = told.map(|error| error.as_string().unwrap_or_else(|| error.as_str().to_owned()));
+            let reported = result.member("error").filter(|error| !error.is_null());
+            let reported =
+                reported.map(|error| error.as_string().unwrap_or_else(|| error.as_str().to_owned()));
             let data = result.member("data").filter(|data| !data.is_null());
-            failed(told.as_deref().unwrap_or("the app says that it failed, and not why"), data.as_ref())
+            failed(reported.as_deref().unwrap_or("the app says that it failed, and not why"), data.as_ref())
         }
         None if result.member("content").is_some_and(|content| content.as_bytes().starts_with(b"[")) => {
             complete(result)
@@ -79,11 +80,11 @@ fn succeeded(data: &Raw) -> Raw {
 
 /// What there is to see, and whether it is also worth having as data.
 fn content_of(data: &Raw) -> (Vec<Raw>, bool) {
-    if let Some(said) = data.text() {
-        let picture = said.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
+    if let Some(printed) = data.text() {
+        let picture = printed.strip_prefix("data:").and_then(|url| url.split_once(";base64,"));
         return match picture.filter(|(kind, _)| kind.starts_with("image/")) {
             Some((kind, bytes)) => (vec![image(&Raw::from_serialize(&bytes), kind)], false),
-            None => (vec![text(&said)], false),
+            None => (vec![text(&printed)], false),
         };
     }
     if is_content(data) {

@@ -51,8 +51,8 @@ pub(crate) async fn greet(
     let request = Request::new(origin.clone(), id, Method::DISCOVER, Params::none());
     let answer = tokio::time::timeout(patience, handler.handle(request, Peer::none())).await;
     match answer.map_err(|_| CallError::timeout("the server did not introduce itself in time"))?? {
-        AnswerBody::Whole(said, form) => {
-            Ok(Met { origin, result: legacy::initialize_result(revision, &said, form) })
+        AnswerBody::Whole(printed, form) => {
+            Ok(Met { origin, result: legacy::initialize_result(revision, &printed, form) })
         }
         AnswerBody::Stream(_) => Err(CallError::internal("server/discover was answered with a stream")),
     }

@@ -238,9 +238,9 @@ mod tests {
         let scope = Scope::new();
         let writing = write_lines(queue, near, Duration::from_secs(20), scope.clone());
         let reading = async {
-            let mut heard = Vec::new();
-            far.read_to_end(&mut heard).await.unwrap();
-            heard.len()
+            let mut received = Vec::new();
+            far.read_to_end(&mut received).await.unwrap();
+            received.len()
         };
         let ending = async {
             while megabytes(&line) > 0 {
@@ -250,7 +250,7 @@ mod tests {
             tell(&line, &Method::PROGRESS);
             scope.cancel();
         };
-        let ((), heard, ()) = tokio::join!(writing, reading, ending);
-        assert_eq!(heard, 65 * (1024 * 1024 + 1));
+        let ((), received, ()) = tokio::join!(writing, reading, ending);
+        assert_eq!(received, 65 * (1024 * 1024 + 1));
     }
 }

@@ -57,8 +57,9 @@ async fn world(gate: Gate) -> World {
 async fn check(world: &World, method: &str, headers: Headers<'_>, expected: (u16, Value)) {
     let reply = world.send(method, "/api/v1/status?a=b", headers, "").await;
     let json: Value = serde_json::from_str(&reply.body).unwrap_or_default();
-    let told = if reply.status == 200 { json!([json["principal"], json["operator"]]) } else { Value::Null };
-    assert_eq!((reply.status, told), expected, "{method} {headers:?}: {}", reply.body);
+    let reported =
+        if reply.status == 200 { json!([json["principal"], json["operator"]]) } else { Value::Null };
+    assert_eq!((reply.status, reported), expected, "{method} {headers:?}: {}", reply.body);
 }
 
 #[tokio::test]

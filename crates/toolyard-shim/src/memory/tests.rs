@@ -48,10 +48,10 @@ fn a_new_gateway_hears_what_makes_up_the_session_and_the_client_does_not_hear_it
     assert_eq!(methods, expected);
     assert_eq!((&said[2]["params"]["level"], &said[3]["params"]["uri"]), (&json!("error"), &json!("b:")));
     let greeting = json!({ "capabilities": { "tools": { "listChanged": true }, "prompts": {} } });
-    let heard =
+    let received =
         memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": said[0]["id"], "result": greeting })));
     assert_eq!(
-        heard.iter().map(read).map(|line| line["method"].clone()).collect::<Vec<_>>(),
+        received.iter().map(read).map(|line| line["method"].clone()).collect::<Vec<_>>(),
         ["notifications/tools/list_changed"]
     );
     assert!(

@@ -61,9 +61,9 @@ impl Client {
                 "protocolVersion": revision.as_str(), "capabilities": client.capabilities(),
                 "clientInfo": { "name": "script", "version": "1" },
             });
-            let said = client.ask("initialize", params).await.map_err(|error| error.to_string())?;
-            if said["protocolVersion"] != revision.as_str() {
-                return Err(format!("the handshake was answered with {said}"));
+            let printed = client.ask("initialize", params).await.map_err(|error| error.to_string())?;
+            if printed["protocolVersion"] != revision.as_str() {
+                return Err(format!("the handshake was answered with {printed}"));
             }
             client.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
             wire::listen(&client).await?;
@@ -166,8 +166,10 @@ impl Client {
                 let news = self.shared.news.notified();
                 let found = {
                     let mut state = self.state();
-                    let at =
-                        state.heard.iter().position(|said| said["method"] == method && fits(&said["params"]));
+                    let at = state
+                        .heard
+                        .iter()
+                        .position(|printed| printed["method"] == method && fits(&printed["params"]));
                     at.map(|at| state.heard.remove(at))
                 };
                 match found {
@@ -191,8 +193,8 @@ impl Client {
         state
             .heard
             .iter()
-            .filter(|said| said["method"] == method)
-            .map(|said| said["params"].clone())
+            .filter(|printed| printed["method"] == method)
+            .map(|printed| printed["params"].clone())
             .collect()
     }
 

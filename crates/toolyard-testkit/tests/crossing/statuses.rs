@@ -29,13 +29,13 @@ async fn no_status_of_a_modern_server_reaches_an_older_client() {
         ] {
             let arguments = json!({ "status": status, "code": code });
             let answer = client.ask("tools/call", json!({ "name": "status", "arguments": arguments })).await;
-            let told = match &answer {
+            let reported = match &answer {
                 Ok(result) => result["isError"] == true,
                 Err(error) => {
                     error["code"].as_i64().is_some_and(|code| ![-32020, -32021, -32022].contains(&code))
                 }
             };
-            assert!(told, "{revision} {status} {code:?}: {answer:?}");
+            assert!(reported, "{revision} {status} {code:?}: {answer:?}");
         }
         assert_eq!(client.wrong(), Vec::<String>::new(), "{revision}");
         let result: Value = client.ask("ping", json!({})).await.unwrap();

@@ -59,8 +59,8 @@ fn agree(mut trusted: Trusted, path: &Path, json: bool) -> Result<(), Failure> {
             .map(|upstream| json!({ "id": upstream.id, "definition": upstream.definition.shown() }))
             .collect();
         let packs: Vec<&String> = packs.iter().map(|(name, _)| name).collect();
-        let said = json!({ "file": path, "trusted": true, "upstreams": upstreams, "packs": packs });
-        return Ok(say::json(&said)?);
+        let printed = json!({ "file": path, "trusted": true, "upstreams": upstreams, "packs": packs });
+        return Ok(say::json(&printed)?);
     }
     say::result(format_args!(
         "{} is trusted, as it is now; in this folder Toolyard uses it from now on:",

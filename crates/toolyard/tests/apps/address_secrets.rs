@@ -32,11 +32,11 @@ fn no_place_shows_the_query_of_an_address() {
     for id in ["Nobody", "away", "two"] {
         eventually(id, || agent.upstream(id)["reason"].is_string().then_some(()));
     }
-    let told = ["yard__upstreams", "yard__instances_list", "yard__instances_health", "yard__status"]
+    let reported = ["yard__upstreams", "yard__instances_list", "yard__instances_health", "yard__status"]
         .map(|tool| (tool.to_owned(), agent.call(tool, &json!({})).to_string()));
     let hub = Agent::in_view(&yard, "hub").call("instances_list", &json!({})).to_string();
     let failed = agent.send_call("away__go", &json!({}));
-    let mut all: Vec<(String, String)> = told.into_iter().collect();
+    let mut all: Vec<(String, String)> = reported.into_iter().collect();
     all.extend([("hub".to_owned(), hub), ("a failed call".to_owned(), agent.answer(failed).to_string())]);
     for command in [
         &["list"][..],

@@ -172,10 +172,13 @@ fn progress_and_cancel_pass_both_ways() {
     );
     app.answer(&call, &json!("done"));
     assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "done");
-    let told = &agent.heard.last().unwrap().1;
-    assert_eq!(told["method"], "notifications/progress");
-    assert_eq!(told["params"]["progressToken"], "p1");
-    assert_eq!((&told["params"]["progress"], &told["params"]["message"]), (&json!(1), &json!("half")));
+    let reported = &agent.heard.last().unwrap().1;
+    assert_eq!(reported["method"], "notifications/progress");
+    assert_eq!(reported["params"]["progressToken"], "p1");
+    assert_eq!(
+        (&reported["params"]["progress"], &reported["params"]["message"]),
+        (&json!(1), &json!("half"))
+    );
     let id = agent.send_call("App__go", &json!({}));
     let call = app.invocation();
     agent.write(

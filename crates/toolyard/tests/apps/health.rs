@@ -46,8 +46,8 @@ fn a_blackholed_instance_is_retried_at_the_third_miss_and_active_when_it_answers
     assert_eq!((&health["missesInARow"], &health["healthy"]), (&json!(0), &json!(true)), "{back}");
     let [pings, answers, missed] = ["pings", "answers", "missed"].map(|key| health[key].as_u64().unwrap());
     assert!(missed >= 3 && pings - answers - missed <= 1, "{back}");
-    let said = agent.call("shop__who", &json!({ "word": "again" }));
-    assert!(said["content"][0]["text"].as_str().unwrap().ends_with("again"), "{said}");
+    let printed = agent.call("shop__who", &json!({ "word": "again" }));
+    assert!(printed["content"][0]["text"].as_str().unwrap().ends_with("again"), "{printed}");
 }
 
 #[test]

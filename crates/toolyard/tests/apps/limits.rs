@@ -42,8 +42,8 @@ fn calls_wait_for_their_turn_and_see_that_they_do_and_beyond_that_may_try_again(
     let second = agent.send("tools/call", params);
     eventually("word of the wait", || {
         agent.changes_within(Duration::from_millis(50));
-        let told = agent.heard.iter().find(|(_, line)| line["params"]["progressToken"] == 7)?;
-        told.1["params"]["message"].as_str()?.contains("waiting for its turn").then_some(())
+        let reported = agent.heard.iter().find(|(_, line)| line["params"]["progressToken"] == 7)?;
+        reported.1["params"]["message"].as_str()?.contains("waiting for its turn").then_some(())
     });
     let refused = agent.call("Busy__go", &json!({}));
     assert_eq!(refused["isError"], true, "{refused}");

@@ -23,8 +23,8 @@ fn without_any_network_but_loopback_apps_and_instances_stay_active() {
     });
     assert_eq!((&about["state"], &about["health"]["missed"]), (&json!("active"), &json!(0)), "{about}");
     assert_eq!(agent.upstream("App")["state"], "active");
-    let said = agent.call("shop__who", &json!({ "word": "alone" }));
-    assert!(said["content"][0]["text"].as_str().unwrap().ends_with("alone"), "{said}");
+    let printed = agent.call("shop__who", &json!({ "word": "alone" }));
+    assert!(printed["content"][0]["text"].as_str().unwrap().ends_with("alone"), "{printed}");
     let listed = agent.call("yard__instances_list", &json!({}))["structuredContent"].take();
     let steps = &listed["instances"][0]["state_stats"]["transitions"];
     assert!(steps.get("active->retrying").is_none(), "{steps}");

@@ -48,11 +48,11 @@ fn a_profile_shows_an_app_or_an_instance_when_it_is_there() {
     let echoed = shop.call("shop-0a1b__test_echo", &json!({ "text": "here" }));
     assert_eq!(echoed["content"][0]["text"], "here");
     assert_eq!(desk.tools(), ["WatchTower__Click"]);
-    let told = yard.run(&["explain", "shop-0a1b:test_echo"]).1;
-    assert!(told.contains("at /mcp/p/shop, too"), "{told}");
-    let told = yard.run(&["explain", "WatchTower:Click"]).1;
-    assert!(told.contains("at /mcp/p/desk, too"), "{told}");
-    assert!(told.contains("not at /mcp/p/shop: `apps` does not name WatchTower"), "{told}");
-    let told = yard.run(&["explain", "WatchTower:Quit"]).1;
-    assert!(told.contains("not at /mcp/p/desk: `deny` fits it"), "{told}");
+    let reported = yard.run(&["explain", "shop-0a1b:test_echo"]).1;
+    assert!(reported.contains("at /mcp/p/shop, too"), "{reported}");
+    let reported = yard.run(&["explain", "WatchTower:Click"]).1;
+    assert!(reported.contains("at /mcp/p/desk, too"), "{reported}");
+    assert!(reported.contains("not at /mcp/p/shop: `apps` does not name WatchTower"), "{reported}");
+    let reported = yard.run(&["explain", "WatchTower:Quit"]).1;
+    assert!(reported.contains("not at /mcp/p/desk: `deny` fits it"), "{reported}");
 }

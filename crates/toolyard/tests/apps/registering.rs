@@ -34,8 +34,8 @@ fn apps_with_the_same_tool_are_all_callable_and_none_speaks_for_another() {
         for name in &names {
             let shown = format!("{name}__go");
             crate::support::eventually("its tool", || agent.tools().contains(&shown).then_some(()));
-            let said = agent.call(&shown, &json!({ "for": name }));
-            assert_eq!(said["structuredContent"]["parameters"]["for"], name.as_str(), "{said}");
+            let printed = agent.call(&shown, &json!({ "for": name }));
+            assert_eq!(printed["structuredContent"]["parameters"]["for"], name.as_str(), "{printed}");
         }
         let mut thief = App::connect(&yard, door);
         let stolen = format!("{}:go", names[1]);
@@ -205,9 +205,16 @@ fn an_app_that_offers_something_bad_later_is_told_so_and_keeps_its_session() {
         json!({ "type": "register", "appName": "Paint", "tools": bad }),
     ] {
         app.send(&message);
-        let told = app.next();
-        assert_eq!((&told["type"], &told["sessionId"]), (&json!("registered"), &json!(session)), "{told}");
-        assert_eq!((&told["tools"], &told["refused"][0]["name"]), (&json!(["Paint:sketch"]), &json!("9")));
+        let reported = app.next();
+        assert_eq!(
+            (&reported["type"], &reported["sessionId"]),
+            (&json!("registered"), &json!(session)),
+            "{reported}"
+        );
+        assert_eq!(
+            (&reported["tools"], &reported["refused"][0]["name"]),
+            (&json!(["Paint:sketch"]), &json!("9"))
+        );
     }
     yard.agent().wait_for_tools(&["Paint__sketch"]);
 }

@@ -48,9 +48,9 @@ fn what_the_client_writes_while_it_asks_is_not_lost() {
     let meanwhile = || {
         home.write(FILE, "{ \"mcpServers\": { \"new\": {} } }\n");
     };
-    let (code, said) = answer(&home, &["install", "cursor"], "y", meanwhile);
+    let (code, printed) = answer(&home, &["install", "cursor"], "y", meanwhile);
     assert_eq!(code, 1);
-    assert!(said.contains("another program changed the file"), "{said}");
+    assert!(printed.contains("another program changed the file"), "{printed}");
     assert_eq!(fs::read_to_string(home.path(FILE)).unwrap(), "{ \"mcpServers\": { \"new\": {} } }\n");
     assert_eq!(fs::read_dir(home.path(".cursor")).unwrap().count(), 1, "nothing is left beside it");
 }

@@ -197,13 +197,13 @@ fn told_to_stop_it_finishes_the_call_and_leaves_no_process() {
     let call = json!({ "name": "sh__wait", "arguments": {} });
     let under_way = http::legacy(&gateway.url, &session, "tools/call", &call);
     eventually("the call", || home.path("called").exists().then_some(()));
-    let told = Instant::now();
+    let reported = Instant::now();
     gateway.signal(Signal::SIGTERM);
     let reply = http::read(under_way);
     assert_eq!(reply.message()["result"]["content"][0]["text"], "waited", "{}", reply.body);
     let (status, words, _) = gateway.wait();
     assert!(status.success(), "{status}: {words}");
-    assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
+    assert!(reported.elapsed() < Duration::from_secs(10), "{:?}", reported.elapsed());
     for process in processes {
         eventually("the end of a child", || (!is_alive(process)).then_some(()));
     }

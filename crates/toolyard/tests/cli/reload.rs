@@ -91,21 +91,21 @@ fn an_operator_restarts_switches_off_and_on_and_stops_over_the_local_socket() {
             home.run(&[&["--state-dir", "state", "--config", config.to_str().unwrap()], arguments].concat());
         (code, format!("{output}{errors}"))
     };
-    let (code, said) = run(&["restart", "one"]);
-    assert_eq!((code, said.as_str()), (0, "one: restarting\n"));
+    let (code, printed) = run(&["restart", "one"]);
+    assert_eq!((code, printed.as_str()), (0, "one: restarting\n"));
     eventually("another process", || (process_in(&home.path("server.pid")) != before).then_some(()));
     assert!(!is_alive(before), "the process before must have ended when the next is started");
     assert_eq!(run(&["disable", "one"]).0, 0);
     has_tools(&gateway, &[]);
     assert_eq!(run(&["enable", "one"]), (0, "one: enabled\n".to_owned()));
     has_tools(&gateway, &["one__wait"]);
-    let (code, said) = run(&["restart", "nope"]);
-    assert!(code == 1 && said.contains("there is no upstream `nope`"), "{said}");
+    let (code, printed) = run(&["restart", "nope"]);
+    assert!(code == 1 && printed.contains("there is no upstream `nope`"), "{printed}");
     assert_eq!(run(&["stop"]).0, 0);
     let (status, _, _) = gateway.wait();
     assert!(status.success());
-    let (code, said) = run(&["stop"]);
-    assert!(code != 0 && said.contains("no gateway runs with this config"), "{said}");
+    let (code, printed) = run(&["stop"]);
+    assert!(code != 0 && printed.contains("no gateway runs with this config"), "{printed}");
 }
 
 #[test]

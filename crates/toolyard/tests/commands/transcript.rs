@@ -84,16 +84,16 @@ fn run(home: &TempDir, command: &str) -> String {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
     // Where the home stands in a folder, its folder may have another name still.
     let canonical = home.path().canonicalize().unwrap();
-    let said = said
+    let printed = printed
         .replace(canonical.to_str().unwrap(), "/home/you")
         .replace(home.path().to_str().unwrap(), "/home/you");
     let code = match output.status.code() {
         Some(0) => String::new(),
         code => format!("(exit code {})\n", code.map_or("none".to_owned(), |code| code.to_string())),
     };
-    let end = if said.is_empty() || said.ends_with('\n') { "" } else { "\n" };
-    format!("$ {command}\n{said}{end}{code}")
+    let end = if printed.is_empty() || printed.ends_with('\n') { "" } else { "\n" };
+    format!("$ {command}\n{printed}{end}{code}")
 }

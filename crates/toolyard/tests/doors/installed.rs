@@ -25,8 +25,8 @@ fn whatever_client_it_is_installed_into_runs_it_and_is_answered() {
     let mut shims: Vec<Shim> = Vec::new();
     for (client, file, section) in CLIENTS {
         let words = ["install", client, "--config", "config.toml", "--state-dir", "state", "--yes"];
-        let (code, said, errors) = home.run(&words);
-        assert_eq!(code, 0, "{said}{errors}");
+        let (code, printed, errors) = home.run(&words);
+        assert_eq!(code, 0, "{printed}{errors}");
         let mut shim = Shim::run(as_it_says(&home, &read(&home, file)[section]["toolyard"]));
         shim.shake_hands();
         list(&mut shim);

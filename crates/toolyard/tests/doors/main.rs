@@ -73,8 +73,8 @@ fn two_agents_share_one_gateway_and_one_server() {
         assert!(tools["result"]["tools"].to_string().contains("sh__say"), "{tools}");
     }
     assert_eq!(one.ask(&call(2, "sh__say"))["result"]["content"][0]["text"], "said");
-    let said = two.ask(&modern(2, "tools/call", json!({ "name": "sh__say", "arguments": {} })));
-    assert_eq!(said["result"]["content"][0]["text"], "said", "{said}");
+    let printed = two.ask(&modern(2, "tools/call", json!({ "name": "sh__say", "arguments": {} })));
+    assert_eq!(printed["result"]["content"][0]["text"], "said", "{printed}");
     assert_eq!(starts(&home), 1);
     let gateway = gateway_of(&home);
     let server = process_in(&home.path("server.pid"));
@@ -188,9 +188,9 @@ fn the_view_is_chosen_on_the_command_line() {
     assert_eq!(tools["result"]["tools"][0]["name"], "say", "{tools}");
     let mut refused = Shim::start(&home, &["--profile", "nobody"]);
     refused.send(&modern(7, "tools/list", json!({})));
-    let (code, said) = refused.wait();
+    let (code, printed) = refused.wait();
     assert_eq!(code, Some(1));
-    assert!(said.iter().any(|line| line["id"] == 7 && line["error"].is_object()), "{said:?}");
+    assert!(printed.iter().any(|line| line["id"] == 7 && line["error"].is_object()), "{printed:?}");
 }
 
 #[test]
@@ -199,10 +199,10 @@ fn what_a_client_sends_before_it_closes_is_answered() {
     let mut shim = Shim::start(&home, &[]);
     shim.send(&modern(1, "tools/list", json!({})));
     shim.send(&modern(2, "no/such", json!({})));
-    let (code, mut said) = shim.close();
-    said.sort_by_key(|line| line["id"].as_u64());
-    assert_eq!((code, said.len()), (Some(0), 2), "{said:?}");
-    assert_eq!((&said[0]["id"], &said[1]["error"]["code"]), (&json!(1), &json!(-32601)));
+    let (code, mut printed) = shim.close();
+    printed.sort_by_key(|line| line["id"].as_u64());
+    assert_eq!((code, printed.len()), (Some(0), 2), "{printed:?}");
+    assert_eq!((&printed[0]["id"], &printed[1]["error"]["code"]), (&json!(1), &json!(-32601)));
 }
 
 /// A client that asks for what never comes, and closes its end.
@@ -216,11 +216,11 @@ fn hung_up_on(home: &Home) -> Shim {
     shim
 }
 
-fn assert_failed_by_name((code, said): (Option<i32>, Vec<Value>), why: &str) {
-    let answers: Vec<&Value> = said.iter().filter(|line| line.get("id").is_some()).collect();
-    assert_eq!((code, answers.len()), (Some(0), 1), "{said:?}");
+fn assert_failed_by_name((code, printed): (Option<i32>, Vec<Value>), why: &str) {
+    let answers: Vec<&Value> = printed.iter().filter(|line| line.get("id").is_some()).collect();
+    assert_eq!((code, answers.len()), (Some(0), 1), "{printed:?}");
     let text = answers[0]["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(answers[0]["id"] == 7 && text.contains(why) && text.contains("`sh__hang`"), "{said:?}");
+    assert!(answers[0]["id"] == 7 && text.contains(why) && text.contains("`sh__hang`"), "{printed:?}");
 }
 
 #[test]
@@ -263,14 +263,14 @@ fn a_gateway_that_cannot_start_is_explained() {
     home.write("config.toml", &format!("[listen]\nhttp = \"{address}\"\n"));
     let mut shim = Shim::start(&home, &[]);
     shim.send(&modern(1, "tools/list", json!({})));
-    let (code, said) = shim.wait_with(|words| {
+    let (code, printed) = shim.wait_with(|words| {
         assert!(words.contains("the gateway could not be started"), "{words}");
         assert!(words.contains(&format!("cannot listen on {address}")), "{words}");
     });
     assert_eq!(code, Some(1));
     assert!(
-        said[0]["error"]["message"].as_str().unwrap().contains("no gateway could be reached"),
-        "{said:?}"
+        printed[0]["error"]["message"].as_str().unwrap().contains("no gateway could be reached"),
+        "{printed:?}"
     );
 }
 

@@ -94,10 +94,10 @@ impl Shim {
 
     /// The same, with a look at what it said on stderr.
     pub(crate) fn wait_with(mut self, look: impl FnOnce(&str)) -> (Option<i32>, Vec<Value>) {
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => said.push(line),
+                Ok(line) => printed.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end"),
             }
@@ -105,7 +105,7 @@ impl Shim {
         let mut words = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
         look(&words);
-        (self.child.wait().unwrap().code(), said)
+        (self.child.wait().unwrap().code(), printed)
     }
 
     pub(crate) fn kill(&mut self) {

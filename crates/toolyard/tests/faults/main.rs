@@ -153,9 +153,9 @@ fn works(wire: &mut Wire, who: &str) -> Result<(), String> {
     loop {
         let message = wire.next().ok_or_else(|| format!("{who}: the connection ended"))?;
         if message["id"] == "works" {
-            let said = message["result"]["content"][0]["text"] == "said";
+            let printed = message["result"]["content"][0]["text"] == "said";
             let late = asked.elapsed() > Duration::from_secs(5);
-            return if said && !late {
+            return if printed && !late {
                 Ok(())
             } else {
                 Err(format!("{who}: {message} after {:?}", asked.elapsed()))

@@ -142,9 +142,9 @@ fn what_cannot_be_started_is_named_as_without_a_guard() {
 /// TERM to the gateway: it and everything below it is gone in time. Gives what it logged.
 fn stop(yard: &Yard, gateway: Gateway) -> String {
     gateway.signal(Signal::SIGTERM);
-    let told = Instant::now();
+    let reported = Instant::now();
     let log = gateway.wait();
-    assert!(told.elapsed() < Duration::from_secs(8), "{:?}", told.elapsed());
+    assert!(reported.elapsed() < Duration::from_secs(8), "{:?}", reported.elapsed());
     within(Duration::from_secs(2), "nobody left", || none(&yard.left_of(&yard.processes())));
     log
 }

@@ -91,13 +91,13 @@ fn told_to_end_it_ends_everything_and_told_twice_at_once() {
         let mut child = guarded(&yard, std::process::id(), &script);
         assert_eq!(first_line(&mut child), "up\n");
         assert_eq!(yard.processes().len(), 4);
-        let told = Instant::now();
+        let reported = Instant::now();
         for _ in 0..times {
             terminate(&child);
             std::thread::sleep(Duration::from_millis(50));
         }
         ended(&mut child);
-        assert!(told.elapsed() < limit, "{times}: {:?}", told.elapsed());
+        assert!(reported.elapsed() < limit, "{times}: {:?}", reported.elapsed());
         assert_eq!(yard.processes(), []);
     }
 }

@@ -168,11 +168,6 @@ impl Gateway {
         http::read(http::modern(&self.url, "tools/call", call)).message()["result"].clone()
     }
 
-    /// Begins a call. It goes on while the stream is kept.
-    pub(crate) fn begin(&self, tool: &str, arguments: &Value) -> std::net::TcpStream {
-        http::modern(&self.url, "tools/call", json!({ "name": tool, "arguments": arguments }))
-    }
-
     /// Begins a call as an operator, whose token proves the user.
     pub(crate) fn begin_as_operator(&self, tool: &str, arguments: &Value) -> std::net::TcpStream {
         let call = json!({ "name": tool, "arguments": arguments });

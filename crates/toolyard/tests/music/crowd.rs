@@ -48,9 +48,9 @@ fn a_door_that_others_could_reach_is_not_opened() {
     for door in ["--http", "--tcp"] {
         let ended =
             toolyard(home.path(), &["pack", "music", "--root", ".", door, "0.0.0.0:0"]).output().unwrap();
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert!(!ended.status.success(), "{door}: {said}");
-        assert!(said.contains("is reachable from elsewhere: listen on 127.0.0.1"), "{door}: {said}");
+        let printed = String::from_utf8(ended.stderr).unwrap();
+        assert!(!ended.status.success(), "{door}: {printed}");
+        assert!(printed.contains("is reachable from elsewhere: listen on 127.0.0.1"), "{door}: {printed}");
     }
 }
 

@@ -67,12 +67,12 @@ fn the_guide_to_a_tidy_library_works_as_it_is_written() {
     bash.args(["-e", "-c", &script]).current_dir(home.path()).env_clear();
     bash.env("PATH", path).env("HOME", home.path()).env("XDG_RUNTIME_DIR", home.path());
     let output = bash.output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    for (told, said) in told.iter().zip(said.split(&format!("{MARK}\n"))) {
-        let (said, expected): (Vec<String>, Vec<String>) =
-            (said.lines().map(same).collect(), told.prints.iter().map(|line| same(line)).collect());
-        assert_eq!(said, expected, "{}", told.command);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    for (told, printed) in told.iter().zip(printed.split(&format!("{MARK}\n"))) {
+        let (printed, expected): (Vec<String>, Vec<String>) =
+            (printed.lines().map(same).collect(), told.prints.iter().map(|line| same(line)).collect());
+        assert_eq!(printed, expected, "{}", told.command);
     }
     assert!(told.len() >= 14, "the guide has {} commands", told.len());
 }

@@ -63,8 +63,8 @@ fn a_relative_root_starts_where_it_was_written_for_the_gateway_too() {
     for (config, expected) in [(Some("../conf/config.toml"), "conf"), (None, "config-toolyard")] {
         let mut command = elsewhere(home.path(), &["tools", "call", "music:fs_list_dir", "path=.", "--json"]);
         command.args(config.into_iter().flat_map(|config| ["--config", config]));
-        let said = command.output().unwrap();
-        let listed: Value = serde_json::from_slice(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+        let printed = command.output().unwrap();
+        let listed: Value = serde_json::from_slice(&printed.stdout).unwrap_or_else(|_| panic!("{printed:?}"));
         assert_eq!(names(&listed), [expected]);
     }
 }
@@ -80,8 +80,8 @@ fn keys_can_be_taken_from_variables() {
     let mut music = Client::of(command);
     assert_eq!(names(&music.call("fs_list_dir", &json!({ "path": "." }))), ["conf"]);
     let refused = elsewhere(home.path(), &["pack", "music", "--config", "vars.toml"]).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && said.contains("MCP_ROOT_PATH"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && printed.contains("MCP_ROOT_PATH"), "{printed}");
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn a_key_that_is_wrong_is_refused_with_its_name() {
     ] {
         fs::write(home.path().join("elsewhere/empty.toml"), "").unwrap();
         let refused = elsewhere(home.path(), &[&["pack", "music"], words].concat()).output().unwrap();
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(!refused.status.success() && said.contains(expected), "{words:?}: {said}");
+        let printed = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && printed.contains(expected), "{words:?}: {printed}");
     }
 }
 
@@ -125,8 +125,8 @@ fn a_secret_is_told_to_nobody() {
         assert!(!line.contains(secret), "{line}");
     }
     drop(input);
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let mut printed = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
     child.wait().unwrap();
-    assert!(!said.contains(secret), "{said}");
+    assert!(!printed.contains(secret), "{printed}");
 }

@@ -30,14 +30,14 @@ pub(crate) fn toolyard(home: &Path, words: &[&str]) -> Command {
 /// Starts it and waits until it says where it listens.
 pub(crate) fn listening(home: &Path, words: &[&str]) -> (Program, String) {
     let mut child = toolyard(home, words).spawn().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut printed = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.starts_with("listening on ") {
         line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+        assert!(printed.read_line(&mut line).unwrap() > 0, "it ended");
     }
     // Somebody must read what it says from now on.
-    std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+    std::thread::spawn(move || std::io::copy(&mut printed, &mut std::io::sink()));
     (Program(child), line["listening on ".len()..].trim().to_owned())
 }
 

@@ -43,8 +43,8 @@ impl Script {
         let stops = serde_json::to_string(stops).unwrap();
         let run = self.run(mode, &stops);
         let output = timeout(WAIT, run).await.map_err(|_| format!("not back after {WAIT:?}"))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let seen: Vec<Seen> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let seen: Vec<Seen> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         if output.status.success() {
             return Ok(seen);
         }

@@ -100,8 +100,8 @@ impl Yard {
 /// other.
 async fn check_versions(client: &mut Client, rows: &[Row]) {
     let call = Request::new("upstreams", "tools/call", json!({ "name": "yard__upstreams", "arguments": {} }));
-    let told = client.exchange(&call).await.result();
-    let upstreams = told["structuredContent"]["upstreams"].as_array().expect("a list of upstreams");
+    let reported = client.exchange(&call).await.result();
+    let upstreams = reported["structuredContent"]["upstreams"].as_array().expect("a list of upstreams");
     for (id, offer, _, more) in rows {
         let version = if *more == OLD { LEGACY } else { offer.version };
         let upstream = upstreams.iter().find(|upstream| upstream["id"] == *id);

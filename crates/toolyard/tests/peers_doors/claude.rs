@@ -26,9 +26,9 @@ impl Claude<'_> {
         command.env("DISABLE_AUTOUPDATER", "1").env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
         command.env("HTTPS_PROXY", "http://127.0.0.1:9").env("NO_PROXY", "127.0.0.1,localhost");
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{words:?}: {said}{}", String::from_utf8_lossy(&output.stderr));
-        said
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{words:?}: {printed}{}", String::from_utf8_lossy(&output.stderr));
+        printed
     }
 }
 
@@ -53,21 +53,21 @@ fn claude_code_takes_the_list_at_every_door() {
     wait_for_all(&home);
     let claude = Claude { program: program(&npm), home: &home };
     let doors = doors(&claude, &gateway);
-    let said = claude.run(&["list"]);
+    let printed = claude.run(&["list"]);
     for door in doors {
-        let line = said.lines().find(|line| line.starts_with(&format!("{door}:")));
-        assert!(line.is_some_and(|line| line.ends_with("✔ Connected")), "{door}: {said}");
+        let line = printed.lines().find(|line| line.starts_with(&format!("{door}:")));
+        assert!(line.is_some_and(|line| line.ends_with("✔ Connected")), "{door}: {printed}");
     }
     // What it would say otherwise: at this view the server stands alone, as it is.
     claude.run(&["add", "--transport", "http", "alone", &format!("{}/mcp/strange", gateway.url)]);
-    assert!(claude.run(&["list"]).contains("tools fetch failed"), "it takes what nobody takes: {said}");
+    assert!(claude.run(&["list"]).contains("tools fetch failed"), "it takes what nobody takes: {printed}");
 }
 
 /// The upstream, both packs and the instance are there.
 fn wait_for_all(home: &Home) {
     eventually("all upstreams are active", || {
-        let (_, said, _) = home.run(&["list", "--config", "config.toml", "--state-dir", "state"]);
-        (said.matches(" active ").count() == 4).then_some(())
+        let (_, printed, _) = home.run(&["list", "--config", "config.toml", "--state-dir", "state"]);
+        (printed.matches(" active ").count() == 4).then_some(())
     });
 }
 

@@ -90,13 +90,13 @@ fn the_inspector_lists_and_calls_at_every_door_in_every_era() {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 (text(&output.stdout), text(&output.stderr), output.status.code())
             };
-            let (tools, said, code) = run(&["--method", "tools/list"]);
+            let (tools, printed, code) = run(&["--method", "tools/list"]);
             if code != Some(0) || !tools.contains("sh__say") {
-                wrong.push(format!("{door} {era}: list: {code:?} {tools} {said}"));
+                wrong.push(format!("{door} {era}: list: {code:?} {tools} {printed}"));
             }
-            let (answer, said, code) = run(&["--method", "tools/call", "--tool-name", "sh__say"]);
+            let (answer, printed, code) = run(&["--method", "tools/call", "--tool-name", "sh__say"]);
             if code != Some(0) || !answer.contains("said") {
-                wrong.push(format!("{door} {era}: call: {code:?} {answer} {said}"));
+                wrong.push(format!("{door} {era}: call: {code:?} {answer} {printed}"));
             }
         }
     }
@@ -143,8 +143,8 @@ fn mcp_remote_carries_a_stdio_client_to_http_and_to_the_oldest_transport() {
         assert!(greeting["result"]["serverInfo"].is_object(), "{transport}: {greeting}");
         let tools = ask(1, "tools/list", json!({}));
         assert!(tools["result"]["tools"].to_string().contains("sh__say"), "{transport}: {tools}");
-        let said = ask(2, "tools/call", json!({ "name": "sh__say", "arguments": {} }));
-        assert_eq!(said["result"]["content"][0]["text"], "said", "{transport}: {said}");
+        let printed = ask(2, "tools/call", json!({ "name": "sh__say", "arguments": {} }));
+        assert_eq!(printed["result"]["content"][0]["text"], "said", "{transport}: {printed}");
     }
 }
 
@@ -157,9 +157,10 @@ fn a_python_client_runs_toolyard_stdio_and_two_of_them_share_a_server() {
     // Nothing of the environment reaches the program but what the SDK passes on.
     command.arg(script).arg(home.path("")).args(shim(&home));
     let output = command.output().unwrap();
-    let (said, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}{trouble}");
-    assert_eq!(said.trim(), "legacy said\nauto said\n2026-07-28 said\ntogether said said", "{trouble}");
+    let (printed, trouble) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{printed}{trouble}");
+    assert_eq!(printed.trim(), "legacy said\nauto said\n2026-07-28 said\ntogether said said", "{trouble}");
     let starts = std::fs::read_to_string(home.path("starts")).unwrap();
     assert_eq!(starts.lines().count(), 1, "one server for all of them");
 }
@@ -171,8 +172,9 @@ fn a_python_client_of_the_oldest_transport_is_served() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers_doors/sse_client.py");
     let output =
         Command::new(installed::python()).arg(script).arg(format!("{}/sse", gateway.url)).output().unwrap();
-    let (said, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!((output.status.code(), said.trim()), (Some(0), "said"), "{trouble}");
+    let (printed, trouble) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), printed.trim()), (Some(0), "said"), "{trouble}");
 }
 
 /// A server that is told of in a file: the pack `dev` as a program of its own.
@@ -203,7 +205,8 @@ fn a_python_client_of_both_eras_reaches_the_hub_over_http_and_on_stdio() {
         .args(shim(&home))
         .arg("--hub");
     let output = command.output().unwrap();
-    let (said, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}{trouble}");
-    assert_eq!(said.trim(), "http legacy hi\nhttp auto hi\nstdio legacy hi\nstdio auto hi", "{trouble}");
+    let (printed, trouble) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{printed}{trouble}");
+    assert_eq!(printed.trim(), "http legacy hi\nhttp auto hi\nstdio legacy hi\nstdio auto hi", "{trouble}");
 }

@@ -34,12 +34,12 @@ fn changed(home: &Home, from: &str, to: &str) -> PathBuf {
 #[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
 fn the_types_of_the_typescript_example_are_right_and_a_wrong_message_is_not_taken() {
     let (node, npm) = node();
-    let (is_good, said) = check(&node, &npm, Path::new(EXAMPLE));
-    assert!(is_good, "{said}");
+    let (is_good, printed) = check(&node, &npm, Path::new(EXAMPLE));
+    assert!(is_good, "{printed}");
     let home = Home::new();
-    let (is_good, said) =
+    let (is_good, printed) =
         check(&node, &npm, &changed(&home, "correlationId, result:", "correlation, result:"));
-    assert!(!is_good && said.contains("correlation"), "{said}");
+    assert!(!is_good && printed.contains("correlation"), "{printed}");
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn use_clock(home: &Home) {
         (code == 0).then_some(sum)
     });
     assert!(sum.contains("\"sum\":3") || sum.contains("\"sum\": 3"), "{sum}");
-    let (code, said, trouble) = call(&["NodeClock__ring"]);
-    assert!(code != 0 && (said + &trouble).contains("the bell is missing"), "{trouble}");
+    let (code, printed, trouble) = call(&["NodeClock__ring"]);
+    assert!(code != 0 && (printed + &trouble).contains("the bell is missing"), "{trouble}");
     let (code, now, trouble) = call(&["NodeClock__now"]);
     assert!(code == 0 && now.trim().parse::<u64>().is_ok_and(|now| now > 1_700_000_000), "{now} {trouble}");
 }

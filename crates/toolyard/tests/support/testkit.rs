@@ -34,6 +34,6 @@ pub(crate) fn build_target(package: &str, target: [&str; 2]) -> PathBuf {
         let artifact: Value = serde_json::from_str(line).ok()?;
         Some(PathBuf::from(artifact["executable"].as_str()?))
     };
-    let said = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
-    said.lines().find_map(executable).expect("cargo says where it is")
+    let printed = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
+    printed.lines().find_map(executable).expect("cargo says where it is")
 }

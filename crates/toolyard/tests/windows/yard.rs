@@ -48,10 +48,10 @@ impl Yard {
     pub(crate) fn serve(&self) -> Gateway {
         let mut child = self.command().arg("serve").spawn().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
-        let (stderr, heard) = (child.stderr.take().unwrap(), said.clone());
+        let (stderr, received) = (child.stderr.take().unwrap(), said.clone());
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                *heard.lock().unwrap() += &format!("{line}\n");
+                *received.lock().unwrap() += &format!("{line}\n");
             }
         });
         let gateway = Gateway { child, said };

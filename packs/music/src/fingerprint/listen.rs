@@ -60,9 +60,9 @@ impl Listener {
         let moments = samples.len() / channels;
         let skipped = moments.min(usize::try_from(self.skip).unwrap_or(usize::MAX));
         self.skip -= skipped as u64;
-        let heard = (moments - skipped).min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        self.left -= heard as u64;
-        let moments = samples.chunks_exact(channels).skip(skipped).take(heard);
+        let received = (moments - skipped).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.left -= received as u64;
+        let moments = samples.chunks_exact(channels).skip(skipped).take(received);
         self.mono.clear();
         self.mono.extend(moments.map(|moment| moment.iter().sum::<f32>() / channels as f32));
     }

@@ -135,10 +135,10 @@ async fn check(music: &mut Music, mock: &Mock, line: Line) {
     for answer in answers {
         mock.answer(answer);
     }
-    let said = music.failure(tool, arguments.clone()).await;
+    let printed = music.failure(tool, arguments.clone()).await;
     let (message, hint) =
-        said.split_once("\nHint: ").unwrap_or_else(|| panic!("{tool} {arguments}: no hint: {said}"));
-    assert!(message.contains(what) && hint.contains(then), "{tool} {arguments}: {said}");
+        printed.split_once("\nHint: ").unwrap_or_else(|| panic!("{tool} {arguments}: no hint: {printed}"));
+    assert!(message.contains(what) && hint.contains(then), "{tool} {arguments}: {printed}");
 }
 
 #[tokio::test]

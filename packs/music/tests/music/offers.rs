@@ -48,19 +48,19 @@ async fn every_property_of_every_tool_has_a_schema_that_is_an_object() {
 async fn no_tool_has_conditions_at_the_top_of_its_schema_that_are_refused_there() {
     let mut music = Music::new().await;
     let listed = music.request("tools/list", json!({})).await;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for tool in listed["tools"].as_array().unwrap() {
         let schema = tool["inputSchema"].as_object().unwrap();
         for name in ["oneOf", "anyOf", "allOf", "not", "enum"] {
             assert!(!schema.contains_key(name), "{} has {name}: {schema:?}", tool["name"]);
         }
-        told.extend(schema.get("description").and_then(|text| text.as_str()));
+        reported.extend(schema.get("description").and_then(|text| text.as_str()));
     }
     for words in [
         "`year` and `date` must not be given together.",
         "Give one of `image_path` or `image_bytes_base64`, and only one.",
     ] {
-        assert!(told.iter().any(|text| text.contains(words)), "{words} {told:?}");
+        assert!(reported.iter().any(|text| text.contains(words)), "{words} {reported:?}");
     }
 }
 

@@ -191,6 +191,6 @@ async fn a_scan_tells_how_far_it_is_and_ends_when_cancelled() {
     // The next answer is that of the next request: the cancelled one is never answered, and has let go.
     let ping = music.send("ping", json!({})).await;
     music.answer(ping).await;
-    let told = music.heard.iter().filter(|heard| heard["method"] == "notifications/progress").count();
-    assert!(told < 40, "{told} steps were told after the cancel");
+    let reported = music.heard.iter().filter(|heard| heard["method"] == "notifications/progress").count();
+    assert!(reported < 40, "{reported} steps were told after the cancel");
 }

@@ -147,8 +147,8 @@ async fn a_busy_service_is_asked_three_times_and_a_wrong_key_once() {
 async fn without_a_key_nothing_is_asked() {
     let mock = Mock::new([]).await;
     let mut music = music(&mock, "").await;
-    let said = music.failure("mb_identify_record", json!({ "file_path": "a.wav" })).await;
-    assert!(said.contains("none is configured\nHint: register an application"), "{said}");
+    let printed = music.failure("mb_identify_record", json!({ "file_path": "a.wav" })).await;
+    assert!(printed.contains("none is configured\nHint: register an application"), "{printed}");
     assert!(mock.asked().is_empty());
 }
 

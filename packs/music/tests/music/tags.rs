@@ -207,8 +207,8 @@ async fn only_pictures_that_players_show_are_taken() {
     fs::write(music.root().join("big.png"), [PNG, &vec![0; 10 * 1024 * 1024]].concat()).unwrap();
     let mut check = async |arguments: Value, words: &str| {
         let before = fs::read(music.root().join("a.flac")).unwrap();
-        let said = music.failure("embed_cover", arguments).await;
-        assert!(said.contains(words), "{said}");
+        let printed = music.failure("embed_cover", arguments).await;
+        assert!(printed.contains(words), "{printed}");
         assert_eq!(fs::read(music.root().join("a.flac")).unwrap(), before);
     };
     check(json!({ "path": "a.flac", "image_path": "a.gif" }), "neither JPEG nor PNG").await;
@@ -228,8 +228,8 @@ async fn what_is_no_audio_is_refused_and_stays_as_it_is() {
     fs::write(music.root().join("a.mp3"), "not music").unwrap();
     fs::write(music.root().join("a.txt"), "not music").unwrap();
     for name in ["a.mp3", "a.txt"] {
-        let said = music.failure("write_metadata", json!({ "path": name, "title": "T" })).await;
-        assert!(said.contains("cannot be read as audio") && said.contains("Hint: "), "{said}");
+        let printed = music.failure("write_metadata", json!({ "path": name, "title": "T" })).await;
+        assert!(printed.contains("cannot be read as audio") && printed.contains("Hint: "), "{printed}");
         assert_eq!(fs::read(music.root().join(name)).unwrap(), b"not music");
     }
 }

@@ -52,14 +52,14 @@ async fn what_is_missing_or_of_the_wrong_kind_is_named() {
     let mut music = library().await;
     for (tool, names, required) in tools(&mut music).await {
         for name in required {
-            let said = music.failure(&tool, json!({})).await;
-            assert!(said.contains(&format!("`{name}`")), "{tool} without `{name}`: {said}");
+            let printed = music.failure(&tool, json!({})).await;
+            assert!(printed.contains(&format!("`{name}`")), "{tool} without `{name}`: {printed}");
         }
         for name in names {
-            let said = music.failure(&tool, json!({ (name.clone()): { "no": [] } })).await;
+            let printed = music.failure(&tool, json!({ (name.clone()): { "no": [] } })).await;
             assert!(
-                said.contains(&name) || tool == "manifest_write" || tool == "apply_naming_scheme",
-                "{tool}, `{name}`: {said}"
+                printed.contains(&name) || tool == "manifest_write" || tool == "apply_naming_scheme",
+                "{tool}, `{name}`: {printed}"
             );
         }
     }
@@ -85,9 +85,9 @@ proptest! {
                 let sent = json!({ "name": tool, "arguments": arguments });
                 let id = music.send("tools/call", sent.clone()).await;
                 let answer = music.message(id).await;
-                let said = answer.to_string();
-                assert!(!said.contains("panicked"), "{sent}: {said}");
-                assert!(!answer["result"].is_null() || answer["error"]["code"] == -32602, "{sent}: {said}");
+                let printed = answer.to_string();
+                assert!(!printed.contains("panicked"), "{sent}: {printed}");
+                assert!(!answer["result"].is_null() || answer["error"]["code"] == -32602, "{sent}: {printed}");
             }
         });
     }

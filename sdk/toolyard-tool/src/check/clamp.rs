@@ -107,16 +107,16 @@ pub(super) fn publish(keywords: &mut Map<String, Value>) {
 fn tell_range(keywords: &mut Map<String, Value>) {
     let silent = ["minimum", "maximum"].map(|name| limits::is_silent(keywords, name).then_some(name));
     let mut take = |name: &str| keywords.remove(name).filter(|_| !silent.contains(&Some(name)));
-    let said = match (take("minimum"), take("maximum")) {
+    let printed = match (take("minimum"), take("maximum")) {
         (Some(least), Some(most)) => format!("From {least} to {most}"),
         (Some(least), None) => format!("At least {least}"),
         (None, Some(most)) => format!("At most {most}"),
         (None, None) => return,
     };
-    let said = format!("{said}; other values are moved to the nearest of these.");
+    let printed = format!("{printed}; other values are moved to the nearest of these.");
     let text = match keywords.get("description").and_then(Value::as_str) {
-        Some(text) => format!("{text} {said}"),
-        None => said,
+        Some(text) => format!("{text} {printed}"),
+        None => printed,
     };
     keywords.insert("description".into(), json!(text));
 }

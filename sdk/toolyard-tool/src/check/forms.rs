@@ -186,7 +186,7 @@ fn has_tag_of(checker: &Checker, form: &Value, value: &Value) -> bool {
 
 /// The tag of a form of a tagged enum, if the value names another variant.
 fn other_tag<'a>(checker: &'a Checker, form: &'a Value, value: &Value) -> Option<(&'a String, &'a Value)> {
-    tag(checker, form).filter(|(name, tag)| value.get(name).is_some_and(|said| said != *tag))
+    tag(checker, form).filter(|(name, tag)| value.get(name).is_some_and(|printed| printed != *tag))
 }
 
 /// The name of the tag that all forms have, and the values it may take.

@@ -29,8 +29,8 @@ pub(super) fn narrow(keywords: &mut Map<String, Value>) {
         let Some(limit) = limit(keywords, name).and_then(Number::from_i128).map(Value::Number) else {
             return;
         };
-        let said = keywords.get(name);
-        if said.is_none_or(|said| compare(said, &limit) == Some(beyond)) {
+        let printed = keywords.get(name);
+        if printed.is_none_or(|printed| compare(printed, &limit) == Some(beyond)) {
             keywords.insert(name.into(), limit);
         }
     }

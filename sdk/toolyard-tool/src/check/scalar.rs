@@ -78,7 +78,7 @@ fn choice(keywords: &Map<String, Value>, value: &Value) -> Option<String> {
     }
     let names: Vec<String> = choices.iter().map(Value::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let meant = value.as_str().map(|said| did_you_mean(said, choices.iter().filter_map(Value::as_str)));
+    let meant = value.as_str().map(|printed| did_you_mean(printed, choices.iter().filter_map(Value::as_str)));
     Some(format!("must be {}, not {}{}", either(&names), shown(value), meant.unwrap_or_default()))
 }
 

@@ -9,13 +9,13 @@ use super::words::together;
 /// Moves conditions from the top of a schema into its description, as far as there are words for them.
 pub(super) fn tell(schema: &mut Value) {
     let Some(keywords) = schema.as_object_mut() else { return };
-    let told = [("not", excluded(keywords)), ("oneOf", one_of(keywords)), ("anyOf", any_of(keywords))];
-    for (name, said) in told {
-        let Some(said) = said else { continue };
+    let reported = [("not", excluded(keywords)), ("oneOf", one_of(keywords)), ("anyOf", any_of(keywords))];
+    for (name, printed) in reported {
+        let Some(printed) = printed else { continue };
         keywords.remove(name);
         let text = match keywords.get("description").and_then(Value::as_str) {
-            Some(text) => format!("{text} {said}"),
-            None => said,
+            Some(text) => format!("{text} {printed}"),
+            None => printed,
         };
         keywords.insert("description".into(), text.into());
     }

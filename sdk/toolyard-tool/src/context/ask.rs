@@ -262,10 +262,10 @@ fn read_reply<T>(
 }
 
 pub(super) fn unanswered(method: &str, error: &AskError) -> ToolError {
-    let said = match error {
+    let printed = match error {
         AskError::Reported(error) => error.member("message").and_then(|message| message.as_string()),
         _ => None,
     };
-    let reason = said.map_or_else(|| error.to_string(), |said| format!("{error}: {said}"));
+    let reason = printed.map_or_else(|| error.to_string(), |printed| format!("{error}: {printed}"));
     ToolError::new(format!("this needs `{method}` from the client, but {reason}"))
 }

@@ -25,11 +25,11 @@ pub(crate) struct Lists {
 impl<S: Send + Sync + 'static> ToolSet<S> {
     pub(super) fn discover(&self, origin: &Origin) -> Raw {
         let versions: Vec<&str> = Revision::ALL.iter().rev().map(|revision| revision.as_str()).collect();
-        let mut said = json!({ "supportedVersions": versions, "capabilities": self.capabilities(origin) });
+        let mut printed = json!({ "supportedVersions": versions, "capabilities": self.capabilities(origin) });
         if let Some(text) = &self.about.instructions {
-            said["instructions"] = text.as_str().into();
+            printed["instructions"] = text.as_str().into();
         }
-        self.public(&said.into())
+        self.public(&printed.into())
     }
 
     /// The set's description of itself for the gateway that contains it.
@@ -39,23 +39,23 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     fn capabilities(&self, origin: &Origin) -> Value {
         let (items, is_live) = (self.offer.items(), self.offer.is_live());
-        let mut said = json!({ "logging": {} });
+        let mut printed = json!({ "logging": {} });
         if is_live || !items.tools.is_empty() {
-            said["tools"] = json!({ "listChanged": true });
+            printed["tools"] = json!({ "listChanged": true });
         }
         if is_live || !items.prompts.is_empty() {
-            said["prompts"] = json!({ "listChanged": true });
+            printed["prompts"] = json!({ "listChanged": true });
         }
         if is_live || !items.resources.is_empty() || !items.templates.is_empty() {
-            said["resources"] = json!({ "subscribe": true, "listChanged": true });
+            printed["resources"] = json!({ "subscribe": true, "listChanged": true });
         }
         if is_live || !items.completions.is_empty() {
-            said["completions"] = json!({});
+            printed["completions"] = json!({});
         }
         if is_live || items.has_tasks() {
-            tasks::declare(origin, &mut said);
+            tasks::declare(origin, &mut printed);
         }
-        said
+        printed
     }
 
     /// Lists are one page long, so there is no cursor that we ever gave out.

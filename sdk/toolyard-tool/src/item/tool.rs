@@ -109,9 +109,9 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
 
 /// The schema, with what it cannot express said in words.
 fn with_rules(mut schema: Value, rules: &[&str]) -> Value {
-    let told = schema.get("description").and_then(Value::as_str).map(str::to_owned);
+    let reported = schema.get("description").and_then(Value::as_str).map(str::to_owned);
     let sentences: Vec<String> =
-        told.into_iter().chain(rules.iter().map(|rule| sentence(rule.trim()))).collect();
+        reported.into_iter().chain(rules.iter().map(|rule| sentence(rule.trim()))).collect();
     if !sentences.is_empty() {
         schema["description"] = sentences.join(" ").into();
     }

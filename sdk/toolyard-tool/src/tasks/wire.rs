@@ -48,7 +48,7 @@ pub(crate) fn declare(origin: &Origin, capabilities: &mut Value) {
 
 /// Whether the client has said that it can handle tasks.
 fn declares(origin: &Origin) -> bool {
-    origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some_and(|said| said.is_object())
+    origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some_and(|printed| printed.is_object())
 }
 
 /// Whether the client can take a task as the answer to this call.
@@ -104,9 +104,9 @@ pub(super) fn started(request: &Request, task: &Task) -> Raw {
     if form(&request.origin) == Form::Core {
         return json!({ "task": core(&standing) }).into();
     }
-    let mut said = extension(&standing);
-    said["resultType"] = "task".into();
-    said.into()
+    let mut printed = extension(&standing);
+    printed["resultType"] = "task".into();
+    printed.into()
 }
 
 /// The answer to `tasks/get`.
@@ -180,18 +180,18 @@ fn extension(standing: &Standing) -> Value {
         Some(Outcome::Error(_)) => "failed",
         Some(Outcome::Cancelled) => "cancelled",
     };
-    let mut said = base(standing, status, ("ttlMs", "pollIntervalMs"));
+    let mut printed = base(standing, status, ("ttlMs", "pollIntervalMs"));
     match &standing.outcome {
-        Some(Outcome::Result(result)) => said["result"] = json!(result),
-        Some(Outcome::Error(error)) => said["error"] = json!(error.to_raw()),
+        Some(Outcome::Result(result)) => printed["result"] = json!(result),
+        Some(Outcome::Error(error)) => printed["error"] = json!(error.to_raw()),
         None if !standing.questions.is_empty() => {
             let request = |ask: &Ask| json!({ "method": ask.method.as_str(), "params": ask.params });
             let requests = standing.questions.iter().map(|(key, ask)| (key.clone(), request(ask)));
-            said["inputRequests"] = Value::Object(requests.collect::<Map<_, _>>());
+            printed["inputRequests"] = Value::Object(requests.collect::<Map<_, _>>());
         }
         _ => {}
     }
-    said
+    printed
 }
 
 /// In 2025-11-25 a tool that failed is a task that failed, and the result is fetched apart.

@@ -213,8 +213,8 @@ async fn structured_content_is_what_the_schema_of_the_answer_says() {
     for tool in ["object", "list", "perhaps", "found", "shape", "anything", "told"] {
         let schema = set().definition(tool).unwrap()["outputSchema"].clone();
         let answer = Client::newest().call(&set(), tool, json!({})).await;
-        let said = jsonschema::validate(&schema, &answer["structuredContent"]);
-        assert!(said.is_ok(), "{tool}: {said:?}");
+        let printed = jsonschema::validate(&schema, &answer["structuredContent"]);
+        assert!(printed.is_ok(), "{tool}: {printed:?}");
     }
 }
 
@@ -230,7 +230,7 @@ async fn a_failure_is_an_answer_that_says_what_to_do() {
 async fn a_panic_fails_one_call_and_nothing_else() {
     let set = set().join(broken());
     for _ in 0..2 {
-        for (tool, said) in [
+        for (tool, printed) in [
             ("panics", "out of luck"),
             ("panics_on_a_thread", "out of thread"),
             ("panics_in_its_check", "out of checks"),
@@ -238,8 +238,9 @@ async fn a_panic_fails_one_call_and_nothing_else() {
             ("panics_in_its_state", "out of state"),
         ] {
             let answer = Client::newest().call(&set, tool, json!({})).await;
-            let text =
-                format!("`{tool}` broke down: {said}\nHint: this is a defect of the tool, not of the call");
+            let text = format!(
+                "`{tool}` broke down: {printed}\nHint: this is a defect of the tool, not of the call"
+            );
             assert_eq!(answer, json!({ "content": says(&text), "isError": true }));
         }
     }

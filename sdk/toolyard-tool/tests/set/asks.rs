@@ -123,16 +123,16 @@ async fn a_user_may_say_no_and_a_client_may_be_unable() {
     );
     let client =
         asked(json!({ "action": "accept", "content": { "size": "huge", "count": 5_000_000_000_u64 } }));
-    let said = "What the user entered has 2 problems:\n- `size` must be";
-    assert!(text(&client.call(&set(), "order", json!({})).await).starts_with(said));
+    let printed = "What the user entered has 2 problems:\n- `size` must be";
+    assert!(text(&client.call(&set(), "order", json!({})).await).starts_with(printed));
     let answer = able().call(&set(), "order", json!({})).await;
     assert_eq!(answer["isError"], true);
     assert_eq!(text(&answer), "this needs `elicitation/create` from the client, but it cannot be asked");
-    let said = "this needs `elicitation`, which the client did not declare that it can do";
+    let printed = "this needs `elicitation`, which the client did not declare that it can do";
     let error = Client::newest().request(&set(), "tools/call", json!({ "name": "order" })).await.unwrap_err();
-    assert_eq!((error.code(), error.message().as_str()), (-32021, said));
+    assert_eq!((error.code(), error.message().as_str()), (-32021, printed));
     let answer = Client::new(Revision::NEWEST_LEGACY, json!({})).call(&set(), "order", json!({})).await;
-    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), said));
+    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), printed));
 }
 
 #[tokio::test]
@@ -148,11 +148,11 @@ async fn what_the_fields_of_a_form_say_about_each_other_is_checked() {
     let booked = async |content: serde_json::Value| {
         let client = Client::new(Revision::NEWEST, json!({ "elicitation": {} }))
             .answering("elicitation/create", json!({ "action": "accept", "content": content }));
-        let said = text(&client.call(&set(), "book", json!({})).await).to_owned();
+        let printed = text(&client.call(&set(), "book", json!({})).await).to_owned();
         let asked = client.asked()[0][1]["requestedSchema"].clone();
         let keys: Vec<String> = asked.as_object().unwrap().keys().cloned().collect();
         assert_eq!(keys, ["type", "properties", "required"], "a form is flat");
-        said
+        printed
     };
     let wrong = |what: &str| {
         format!("What the user entered is not valid: {what}.\nHint: tell the user, and call again")

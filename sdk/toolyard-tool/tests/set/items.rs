@@ -114,21 +114,21 @@ async fn resources_are_listed_and_read() {
 #[tokio::test]
 async fn a_set_has_icons_of_its_own() {
     let set = ToolSet::new("items", "1").icon("https://example.com/set.svg").with::<touch>();
-    let said = Client::newest().request(&set, "server/discover", json!({})).await.unwrap();
-    let info = &said["_meta"]["io.modelcontextprotocol/serverInfo"];
+    let printed = Client::newest().request(&set, "server/discover", json!({})).await.unwrap();
+    let info = &printed["_meta"]["io.modelcontextprotocol/serverInfo"];
     let expected =
         json!({ "name": "items", "version": "1", "icons": [{ "src": "https://example.com/set.svg" }] });
-    assert_eq!(*info, expected, "{said}");
+    assert_eq!(*info, expected, "{printed}");
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_said_to_be_missing() {
-    for (uri, said) in
+    for (uri, printed) in
         [("doc://nothing", "resource not found: doc://nothing"), ("book://a/10", "there are 9 pages")]
     {
         let error =
             Client::newest().request(&set(), "resources/read", json!({ "uri": uri })).await.unwrap_err();
-        assert_eq!((error.code(), error.message().as_str()), (-32602, said));
+        assert_eq!((error.code(), error.message().as_str()), (-32602, printed));
     }
 }
 

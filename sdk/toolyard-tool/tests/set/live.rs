@@ -86,12 +86,12 @@ async fn everything_of_a_prompt_or_template_goes_with_it() {
     let complete = json!({ "ref": { "type": "ref/prompt", "name": "greet" }, "argument": { "name": "number", "value": "" } });
     let read = json!({ "uri": "page://3" });
     assert!(client.request(&set, "resources/read", read.clone()).await.is_ok());
-    let said = client.request(&set, "completion/complete", complete.clone()).await.unwrap();
-    assert_eq!(said["completion"]["values"], json!(["7"]));
+    let printed = client.request(&set, "completion/complete", complete.clone()).await.unwrap();
+    assert_eq!(printed["completion"]["values"], json!(["7"]));
     assert!(live.remove_resource("page://{number}") && live.remove_prompt("greet"));
     assert!(client.request(&set, "resources/read", read).await.is_err());
-    let said = client.request(&set, "completion/complete", complete).await.unwrap();
-    assert_eq!(said["completion"]["values"], json!([]));
+    let printed = client.request(&set, "completion/complete", complete).await.unwrap();
+    assert_eq!(printed["completion"]["values"], json!([]));
 }
 
 #[tokio::test]
@@ -102,9 +102,9 @@ async fn a_set_that_may_change_says_so_before_it_has_anything() {
     let set = ToolSet::new("t", "1");
     assert_eq!(capabilities(&set).await, json!({ "logging": {} }));
     let _live = set.live();
-    let said = capabilities(&set).await;
+    let printed = capabilities(&set).await;
     for kind in ["tools", "prompts", "resources"] {
-        assert_eq!(said[kind]["listChanged"], true, "{said}");
+        assert_eq!(printed[kind]["listChanged"], true, "{printed}");
     }
 }
 

@@ -120,10 +120,10 @@ fn who_listens_at_another_address_of_this_machine_is_another() {
 #[test]
 fn the_gateway_and_what_it_started_are_not_mistaken_for_apps() {
     let system = System::new();
-    let said = ["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1"];
-    system.run(1, 0, 1, 0, &said).run(5, 1, 2, 0, &said).run(6, 5, 3, 0, &said).run(7, 7, 3, 0, &[]);
+    let printed = ["TOOLYARD_ENDPOINT=tcp://127.0.0.1:1"];
+    system.run(1, 0, 1, 0, &printed).run(5, 1, 2, 0, &printed).run(6, 5, 3, 0, &printed).run(7, 7, 3, 0, &[]);
     assert_eq!(found(&system.look().look(anybody)), [""; 0]);
-    system.run(8, 0, 4, 0, &said);
+    system.run(8, 0, 4, 0, &printed);
     assert_eq!(found(&system.look().look(anybody)), ["8 app-1 tcp://127.0.0.1:1"]);
 }
 

@@ -313,8 +313,10 @@ pub(super) fn is_session_lost(refusal: &Refusal) -> bool {
     match (refusal.status, code) {
         (StatusCode::NOT_FOUND, code) => code != Some(code::METHOD_NOT_FOUND),
         (StatusCode::BAD_REQUEST, Some(-32000)) => {
-            let said = refusal.error.as_ref().and_then(|error| error.member("message"));
-            said.and_then(|said| said.as_string()).is_some_and(|said| said.to_lowercase().contains("session"))
+            let printed = refusal.error.as_ref().and_then(|error| error.member("message"));
+            printed
+                .and_then(|printed| printed.as_string())
+                .is_some_and(|printed| printed.to_lowercase().contains("session"))
         }
         _ => false,
     }

@@ -25,14 +25,14 @@ async fn clients_come_one_after_the_other() {
     for round in 0..3 {
         let (mut client, mut server) = pair(&path, &listener).await;
         client.write_all(&[round, b'\n']).await.unwrap();
-        let mut heard = [0; 2];
-        server.read_exact(&mut heard).await.unwrap();
-        assert_eq!(heard, [round, b'\n']);
+        let mut received = [0; 2];
+        server.read_exact(&mut received).await.unwrap();
+        assert_eq!(received, [round, b'\n']);
         server.write_all(b"well\n").await.unwrap();
         drop(server);
-        let mut heard = Vec::new();
-        client.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, b"well\n", "what was said before the end is heard, then the end");
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"well\n", "what was said before the end is heard, then the end");
     }
     drop(listener);
     assert!(connect(&path).await.is_err());
@@ -48,13 +48,13 @@ async fn many_clients_speak_at_once() {
         let path = path.clone();
         tasks.spawn(async move {
             let mut stream = connect(&path).await.unwrap();
-            let said = vec![client; 100_000];
-            let mut heard = vec![0; said.len()];
+            let printed = vec![client; 100_000];
+            let mut received = vec![0; printed.len()];
             let (mut read, mut write) = tokio::io::split(&mut stream);
-            let (sent, got) = tokio::join!(write.write_all(&said), read.read_exact(&mut heard));
+            let (sent, got) = tokio::join!(write.write_all(&printed), read.read_exact(&mut received));
             sent.unwrap();
             got.unwrap();
-            assert!(heard == said, "each hears its own words");
+            assert!(received == printed, "each hears its own words");
         });
     }
     let mut servers = tokio::task::JoinSet::new();
@@ -91,8 +91,8 @@ async fn a_name_that_is_taken_is_refused_and_its_owner_goes_on() {
     }
     for _ in 0..20 {
         let mut client = connect(&path).await.unwrap();
-        let heard = timeout(Duration::from_secs(10), client.read_u8()).await.unwrap();
-        assert_eq!(heard.unwrap(), b'x');
+        let received = timeout(Duration::from_secs(10), client.read_u8()).await.unwrap();
+        assert_eq!(received.unwrap(), b'x');
     }
 }
 

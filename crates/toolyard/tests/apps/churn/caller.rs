@@ -75,9 +75,9 @@ impl Caller {
     fn look_at(&mut self, answer: &Value, name: &str, word: &str) {
         let result = &answer["result"];
         if result.is_object() && result["isError"] != true {
-            let said = result["content"][0]["text"].as_str().unwrap_or_default();
-            let [who, pid, heard] = said.split(' ').collect::<Vec<_>>()[..] else { panic!("{answer}") };
-            assert_eq!((who, heard), (name, word), "somebody else's answer: {answer}");
+            let printed = result["content"][0]["text"].as_str().unwrap_or_default();
+            let [who, pid, received] = printed.split(' ').collect::<Vec<_>>()[..] else { panic!("{answer}") };
+            assert_eq!((who, received), (name, word), "somebody else's answer: {answer}");
             assert!(self.cast.has_been(name, pid), "nobody of that name had {pid}: {answer}");
             self.tally.good += 1;
             return;

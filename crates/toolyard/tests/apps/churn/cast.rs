@@ -106,8 +106,8 @@ impl Cast {
         let is_right = |name: &String, role: &Mutex<Role>| {
             let pid = role.lock().unwrap().living.as_ref().map(Mortal::pid)?;
             let id = agent.send_call(&format!("{name}__who"), &json!({ "word": "here" }));
-            let said = agent.answer(id);
-            (said["result"]["content"][0]["text"] == format!("{name} {pid} here")).then_some(())
+            let printed = agent.answer(id);
+            (printed["result"]["content"][0]["text"] == format!("{name} {pid} here")).then_some(())
         };
         let mut is_right = is_right;
         self.names.iter().zip(&self.roles).try_for_each(|(name, role)| is_right(name, role))

@@ -83,12 +83,12 @@ fn a_line_arrives_as_soon_as_it_is_said() {
         log.wait_for_followers(1);
         let mut took: Vec<Duration> = (1..=21)
             .map(|n| {
-                let (line, said) = (format!("line {n}"), Instant::now());
+                let (line, printed) = (format!("line {n}"), Instant::now());
                 log.lines.send(line.clone()).unwrap();
                 let heard = agent.next_heard("notifications/progress");
-                let told = json!({ "progressToken": "follow", "progress": n, "message": line });
-                assert_eq!(heard["params"], told);
-                said.elapsed()
+                let reported = json!({ "progressToken": "follow", "progress": n, "message": line });
+                assert_eq!(heard["params"], reported);
+                printed.elapsed()
             })
             .collect();
         took.sort();

@@ -17,9 +17,12 @@ fn wait_for_shop(agent: &mut Agent) {
 
 fn handle(agent: &mut Agent) -> String {
     let result = agent.call("yard__instances_connect", &json!({ "instance_id": "shop" }));
-    let told = &result["structuredContent"];
-    assert_eq!((&told["instance_id"], &told["expires_after_idle_seconds"]), (&json!("shop"), &json!(3600)));
-    told["handle"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
+    let reported = &result["structuredContent"];
+    assert_eq!(
+        (&reported["instance_id"], &reported["expires_after_idle_seconds"]),
+        (&json!("shop"), &json!(3600))
+    );
+    reported["handle"].as_str().unwrap_or_else(|| panic!("{result}")).to_owned()
 }
 
 fn echo(handle: &str) -> Value {

@@ -119,10 +119,10 @@ fn a_session_hears_that_its_instance_is_not_back_yet_and_is_told_when_it_is() {
     assert!(error_text(&refused).contains("`shop` is not back yet"), "{refused}");
     assert_eq!(session.tools(&yard).len(), HUB_TOOLS.len());
 
-    let mut said = session.listen(&yard);
-    said.find(String::is_empty).expect("the stream stands");
+    let mut printed = session.listen(&yard);
+    printed.find(String::is_empty).expect("the stream stands");
     let _again = Instance::start(&yard, "shop", "both");
-    said.find(|line| line.contains("notifications/tools/list_changed")).expect("it is told");
+    printed.find(|line| line.contains("notifications/tools/list_changed")).expect("it is told");
     assert_eq!(session.echo(&yard)["content"][0]["text"], "still here");
 }
 

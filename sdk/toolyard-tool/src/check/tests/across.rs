@@ -143,8 +143,8 @@ fn what_is_refused_at_the_top_of_a_schema_is_told_in_words() {
     assert_eq!(published.get("not"), None);
     assert!(published.get("dependentRequired").is_some());
     let any = json!({ "description": "A.", "anyOf": [{ "required": ["a"] }, { "required": ["b", "c"] }] });
-    let told = json!({ "description": "A. Give at least one of `a` or `b` and `c`." });
-    assert_eq!(Checker::new(any).published(), told);
+    let reported = json!({ "description": "A. Give at least one of `a` or `b` and `c`." });
+    assert_eq!(Checker::new(any).published(), reported);
 }
 
 #[test]
