@@ -1,6 +1,8 @@
-//! Makes a server of another client one of ours: its variables become ours, secrets become variables.
+//! Makes a server of another client one of ours: its variables become ours, secrets become variables or stored
+//! secrets.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use toolyard_config::definition::Definition;
@@ -14,24 +16,64 @@ pub struct Adapted {
     pub definition: Definition,
     /// Variables that it needs and that are not set, each with where its value is.
     pub missing: BTreeMap<String, String>,
+    /// Secrets that its definition refers to and that are to be stored, by name.
+    pub secrets: Vec<StoredSecret>,
+}
+
+/// A secret of an imported server, and the name under which the store is to keep it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredSecret {
+    pub name: String,
+    pub value: String,
+}
+
+impl fmt::Debug for StoredSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredSecret").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// How the note about a secret that was left behind begins; the file follows.
+pub const VALUE_STAYS: &str = "its value stays in ";
+
+/// What becomes of secrets in an import.
+#[derive(Clone, Copy)]
+pub enum SecretUse<'a> {
+    /// They stay where they are; the definition refers to variables.
+    Leave,
+    /// They are copied into the config.
+    Copy,
+    /// They are to be stored; whether another secret of this name, with another value than this, is there already.
+    Store(&'a dyn Fn(&str, &str) -> bool),
+}
+
+impl fmt::Debug for SecretUse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Leave => "Leave",
+            Self::Copy => "Copy",
+            Self::Store(_) => "Store",
+        })
+    }
 }
 
 /// Where a server comes from, as far as its values depend on it.
 pub(crate) struct Context<'a> {
     pub project: Option<&'a Path>,
     pub inputs: &'a [Input],
-    pub copy_secrets: bool,
+    pub secrets: SecretUse<'a>,
     pub is_set: &'a dyn Fn(&str) -> bool,
 }
 
 pub(crate) fn adapt(foreign: &Foreign, id: &str, context: &Context<'_>) -> Adapted {
     let file = foreign.place.file.clone();
-    let mut values = Values { context, id, file, notes: BTreeMap::new() };
+    let mut values = Values { context, id, file, notes: BTreeMap::new(), secrets: Vec::new() };
     let from = &foreign.definition;
     let mut definition = Definition {
         command: from.command.as_deref().map(|text| values.text(text)),
         args: values.args(&from.args),
         env: from.env.iter().map(|(name, value)| (name.clone(), values.env(name, value))).collect(),
+        env_file: from.env_file.as_deref().and_then(|text| values.env_file(text)),
         cwd: from.cwd.as_deref().map(|text| values.text(text)),
         url: from.url.as_deref().map(|url| values.url(url)),
         headers: from
@@ -55,7 +97,7 @@ pub(crate) fn adapt(foreign: &Foreign, id: &str, context: &Context<'_>) -> Adapt
             note.unwrap_or_else(|| "the client takes it from the environment, too".to_owned()),
         );
     }
-    Adapted { definition, missing }
+    Adapted { definition, missing, secrets: values.secrets }
 }
 
 /// Rewrites values, and remembers where those are that were left behind.
@@ -64,12 +106,22 @@ struct Values<'a> {
     id: &'a str,
     file: String,
     notes: BTreeMap<String, String>,
+    secrets: Vec<StoredSecret>,
 }
 
 impl Values<'_> {
     fn env(&mut self, name: &str, value: &str) -> String {
         let value = self.text(value);
         if secret::is_secret(name, &value) { self.hide(name.to_owned(), &value) } else { value }
+    }
+
+    /// A relative path starts from the project. Without one, it is not known from where.
+    fn env_file(&mut self, text: &str) -> Option<String> {
+        let path = self.text(text);
+        if path.starts_with(['/', '~', '$']) {
+            return Some(path);
+        }
+        self.context.project.map(|project| project.join(path).display().to_string())
     }
 
     fn header(&mut self, name: &str, value: &str) -> String {
@@ -92,11 +144,25 @@ impl Values<'_> {
 
     /// A secret, or the variable that replaces it.
     fn hide(&mut self, variable: String, value: &str) -> String {
-        if self.context.copy_secrets {
-            return value.to_owned();
+        match self.context.secrets {
+            SecretUse::Leave => {}
+            SecretUse::Copy => return value.to_owned(),
+            SecretUse::Store(is_taken) => return self.stored(&variable, value, is_taken),
         }
         let reference = format!("${{{variable}}}");
-        self.notes.insert(variable, format!("its value stays in {}", self.file));
+        self.notes.insert(variable, format!("{VALUE_STAYS}{}", self.file));
+        reference
+    }
+
+    /// Refers to a secret that is to be stored. Another secret of this name is not replaced.
+    fn stored(&mut self, variable: &str, value: &str, is_taken: &dyn Fn(&str, &str) -> bool) -> String {
+        let plain = format!("{}/{}", self.id, as_variable(variable));
+        let numbered = (2..).map(|number| format!("{plain}-{number}"));
+        let is_free =
+            |name: &String| !is_taken(name, value) && self.secrets.iter().all(|other| other.name != *name);
+        let name = std::iter::once(plain.clone()).chain(numbered).find(is_free).unwrap_or_default();
+        let reference = format!("${{secret:{name}}}");
+        self.secrets.push(StoredSecret { name, value: value.to_owned() });
         reference
     }
 
@@ -161,13 +227,13 @@ fn as_variable(name: &str) -> String {
 /// The variables without which it does not work.
 fn references(definition: &Definition) -> Vec<String> {
     let pairs = definition.env.iter().chain(&definition.headers).map(|(_, value)| value);
-    let texts =
-        definition.command.iter().chain(&definition.cwd).chain(&definition.url).chain(&definition.args);
+    let texts = definition.command.iter().chain(&definition.env_file).chain(&definition.cwd);
+    let texts = texts.chain(&definition.url).chain(&definition.args);
     let mut found = Vec::new();
     for text in texts.chain(pairs) {
         for part in text.split("${").skip(1) {
             let inside = part.split('}').next().unwrap_or_default();
-            if !inside.contains(":-") {
+            if !inside.contains(":-") && !inside.starts_with("secret:") {
                 found.push(inside.to_owned());
             }
         }

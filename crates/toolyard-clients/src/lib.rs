@@ -13,7 +13,7 @@ mod toml;
 
 use std::path::{Path, PathBuf};
 
-pub use adapt::Adapted;
+pub use adapt::{Adapted, SecretUse, StoredSecret, VALUE_STAYS};
 pub use entry::Entry;
 pub use error::ClientError;
 pub use file::{ClientFile, Scope};

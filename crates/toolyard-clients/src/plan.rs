@@ -8,7 +8,7 @@ use toolyard_config::environment;
 use toolyard_config::{Level, Problem};
 use toolyard_proto::name::sanitize_upstream_id;
 
-use super::adapt::{Adapted, Context, adapt};
+use super::adapt::{Adapted, Context, SecretUse, StoredSecret, adapt};
 use crate::Origin;
 use crate::read::{Foreign, read};
 
@@ -35,8 +35,10 @@ impl Step {
 pub enum Action {
     Add {
         id: String,
-        definition: Definition,
+        definition: Box<Definition>,
         missing: BTreeMap<String, String>,
+        /// Secrets to store.
+        secrets: Vec<StoredSecret>,
     },
     /// The same server is there, under this id.
     Same {
@@ -54,7 +56,7 @@ pub enum Action {
 pub fn plan(
     origins: &[Origin],
     there: &[Written],
-    copy_secrets: bool,
+    secrets: SecretUse<'_>,
     remarks: &mut Vec<Problem>,
 ) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
@@ -75,9 +77,11 @@ pub fn plan(
         for foreign in servers {
             let project = if foreign.is_of_folder { Some(here.as_path()) } else { origin.project.as_deref() };
             let is_set = |name: &str| environment(name).is_some();
-            let context = Context { project, inputs: &inputs, copy_secrets, is_set: &is_set };
+            let context = Context { project, inputs: &inputs, secrets, is_set: &is_set };
             let action = decide(&foreign, there, &steps, &context);
-            let Foreign { name, unused, is_app, .. } = foreign;
+            let Foreign { name, mut unused, is_app, definition, .. } = foreign;
+            let is_lost = |action: &Action| matches!(action, Action::Add { definition, .. } if definition.env_file.is_none());
+            unused.extend((definition.env_file.is_some() && is_lost(&action)).then(|| "envFile".to_owned()));
             steps.push(Step { origin: number, name, action, unused, is_app });
         }
     }
@@ -100,7 +104,7 @@ fn decide(foreign: &Foreign, there: &[Written], steps: &[Step], context: &Contex
     };
     // Names of variables are made from the id, so it must be the one without `-2`.
     let plain = sanitize_upstream_id(&foreign.name, |_| false).as_str().to_owned();
-    let Adapted { definition, missing } = adapt(foreign, &plain, context);
+    let Adapted { definition, missing, secrets } = adapt(foreign, &plain, context);
     let same = there.iter().find(|own| own.definition.leads_where(&definition)).map(|own| &own.id);
     let same = same.or_else(|| {
         steps.iter().find_map(|step| match &step.action {
@@ -116,5 +120,5 @@ fn decide(foreign: &Foreign, there: &[Written], steps: &[Step], context: &Contex
     }
     let taken = |id: &str| planned(id) || there.iter().any(|own| own.id.eq_ignore_ascii_case(id));
     let id = sanitize_upstream_id(&foreign.name, taken).as_str().to_owned();
-    Action::Add { id, definition, missing }
+    Action::Add { id, definition: Box::new(definition), missing, secrets }
 }

@@ -276,6 +276,7 @@ fn definition(keys: &mut Taken<'_>) -> Definition {
         command,
         args,
         env,
+        env_file: keys.text(&["envFile", "env_file"]),
         cwd: keys.text(&["cwd"]),
         url: keys.text(&["url", "serverUrl", "httpUrl"]),
         headers,

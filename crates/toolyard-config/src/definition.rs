@@ -16,6 +16,7 @@ pub struct Definition {
     pub command: Option<String>,
     pub args: Vec<String>,
     pub env: Vec<(String, String)>,
+    pub env_file: Option<String>,
     pub cwd: Option<String>,
     pub url: Option<String>,
     pub headers: Vec<(String, String)>,
@@ -121,6 +122,7 @@ impl Definition {
             command: text("command"),
             args: find("args").map(as_list).unwrap_or_default(),
             env: find("env").map(as_pairs).unwrap_or_default(),
+            env_file: text("env_file").or_else(|| text("envFile")),
             cwd: text("cwd"),
             url: text("url"),
             headers: find("headers").map(as_pairs).unwrap_or_default(),
@@ -153,6 +155,9 @@ impl Definition {
                 let pair = |(name, text): &(String, String)| (name.clone(), TomlValue::from(text.as_str()));
                 table[key] = value(pairs.iter().map(pair).collect::<InlineTable>());
             }
+        }
+        if let Some(file) = &self.env_file {
+            table["env_file"] = value(file.as_str());
         }
         if let Some(cwd) = &self.cwd {
             table["cwd"] = value(cwd.as_str());
@@ -188,7 +193,11 @@ impl Definition {
         };
         let cwd = self.cwd.iter().map(|cwd| format!("in {}", quoted(cwd)));
         let env = self.env.iter().map(|variable| format!("with {}", pair(variable)));
-        cwd.chain(env).collect()
+        let file = self.env_file.iter().map(|file| format!("with the variables in {}", quoted(file)));
+        // A header can run a command, and so decide what is run.
+        let headers = self.headers.iter().filter(|(_, text)| text.contains("${cmd:"));
+        let headers = headers.map(|header| format!("with the header {}", pair(header)));
+        cwd.chain(env).chain(file).chain(headers).collect()
     }
 
     /// The program or the host alone, without arguments and paths, which may hold secrets.

@@ -1,4 +1,11 @@
-//! `${VAR}`, `${VAR:-default}` and `${secret:NAME}` in a text. `$VAR` stays as it is, and `$${` is a literal `${`.
+//! `${VAR}`, `${VAR:-default}`, `${secret:NAME}`, `${file:PATH}` and `${cmd:COMMAND}` in a text. `$VAR` stays as it
+//! is, and `$${` is a literal `${`.
+
+pub(crate) mod source;
+
+use std::path::Path;
+
+use crate::system;
 
 /// Looks a variable of the environment up.
 pub type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
@@ -11,6 +18,22 @@ pub type Secrets<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
 pub(crate) struct Lookup<'a> {
     pub variables: &'a Variables<'a>,
     pub secrets: &'a Secrets<'a>,
+    pub commands: CommandUse<'a>,
+    /// What relative paths start from.
+    pub folder: &'a Path,
+}
+
+/// Runs a command and returns what it prints, or why there is no value.
+pub type Commands<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
+
+/// What becomes of `${cmd:…}`.
+#[derive(Clone, Copy)]
+pub(crate) enum CommandUse<'a> {
+    Run(&'a Commands<'a>),
+    /// The value is not needed now, so nothing is run.
+    Skip,
+    /// Here a config must not run anything: trust in a project's file covers only its servers and packs.
+    Refuse,
 }
 
 /// What a part of the config refers to and what has no value here.
@@ -18,6 +41,10 @@ pub(crate) struct Lookup<'a> {
 pub enum Missing {
     Variable(String),
     Secret(String),
+    /// A file, and why it has no value.
+    File(String, String),
+    /// A command, and why it has no value. Its arguments may be secret and are not part of it.
+    Command(String),
 }
 
 impl Missing {
@@ -26,6 +53,8 @@ impl Missing {
         match self {
             Self::Variable(name) => format!("the environment variable `{name}` is not set"),
             Self::Secret(name) => format!("there is no stored secret `{name}`"),
+            Self::File(path, why) => format!("{path} has no value: {why}"),
+            Self::Command(why) => format!("a command in the config gave no value: {why}"),
         }
     }
 
@@ -34,6 +63,8 @@ impl Missing {
         match self {
             Self::Variable(_) => "set it where the gateway is started, then start the gateway again".into(),
             Self::Secret(name) => format!("store it with `toolyard secret set {name}`"),
+            Self::File(..) => "create the file, then change the config or start the gateway again".into(),
+            Self::Command(_) => "run it in a shell to see why, then start the gateway again".into(),
         }
     }
 }
@@ -50,6 +81,19 @@ pub(crate) struct Trouble {
     pub help: String,
     /// What has no value, where the reference to it is well written.
     pub missing: Option<Missing>,
+    /// Nothing is wrong: the value was not looked for.
+    pub is_skipped: bool,
+}
+
+impl Trouble {
+    fn wrong(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { message: message.into(), help: help.into(), missing: None, is_skipped: false }
+    }
+
+    fn missing(missing: Missing) -> Self {
+        let (message, help) = (missing.reason(), missing.hint());
+        Self { missing: Some(missing), ..Self::wrong(message, help) }
+    }
 }
 
 pub(crate) fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, Trouble> {
@@ -73,22 +117,38 @@ pub(crate) fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, Trouble> 
 }
 
 fn resolve(inside: &str, lookup: Lookup<'_>) -> Result<String, Trouble> {
-    match inside.strip_prefix("secret:") {
-        Some(name) => secret(name, lookup.secrets),
-        None => variable(inside, lookup.variables),
+    match inside.split_once(':') {
+        Some(("secret", name)) => secret(name, lookup.secrets),
+        Some(("file", path)) => file(path, lookup),
+        Some(("cmd", line)) => command(line, lookup.commands),
+        _ => variable(inside, lookup.variables),
+    }
+}
+
+fn file(path: &str, lookup: Lookup<'_>) -> Result<String, Trouble> {
+    let home = || system::home(lookup.variables);
+    let place = match path.strip_prefix("~/").and_then(|rest| Some(home()?.join(rest))) {
+        Some(place) => place,
+        None => lookup.folder.join(path),
+    };
+    source::read_file(&place).map_err(|why| Trouble::missing(Missing::File(place.display().to_string(), why)))
+}
+
+fn command(line: &str, commands: CommandUse<'_>) -> Result<String, Trouble> {
+    match commands {
+        CommandUse::Run(run) => run(line).map_err(|why| Trouble::missing(Missing::Command(why))),
+        CommandUse::Skip => Err(Trouble { is_skipped: true, ..Trouble::wrong("", "") }),
+        CommandUse::Refuse => Err(Trouble::wrong(
+            "`${cmd:…}` is possible only in [upstreams.NAME] and [packs.NAME]",
+            "use ${file:PATH}, ${secret:NAME} or a variable here",
+        )),
     }
 }
 
 fn secret(name: &str, secrets: &Secrets<'_>) -> Result<String, Trouble> {
-    let unreadable = |message| Trouble {
-        message,
-        help: "`toolyard secret list` shows the names of the stored secrets".into(),
-        missing: None,
-    };
-    secrets(name).map_err(unreadable)?.ok_or_else(|| {
-        let missing = Missing::Secret(name.to_owned());
-        Trouble { message: missing.reason(), help: missing.hint(), missing: Some(missing) }
-    })
+    let help = "`toolyard secret list` shows the names of the stored secrets";
+    let value = secrets(name).map_err(|message| Trouble::wrong(message, help))?;
+    value.ok_or_else(|| Trouble::missing(Missing::Secret(name.to_owned())))
 }
 
 fn variable(inside: &str, variables: &Variables<'_>) -> Result<String, Trouble> {
@@ -110,20 +170,13 @@ fn is_name(name: &str) -> bool {
 }
 
 fn unset(name: &str) -> Trouble {
-    let missing = Missing::Variable(name.to_owned());
-    Trouble {
-        message: missing.reason(),
-        help: format!("set it where the gateway is started, or give a default: ${{{name}:-…}}"),
-        missing: Some(missing),
-    }
+    let help = format!("set it where the gateway is started, or give a default: ${{{name}:-…}}");
+    Trouble { help, ..Trouble::missing(Missing::Variable(name.to_owned())) }
 }
 
 fn unclosed() -> Trouble {
-    Trouble {
-        message: "`${` without a closing `}`".into(),
-        help: "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`".into(),
-        missing: None,
-    }
+    let help = "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`";
+    Trouble::wrong("`${` without a closing `}`", help)
 }
 
 fn not_a_name(name: &str) -> Trouble {
@@ -131,7 +184,7 @@ fn not_a_name(name: &str) -> Trouble {
         Some(rest) => format!("write ${{{rest}}}"),
         None => "write ${VAR} or ${VAR:-default}; a literal `${` is written `$${`".into(),
     };
-    Trouble { message: format!("`${{{name}}}` does not name an environment variable"), help, missing: None }
+    Trouble::wrong(format!("`${{{name}}}` does not name an environment variable"), help)
 }
 
 #[cfg(test)]
@@ -149,7 +202,19 @@ mod tests {
             "damaged" => Err("the store is damaged".to_owned()),
             _ => Ok(None),
         };
-        let got = expand(text, Lookup { variables: &variables, secrets: &secrets });
+        let commands = |line: &str| match line {
+            "op read x" => Ok("from op".to_owned()),
+            _ => Err("`op` failed".to_owned()),
+        };
+        let commands = CommandUse::Run(&commands);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("token"), "from file\n").unwrap();
+        std::fs::write(folder.path().join("empty"), "\n").unwrap();
+        let lookup = Lookup { variables: &variables, secrets: &secrets, commands, folder: folder.path() };
+        let got = expand(text, lookup).map_err(|mut trouble| {
+            trouble.message = trouble.message.replace(&*folder.path().to_string_lossy(), "DIR");
+            trouble
+        });
         assert_eq!(got.as_deref().map_err(|trouble| trouble.message.as_str()), expected, "{text}");
     }
 
@@ -171,6 +236,16 @@ mod tests {
         check("${secret:gitlab}", Err("there is no stored secret `gitlab`"));
         check("${secret:damaged}", Err("the store is damaged"));
         check("$${secret:github}", Ok("${secret:github}"));
+    }
+
+    #[test]
+    fn values_come_from_files_and_commands() {
+        check("x ${file:token}", Ok("x from file"));
+        check("${file:empty}", Err("DIR/empty has no value: it is empty"));
+        check("${file:gone}", Err("DIR/gone has no value: there is no such file"));
+        check("${file:.}", Err("DIR/. has no value: it is no file"));
+        check("${cmd:op read x}!", Ok("from op!"));
+        check("${cmd:op read y}", Err("a command in the config gave no value: `op` failed"));
     }
 
     #[test]

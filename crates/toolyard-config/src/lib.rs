@@ -57,7 +57,8 @@ pub use audit::{AuditConfig, AuditPayloads, AuditSync};
 pub use duration::parse as parse_duration;
 pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
 pub use fingerprint::{fingerprint, fingerprint_of_pack};
-pub use interpolate::{Missing, Secrets, Variables, environment};
+pub use interpolate::source::run_command;
+pub use interpolate::{Commands, Missing, Secrets, Variables, environment};
 pub use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use oauth::OAuthConfig;
@@ -131,6 +132,8 @@ pub struct Loaded {
 pub struct ReadContext<'a> {
     pub variables: &'a Variables<'a>,
     pub secrets: &'a Secrets<'a>,
+    /// Runs the commands of `${cmd:…}`; without it, nothing is run and their values are not known.
+    pub commands: Option<&'a Commands<'a>>,
     pub packs: &'a KnownPacks,
     /// Whether it is read to talk to a gateway that runs already, and that has its own environment: then it does not
     /// matter which variables are set here.

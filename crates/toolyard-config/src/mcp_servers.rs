@@ -105,6 +105,8 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section) -> Option<Reach> {
     let kinds = ["type", "transport"].map(|key| section.take(key));
     let is_sse = |field: &Field, reader: &mut Reader<'_>| field.choice(reader, &TYPES) == Some(Kind::Sse);
     let sse: Vec<Field> = kinds.into_iter().flatten().filter(|field| is_sse(field, reader)).collect();
+    // VS Code and Cursor have another word for it.
+    section.rename("envFile", "env_file");
     let mut reach = Reach::take(&mut section, reader);
     if let Some(field) = sse.first() {
         reach = reach.map(|reach| reach.only_sse(reader, field));

@@ -216,8 +216,13 @@ mod tests {
         let file = File { path: "/etc/yard/toolyard.toml".into(), text: text.into() };
         let variables = |name: &str| (name == "WHERE").then(|| "music".to_owned());
         let secrets = |_: &str| Ok(None);
-        let context =
-            ReadContext { variables: &variables, secrets: &secrets, packs: &packs, is_for_running: false };
+        let context = ReadContext {
+            variables: &variables,
+            secrets: &secrets,
+            commands: None,
+            packs: &packs,
+            is_for_running: false,
+        };
         let mut reader = Reader::new(&file, &context);
         let mut root = Section::root(file.entries().unwrap());
         let read = read(&mut root, &mut reader).remove(0);

@@ -68,10 +68,10 @@ const OWN_HEADERS: [&str; 8] = [
 ];
 
 impl Reach {
-    /// Takes `command`, `args`, `env`, `cwd` or `url`, `headers` out of a section.
+    /// Takes `command`, `args`, `env`, `env_file`, `cwd` or `url`, `headers` out of a section.
     pub(crate) fn take(section: &mut Section, reader: &mut Reader<'_>) -> Option<Self> {
         let (command, url) = (section.take("command"), section.take("url"));
-        let program = ["args", "env", "cwd", "sandbox"].map(|key| section.take(key));
+        let program = ["args", "env", "env_file", "cwd", "sandbox"].map(|key| section.take(key));
         let headers = section.take("headers");
         match (command, url) {
             (Some(command), None) => {
@@ -136,12 +136,17 @@ impl Program {
     fn read(
         reader: &mut Reader<'_>,
         command: &Field,
-        [args, env, cwd, sandbox]: [Option<Field>; 4],
+        [args, env, env_file, cwd, sandbox]: [Option<Field>; 5],
     ) -> Option<Self> {
         let sandbox = sandbox.map(|field| read_sandbox(reader, field));
         let has_args = args.is_some();
         let args = args.map(|field| field.expanded_list(reader)).unwrap_or_default();
-        let env = env.map(|field| environment(reader, &field)).unwrap_or_default();
+        let mut env = env.map(|field| environment(reader, &field)).unwrap_or_default();
+        let from_file = env_file.and_then(|field| field.env_file(reader)).unwrap_or_default();
+        let is_new = |name: &str| env.iter().all(|(own, _)| own != name);
+        let from_file: Vec<_> = from_file.into_iter().filter(|(name, _)| is_new(name)).collect();
+        env.extend(from_file);
+        env.sort();
         let cwd = cwd.and_then(|field| field.expanded(reader)).unwrap_or_default();
         let cwd = absolute(&reader.file.folder().join(reader.below_home(cwd)));
         let text = command.expanded(reader)?;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::interpolate::{Lookup, Missing, Trouble, expand};
+use super::interpolate::source::{EnvFileError, read_env_file};
+use super::interpolate::{CommandUse, Commands, Lookup, Missing, Secrets, Trouble, Variables, expand};
 use super::packs::KnownPacks;
 use super::problem::{Level, Place, Problem};
 use super::suggest::nearest;
@@ -13,7 +14,9 @@ use crate::{ReadContext, system};
 /// One file being read.
 pub(crate) struct Reader<'a> {
     pub(crate) file: &'a File,
-    lookup: Lookup<'a>,
+    variables: &'a Variables<'a>,
+    secrets: &'a Secrets<'a>,
+    commands: Option<&'a Commands<'a>>,
     pub(crate) packs: &'a KnownPacks,
     problems: Vec<Problem>,
     unset: Unset,
@@ -55,16 +58,20 @@ pub(crate) struct Field {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(file: &'a File, context: &ReadContext<'a>) -> Self {
-        let ReadContext { variables, secrets, packs, is_for_running } = *context;
+        let ReadContext { variables, secrets, commands, packs, is_for_running } = *context;
         let unset = if is_for_running { Unset::Ignore } else { Unset::Error };
-        Self {
-            file,
-            lookup: Lookup { variables, secrets },
-            packs,
-            problems: Vec::new(),
-            unset,
-            missing: None,
-        }
+        Self { file, variables, secrets, commands, packs, problems: Vec::new(), unset, missing: None }
+    }
+
+    /// Where the values of references come from, at this place of the file.
+    fn lookup(&self) -> Lookup<'a> {
+        let commands = match (self.unset, self.commands) {
+            (Unset::Error, _) => CommandUse::Refuse,
+            (Unset::Disables(_), Some(run)) => CommandUse::Run(run),
+            _ => CommandUse::Skip,
+        };
+        let Self { variables, secrets, file, .. } = *self;
+        Lookup { variables, secrets, commands, folder: file.folder() }
     }
 
     /// Reads one part of the file while variables that are not set are treated like this. Returns the first of them
@@ -108,7 +115,7 @@ impl<'a> Reader<'a> {
 
     /// A path that starts with `~/` starts from the home folder.
     pub(crate) fn below_home(&self, path: String) -> String {
-        let home = || system::home(self.lookup.variables).filter(|home| home.is_absolute());
+        let home = || system::home(self.variables).filter(|home| home.is_absolute());
         match path.strip_prefix("~/").map(ToOwned::to_owned).or_else(|| (path == "~").then(String::new)) {
             Some(rest) => home().map_or(path, |home| home.join(rest).display().to_string()),
             None => path,
@@ -154,6 +161,13 @@ impl Section {
         match find(&entries, key)?.node.value {
             Value::Text(text) => Some(text),
             _ => None,
+        }
+    }
+
+    /// Lets a key of another program count as one of ours.
+    pub(crate) fn rename(&mut self, from: &str, to: &str) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.key == from) {
+            to.clone_into(&mut entry.key);
         }
     }
 
@@ -257,14 +271,11 @@ impl Field {
     /// A text with each `${VAR}` replaced by the environment variable, and each `${secret:NAME}` by the secret.
     pub(crate) fn expanded(&self, reader: &mut Reader<'_>) -> Option<String> {
         let text = self.text(reader)?;
-        match expand(&text, reader.lookup) {
+        match expand(&text, reader.lookup()) {
             Ok(text) => Some(text),
-            Err(Trouble { missing: Some(missing), message, help }) if reader.unset != Unset::Error => {
-                if let Unset::Disables(part) = reader.unset {
-                    let message = format!("{message}, so this {part} is off");
-                    reader.warn(self.node.at, &self.path, message, help);
-                    reader.missing.get_or_insert(missing);
-                }
+            Err(Trouble { is_skipped: true, .. }) => None,
+            Err(Trouble { missing: Some(missing), message, help, .. }) if reader.unset != Unset::Error => {
+                self.disable(reader, missing, &message, &help);
                 None
             }
             Err(trouble) => {
@@ -272,6 +283,36 @@ impl Field {
                 None
             }
         }
+    }
+
+    /// This part of the config is off, since it needs something that has no value.
+    fn disable(&self, reader: &mut Reader<'_>, missing: Missing, message: &str, help: &str) {
+        if let Unset::Disables(part) = reader.unset {
+            reader.warn(self.node.at, &self.path, format!("{message}, so this {part} is off"), help);
+            reader.missing.get_or_insert(missing);
+        }
+    }
+
+    /// The variables of the file that this names.
+    pub(crate) fn env_file(&self, reader: &mut Reader<'_>) -> Option<Vec<(String, String)>> {
+        let text = self.expanded(reader)?;
+        let path = reader.file.folder().join(reader.below_home(text));
+        match read_env_file(&path) {
+            Ok(variables) => return Some(variables),
+            Err(EnvFileError::Read(error)) => {
+                let missing = Missing::File(path.display().to_string(), error.to_string());
+                self.disable(reader, missing.clone(), &missing.reason(), &missing.hint());
+            }
+            Err(EnvFileError::Line(line)) => {
+                let message = format!("line {line} of {} is not NAME=value", path.display());
+                self.error(
+                    reader,
+                    message,
+                    "write one variable a line; close quotes on the line on which they open",
+                );
+            }
+        }
+        None
     }
 
     /// One of a few words.

@@ -13,8 +13,8 @@ use windows as here;
 
 pub use here::{
     cache_folder, config_folder, create_folder, hand_over, has_other_names, home, instances_base,
-    is_only_ours, is_socket, keep_mode, keep_owner, open_file, open_plain, private, socket_folder,
-    state_folder, user,
+    is_only_ours, is_socket, keep_mode, keep_owner, kill_group, lead_group, open_file, open_plain, private,
+    socket_folder, state_folder, user,
 };
 
 use std::path::PathBuf;

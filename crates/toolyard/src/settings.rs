@@ -1,7 +1,7 @@
 //! Flags, environment and config file brought together: what every command starts from.
 
 use toolyard_config::state_dir::{self, Running};
-use toolyard_config::{self as config, Config, Found, KnownPacks, Loaded, Problem, ReadContext};
+use toolyard_config::{self as config, Commands, Config, Found, KnownPacks, Loaded, Problem, ReadContext};
 use toolyard_secrets::Store;
 
 use crate::cli::Common;
@@ -34,7 +34,8 @@ fn secret(name: &str) -> Result<Option<String>, String> {
 /// The files in force and what they hold, to start something from them.
 pub(crate) fn look(common: &Common) -> (Found, Loaded) {
     let found = find(common);
-    let loaded = load(&found, &context(&packs::known()));
+    let packs = packs::known();
+    let loaded = load(&found, &ReadContext { commands: Some(&config::run_command), ..context(&packs) });
     (found, loaded)
 }
 
@@ -44,7 +45,9 @@ pub(crate) fn look_for_gateway(common: &Common) -> (Found, Loaded, Option<Runnin
     let found = find(common);
     let running = running(common, &found);
     let packs = packs::known();
-    let loaded = load(&found, &ReadContext { is_for_running: running.is_some(), ..context(&packs) });
+    let is_for_running = running.is_some();
+    let commands: Option<&Commands<'_>> = if is_for_running { None } else { Some(&config::run_command) };
+    let loaded = load(&found, &ReadContext { is_for_running, commands, ..context(&packs) });
     (found, loaded, running)
 }
 
@@ -60,9 +63,15 @@ pub(crate) fn read_for_gateway(common: &Common) -> Result<(Settings, Option<Runn
     Ok((settings(found, loaded)?, running))
 }
 
-/// What a config is read with, to start something from it.
+/// The ids of the servers in the files in force that are on.
+pub(crate) fn server_ids(common: &Common) -> Vec<String> {
+    let written = config::definition::written(&find(common).sources);
+    written.into_iter().filter(|server| !server.definition.is_off).map(|server| server.id).collect()
+}
+
+/// What a config is read with, to check it. It runs nothing: the file may be one that the user has not trusted yet.
 pub(crate) fn context(packs: &KnownPacks) -> ReadContext<'_> {
-    ReadContext { variables: &variable, secrets: &secret, packs, is_for_running: false }
+    ReadContext { variables: &variable, secrets: &secret, commands: None, packs, is_for_running: false }
 }
 
 fn settings(found: Found, loaded: Loaded) -> Result<Settings, Failure> {

@@ -31,6 +31,8 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("The config files in force.", "in the description of the API; cargo xtask ui shows it"),
     ("What adding a server would change.", "in the description of the API; cargo xtask ui shows it"),
     ("Add a server to the config.", "in the description of the API; cargo xtask ui shows it"),
+    ("did not end within {} s", "takes half a minute; a test of the crate has it"),
+    ("put {left} of their secrets into the store", "is asked on a terminal only"),
     ("services of Windows are not supported", "needs Windows"),
     ("create a task with the Task Scheduler", "needs Windows"),
     ("the command failed", "no command that the API runs ends so"),

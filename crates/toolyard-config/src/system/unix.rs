@@ -5,10 +5,13 @@ use std::io;
 use std::os::unix::fs::{
     DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown,
 };
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 
 use nix::fcntl::OFlag;
-use nix::unistd::Uid;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, Uid};
 use toolyard_model::local::LONGEST_PATH;
 
 use super::absolute;
@@ -81,6 +84,18 @@ pub fn keep_mode<'a>(options: &'a mut OpenOptions, path: &Path) -> &'a mut OpenO
 pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
     let about = fs::symlink_metadata(folder)?;
     Ok(about.uid() == user() && about.mode() & 0o022 == 0)
+}
+
+/// Makes a program the leader of a group, so that it can be ended with all that it starts.
+pub fn lead_group(command: &mut Command) {
+    command.process_group(0);
+}
+
+/// Ends the group that a program leads.
+pub fn kill_group(child: &mut Child) {
+    if let Ok(id) = i32::try_from(child.id()) {
+        let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
+    }
 }
 
 /// For reading, without following a link or waiting for the writer of a pipe.

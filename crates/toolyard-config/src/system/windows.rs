@@ -4,6 +4,7 @@
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 
 use super::absolute;
 use crate::Variables;
@@ -11,6 +12,14 @@ use crate::Variables;
 /// Users have no numeric ids here, and nothing depends on them.
 pub fn user() -> u32 {
     0
+}
+
+/// There are no groups to lead.
+pub fn lead_group(_: &mut Command) {}
+
+/// Ends the program itself.
+pub fn kill_group(child: &mut Child) {
+    let _ = child.kill();
 }
 
 pub fn home(variables: &Variables<'_>) -> Option<PathBuf> {

@@ -2,7 +2,7 @@
 //! the file as it was beside the new one, and does nothing the second time.
 //!
 //! Secrets stay where they are: a value that looks like one is not copied but replaced by a variable, and a
-//! server is off until all its variables are set.
+//! server is off until all its variables are set. Where the user agrees, secrets are moved into the store instead.
 
 mod report;
 
@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::TypedValueParser;
 use toolyard_clients::{
-    self as clients, Client, ImportAction as Action, ImportStep as Step, Origin, plan_import,
+    self as clients, Client, ImportAction as Action, ImportStep as Step, Origin, SecretUse, plan_import,
 };
 use toolyard_config::Problem;
 use toolyard_config::definition::Written;
+use toolyard_secrets::{Secret, Store};
 
 use super::edit::{Draft, Where};
 use crate::cli::{Common, one_of};
@@ -25,7 +26,8 @@ use crate::{say, settings};
 #[command(after_help = "\
 Without a client, all of them are looked at. A value of `env` or `headers` that looks like a secret is not
 copied: the config gets ${NAME} instead, and the server is off until that variable is set.
---copy-secrets copies such values into the config, which only you can read.")]
+--store-secrets puts such values into the store of `toolyard secret`, and the config refers to them; on a terminal
+you are asked whether to do so. --copy-secrets copies them into the config, which only you can read.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct ImportArgs {
     /// Whose servers to take over.
@@ -40,6 +42,9 @@ pub(crate) struct ImportArgs {
     /// Only show what would be done.
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
+    /// Put secrets into the store of `toolyard secret`; the config refers to them.
+    #[arg(long, conflicts_with = "copy_secrets")]
+    store_secrets: bool,
     /// Copy secrets into the config as they are.
     #[arg(long)]
     copy_secrets: bool,
@@ -51,24 +56,26 @@ pub(crate) struct ImportArgs {
 }
 
 pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> {
-    let mut draft = Draft::open(common, &args.place)?;
     let origins = origins(args)?;
-    let mut remarks = Vec::new();
-    let there: Vec<Written> = draft.upstreams().into_iter().chain(draft.apps()).collect();
-    let mut steps = plan_import(&origins, &there, args.copy_secrets, &mut remarks);
-    if args.from.is_some() && remarks.iter().any(Problem::is_error) {
-        return Err(Failure::Config(remarks));
+    let is_asked = !(args.yes || args.dry_run || args.json || args.store_secrets || args.copy_secrets);
+    let mut prepared = prepare(common, args, &origins, args.store_secrets)?;
+    let left = report::left_secrets(&prepared.steps);
+    if is_asked && left > 0 {
+        let question = format!("put {left} of their secrets into the store of `toolyard secret`");
+        if say::agreed(question) {
+            // The draft keeps other runs out, this one as well.
+            drop(prepared);
+            prepared = prepare(common, args, &origins, true)?;
+        }
     }
-    for step in &mut steps {
-        take_over(&mut draft, step);
-    }
+    let Prepared { draft, steps, remarks } = prepared;
     if !args.json {
         report::print(&origins, &steps);
         remarks.iter().for_each(say::line);
     }
     let count = steps.iter().filter(|step| step.is_new()).count();
     let written = count > 0 && wanted(args, count, &draft);
-    let backup = if written { write(&draft)? } else { None };
+    let backup = if written { write(&draft, &steps)? } else { None };
     if args.json {
         return Ok(say::json(&report::json(&steps, &draft.path, written, backup.as_deref(), &remarks))?);
     }
@@ -79,6 +86,53 @@ pub(super) fn import(common: &Common, args: &ImportArgs) -> Result<(), Failure> 
         );
     }
     Ok(())
+}
+
+/// What would be written.
+struct Prepared {
+    draft: Draft,
+    steps: Vec<Step>,
+    remarks: Vec<Problem>,
+}
+
+fn prepare(
+    common: &Common,
+    args: &ImportArgs,
+    origins: &[Origin],
+    stores: bool,
+) -> Result<Prepared, Failure> {
+    let mut draft = Draft::open(common, &args.place)?;
+    let mut remarks = Vec::new();
+    let there: Vec<Written> = draft.upstreams().into_iter().chain(draft.apps()).collect();
+    let store = if stores { Some(secret_store()?) } else { None };
+    let is_taken = |name: &str, value: &str| {
+        let there = store.as_ref().map(|store| store.get(name));
+        there.is_some_and(|there| !matches!(there, Ok(None)) && !is_value(there, value))
+    };
+    let secrets = match (stores, args.copy_secrets) {
+        (true, _) => SecretUse::Store(&is_taken),
+        (false, true) => SecretUse::Copy,
+        (false, false) => SecretUse::Leave,
+    };
+    let mut steps = plan_import(origins, &there, secrets, &mut remarks);
+    if args.from.is_some() && remarks.iter().any(Problem::is_error) {
+        return Err(Failure::Config(remarks));
+    }
+    for step in &mut steps {
+        take_over(&mut draft, step);
+    }
+    Ok(Prepared { draft, steps, remarks })
+}
+
+fn is_value(stored: Result<Option<Secret>, toolyard_secrets::Error>, value: &str) -> bool {
+    stored.is_ok_and(|secret| secret.is_some_and(|secret| secret.expose() == value.as_bytes()))
+}
+
+fn secret_store() -> Result<Store, Failure> {
+    settings::secrets().ok_or_else(|| {
+        let message = "there is no folder for secrets: neither XDG_STATE_HOME nor HOME is set";
+        Failure::Usage(message.to_owned())
+    })
 }
 
 /// One server that is not right must not keep the others out.
@@ -122,7 +176,15 @@ fn wanted(args: &ImportArgs, count: usize, draft: &Draft) -> bool {
     args.yes || !args.dry_run && !args.json && say::agreed(question)
 }
 
-fn write(draft: &Draft) -> Result<Option<PathBuf>, Failure> {
+/// Secrets first: a config that refers to one that could not be stored would not work.
+fn write(draft: &Draft, steps: &[Step]) -> Result<Option<PathBuf>, Failure> {
+    for step in steps {
+        let Action::Add { secrets, .. } = &step.action else { continue };
+        for secret in secrets {
+            let value = Secret::from(secret.value.clone());
+            secret_store()?.set(&secret.name, value).map_err(anyhow::Error::from)?;
+        }
+    }
     let backup = draft.back_up()?;
     draft.save()?;
     Ok(backup)

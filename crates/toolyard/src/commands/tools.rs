@@ -78,10 +78,9 @@ pub(super) fn with_client<T>(
 
 /// The upstream that a name or a flag speaks of, if it is one of the config.
 pub(super) fn upstream_in(common: &Common, name: &str) -> Option<String> {
-    let (settings, _) = settings::read_for_gateway(common).ok()?;
     let prefix = name.split_once(':').or_else(|| name.split_once("__")).map_or(name, |(prefix, _)| prefix);
-    let ids = settings.config.upstreams.on.into_iter().map(|upstream| upstream.id.as_str().to_owned());
-    ids.into_iter().find(|id| id.eq_ignore_ascii_case(prefix))
+    // The values of the config are not needed for this, and a command may have to be run for them.
+    settings::server_ids(common).into_iter().find(|id| id.eq_ignore_ascii_case(prefix))
 }
 
 fn failed(error: &toolyard_proto::CallError) -> Failure {

@@ -79,7 +79,8 @@ impl Reload {
 
     /// `set` is what the gateway was started with: with other files it would be another gateway.
     fn apply(&mut self, set: &[PathBuf]) -> Found {
-        let (found, loaded) = settings::look(&self.common);
+        // A config may run commands for its values.
+        let (found, loaded) = tokio::task::block_in_place(|| settings::look(&self.common));
         if found.set() != set {
             if let Some((file, standing)) = &found.unused {
                 tracing::warn!("nothing is applied: {}", unused_hint(file, standing));

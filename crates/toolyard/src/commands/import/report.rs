@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use toolyard_clients::Origin;
-use toolyard_clients::{ImportAction as Action, ImportStep as Step};
+use toolyard_clients::{ImportAction as Action, ImportStep as Step, Origin, VALUE_STAYS};
 use toolyard_config::Problem;
 
 use crate::say;
@@ -34,12 +33,15 @@ fn row(step: &Step) -> [String; 2] {
 }
 
 fn print_notes(step: &Step) {
-    let Action::Add { id, definition, missing } = &step.action else { return };
+    let Action::Add { id, definition, missing, secrets } = &step.action else { return };
     if definition.is_off {
         say::result(format_args!("    {id} is switched off, as it is there"));
     }
     for (variable, why) in missing {
         say::result(format_args!("    {id} is off until {variable} is set: {why}"));
+    }
+    for secret in secrets {
+        say::result(format_args!("    {id}: a secret goes into the store as {}", secret.name));
     }
     if !step.unused.is_empty() {
         say::result(format_args!("    {id}: not used here: {}", step.unused.join(", ")));
@@ -50,6 +52,15 @@ pub(super) fn servers(count: usize) -> String {
     if count == 1 { "1 server".to_owned() } else { format!("{count} servers") }
 }
 
+/// How many secrets would stay where they are.
+pub(super) fn left_secrets(steps: &[Step]) -> usize {
+    let left = |step: &Step| match &step.action {
+        Action::Add { missing, .. } => missing.values().filter(|why| why.starts_with(VALUE_STAYS)).count(),
+        _ => 0,
+    };
+    steps.iter().map(left).sum()
+}
+
 pub(super) fn print_outcome(steps: &[Step], file: &Path, written: bool, backup: Option<&Path>) {
     let file = file.display();
     let count = steps.iter().filter(|step| step.is_new()).count();
@@ -58,6 +69,9 @@ pub(super) fn print_outcome(steps: &[Step], file: &Path, written: bool, backup: 
         (0, _) => say::result("nothing to do"),
         (count, false) => {
             say::result(format_args!("nothing was written; --yes writes {} to {file}", servers(count)));
+            if left_secrets(steps) > 0 {
+                say::result("--store-secrets moves secrets into the store of `toolyard secret`");
+            }
         }
         (count, true) => {
             let before = backup.map(|path| format!(" (as it was: {})", path.display())).unwrap_or_default();
@@ -77,9 +91,10 @@ pub(super) fn json(
     remarks: &[Problem],
 ) -> Value {
     let step = |step: &Step| match &step.action {
-        Action::Add { id, definition, missing } => json!({
+        Action::Add { id, definition, missing, secrets } => json!({
             "name": step.name, "action": "add", "id": id, "definition": definition.shown(),
             "enabled": !definition.is_off, "missing": missing, "unused": step.unused,
+            "secrets": secrets.iter().map(|secret| &secret.name).collect::<Vec<_>>(),
         }),
         Action::Same { id } => json!({ "name": step.name, "action": "same", "id": id }),
         Action::Kept { id } => json!({ "name": step.name, "action": "kept", "id": id }),
