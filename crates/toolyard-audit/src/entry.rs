@@ -1,15 +1,18 @@
 //! One record, before it is written: what happened, and the payloads whose digests are made by the writer.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use toolyard_core::ledger::{Captured, Mark, OpenCall, Record};
+use toolyard_core::event::{Event, What as Happened};
+use toolyard_core::ledger::{Captured, Mark, OpenCall, Record, Status};
 use toolyard_core::redact;
 use toolyard_core::report::at;
+use toolyard_model::ClientKey;
+use toolyard_proto::Method;
 
 use crate::Payloads;
 
@@ -24,6 +27,12 @@ pub(crate) enum What {
     Ended,
     /// A request that reached no upstream.
     Refused,
+    /// A call that needs approval was approved or denied.
+    Decided,
+    /// A tool is held because of its definition.
+    Held,
+    /// The definition of a held tool was accepted.
+    Accepted,
 }
 
 impl What {
@@ -32,6 +41,9 @@ impl What {
             Self::Opened => "opened",
             Self::Ended => "ended",
             Self::Refused => "refused",
+            Self::Decided => "decided",
+            Self::Held => "held",
+            Self::Accepted => "accepted",
         }
     }
 }
@@ -42,6 +54,8 @@ pub(crate) struct Entry {
     call: Option<Arc<OpenCall>>,
     request: Option<Payload>,
     answer: Option<Captured>,
+    /// What else a decision has.
+    more: Option<Value>,
 }
 
 /// A request: all of it, or its length and digest.
@@ -80,17 +94,50 @@ impl Entry {
             call: Some(call.clone()),
             request,
             answer: None,
+            more: None,
         }
     }
 
     pub(crate) fn ended(call: &Arc<OpenCall>, record: &Record, answer: Option<&Captured>) -> Self {
         let request = Some(Payload::of(call.params.bytes()));
         let (record, answer) = (record.clone(), answer.cloned());
-        Self { what: What::Ended, record, call: Some(call.clone()), request, answer }
+        Self { what: What::Ended, record, call: Some(call.clone()), request, answer, more: None }
     }
 
     pub(crate) fn refused(record: &Record) -> Self {
-        Self { what: What::Refused, record: record.clone(), call: None, request: None, answer: None }
+        let record = record.clone();
+        Self { what: What::Refused, record, call: None, request: None, answer: None, more: None }
+    }
+
+    /// What was decided about a call or a tool; `None` for events that are no decisions.
+    pub(crate) fn decision(event: &Event) -> Option<Self> {
+        let operator: Arc<str> = "operator".into();
+        let (what, tool, principal, is_good, more) = match &event.what {
+            Happened::ApprovalDecided { tool, principal, digest, by, is_approved } => {
+                let more = json!({ "by": by, "approved": is_approved, "argumentsDigest": digest });
+                (What::Decided, tool, principal.clone(), *is_approved, more)
+            }
+            Happened::ToolHeld { tool, why } => {
+                (What::Held, tool, "gateway".into(), false, json!({ "why": why }))
+            }
+            Happened::ToolAccepted { tool, why } => {
+                (What::Accepted, tool, operator, true, json!({ "why": why }))
+            }
+            _ => return None,
+        };
+        let record = Record {
+            at: event.at,
+            duration: Duration::ZERO,
+            upstream: tool.split(':').next().map(Arc::from),
+            kind: None,
+            name: Some(tool.clone()),
+            method: Method::new(if what == What::Decided { "approval" } else { "definition" }),
+            principal,
+            client: ClientKey::Gateway,
+            status: if is_good { Status::Ok } else { Status::Refused(what.as_str()) },
+            attempts: 0,
+        };
+        Some(Self { what, record, call: None, request: None, answer: None, more: Some(more) })
     }
 
     /// When it happened, in microseconds since 1970.
@@ -150,6 +197,9 @@ impl Entry {
             json["code"] = json!(status.code());
             json["error"] = json!(status.why());
             json["durationMs"] = json!(self.record.milliseconds());
+        }
+        for (key, value) in self.more.iter().filter_map(Value::as_object).flatten() {
+            json[key] = value.clone();
         }
         if let Some(call) = &self.call {
             put_call(&mut json, call, is_open);

@@ -69,8 +69,12 @@ impl Audit {
 
 impl Sink for Audit {
     fn take(&self, event: &Event) {
-        if let What::Refused { record } = &event.what {
-            self.add(Entry::refused(record));
+        let entry = match &event.what {
+            What::Refused { record } => Some(Entry::refused(record)),
+            _ => Entry::decision(event),
+        };
+        if let Some(entry) = entry {
+            self.add(entry);
         }
     }
 

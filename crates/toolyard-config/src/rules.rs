@@ -1,11 +1,11 @@
-//! `[[rules]]` and `[policy]`: who may call which tool with which arguments.
+//! `[[rules]]` and `[policy]`: who may call which tool, get which prompt and read which resource.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use toolyard_policy::rules::{Annotations, Approval, By, Condition, Do, Policy, Rule, Test};
+use toolyard_policy::rules::{Annotations, Approval, By, Condition, Do, Names, Policy, Rule, Test};
 
 use super::reader::{Field, Reader, Section};
 use super::tree::{Node, Value};
@@ -45,8 +45,10 @@ fn read_one(reader: &mut Reader<'_>, field: Field) -> Option<Rule> {
     let (at, path) = (field.at, field.path.clone());
     let mut section = field.section(reader)?;
     let place = format!("{}:{}", reader.file.path.display(), reader.place(at).line);
-    let who = section.take("who").map(|field| texts(reader, &field)).unwrap_or_default();
-    let tools = section.take("tools").map(|field| texts(reader, &field)).unwrap_or_default();
+    let mut patterns = |key| section.take(key).map(|field| texts(reader, &field)).unwrap_or_default();
+    let who = patterns("who");
+    let names =
+        Names { tools: patterns("tools"), prompts: patterns("prompts"), resources: patterns("resources") };
     let annotations = section.take("annotations");
     let annotations = annotations.map(|field| read_annotations(reader, field)).unwrap_or_default();
     let args = section.take("args").map(|field| read_args(reader, field)).unwrap_or_default();
@@ -58,7 +60,7 @@ fn read_one(reader: &mut Reader<'_>, field: Field) -> Option<Rule> {
     let action = action.and_then(|field| field.choice(reader, &Do::ALL));
     let approval = read_approval(&mut section, reader);
     section.finish(reader);
-    Some(Rule { who, tools, annotations, args, when, action: action?, approval, place })
+    Some(Rule { who, names, annotations, args, when, action: action?, approval, place })
 }
 
 /// One text, or a list of them.

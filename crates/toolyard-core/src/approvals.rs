@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use toolyard_model::{ClientKey, Origin};
 use toolyard_policy::rules::Approval;
 
+use crate::event::{Events, What};
 use crate::keys::StateKeys;
 use crate::report::at;
 
@@ -110,6 +111,9 @@ struct Grant {
 /// One decision, for reports.
 #[derive(Clone, Serialize, Deserialize)]
 struct Decided {
+    /// The id under which it waited, if it did.
+    #[serde(default)]
+    id: Option<String>,
     at: u64,
     tool: String,
     principal: String,
@@ -124,6 +128,8 @@ pub(crate) enum Outcome {
     Approved,
     Denied,
     Waiting,
+    /// It was not decided in time.
+    Expired,
 }
 
 pub(crate) struct Approvals {
@@ -132,6 +138,8 @@ pub(crate) struct Approvals {
     state: Mutex<State>,
     /// Counts decisions, for calls that wait.
     changed: watch::Sender<u64>,
+    /// Where decisions are reported.
+    events: Option<Arc<Events>>,
 }
 
 impl std::fmt::Debug for Approvals {
@@ -144,7 +152,19 @@ impl Approvals {
     pub(crate) fn open(state_dir: Option<&Path>, keys: Arc<StateKeys>) -> Self {
         let path = state_dir.map(|folder| folder.join("approvals.json"));
         let state = path.as_deref().map(load).unwrap_or_default();
-        Self { keys, path, state: Mutex::new(state), changed: watch::Sender::new(0) }
+        let (state, changed) = (Mutex::new(state), watch::Sender::new(0));
+        Self { keys, path, state, changed, events: None }
+    }
+
+    /// Reports every decision as an event.
+    pub(crate) fn reporting_to(self, events: Arc<Events>) -> Self {
+        Self { events: Some(events), ..self }
+    }
+
+    fn report(&self, subject: &Subject, principal: &str, by: &'static str, is_approved: bool) {
+        let Some(events) = &self.events else { return };
+        let (tool, digest) = (subject.tool.as_str().into(), subject.digest.as_str().into());
+        events.emit(What::ApprovalDecided { tool, principal: principal.into(), digest, by, is_approved });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -191,8 +211,10 @@ impl Approvals {
     /// Records what a client has decided.
     pub(crate) fn record(&self, subject: &Subject, principal: &str, is_approved: bool) {
         let mut state = self.state();
-        state.record(subject, principal, "client", is_approved);
+        state.record(None, subject, principal, "client", is_approved);
         self.store(&state);
+        drop(state);
+        self.report(subject, principal, "client", is_approved);
     }
 
     /// Files a call for an operator to decide, or finds it if it was filed before. `None` if too many wait.
@@ -233,9 +255,10 @@ impl Approvals {
             let (subject, is_once) = (pending.subject.clone(), !pending.for_session);
             state.grant(Grant { subject, session: None, is_once, expires: pending.expires });
         }
-        state.record(&pending.subject, &pending.principal, "operator", is_approved);
+        state.record(Some(id), &pending.subject, &pending.principal, "operator", is_approved);
         self.store(&state);
         drop(state);
+        self.report(&pending.subject, &pending.principal, "operator", is_approved);
         tracing::info!(target: "policy", id, tool = pending.subject.tool, principal = pending.principal, approved = is_approved, "an operator decided about a call");
         self.changed.send_modify(|count| *count += 1);
         Some(pending.subject.tool)
@@ -248,8 +271,14 @@ impl Approvals {
         if tokio::time::timeout(at_most, changed.wait_for(is_decided)).await.is_err() {
             return Outcome::Waiting;
         }
-        let is_granted = self.state().grants.iter().any(|grant| grant.subject == *subject);
-        if is_granted { Outcome::Approved } else { Outcome::Denied }
+        let state = self.state();
+        let is_granted = state.grants.iter().any(|grant| grant.subject == *subject);
+        let mut decided = state.decided.iter().filter(|one| one.id.as_deref() == Some(id));
+        match (is_granted, decided.next()) {
+            (true, _) => Outcome::Approved,
+            (false, Some(_)) => Outcome::Denied,
+            (false, None) => Outcome::Expired,
+        }
     }
 
     /// A state for a client that is asked.
@@ -321,10 +350,11 @@ impl State {
         self.grants.push(grant);
     }
 
-    fn record(&mut self, subject: &Subject, principal: &str, by: &str, approved: bool) {
+    fn record(&mut self, id: Option<&str>, subject: &Subject, principal: &str, by: &str, approved: bool) {
+        let id = id.map(str::to_owned);
         let Subject { tool, digest, .. } = subject.clone();
         let (principal, by) = (principal.to_owned(), by.to_owned());
-        self.decided.push_back(Decided { at: now(), tool, principal, digest, by, approved });
+        self.decided.push_back(Decided { id, at: now(), tool, principal, digest, by, approved });
         while self.decided.len() > REMEMBERED {
             self.decided.pop_front();
         }

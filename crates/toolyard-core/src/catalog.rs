@@ -28,7 +28,7 @@ pub(crate) use view::ViewCatalog;
 use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
-use toolyard_policy::rules::Annotations;
+use toolyard_policy::rules::{Annotations, Kind};
 use toolyard_proto::Raw;
 
 use crate::pipeline::validate::Schemas;
@@ -39,6 +39,8 @@ use params::ParamHeaders;
 #[derive(Debug)]
 pub struct Entry {
     pub upstream: Arc<Upstream>,
+    /// Whether it is a tool or a prompt.
+    pub(crate) kind: Kind,
     /// Its name at the upstream.
     pub own_name: String,
     /// The same as JSON, to be put into requests.

@@ -5,8 +5,9 @@ mod resolve;
 use std::sync::Arc;
 
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, PrincipalId, Request};
+use toolyard_policy::rules::Kind;
 use toolyard_proto::uri::ResultKind;
-use toolyard_proto::{CallError, Raw};
+use toolyard_proto::{CallError, Params, Raw};
 
 use crate::call::{Call, Edits, Trace};
 use crate::catalog::{Entry, ListKind, Snapshot, ViewCatalog, ViewEntry};
@@ -16,8 +17,8 @@ use crate::pipeline::Chain;
 use crate::upstream::Upstream;
 use crate::{bridge, greet, hub, lean};
 use resolve::{
-    Named, complete_target, edits, is_of, named_entry, string_member, task_target, unknown, view,
-    without_instance,
+    Named, complete_target, edits, is_of, named_entry, string_member, task_target, unknown, unknown_resource,
+    view, without_instance,
 };
 
 /// Methods that the newest revision removed: they are refused in every view.
@@ -295,10 +296,13 @@ impl<'a> At<'a> {
         let found = string_member(&request.params, "uri").and_then(|uri| {
             let view = self.view(&request)?;
             let owner = view.resource(&uri).ok_or_else(|| {
-                let unknown = format!("unknown resource {uri}; `resources/list` lists the resources");
                 let absent = without_instance(self.snapshot, &request, view);
-                absent.unwrap_or_else(|| CallError::invalid_params(unknown))
+                absent.unwrap_or_else(|| unknown_resource(&uri))
             })?;
+            let (upstream, own) = &owner;
+            if self.snapshot.rules().steps.hides_resource(&request.origin, upstream, own) {
+                return Err(unknown_resource(&uri));
+            }
             Ok((owner, view.is_namespaced()))
         });
         match found {
@@ -314,11 +318,33 @@ impl<'a> At<'a> {
 
     /// Completion names a prompt or a resource template; either has an owner.
     fn complete(self, request: Request, peer: Peer) -> Dispatched {
-        match complete_target(self.snapshot, &request) {
+        let target = complete_target(self.snapshot, &request);
+        let target = target.and_then(|(upstream, params)| {
+            self.may_complete(&request, &upstream, &params).map(|()| (upstream, params))
+        });
+        match target {
             Ok((upstream, params)) => {
                 self.to_upstream(Request { params, ..request }, peer, upstream, Edits::default())
             }
             Err(error) => refuse(request, error),
+        }
+    }
+
+    /// Completes arguments only of what the client sees.
+    fn may_complete(self, request: &Request, upstream: &Upstream, params: &Params) -> Result<(), CallError> {
+        let seen = self.snapshot.rules().steps.visibility(&request.origin);
+        let text = |key: &str| params.at(&["ref", key]).and_then(|value| value.as_string());
+        let (name, uri) = (text("name"), text("uri"));
+        let what = match text("type").as_deref() {
+            Some("ref/prompt") => name.map(|name| (Kind::Prompt, name)),
+            Some("ref/resource") => uri.map(|uri| (Kind::Resource, uri)),
+            _ => None,
+        };
+        match what {
+            Some((kind, name)) if seen.hides_named(kind, upstream, &name) => {
+                Err(CallError::invalid_params(format!("unknown {} {name}", kind.as_str())))
+            }
+            _ => Ok(()),
         }
     }
 

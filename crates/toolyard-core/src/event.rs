@@ -56,6 +56,27 @@ pub enum What {
     CatalogChanged {
         upstreams: Vec<Arc<str>>,
     },
+    /// A call that needs approval was approved or denied.
+    ApprovalDecided {
+        tool: Arc<str>,
+        /// Whose call it is.
+        principal: Arc<str>,
+        /// Of the arguments.
+        digest: Arc<str>,
+        /// `client` or `operator`.
+        by: &'static str,
+        is_approved: bool,
+    },
+    /// A tool is held because of its definition.
+    ToolHeld {
+        tool: Arc<str>,
+        why: String,
+    },
+    /// An operator has accepted the definition of a held tool.
+    ToolAccepted {
+        tool: Arc<str>,
+        why: String,
+    },
     SessionBegan {
         client: String,
         principal: Principal,
@@ -75,12 +96,16 @@ impl What {
             Self::Refused { .. } => "call.refused",
             Self::UpstreamChanged { .. } => "upstream.changed",
             Self::CatalogChanged { .. } => "catalog.changed",
+            Self::ApprovalDecided { .. } => "approval.decided",
+            Self::ToolHeld { .. } => "tool.held",
+            Self::ToolAccepted { .. } => "tool.accepted",
             Self::SessionBegan { .. } => "session.began",
             Self::SessionEnded { .. } => "session.ended",
         }
     }
 
-    /// Whether a client that is not an operator may read it: everything but other principals' calls and sessions.
+    /// Whether a client that is not an operator may read it: everything but other
+    /// principals' calls and sessions, and tools that may be hidden from it.
     pub fn is_visible_to(&self, principal: &Principal) -> bool {
         let own = &**principal.name();
         match self {
@@ -89,6 +114,8 @@ impl What {
             }
             Self::SessionBegan { principal, .. } => **principal.name() == *own,
             Self::SessionEnded { principal, .. } => principal.as_deref() == Some(own),
+            Self::ApprovalDecided { principal, .. } => **principal == *own,
+            Self::ToolHeld { .. } | Self::ToolAccepted { .. } => false,
             Self::UpstreamChanged { .. } | Self::CatalogChanged { .. } => true,
         }
     }
@@ -109,6 +136,12 @@ impl Event {
                 "reason": reason.as_ref().map(Reason::summary), "hint": reason.as_ref().and_then(Reason::hint),
             }),
             What::CatalogChanged { upstreams } => json!({ "upstreams": upstreams }),
+            What::ApprovalDecided { tool, principal, digest, by, is_approved } => json!({
+                "tool": tool, "principal": principal, "digest": digest, "by": by, "approved": is_approved,
+            }),
+            What::ToolHeld { tool, why } | What::ToolAccepted { tool, why } => {
+                json!({ "tool": tool, "why": why })
+            }
             What::SessionBegan { client, principal, view } => {
                 json!({ "client": client, "principal": principal.name(), "view": format!("/mcp/{view}") })
             }

@@ -74,7 +74,8 @@ impl Gateway {
         let starts = Arc::new(Semaphore::new(plan.pace.starts_at_once));
         let common = Arc::new(Common::new(plan.sinks, plan.disabled));
         let events = common.events.clone();
-        let pins = plan.state_dir.as_deref().and_then(Pins::open).map(Arc::new);
+        let pins = plan.state_dir.as_deref().and_then(Pins::open);
+        let pins = pins.map(|pins| Arc::new(pins.reporting_to(events.clone())));
         let outlets = Outlets {
             changed,
             listeners: listeners.clone(),
@@ -86,7 +87,8 @@ impl Gateway {
             switches: Arc::new(ToolSwitches::open(plan.state_dir.as_deref())),
         };
         let keys = Arc::new(StateKeys::new(plan.state_dir.as_deref()));
-        let approvals = Arc::new(Approvals::open(plan.state_dir.as_deref(), keys.clone()));
+        let approvals = Approvals::open(plan.state_dir.as_deref(), keys.clone());
+        let approvals = Arc::new(approvals.reporting_to(events.clone()));
         let (yard_plan, yard_definitions, yard) = yard::plan();
         let chains = Arc::new(Chains::new(plan.steps, plan.hook_runtime, approvals.clone()));
         let steps = Arc::new(StepRules::new(plan.calls, chains.clone()));

@@ -446,6 +446,10 @@ async fn watch_all(
 ) -> (Vec<(String, Watched)>, Option<CallError>) {
     let watch = async |shown: &String| -> Result<(String, Watched), CallError> {
         let found = snapshot.seen_by(&request.origin).and_then(|view| view.resource(shown));
+        let may_read = |(upstream, own_uri): &(Arc<Upstream>, String)| {
+            snapshot.rules().steps.may_read(&request.origin, upstream, own_uri)
+        };
+        let found = found.filter(may_read);
         let (upstream, own_uri) = found.ok_or_else(|| unknown_resource(snapshot, &request.origin, shown))?;
         let subscription = upstream.subscribe(own_uri.clone(), &request.origin, listeners, scope).await?;
         Ok((shown.clone(), Watched { upstream, own_uri, _subscription: subscription }))

@@ -15,6 +15,7 @@ use toolyard_policy::pin::{Announced, Book, Difference, Held, LockState, PinPoli
 use toolyard_proto::name::{UpstreamId, canonical};
 
 use crate::catalog::{Definitions, ListKind};
+use crate::event::{Events, What};
 use crate::plan::UpstreamKind;
 
 const FORMAT: u32 = 1;
@@ -33,6 +34,9 @@ pub(crate) struct Pins {
     folder: PathBuf,
     /// Held while a file is written, which happens only when a definition has changed.
     books: Mutex<HashMap<UpstreamId, Book>>,
+    /// The tools that were held when an upstream was last compared, so that each is reported once.
+    reported: Mutex<HashMap<UpstreamId, Vec<String>>>,
+    events: Option<Arc<Events>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -46,12 +50,19 @@ impl Pins {
     pub(crate) fn open(state_dir: &Path) -> Option<Self> {
         let folder = state_dir.join("pins");
         match fs::create_dir_all(&folder) {
-            Ok(()) => Some(Self { folder, books: Mutex::default() }),
+            Ok(()) => {
+                Some(Self { folder, books: Mutex::default(), reported: Mutex::default(), events: None })
+            }
             Err(error) => {
                 tracing::warn!(folder = %folder.display(), %error, "definitions of tools are not recorded");
                 None
             }
         }
+    }
+
+    /// Reports tools that are held and accepted as events.
+    pub(crate) fn reporting_to(self, events: Arc<Events>) -> Self {
+        Self { events: Some(events), ..self }
     }
 
     /// Compares the tools of an upstream with the record, and sets which of them are held.
@@ -72,12 +83,29 @@ impl Pins {
         for held in &reviewed.held {
             tracing::warn!(target: "upstream", upstream = %id, tool = held.tool, why = %held.why, "a tool is held");
         }
+        self.report(id, &reviewed.held);
         definitions.hold(reviewed.held);
+    }
+
+    fn report(&self, id: &UpstreamId, held: &[Held]) {
+        let now: Vec<String> = held.iter().map(|one| format!("{}: {}", one.tool, one.why)).collect();
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = reported.insert(id.clone(), now.clone()).unwrap_or_default();
+        drop(reported);
+        let Some(events) = &self.events else { return };
+        for (held, _) in held.iter().zip(now).filter(|(_, text)| !before.contains(text)) {
+            let tool = canonical(id, &held.tool).into();
+            events.emit(What::ToolHeld { tool, why: held.why.to_string() });
+        }
     }
 
     /// Records the definition that a tool has now as the accepted one.
     pub(crate) fn accept(&self, id: &UpstreamId, held: &Held) {
         self.change(id, |book| (true, book.accept(held)));
+        if let Some(events) = &self.events {
+            let tool = canonical(id, &held.tool).into();
+            events.emit(What::ToolAccepted { tool, why: held.why.to_string() });
+        }
     }
 
     /// The last changes that were accepted and reported, the newest first.

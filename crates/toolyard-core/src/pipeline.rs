@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use serde_json::Value;
 use toolyard_hooks::{Hooks, Point, Runtime};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Origin};
-use toolyard_policy::rules::{Do, Policy};
+use toolyard_policy::rules::{Do, Policy, Target, has_dot_segments};
 use toolyard_proto::Reason;
-use toolyard_proto::name::UpstreamId;
+use toolyard_proto::name::{UpstreamId, canonical};
 
 use hooks::ToolHooks;
 use limit::Limiters;
@@ -35,7 +35,6 @@ use validate::Validate;
 pub use crate::call::{Call, Edits, Trace};
 use crate::catalog::Catalog;
 use crate::event::{Events, Sinks};
-use crate::lean;
 use crate::ledger::Ledger;
 use crate::plan::{CallRules, DisabledUpstream, LimitPlan, Timeouts, ToolRule, ToolSettings, UpstreamPlan};
 use crate::report::Sections;
@@ -196,16 +195,32 @@ impl StepRules {
     pub(crate) fn visibility(&self, origin: &Origin) -> Visibility {
         let Some(rules) = &self.given.rules else { return Visibility::default() };
         let class = rules.class_of(&policy::who(origin));
-        Visibility::new(class.id(), move |entry| {
-            !lean::is_call(entry) && !class.verdict(&policy::tool(entry)).may_call()
-        })
+        Visibility::new(class.id(), move |target| !class.verdict(target).may_call())
     }
 
     /// Whether something seems not to exist for a client.
     pub(crate) fn hides(&self, origin: &Origin, entry: &Entry) -> bool {
         let Some(rules) = &self.given.rules else { return false };
-        let verdict = rules.class_of(&policy::who(origin)).verdict(&policy::tool(entry));
-        verdict.settled().is_some_and(|decision| decision.action == Do::Hide)
+        is_hidden(rules, origin, &policy::target(entry))
+    }
+
+    /// Whether a resource seems not to exist for a client.
+    pub(crate) fn hides_resource(&self, origin: &Origin, upstream: &Upstream, uri: &str) -> bool {
+        let Some(rules) = &self.given.rules else { return false };
+        let canonical = canonical(upstream.id(), uri);
+        is_hidden(rules, origin, &policy::resource(upstream, &canonical))
+    }
+
+    /// Whether a client may read a resource, perhaps after an approval.
+    pub(crate) fn may_read(&self, origin: &Origin, upstream: &Upstream, uri: &str) -> bool {
+        let Some(rules) = &self.given.rules else { return true };
+        if rules.names_resources() && has_dot_segments(uri) {
+            return false;
+        }
+        let (who, canonical) = (policy::who(origin), canonical(upstream.id(), uri));
+        let verdict = rules.class_of(&who).verdict(&policy::resource(upstream, &canonical));
+        let decision = verdict.decide(&who, &canonical, &policy::resource_arguments(uri));
+        decision.action.is_permissive()
     }
 
     /// Whether tools of one upstream can have different chains.
@@ -258,6 +273,11 @@ impl StepRules {
         let of = |point| self.hooks.of(point, Some(subject.canonical));
         ToolHooks { before: of(Point::PreToolCall), after: of(Point::PostToolCall) }
     }
+}
+
+fn is_hidden(rules: &Policy, origin: &Origin, target: &Target<'_>) -> bool {
+    let verdict = rules.class_of(&policy::who(origin)).verdict(target);
+    verdict.settled().is_some_and(|decision| decision.action == Do::Hide)
 }
 
 /// All chains in use, by their settings.

@@ -1,6 +1,6 @@
-//! Rules about who may call which tool with which arguments. The first rule that matches decides. Rules are compiled
-//! in two steps: once per class of principals (those that the same rules can concern), and once per class and tool,
-//! so that a call costs two lookups and only the conditions on its arguments.
+//! Rules about who may call which tool, get which prompt and read which resource, with which arguments. The first rule that matches decides. Rules are compiled
+//! in two steps: once per class of principals (those that the same rules can concern), and once per class and
+//! target, so that a call costs two lookups and only the conditions on its arguments.
 
 mod args;
 mod condition;
@@ -52,8 +52,8 @@ impl fmt::Display for Do {
 pub struct Rule {
     /// Patterns over names of principals, `role:NAME` or `class:NAME`; all principals if empty.
     pub who: Vec<String>,
-    /// Patterns over canonical ids; all tools if empty.
-    pub tools: Vec<String>,
+    /// Patterns over canonical ids of what it is about.
+    pub names: Names,
     pub annotations: Annotations,
     /// JSON pointers into the arguments, and what must hold there.
     pub args: Vec<(String, Test)>,
@@ -62,6 +62,30 @@ pub struct Rule {
     pub approval: Approval,
     /// Where it is written, for explanations.
     pub place: String,
+}
+
+/// Patterns over canonical ids, by kind. Without any, everything of every kind matches; with some, only what they name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    pub tools: Vec<String>,
+    pub prompts: Vec<String>,
+    /// Over `server:URI`.
+    pub resources: Vec<String>,
+}
+
+impl Names {
+    fn of(&self, kind: Kind) -> &[String] {
+        match kind {
+            Kind::Tool => &self.tools,
+            Kind::Prompt => &self.prompts,
+            Kind::Resource => &self.resources,
+        }
+    }
+
+    fn has(&self, target: &Target<'_>) -> bool {
+        let is_open = self.tools.is_empty() && self.prompts.is_empty() && self.resources.is_empty();
+        is_open || self.of(target.kind).iter().any(|pattern| glob(pattern, target.canonical))
+    }
 }
 
 /// Who approves, and for how long that holds.
@@ -145,10 +169,31 @@ pub struct Who<'a, R> {
     pub class: &'a str,
 }
 
-/// A tool, as rules see it.
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Tool,
+    Prompt,
+    Resource,
+}
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+        }
+    }
+}
+
+/// A tool, prompt or resource, as rules see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tool<'a> {
+pub struct Target<'a> {
+    pub kind: Kind,
+    /// `server:name`, or `server:URI` for a resource.
     pub canonical: &'a str,
+    /// Only tools have any.
     pub annotations: Annotations,
     /// Whether its server's annotations are believed where they permit something.
     pub is_trusted: bool,
@@ -169,10 +214,13 @@ impl Rule {
         self.who.is_empty() || self.who.iter().any(is_it)
     }
 
-    /// Whether it is about this tool, whatever its arguments are.
-    fn is_about(&self, tool: &Tool<'_>) -> bool {
-        let is_named = self.tools.is_empty() || self.tools.iter().any(|one| glob(one, tool.canonical));
-        is_named && self.annotations.fits(tool.annotations)
+    /// Whether it is about this target, whatever its arguments are. A rule with annotations is about tools alone.
+    fn is_about(&self, target: &Target<'_>) -> bool {
+        let fits = match target.kind {
+            Kind::Tool => self.annotations.fits(target.annotations),
+            Kind::Prompt | Kind::Resource => self.annotations.is_empty(),
+        };
+        fits && self.names.has(target)
     }
 
     /// Whether the arguments decide if it matches.
@@ -181,9 +229,31 @@ impl Rule {
     }
 
     /// What a server that is not trusted states about its tools may only tighten.
-    fn only_tightens(&self, tool: &Tool<'_>) -> bool {
-        !self.annotations.is_empty() && !tool.is_trusted
+    fn only_tightens(&self, target: &Target<'_>) -> bool {
+        !self.annotations.is_empty() && !target.is_trusted
     }
+}
+
+/// Whether a URI has a segment `.` or `..`, plain or encoded. A server may resolve it to another resource than the one
+/// that a pattern was written for, so patterns cannot judge it.
+pub fn has_dot_segments(uri: &str) -> bool {
+    let decoded = percent_decoded(uri);
+    let is_separator = |byte: &u8| matches!(byte, b'/' | b'\\' | b'?' | b'#' | b'&' | b'=' | b':' | b';');
+    let mut segments = decoded.split(is_separator);
+    segments.any(|segment| matches!(segment, b"." | b".."))
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let encoded = (bytes[at] == b'%').then(|| digit(at + 1).zip(digit(at + 2))).flatten();
+        let value = encoded.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        out.push(value.unwrap_or(bytes[at]));
+        at += if value.is_some() { 3 } else { 1 };
+    }
+    out
 }
 
 /// Whether a pattern, in which `*` matches any run of characters, matches a text.

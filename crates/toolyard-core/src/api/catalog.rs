@@ -2,13 +2,15 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use toolyard_model::{ControlRequest, ControlResponse, View};
-use toolyard_proto::Raw;
+use toolyard_model::{ClientKey, ControlRequest, ControlResponse, Origin, View};
+use toolyard_policy::rules::Kind;
+use toolyard_proto::{Raw, Revision};
 
 use super::{Answered, number, unknown};
 use crate::Gateway;
-use crate::catalog::{Entry, ListKind};
+use crate::catalog::{Entry, ListKind, Visibility};
 use crate::report::at;
+use crate::upstream::Upstream;
 
 /// How many entries one answer lists.
 const MOST: usize = 500;
@@ -29,7 +31,9 @@ impl Gateway {
             search.is_empty() || entry.canonical.to_lowercase().contains(&search)
         };
         let is_namespaced = view.is_namespaced();
-        let found: Vec<_> = view.listed_tools().filter(fits).collect();
+        let seen = self.seen_by(request);
+        let shown = view.listed_tools().filter(|entry| !seen.hides(entry));
+        let found: Vec<_> = shown.filter(fits).collect();
         let offset = number(request, "offset").unwrap_or(0);
         let limit = number(request, "limit").unwrap_or(MOST).min(MOST);
         let tools = found.iter().skip(offset).take(limit).map(|entry| summary(entry, is_namespaced));
@@ -37,6 +41,16 @@ impl Gateway {
         Ok(ControlResponse::json(
             &json!({ "total": found.len(), "offset": offset, "tools": tools.collect::<Vec<_>>(), "views": views }),
         ))
+    }
+
+    /// What the rules show a client; an operator sees everything.
+    fn seen_by(&self, request: &ControlRequest) -> Visibility {
+        if request.is_operator {
+            return Visibility::default();
+        }
+        let (principal, client) = (request.principal.clone(), ClientKey::Gateway);
+        let origin = Origin::new(View::Everything, principal, client, Revision::NEWEST);
+        self.rules().steps.visibility(&origin)
     }
 
     fn views_json(&self) -> Vec<String> {
@@ -66,7 +80,9 @@ impl Gateway {
             let name = raw.member("name").and_then(|name| name.as_string()).unwrap_or_default();
             search.is_empty() || name.to_lowercase().contains(&search)
         };
-        let found: Vec<&Raw> = all.iter().filter(name).collect();
+        let seen = self.seen_by(request);
+        let found: Vec<&Raw> =
+            all.iter().filter(name).filter(|raw| !is_hidden(&seen, kind, &upstream, raw)).collect();
         let offset = number(request, "offset").unwrap_or(0);
         let limit = number(request, "limit").unwrap_or(MOST).min(MOST);
         let entries: Vec<&&Raw> = found.iter().skip(offset).take(limit).collect();
@@ -90,6 +106,16 @@ impl Gateway {
         let lines = upstream.stderr();
         let lines = lines.iter().map(|line| json!({ "at": at(line.at), "text": line.text }));
         Ok(ControlResponse::json(&json!({ "lines": lines.collect::<Vec<_>>() })))
+    }
+}
+
+/// Whether a definition of an upstream is hidden from a client.
+fn is_hidden(seen: &Visibility, kind: ListKind, upstream: &Upstream, raw: &Raw) -> bool {
+    let name = || raw.member("name").and_then(|name| name.as_string()).unwrap_or_default();
+    match kind {
+        ListKind::Tools => seen.hides_tool(upstream, &name(), raw),
+        ListKind::Prompts => seen.hides_named(Kind::Prompt, upstream, &name()),
+        ListKind::Resources | ListKind::Templates => seen.hides_resource(upstream, raw),
     }
 }
 

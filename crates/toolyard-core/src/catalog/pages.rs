@@ -7,11 +7,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
+use toolyard_policy::rules::{Annotations, Kind, Target};
+use toolyard_proto::name::canonical;
 use toolyard_proto::splice::members;
 use toolyard_proto::{Raw, Revision, legacy};
 
 use super::view::Item;
 use super::{CacheHints, Entry, ListKind, ViewCatalog};
+use crate::lean;
+use crate::pipeline::policy;
+use crate::upstream::Upstream;
 
 const PAGE_ENTRIES: usize = 5_000;
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
@@ -22,8 +27,8 @@ const KEPT_BYTES: usize = 64 * 1024 * 1024;
 /// A page with more entries is joined on a thread of its own, where no call waits.
 const MANY: usize = 200;
 
-/// Whether a class of principals does not see an entry.
-type Hidden = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
+/// Whether a class of principals does not see something.
+type Hidden = Arc<dyn Fn(&Target<'_>) -> bool + Send + Sync>;
 
 /// What a class of principals sees of a view.
 #[derive(Clone, Default)]
@@ -36,8 +41,8 @@ pub(crate) struct Visibility {
 }
 
 impl Visibility {
-    /// A class that does not see entries that are `hidden`.
-    pub(crate) fn new(class: u32, hidden: impl Fn(&Entry) -> bool + Send + Sync + 'static) -> Self {
+    /// A class that does not see what is `hidden`.
+    pub(crate) fn new(class: u32, hidden: impl Fn(&Target<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { class, hidden: Some(Arc::new(hidden)), is_private: true }
     }
 
@@ -47,13 +52,39 @@ impl Visibility {
     }
 
     pub(crate) fn hides(&self, entry: &Entry) -> bool {
-        self.hidden.as_ref().is_some_and(|hidden| hidden(entry))
+        let hidden = self.hidden.as_ref().filter(|_| !lean::is_call(entry));
+        hidden.is_some_and(|hidden| hidden(&policy::target(entry)))
+    }
+
+    /// Whether a resource, or a template by its text, is not shown.
+    pub(crate) fn hides_resource(&self, upstream: &Upstream, raw: &Raw) -> bool {
+        if self.hidden.is_none() {
+            return false;
+        }
+        let uri = raw.member("uri").or_else(|| raw.member("uriTemplate"));
+        let uri = uri.and_then(|uri| uri.as_string()).unwrap_or_default();
+        self.hides_named(Kind::Resource, upstream, &uri)
+    }
+
+    /// Whether a tool is not shown, by its definition.
+    pub(crate) fn hides_tool(&self, upstream: &Upstream, name: &str, definition: &Raw) -> bool {
+        let Some(hidden) = &self.hidden else { return false };
+        let canonical = canonical(upstream.id(), name);
+        let annotations = Annotations::of(&definition.read().unwrap_or_default());
+        hidden(&Target { kind: Kind::Tool, annotations, ..policy::resource(upstream, &canonical) })
+    }
+
+    /// Whether something that is not a tool is not shown.
+    pub(crate) fn hides_named(&self, kind: Kind, upstream: &Upstream, name: &str) -> bool {
+        let Some(hidden) = &self.hidden else { return false };
+        let canonical = canonical(upstream.id(), name);
+        hidden(&Target { kind, ..policy::resource(upstream, &canonical) })
     }
 
     fn shows(&self, item: &Item<'_>) -> bool {
-        match (item, &self.hidden) {
-            (Item::Entry(entry), Some(hidden)) => !hidden(entry),
-            _ => true,
+        match item {
+            Item::Entry(entry) => !self.hides(entry),
+            Item::Resource(upstream, raw) => !self.hides_resource(upstream, raw),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::HeaderValue;
 use toolyard_policy::pin::Held;
+use toolyard_policy::rules::Kind;
 use toolyard_proto::Raw;
 use toolyard_proto::app::UNLISTED;
 use toolyard_proto::fit::Fit;
@@ -110,7 +111,8 @@ impl Offer {
             let is_tools = kind == ListKind::Tools;
             let held = if is_tools { &definitions.held()[..] } else { &[] };
             let off = if is_tools { &definitions.off()[..] } else { &[] };
-            let made = Maker { upstream, style, before, held, off };
+            let of_kind = if is_tools { Kind::Tool } else { Kind::Prompt };
+            let made = Maker { upstream, style, kind: of_kind, before, held, off };
             made.entries(definitions.list(kind), definitions.fits(kind), &mut left_out)
         };
         let tools = entries(ListKind::Tools, before.map(|before| &before.tools));
@@ -123,6 +125,7 @@ impl Offer {
 struct Maker<'a> {
     upstream: &'a Arc<Upstream>,
     style: NameStyle,
+    kind: Kind,
     before: Option<&'a Entries>,
     /// Tools that are not offered.
     held: &'a [Held],
@@ -172,6 +175,7 @@ impl Maker<'_> {
         let id = self.upstream.id();
         Arc::new(Entry {
             upstream: self.upstream.clone(),
+            kind: self.kind,
             own_name_raw: Raw::from_serialize(&own_name),
             own_name_header: HeaderValue::try_from(encode_header(&own_name)).ok(),
             shown: self.style.name(id, &own_name),
@@ -205,7 +209,8 @@ impl Maker<'_> {
 pub(super) fn unlisted_entry(upstream: &Arc<Upstream>, style: NameStyle, name: &str) -> Arc<Entry> {
     let raw = Raw::empty_object().with("name", &Raw::from_serialize(&name));
     let fit = Fit { entry: None, faults: Vec::new(), is_unusable: false };
-    Maker { upstream, style, before: None, held: &[], off: &[] }.entry(name.to_owned(), &raw, &fit)
+    let maker = Maker { upstream, style, kind: Kind::Tool, before: None, held: &[], off: &[] };
+    maker.entry(name.to_owned(), &raw, &fit)
 }
 
 /// A tool of a pack that the pack does not list. The search for the key is much cheaper than reading every definition.
@@ -219,16 +224,15 @@ fn is_unlisted(raw: &Raw) -> bool {
 pub(super) fn hub_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
     let list = hub::hub_tools();
     let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
-    Maker { upstream: yard, style, before: None, held: &[], off: &[] }
-        .entries(&list, &fits, &mut Vec::new())
-        .all
+    let maker = Maker { upstream: yard, style, kind: Kind::Tool, before: None, held: &[], off: &[] };
+    maker.entries(&list, &fits, &mut Vec::new()).all
 }
 
 /// The tools of a lean view, under their plain names.
 pub(super) fn lean_entries(yard: &Arc<Upstream>, style: NameStyle) -> Vec<Arc<Entry>> {
     let list = lean::tools();
     let fits: Vec<Fit> = list.iter().map(toolyard_proto::fit::tool).collect();
-    let made = Maker { upstream: yard, style, before: None, held: &[], off: &[] };
+    let made = Maker { upstream: yard, style, kind: Kind::Tool, before: None, held: &[], off: &[] };
     let entries = made.entries(&list, &fits, &mut Vec::new()).all.into_iter().filter_map(Arc::into_inner);
     entries.map(|entry| Arc::new(Entry { shown: entry.own_name.clone(), ..entry })).collect()
 }

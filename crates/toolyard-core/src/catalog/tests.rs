@@ -116,7 +116,7 @@ async fn pages_joined_are_the_whole_list_and_a_class_sees_its_part_of_it() {
             view.clone().page(ListKind::Tools, Revision::V2025_11_25, cursor, seen, |_| Raw::empty_object());
         page.await.map(|page| page.read::<serde_json::Value>().unwrap())
     };
-    let odd = Visibility::new(1, |entry| entry.own_name.ends_with(['0', '2', '4', '6', '8']));
+    let odd = Visibility::new(1, |entry| entry.canonical.ends_with(['0', '2', '4', '6', '8']));
     for (seen, step) in [(Visibility::default(), 1), (odd, 2)] {
         let (mut cursor, mut names) = (None::<String>, Vec::new());
         loop {

@@ -80,6 +80,10 @@ pub(super) fn unknown(
     CallError::invalid_params(format!("unknown {what} `{name}`; `{what}s/list` shows what there is"))
 }
 
+pub(super) fn unknown_resource(uri: &str) -> CallError {
+    CallError::invalid_params(format!("unknown resource {uri}; `resources/list` lists the resources"))
+}
+
 /// Whether a name in a view of many upstreams seems to be one of this upstream's.
 pub(super) fn is_of(name: &str, upstream: &Upstream) -> bool {
     let rest = name.strip_prefix(upstream.id().as_str());

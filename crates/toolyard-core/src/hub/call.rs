@@ -9,7 +9,7 @@ use toolyard_model::{Request, View};
 use toolyard_proto::{CallError, Raw};
 
 use super::{HOW, find, needed, own_id, refused, silent, text};
-use crate::catalog::{Snapshot, ViewCatalog, ViewEntry};
+use crate::catalog::{Entry, Snapshot, ViewCatalog, ViewEntry, Visibility};
 use crate::upstream::Upstream;
 
 /// What the request is now, and the tool it names.
@@ -92,10 +92,12 @@ fn tool_of(
     } else {
         tool.to_owned()
     };
-    view.tool(&name).ok_or_else(|| no_tool(view, instance, tool))
+    let steps = &snapshot.rules().steps;
+    let found = view.tool(&name).filter(|found| !steps.hides(&request.origin, &found.entry));
+    found.ok_or_else(|| no_tool(view, &steps.visibility(&request.origin), instance, tool))
 }
 
-fn no_tool(view: &ViewCatalog, instance: &Upstream, tool: &str) -> CallError {
+fn no_tool(view: &ViewCatalog, seen: &Visibility, instance: &Upstream, tool: &str) -> CallError {
     let id = own_id(instance);
     if instance.definitions().is_none() {
         return silent(instance);
@@ -103,7 +105,8 @@ fn no_tool(view: &ViewCatalog, instance: &Upstream, tool: &str) -> CallError {
     if view.upstream(instance.id().as_str()).is_none() {
         return refused(format!("instance `{id}` is not in this profile"));
     }
-    let own = view.listed_tools().filter(|entry| entry.upstream.id() == instance.id());
+    let is_own = |entry: &&Arc<Entry>| entry.upstream.id() == instance.id() && !seen.hides(entry);
+    let own = view.listed_tools().filter(is_own);
     let names: Vec<&str> = own.map(|entry| entry.own_name.as_str()).collect();
     refused(format!("instance `{id}` has no tool `{tool}`; it has {}", names.join(", ")))
 }

@@ -31,7 +31,7 @@ impl Desk<'_> {
         reach(&upstream).await.map_err(failed)?;
         self.catalog.show(&upstream).await;
         let (hub, origin) = (&self.catalog.rules().hub, self.origin);
-        let mut tools = upstream.definitions().map_or_else(Vec::new, |definitions| names(&definitions));
+        let mut tools = self.tools_of(&upstream);
         if origin.view == View::Hub {
             tools = tools.iter().map(|name| legal_name(name).into_owned()).collect();
         }
@@ -52,6 +52,20 @@ impl Desk<'_> {
             result["expires_after_idle_seconds"] = json!(IDLE.as_secs());
         }
         Ok(Reply { structured: result, text })
+    }
+
+    /// The names of its tools that the client sees.
+    fn tools_of(&self, upstream: &Upstream) -> Vec<String> {
+        let snapshot = self.catalog.snapshot();
+        let seen = snapshot.rules().steps.visibility(self.origin);
+        let view = snapshot.view(&View::Upstream(upstream.name().clone()));
+        let is_hidden = |name: &String| {
+            let found = view.and_then(|view| view.tool(name));
+            found.is_some_and(|found| seen.hides(&found.entry))
+        };
+        let mut names = upstream.definitions().map_or_else(Vec::new, |definitions| names(&definitions));
+        names.retain(|name| !is_hidden(name));
+        names
     }
 
     /// Right after the start an instance may not have been found yet.

@@ -9,13 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use toolyard_model::{Answer, BoxFuture, Origin};
-use toolyard_policy::rules::{self, Annotations, Decision, Do, Policy, Tool, Verdict, Who};
+use toolyard_policy::rules::{self, Annotations, Decision, Do, Kind, Policy, Target, Verdict, Who};
 use toolyard_policy::unique::Unique;
-use toolyard_proto::CallError;
+use toolyard_proto::name::canonical;
+use toolyard_proto::{CallError, Method};
 
 use super::{Call, Next, Step};
 use crate::approvals::{Approvals, Subject, Wanted};
 use crate::catalog::Entry;
+use crate::upstream::Upstream;
 
 pub(super) use authorize::Authorize;
 
@@ -33,14 +35,77 @@ pub(crate) fn who(origin: &Origin) -> Who<'_, Arc<str>> {
 }
 
 /// A tool or prompt, as rules see it.
-pub(crate) fn tool(entry: &Entry) -> Tool<'_> {
-    let (canonical, is_trusted) = (&*entry.canonical, entry.upstream.is_trusted());
-    Tool { canonical, annotations: entry.annotations(), is_trusted }
+pub(crate) fn target(entry: &Entry) -> Target<'_> {
+    let (kind, canonical, is_trusted) = (entry.kind, &*entry.canonical, entry.upstream.is_trusted());
+    let annotations = if kind == Kind::Tool { entry.annotations() } else { Annotations::default() };
+    Target { kind, canonical, annotations, is_trusted }
+}
+
+/// A resource of an upstream, as rules see it.
+pub(crate) fn resource<'a>(upstream: &Upstream, canonical: &'a str) -> Target<'a> {
+    let (annotations, is_trusted) = (Annotations::default(), upstream.is_trusted());
+    Target { kind: Kind::Resource, canonical, annotations, is_trusted }
+}
+
+/// What a call is about.
+enum About {
+    Entry(Arc<Entry>),
+    Resource { upstream: Arc<Upstream>, uri: String, canonical: String },
+}
+
+impl About {
+    /// `None` for requests that rules do not cover.
+    fn of(call: &Call) -> Option<Self> {
+        if let Some(entry) = &call.entry {
+            return Some(Self::Entry(entry.clone()));
+        }
+        if call.method != Method::RESOURCES_READ {
+            return None;
+        }
+        let uri = call.params.member("uri").and_then(|uri| uri.as_string()).unwrap_or_default();
+        let canonical = canonical(call.upstream.id(), &uri);
+        Some(Self::Resource { upstream: call.upstream.clone(), uri, canonical })
+    }
+
+    fn target(&self) -> Target<'_> {
+        match self {
+            Self::Entry(entry) => target(entry),
+            Self::Resource { upstream, canonical, .. } => resource(upstream, canonical),
+        }
+    }
+
+    fn canonical(&self) -> &str {
+        match self {
+            Self::Entry(entry) => &entry.canonical,
+            Self::Resource { canonical, .. } => canonical,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Entry(entry) => entry.kind,
+            Self::Resource { .. } => Kind::Resource,
+        }
+    }
+}
+
+/// What conditions on arguments see of a resource.
+pub(crate) fn resource_arguments(uri: &str) -> Value {
+    serde_json::json!({ "uri": uri })
 }
 
 impl Governor {
-    fn verdict(&self, origin: &Origin, entry: &Entry) -> Arc<Verdict> {
-        self.policy.class_of(&who(origin)).verdict(&tool(entry))
+    fn verdict(&self, origin: &Origin, about: &About) -> Arc<Verdict> {
+        self.policy.class_of(&who(origin)).verdict(&about.target())
+    }
+
+    /// A server may read a URI with dot segments as another resource than the one that the rules judge.
+    fn refusal(&self, call: &Call, about: &About) -> Option<CallError> {
+        let About::Resource { uri, canonical, .. } = about else { return None };
+        (self.policy.names_resources() && rules::has_dot_segments(uri)).then(|| {
+            let message = format!("{canonical} has `.` or `..` in its path, which rules cannot judge");
+            CallError::invalid_params(message).at(call.upstream.name())
+        })
     }
 
     fn place(&self, decision: &Decision) -> String {
@@ -50,14 +115,15 @@ impl Governor {
     }
 
     /// The error of a call that the rules do not permit.
-    fn denied(&self, call: &Call, decision: &Decision) -> CallError {
-        let subject = call.subject();
+    fn denied(&self, call: &Call, about: &About, decision: &Decision) -> CallError {
+        let subject = about.canonical();
+        let place = self.place(decision);
+        call.note("rules", format!("{} by {place}", decision.action));
         if decision.action == Do::Hide {
-            let what = if call.entry.is_some() { "tool" } else { "method" };
-            return CallError::invalid_params(format!("unknown {what} `{subject}`"));
+            return CallError::invalid_params(format!("unknown {} `{subject}`", about.kind().as_str()));
         }
         let name = call.origin.principal.name();
-        tracing::info!(target: "policy", tool = subject, principal = %name, rule = self.place(decision), error = decision.error, "a call was denied");
+        tracing::info!(target: "policy", tool = subject, principal = %name, rule = place, error = decision.error, "a call was denied");
         let reason = match &decision.error {
             Some(_) => {
                 format!("{subject} is denied to {name}: the condition of a rule could not be evaluated")
@@ -96,29 +162,36 @@ pub(super) struct Judge(pub(super) Governor);
 
 impl Step for Judge {
     fn run(&self, mut call: Call, next: Next) -> BoxFuture<Answer> {
-        let Some(entry) = call.entry.clone() else { return next.run(call) };
-        let verdict = self.0.verdict(&call.origin, &entry);
-        if verdict.settled().is_some_and(|decision| decision.action == Do::Allow) {
+        let Some(about) = About::of(&call) else { return next.run(call) };
+        let verdict = self.0.verdict(&call.origin, &about);
+        if let Some(decision) = verdict.settled().filter(|decision| decision.action == Do::Allow) {
+            if decision.rule.is_some() {
+                call.note("rules", format!("allow by {}", self.0.place(decision)));
+            }
             return next.run(call);
         }
-        let args = match arguments(&call) {
+        let args = match arguments(&call, &about) {
             Ok(args) => args,
             Err(error) => return Box::pin(async move { Err(error) }),
         };
-        let decision = verdict.decide(&who(&call.origin), &entry.canonical, &args);
+        let decision = verdict.decide(&who(&call.origin), about.canonical(), &args);
         match decision.action {
-            Do::Allow => next.run(call),
+            Do::Allow => {
+                call.note("rules", format!("allow by {}", self.0.place(&decision)));
+                next.run(call)
+            }
             Do::Deny | Do::Hide => {
-                let error = self.0.denied(&call, &decision);
+                let error = self.0.denied(&call, &about, &decision);
                 Box::pin(async move { Err(error) })
             }
-            Do::Approve if self.is_granted(&call, &entry, &args) => {
+            Do::Approve if self.is_granted(&call, &about, &args) => {
+                call.note("rules", format!("approved, as {} requires", self.0.place(&decision)));
                 // Its upstream may ask questions of its own, whose state is wrapped with the approval.
                 call.needs_whole = true;
                 next.run(call)
             }
             Do::Approve => {
-                let error = self.want(&call, &entry, args, &decision);
+                let error = self.want(&call, &about, args, &decision);
                 Box::pin(async move { Err(error) })
             }
         }
@@ -127,9 +200,9 @@ impl Step for Judge {
 
 impl Judge {
     /// Whether these very arguments were approved.
-    fn is_granted(&self, call: &Call, entry: &Entry, args: &Value) -> bool {
+    fn is_granted(&self, call: &Call, about: &About, args: &Value) -> bool {
         let Some(slot) = &call.approval else { return false };
-        let subject = Subject::new(&call.origin, &entry.canonical, args);
+        let subject = Subject::new(&call.origin, about.canonical(), args);
         if slot.granted().as_ref() == Some(&subject) {
             return true;
         }
@@ -141,21 +214,25 @@ impl Judge {
     }
 
     /// Leaves what needs approval for the outer step, which never passes this error on.
-    fn want(&self, call: &Call, entry: &Entry, args: Value, decision: &Decision) -> CallError {
-        let subject = Subject::new(&call.origin, &entry.canonical, &args);
+    fn want(&self, call: &Call, about: &About, args: Value, decision: &Decision) -> CallError {
+        let subject = Subject::new(&call.origin, about.canonical(), &args);
         let approval = self.0.policy.rule(decision).map(|rule| rule.approval).unwrap_or_default();
         let rule = self.0.place(decision);
+        call.note("rules", format!("approval required by {rule}"));
         if let Some(slot) = &call.approval {
             let wanted = Wanted { subject, approval, args, rule };
             *slot.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
         }
-        CallError::denied(format!("{} needs approval", entry.canonical)).at(call.upstream.name())
+        CallError::denied(format!("{} needs approval", about.canonical())).at(call.upstream.name())
     }
 }
 
 /// The arguments as they will be sent; none are an empty object. A tool may read duplicate keys in another way than
 /// rules do, so there must be none.
-fn arguments(call: &Call) -> Result<Value, CallError> {
+fn arguments(call: &Call, about: &About) -> Result<Value, CallError> {
+    if let About::Resource { uri, .. } = about {
+        return Ok(resource_arguments(uri));
+    }
     let invalid = |what: &str| {
         let message = format!("the arguments of {} have {what}, which rules cannot judge", call.subject());
         CallError::invalid_params(message).at(call.upstream.name())

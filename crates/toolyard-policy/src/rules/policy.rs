@@ -1,4 +1,4 @@
-//! The rules of a config, compiled for the principals and tools that are there.
+//! The rules of a config, compiled for the principals and targets that are there.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde_json::Value;
 
-use super::{Annotations, Do, Rule, Tool, Who};
+use super::{Annotations, Do, Rule, Target, Who};
 
-/// So many principals, classes and tools are remembered; beyond that everything is compiled again.
+/// So many principals, classes and targets are remembered; beyond that everything is compiled again.
 const REMEMBERED: usize = 100_000;
+/// The rules for longer ids, which clients can invent, are compiled each time.
+const LONGEST: usize = 256;
 
 /// What is done with a call, and by which rule; by the default where there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +83,11 @@ impl Policy {
         self.default
     }
 
+    /// Whether patterns over URIs decide about resources.
+    pub fn names_resources(&self) -> bool {
+        self.rules.iter().any(|rule| !rule.names.resources.is_empty())
+    }
+
     /// The class of a principal.
     pub fn class_of<R: AsRef<str>>(&self, who: &Who<'_, R>) -> Arc<Class> {
         let roles: Vec<&str> = who.roles.iter().map(AsRef::as_ref).collect();
@@ -113,7 +120,7 @@ impl Policy {
             u32::try_from(NEXT_CLASS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).unwrap_or(u32::MAX);
         let new = || {
             let (all, default) = (self.rules.clone(), self.default);
-            Arc::new(Class { id, all, rules: rules.clone(), default, verdicts: RwLock::default() })
+            Arc::new(Class { id, all, rules: rules.clone(), default, verdicts: Default::default() })
         };
         classes.entry(rules.clone()).or_insert_with(new).clone()
     }
@@ -129,10 +136,11 @@ pub struct Class {
     /// The rules that concern it, in order.
     rules: Box<[usize]>,
     default: Do,
-    verdicts: RwLock<HashMap<String, Compiled>>,
+    /// By kind of target.
+    verdicts: [RwLock<HashMap<String, Compiled>>; 3],
 }
 
-/// A verdict, and what of the tool it follows from.
+/// A verdict, and what of the target it follows from.
 type Compiled = ((Annotations, bool), Arc<Verdict>);
 
 impl std::fmt::Debug for Class {
@@ -147,28 +155,32 @@ impl Class {
         self.id
     }
 
-    /// What the rules come to for a tool.
-    pub fn verdict(&self, tool: &Tool<'_>) -> Arc<Verdict> {
-        let basis = (tool.annotations, tool.is_trusted);
-        let known = self.verdicts.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, verdict)) = known.get(tool.canonical).filter(|(known, _)| *known == basis) {
+    /// What the rules come to for a target.
+    pub fn verdict(&self, target: &Target<'_>) -> Arc<Verdict> {
+        let basis = (target.annotations, target.is_trusted);
+        let verdicts = &self.verdicts[target.kind as usize];
+        let known = verdicts.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, verdict)) = known.get(target.canonical).filter(|(known, _)| *known == basis) {
             return verdict.clone();
         }
         drop(known);
-        let verdict = Arc::new(self.compile(tool));
-        let mut known = self.verdicts.write().unwrap_or_else(PoisonError::into_inner);
+        let verdict = Arc::new(self.compile(target));
+        if target.canonical.len() > LONGEST {
+            return verdict;
+        }
+        let mut known = verdicts.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(tool.canonical.to_owned(), (basis, verdict.clone()));
+        known.insert(target.canonical.to_owned(), (basis, verdict.clone()));
         verdict
     }
 
-    fn compile(&self, tool: &Tool<'_>) -> Verdict {
+    fn compile(&self, target: &Target<'_>) -> Verdict {
         let mut candidates = Vec::new();
         let mut otherwise = Decision::of(self.default, None);
-        for at in self.rules.iter().copied().filter(|at| self.all[*at].is_about(tool)) {
-            let (rule, only_tightens) = (&self.all[at], self.all[at].only_tightens(tool));
+        for at in self.rules.iter().copied().filter(|at| self.all[*at].is_about(target)) {
+            let (rule, only_tightens) = (&self.all[at], self.all[at].only_tightens(target));
             if !rule.is_conditional() && !only_tightens {
                 otherwise = Decision::of(rule.action, Some(at));
                 break;
@@ -178,14 +190,14 @@ impl Class {
         let mut verdict = Verdict { rules: self.all.clone(), candidates, otherwise };
         if verdict.candidates.iter().all(|one| !self.all[one.rule].is_conditional()) {
             let any_caller: Who<'_, &str> = Who { name: "", roles: &[], class: "" };
-            verdict.otherwise = verdict.decide(&any_caller, tool.canonical, &Value::Null);
+            verdict.otherwise = verdict.decide(&any_caller, target.canonical, &Value::Null);
             verdict.candidates.clear();
         }
         verdict
     }
 }
 
-/// What the rules come to for one class and tool.
+/// What the rules come to for one class and target.
 #[derive(Debug)]
 pub struct Verdict {
     rules: Arc<[Rule]>,
@@ -206,7 +218,7 @@ impl Verdict {
         self.candidates.is_empty().then_some(&self.otherwise)
     }
 
-    /// Whether there are arguments with which the tool may be called.
+    /// Whether there are arguments with which the target may be used.
     pub fn may_call(&self) -> bool {
         let permits = |one: &Candidate| self.rules[one.rule].action.is_permissive();
         self.otherwise.action.is_permissive()

@@ -9,16 +9,16 @@ use super::policy::matches;
 use super::*;
 
 /// What the rules mean, word for word.
-fn naive(rules: &[Rule], default: Do, who: &Who<'_, &str>, tool: &Tool<'_>, args: &Value) -> Do {
+fn naive(rules: &[Rule], default: Do, who: &Who<'_, &str>, target: &Target<'_>, args: &Value) -> Do {
     let Some((rule, rest)) = rules.split_first() else { return default };
-    let matched = rule.concerns(who) && rule.is_about(tool);
-    let action = match matched.then(|| matches(rule, who, tool.canonical, args)) {
-        None | Some(Ok(false)) => return naive(rest, default, who, tool, args),
+    let matched = rule.concerns(who) && rule.is_about(target);
+    let action = match matched.then(|| matches(rule, who, target.canonical, args)) {
+        None | Some(Ok(false)) => return naive(rest, default, who, target, args),
         Some(Ok(true)) => rule.action,
         Some(Err(_)) => Do::Deny,
     };
-    if !rule.annotations.is_empty() && !tool.is_trusted {
-        return action.max(naive(rest, default, who, tool, args));
+    if !rule.annotations.is_empty() && !target.is_trusted {
+        return action.max(naive(rest, default, who, target, args));
     }
     action
 }
@@ -26,7 +26,7 @@ fn naive(rules: &[Rule], default: Do, who: &Who<'_, &str>, tool: &Tool<'_>, args
 fn rule(action: Do) -> Rule {
     Rule {
         who: Vec::new(),
-        tools: Vec::new(),
+        names: Names::default(),
         annotations: Annotations::default(),
         args: Vec::new(),
         when: None,
@@ -36,18 +36,23 @@ fn rule(action: Do) -> Rule {
     }
 }
 
+fn owned(texts: Vec<&str>) -> Vec<String> {
+    texts.into_iter().map(str::to_owned).collect()
+}
+
 fn any_rule() -> impl Strategy<Value = Rule> {
     let who = prop::sample::subsequence(vec!["alice", "bob", "role:ops", "class:guest", "a*"], 0..3);
-    let tools = prop::sample::subsequence(vec!["files:read", "files:*", "*:write", "wiki:read"], 0..3);
+    let patterns = || prop::sample::subsequence(vec!["files:read", "files:*", "*:write", "wiki:read"], 0..3);
+    let names = (patterns(), patterns(), patterns());
     let hint = || prop::option::weighted(0.2, any::<bool>());
     let args = prop::option::weighted(0.3, prop::sample::select(vec!["/data", "/etc"]));
     let whens = ["args.n < 5", "args.missing == 1", "who.name == 'alice'", "args.n", "'ops' in who.roles"];
     let when = prop::option::weighted(0.3, prop::sample::select(whens.to_vec()));
     let action = prop::sample::select(vec![Do::Allow, Do::Approve, Do::Deny, Do::Hide]);
-    (who, tools, hint(), hint(), args, when, action).prop_map(
-        |(who, tools, read_only, destructive, below, when, action)| Rule {
+    (who, names, hint(), hint(), args, when, action).prop_map(
+        |(who, (tools, prompts, resources), read_only, destructive, below, when, action)| Rule {
             who: who.into_iter().map(str::to_owned).collect(),
-            tools: tools.into_iter().map(str::to_owned).collect(),
+            names: Names { tools: owned(tools), prompts: owned(prompts), resources: owned(resources) },
             annotations: Annotations { read_only, destructive, ..Annotations::default() },
             args: below
                 .map(|folder| {
@@ -71,6 +76,7 @@ proptest! {
                 prop::sample::select(vec![
                     ("alice", &["ops"][..], ""), ("bob", &[][..], "guest"), ("carol", &["ops", "dev"][..], ""),
                 ]),
+                prop::sample::select(vec![Kind::Tool, Kind::Prompt, Kind::Resource]),
                 prop::sample::select(vec!["files:read", "files:write", "wiki:read"]),
                 any::<[bool; 3]>(),
                 prop::sample::select(vec!["/data/x", "/data/../etc", "/etc", "/var"]),
@@ -80,15 +86,16 @@ proptest! {
         ),
     ) {
         let policy = Policy::new(rules.clone(), default);
-        for ((name, roles, class), canonical, [read_only, destructive, is_trusted], path, n) in calls {
+        for ((name, roles, class), kind, canonical, [read_only, destructive, is_trusted], path, n) in calls {
             let who = Who { name, roles, class };
             let annotations = Annotations {
                 read_only: Some(read_only), destructive: Some(destructive),
                 idempotent: Some(false), open_world: Some(true),
             };
-            let (tool, args) = (Tool { canonical, annotations, is_trusted }, json!({ "path": path, "n": n }));
-            let verdict = policy.class_of(&who).verdict(&tool);
-            let expected = naive(&rules, default, &who, &tool, &args);
+            let target = Target { kind, canonical, annotations, is_trusted };
+            let args = json!({ "path": path, "n": n });
+            let verdict = policy.class_of(&who).verdict(&target);
+            let expected = naive(&rules, default, &who, &target, &args);
             let decision = verdict.decide(&who, canonical, &args);
             prop_assert_eq!(decision.action, expected);
             prop_assert!(verdict.may_call() || !expected.is_permissive(), "a tool that may be called is seen");
@@ -96,6 +103,58 @@ proptest! {
                 prop_assert_eq!(settled.action, expected);
             }
         }
+    }
+}
+
+#[test]
+fn a_rule_is_about_the_kinds_that_it_names() {
+    let target =
+        |kind| Target { kind, canonical: "s:x", annotations: Annotations::default(), is_trusted: false };
+    let check = |rule: &Rule, expected: [bool; 3]| {
+        let kinds = [Kind::Tool, Kind::Prompt, Kind::Resource];
+        assert_eq!(kinds.map(|kind| rule.is_about(&target(kind))), expected, "{:?}", rule.names);
+    };
+    let any = || vec!["*".to_owned()];
+    check(&rule(Do::Deny), [true; 3]);
+    check(
+        &Rule { names: Names { tools: any(), ..Names::default() }, ..rule(Do::Deny) },
+        [true, false, false],
+    );
+    check(
+        &Rule { names: Names { prompts: any(), ..Names::default() }, ..rule(Do::Deny) },
+        [false, true, false],
+    );
+    check(
+        &Rule { names: Names { resources: any(), ..Names::default() }, ..rule(Do::Deny) },
+        [false, false, true],
+    );
+    let annotations = Annotations { read_only: Some(false), ..Annotations::default() };
+    let of_tool = Target { annotations, ..target(Kind::Tool) };
+    let annotated = Rule { annotations, ..rule(Do::Deny) };
+    assert!(annotated.is_about(&of_tool) && !annotated.is_about(&Target { kind: Kind::Prompt, ..of_tool }));
+}
+
+#[test]
+fn dot_segments_are_found_in_every_form() {
+    for uri in [
+        "file:///srv/../etc",
+        "file:///srv/..",
+        "file:///srv/%2e%2e/etc",
+        "file:///srv/%2E./etc",
+        "file:///srv/.%2e%2fetc",
+        "file:///srv/x%2F..%2Fetc",
+        r"file:///srv\..\etc",
+        "file:///srv/#/../../etc",
+        "app://x?path=../y",
+        "file:../x",
+        "file:///./x",
+    ] {
+        assert!(has_dot_segments(uri), "{uri}");
+    }
+    for uri in
+        ["file:///srv/a..b", "file:///srv/...", "file:///srv/.hidden", "file:///srv/a.", "note://x%", "x:%2"]
+    {
+        assert!(!has_dot_segments(uri), "{uri}");
     }
 }
 
@@ -117,7 +176,12 @@ fn arguments_are_tested_as_they_are() {
 #[test]
 fn a_condition_that_fails_denies() {
     let who: Who<'_, &str> = Who { name: "alice", roles: &[], class: "" };
-    let tool = Tool { canonical: "bank:pay", annotations: Annotations::default(), is_trusted: true };
+    let tool = Target {
+        kind: Kind::Tool,
+        canonical: "bank:pay",
+        annotations: Annotations::default(),
+        is_trusted: true,
+    };
     let check = |when: &str, args: Value| {
         let when = Some(Condition::compile(when).unwrap());
         let policy = Policy::new(vec![Rule { when, ..rule(Do::Allow) }], Do::Deny);
@@ -149,23 +213,31 @@ fn a_thousand_rules_cost_no_more_than_one() {
     let rules = |count: usize| -> Vec<Rule> {
         let one = |n: usize| Rule {
             who: vec![format!("user{n}")],
-            tools: vec![format!("server{n}:*")],
+            names: Names { tools: vec![format!("server{n}:*")], ..Names::default() },
             ..rule(Do::Deny)
         };
         (0..count).map(one).collect()
     };
-    let time = |count: usize| {
-        let policy = Policy::new(rules(count), Do::Allow);
-        let who: Who<'_, &str> = Who { name: "alice", roles: &["ops"], class: "" };
-        let tool = Tool { canonical: "files:read", annotations: Annotations::default(), is_trusted: false };
-        policy.class_of(&who).verdict(&tool);
+    let (one, many) = (Policy::new(rules(1), Do::Allow), Policy::new(rules(1_000), Do::Allow));
+    let who: Who<'_, &str> = Who { name: "alice", roles: &["ops"], class: "" };
+    let tool = Target {
+        kind: Kind::Tool,
+        canonical: "files:read",
+        annotations: Annotations::default(),
+        is_trusted: false,
+    };
+    let time = |policy: &Policy| {
         let start = Instant::now();
-        for _ in 0..10_000 {
+        for _ in 0..500 {
             std::hint::black_box(policy.class_of(&who).verdict(&tool).settled());
         }
-        start.elapsed() / 10_000
+        start.elapsed() / 500
     };
-    let (one, thousand) =
-        ((0..5).map(|_| time(1)).min().unwrap(), (0..5).map(|_| time(1_000)).min().unwrap());
-    assert!(thousand < one * 3, "{thousand:?} for a thousand rules, {one:?} for one");
+    // The fastest of many short rounds, in turns, so that the load of the machine meets both.
+    let (mut of_one, mut of_many) = (time(&one), time(&many));
+    for _ in 0..200 {
+        of_one = of_one.min(time(&one));
+        of_many = of_many.min(time(&many));
+    }
+    assert!(of_many < of_one * 3, "{of_many:?} for a thousand rules, {of_one:?} for one");
 }

@@ -1,6 +1,7 @@
 //! `toolyard explain`: why a tool is there, under which name and for whom, or why it is not.
 
 mod chain;
+mod listed;
 
 use clap::Args;
 use serde::Serialize;
@@ -9,7 +10,7 @@ use toolyard_config::Config;
 use toolyard_config::definition::{Written, written};
 use toolyard_core::settings::Pattern;
 use toolyard_core::{ProfilePlan, UpstreamKind};
-use toolyard_policy::rules::{self, Annotations, Who};
+use toolyard_policy::rules::{Annotations, Kind, Target, Who};
 use toolyard_proto::fit;
 
 use chain::Chain;
@@ -24,6 +25,12 @@ use crate::{packs, say};
 pub(crate) struct ExplainArgs {
     /// `upstream:tool`, the name that clients see, or the tool's own name.
     tool: String,
+    /// Explain a prompt, `upstream:name`.
+    #[arg(long, conflicts_with = "resource")]
+    prompt: bool,
+    /// Explain a resource, `upstream:URI`.
+    #[arg(long)]
+    resource: bool,
     /// Explain what the rules decide for this principal: a name, and after commas `role:NAME` and `class:NAME`.
     #[arg(long = "as", value_name = "WHO")]
     who: Option<String>,
@@ -58,7 +65,10 @@ fn arguments(text: &str) -> Result<Value, String> {
 pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure> {
     let explanation = with_client(common, None, async |client, settings| {
         let states = client.settled().await?;
-        let tools = Tools::of(client, settings, None).await?;
+        if args.prompt || args.resource {
+            return listed::explain(client, settings, args).await;
+        }
+        let tools = Tools::of_operator(client, settings).await?;
         let upstreams = written(&settings.found.sources);
         match tools.find(&args.tool) {
             Ok(tool) => {
@@ -67,7 +77,7 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
                 let chain = Chain { tool, kind, config: &settings.config, arguments: args.args.as_ref() };
                 explanation.steps = chain.lines().await;
                 if let Some(who) = &args.who {
-                    let decided = decision(who, args.args.as_ref(), tool, &settings.config)?;
+                    let decided = of_tool(who, args.args.as_ref(), tool, &settings.config)?;
                     explanation.reasons.push(decided);
                 }
                 Ok(explanation)
@@ -104,8 +114,26 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
     if explanation.there { Ok(()) } else { Err(Failure::Said(1)) }
 }
 
+fn of_tool(who: &str, args: Option<&Value>, tool: &Tool, config: &Config) -> Result<String, Failure> {
+    let upstream = config.upstreams.on.iter().find(|upstream| upstream.id.as_str() == tool.upstream);
+    let definition: Value = tool.definition.read().unwrap_or_default();
+    let canonical = tool.canonical();
+    let target = Target {
+        kind: Kind::Tool,
+        canonical: &canonical,
+        annotations: Annotations::of(&definition),
+        is_trusted: upstream.is_none_or(|upstream| upstream.trusted),
+    };
+    decision(who, args, &target, config)
+}
+
 /// What the rules decide about a call, and which of them.
-fn decision(who: &str, args: Option<&Value>, tool: &Tool, config: &Config) -> Result<String, Failure> {
+fn decision(
+    who: &str,
+    args: Option<&Value>,
+    target: &Target<'_>,
+    config: &Config,
+) -> Result<String, Failure> {
     let Some(policy) = &config.rules else { return Ok(format!("{who} may call it: there are no rules")) };
     let args = args.cloned().unwrap_or_else(|| serde_json::json!({}));
     let mut parts = who.split(',').map(str::trim);
@@ -118,24 +146,20 @@ fn decision(who: &str, args: Option<&Value>, tool: &Tool, config: &Config) -> Re
             _ => return Err(Failure::Usage(format!("expected `role:NAME` or `class:NAME`, found `{part}`"))),
         }
     }
-    let upstream = config.upstreams.on.iter().find(|upstream| upstream.id.as_str() == tool.upstream);
-    let definition: Value = tool.definition.read().unwrap_or_default();
-    let canonical = tool.canonical();
-    let subject = rules::Tool {
-        canonical: &canonical,
-        annotations: Annotations::of(&definition),
-        is_trusted: upstream.is_none_or(|upstream| upstream.trusted),
-    };
     let caller = Who { name, roles: &roles, class };
-    let verdict = policy.class_of(&caller).verdict(&subject);
-    let decision = verdict.decide(&caller, &canonical, &args);
+    let verdict = policy.class_of(&caller).verdict(target);
+    let decision = verdict.decide(&caller, target.canonical, &args);
     let by = match policy.rule(&decision) {
         Some(rule) => format!("the rule at {}", rule.place),
         None => "the default, because no rule matches".to_owned(),
     };
     let seen = if verdict.may_call() { "sees it" } else { "does not see it" };
     let why = decision.error.map(|error| format!(" (its condition failed: {error})")).unwrap_or_default();
-    Ok(format!("{name} {seen}; a call is decided as `{}` by {by}{why}", decision.action))
+    let request = match target.kind {
+        Kind::Tool => "a call",
+        Kind::Prompt | Kind::Resource => "a request for it",
+    };
+    Ok(format!("{name} {seen}; {request} is decided as `{}` by {by}{why}", decision.action))
 }
 
 fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -> Explanation {

@@ -343,10 +343,12 @@ impl Client {
     async fn ask(&self, path: &str, body: Option<&Value>) -> Result<Value> {
         match &self.way {
             Way::Own(gateway, _) => {
+                let (path, query) =
+                    path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
                 let request = ControlRequest {
                     method: if body.is_some() { http::Method::POST } else { http::Method::GET },
                     path: path.to_owned(),
-                    query: None,
+                    query: query.map(str::to_owned),
                     body: body.map(Value::to_string).unwrap_or_default().into(),
                     last_event_id: None,
                     principal: Principal::local(),
@@ -428,6 +430,21 @@ impl Client {
             cursor = page.member("nextCursor").and_then(|cursor| cursor.as_string());
             if cursor.is_none() {
                 return Ok(tools);
+            }
+        }
+    }
+
+    /// One list of an upstream as it defined it, whatever the rules show.
+    pub(super) async fn definitions(&self, id: &str, list: &str) -> Result<Vec<Raw>, Failure> {
+        let mut all: Vec<Raw> = Vec::new();
+        loop {
+            let path = format!("/upstreams/{id}/definitions?list={list}&offset={}", all.len());
+            let page = self.control(&path, None).await?;
+            let entries = page["entries"].as_array().cloned().unwrap_or_default();
+            let is_last = entries.is_empty();
+            all.extend(entries.into_iter().map(Raw::from));
+            if is_last || page["total"].as_u64().is_none_or(|total| all.len() as u64 >= total) {
+                return Ok(all);
             }
         }
     }

@@ -152,3 +152,22 @@ fn a_lock_file_decides_what_is_offered() {
     let doctor = world.run(&["doctor"]);
     assert!(doctor.contains("the lock file that covers it cannot be read"), "{doctor}");
 }
+
+#[test]
+fn held_and_accepted_tools_are_in_the_audit() {
+    let world = World::new("[audit]\n");
+    assert_eq!(world.tools().len(), 2);
+    world.offer(&[("read", EVIL), ("list", "Lists files.")]);
+    let _gateway = world.0.start(&["--config", "config.toml"]);
+    eventually("the tool is held", || world.run(&["approve"]).contains("s:read").then_some(()));
+    world.run(&["approve", "s:read"]);
+    let audit = eventually("the decision is recorded", || {
+        Some(world.run(&["audit", "--json"])).filter(|audit| audit.contains("\"accepted\""))
+    });
+    let records: Vec<Value> = audit.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for what in ["held", "accepted"] {
+        let found = records.iter().find(|record| record["what"] == what && record["tool"] == "s:read");
+        let why = found.unwrap_or_else(|| panic!("{what}: {audit}"))["why"].as_str().unwrap().to_owned();
+        assert!(why.contains("its definition changed"), "{why}");
+    }
+}

@@ -14,12 +14,16 @@ TOOLS = [
     {"name": "secret", "inputSchema": {"type": "object"}},
     {"name": "pay", "inputSchema": {"type": "object"}},
 ]
+RESOURCES = [{"uri": uri, "name": uri} for uri in ("file:///srv/a", "file:///etc/b")]
 for line in sys.stdin:
     m = json.loads(line)
     if "id" not in m: continue
     result = {
-        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}},
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "resources": {}, "prompts": {}}, "serverInfo": {"name": "s", "version": "1"}},
         "tools/list": {"tools": TOOLS},
+        "resources/list": {"resources": RESOURCES},
+        "prompts/list": {"prompts": [{"name": "plain"}, {"name": "internal"}]},
+        "resources/read": {"contents": [{"uri": m.get("params", {}).get("uri"), "text": "the text"}]},
         "tools/call": {"content": [{"type": "text", "text": "called with " + json.dumps(m["params"])}]},
     }.get(m["method"])
     if m["method"] == "tools/call": open("calls", "a").write(json.dumps(m["params"]) + "\n")
@@ -132,4 +136,108 @@ fn arguments_with_duplicate_keys_are_refused() {
     let answer = http::read(http::send_text(&gateway.url, &headers, body)).message().to_string();
     assert!(answer.contains("duplicate keys"), "{answer}");
     assert!(!home.path("calls").exists());
+}
+
+fn list(gateway: &Gateway, kind: &str, member: &str) -> Vec<String> {
+    let method = format!("{kind}/list");
+    let answer = http::read(http::modern(&gateway.url, &method, json!({}))).message();
+    let entries = answer["result"][kind].as_array().unwrap_or_else(|| panic!("{answer}"));
+    entries.iter().map(|entry| entry[member].as_str().unwrap().to_owned()).collect()
+}
+
+fn read(gateway: &Gateway, uri: &str) -> String {
+    let params = json!({ "uri": uri, "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    } });
+    let headers =
+        [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "resources/read"), ("mcp-name", uri)];
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params });
+    http::post(&gateway.url, &headers, &message).message().to_string()
+}
+
+#[test]
+fn prompts_and_resources_are_seen_used_and_explained_as_the_rules_say() {
+    let home = home(
+        "[[rules]]\nprompts = \"s:internal\"\ndo = \"hide\"\n\
+         [[rules]]\nresources = [\"s:file:///srv/*\"]\ndo = \"allow\"\n\
+         [[rules]]\nresources = [\"s:*\"]\ndo = \"deny\"\n",
+    );
+    let gateway = start(&home);
+    assert_eq!(names(&gateway).len(), 4);
+    assert_eq!(list(&gateway, "prompts", "name"), ["s__plain"]);
+    let listed = list(&gateway, "resources", "uri");
+    assert!(listed.len() == 1 && listed[0].ends_with("/srv/a"), "{listed:?}");
+    assert!(read(&gateway, &listed[0]).contains("the text"), "{}", read(&gateway, &listed[0]));
+    let denied = read(&gateway, &listed[0].replace("srv/a", "etc/b"));
+    assert!(denied.contains("s:file:///etc/b is denied to local"), "{denied}");
+    let refused = read(&gateway, &listed[0].replace("srv/a", "srv/../etc/b"));
+    assert!(refused.contains("which rules cannot judge"), "{refused}");
+    let explain = |arguments: &[&str]| {
+        let flags = ["--config", "config.toml", "--state-dir", "state", "explain", "--as", "bob"];
+        home.run(&[&flags, arguments].concat()).1
+    };
+    for (arguments, expected) in [
+        (
+            ["--prompt", "s:internal"],
+            "bob does not see it; a request for it is decided as `hide` by the rule at",
+        ),
+        (
+            ["--resource", "s:file:///srv/a"],
+            "bob sees it; a request for it is decided as `allow` by the rule at",
+        ),
+        (
+            ["--resource", "s:file:///etc/b"],
+            "bob does not see it; a request for it is decided as `deny` by the rule at",
+        ),
+        (["--resource", "s:file:///srv/../x"], "rules cannot judge `.` or `..` in its path"),
+    ] {
+        let explained = explain(&arguments);
+        assert!(explained.contains(expected), "{arguments:?}: {explained}");
+    }
+}
+
+#[test]
+fn a_user_to_whom_everything_is_denied_can_still_ask_why() {
+    let home = home("[policy]\ndefault = \"deny\"\n[[rules]]\ntools = \"s:pay\"\ndo = \"hide\"\n");
+    let _gateway = start(&home);
+    let flags = ["--config", "config.toml", "--state-dir", "state"];
+    let explained = home.run(&[&flags[..], &["explain", "s:read", "--as", "local"]].concat()).1;
+    assert!(explained.contains("a call is decided as `deny` by the default"), "{explained}");
+    let listed = home.run(&[&flags[..], &["list"]].concat()).1;
+    assert!(listed.contains("active"), "{listed}");
+}
+
+#[test]
+fn decisions_of_rules_and_approvals_are_in_the_audit() {
+    let home = home(
+        "[audit]\n[[rules]]\ntools = \"s:write\"\ndo = \"deny\"\n[[rules]]\ntools = \"s:read\"\ndo = \"allow\"\n\
+         [[rules]]\ntools = \"s:pay\"\ndo = \"approve\"\nby = \"operator\"\nwait = 0\n",
+    );
+    let gateway = start(&home);
+    call(&gateway, "s__read", &json!({}));
+    call(&gateway, "s__write", &json!({}));
+    let waits = call(&gateway, "s__pay", &json!({ "amount": 1 }));
+    let (_, rest) = waits.split_once("pending as ").unwrap();
+    let id: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
+    let flags = ["--config", "config.toml", "--state-dir", "state"];
+    assert_eq!(home.run(&[&flags[..], &["deny", &id]].concat()).0, 0);
+    let audit = crate::gateway::eventually("the decision is recorded", || {
+        let audit = home.run(&[&flags[..], &["audit", "--json"]].concat()).1;
+        audit.contains("\"what\":\"decided\"").then_some(audit)
+    });
+    let records: Vec<Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let find = |what: &str, tool: &str| {
+        let fits = |record: &&Value| record["what"] == what && record["tool"] == tool;
+        records.iter().find(fits).unwrap_or_else(|| panic!("no {what} of {tool} in {audit}"))
+    };
+    let note = |record: &Value| record["notes"][0]["text"].as_str().unwrap_or_default().to_owned();
+    assert!(note(find("ended", "s:read")).starts_with("allow by config.toml:"), "{audit}");
+    assert!(note(find("ended", "s:write")).starts_with("deny by config.toml:"), "{audit}");
+    assert!(note(find("ended", "s:pay")).starts_with("approval required by config.toml:"), "{audit}");
+    let decided = find("decided", "s:pay");
+    assert_eq!(
+        (&decided["by"], &decided["approved"], &decided["principal"]),
+        (&json!("operator"), &json!(false), &json!("local"))
+    );
 }

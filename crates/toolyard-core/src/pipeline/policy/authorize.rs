@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use toolyard_model::{Answer, AnswerBody, Ask, BoxFuture};
-use toolyard_policy::rules::{By, Do};
+use toolyard_policy::rules::{By, Do, Kind};
 use toolyard_proto::{CallError, Method, Raw};
 
-use super::{Call, Governor, Next, Slot, Step};
+use super::{About, Call, Governor, Next, Slot, Step};
 use crate::approvals::{Carried, Outcome, Subject, Wanted};
 use crate::bridge;
 
@@ -27,21 +27,24 @@ pub(in crate::pipeline) struct Authorize(pub(in crate::pipeline) Governor);
 
 impl Step for Authorize {
     fn run(&self, call: Call, next: Next) -> BoxFuture<Answer> {
-        let Some(entry) = call.entry.as_ref() else { return next.run(call) };
-        let verdict = self.0.verdict(&call.origin, entry);
+        let Some(about) = About::of(&call) else { return next.run(call) };
+        if let Some(error) = self.0.refusal(&call, &about) {
+            return Box::pin(async move { Err(error) });
+        }
+        let verdict = self.0.verdict(&call.origin, &about);
         match verdict.settled() {
             Some(decision) if decision.action == Do::Allow => next.run(call),
             Some(decision) if !decision.action.is_permissive() => {
-                let error = self.0.denied(&call, decision);
+                let error = self.0.denied(&call, &about, decision);
                 Box::pin(async move { Err(error) })
             }
-            _ => Box::pin(authorize(self.0.clone(), call, next)),
+            _ => Box::pin(authorize(self.0.clone(), call, about, next)),
         }
     }
 }
 
-async fn authorize(governor: Governor, mut call: Call, next: Next) -> Answer {
-    let mut granted = taken_up(&governor, &mut call)?;
+async fn authorize(governor: Governor, mut call: Call, about: About, next: Next) -> Answer {
+    let mut granted = taken_up(&governor, &mut call, &about)?;
     for _ in 0..MOST_ROUNDS {
         let slot = Arc::new(Slot::new(granted.take()));
         call.approval = Some(slot.clone());
@@ -57,13 +60,13 @@ async fn authorize(governor: Governor, mut call: Call, next: Next) -> Answer {
             By::Operator => Some(wait_for_operator(&governor, &call, wanted).await?),
         };
     }
-    let message = format!("the arguments of {} change whenever it is approved", call.subject());
+    let message = format!("the arguments of {} change whenever it is approved", name_of(&call));
     Err(CallError::denied(message).at(call.upstream.name()))
 }
 
 /// What was approved before, if the client comes back with a state of ours. The upstream gets the parameters without
 /// what is ours.
-fn taken_up(governor: &Governor, call: &mut Call) -> Result<Option<Subject>, CallError> {
+fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<Option<Subject>, CallError> {
     let state = call.params.member("requestState").and_then(|state| state.as_string());
     let Some(opened) = state.and_then(|state| governor.approvals.open_state(&state)) else { return Ok(None) };
     let refused = |why: &str| {
@@ -71,7 +74,7 @@ fn taken_up(governor: &Governor, call: &mut Call) -> Result<Option<Subject>, Cal
     };
     let carried = opened.map_err(refused)?;
     let (Carried::Asked { subject, .. } | Carried::Granted { subject, .. }) = &carried;
-    if !subject.is_of(&call.origin, &tool_of(call)) {
+    if !subject.is_of(&call.origin, about.canonical()) {
         return Err(refused("belongs to another request"));
     }
     match carried {
@@ -99,8 +102,9 @@ fn taken_up(governor: &Governor, call: &mut Call) -> Result<Option<Subject>, Cal
     }
 }
 
-fn tool_of(call: &Call) -> String {
-    call.entry.as_ref().map(|entry| entry.canonical.to_string()).unwrap_or_default()
+/// The name of what is called, in messages to its client.
+fn name_of(call: &Call) -> String {
+    About::of(call).map_or_else(|| call.subject(), |about| about.canonical().to_owned())
 }
 
 fn without(call: &Call, keys: &[&str]) -> toolyard_proto::Params {
@@ -119,8 +123,12 @@ fn decided(
     let choice = answer["content"]["decision"].as_str().unwrap_or_default();
     let is_yes = answer["action"] == "accept" && ["once", "session"].contains(&choice);
     governor.approvals.record(subject, call.origin.principal.name(), is_yes);
+    call.note(
+        "approval",
+        if is_yes { "approved by the user of the client" } else { "denied by the user of the client" },
+    );
     if !is_yes {
-        let message = format!("{} was not approved by the user of the client", call.subject());
+        let message = format!("{} was not approved by the user of the client", name_of(call));
         return Err(CallError::denied(message).at(call.upstream.name()));
     }
     if let Some(lasts) = lasts.filter(|_| choice == "session") {
@@ -137,11 +145,12 @@ fn question(call: &Call, wanted: &Wanted) -> Ask {
         args.push('…');
     }
     let choices: &[&str] = if wanted.approval.is_for_session { &["once", "session"] } else { &["once"] };
-    let message = format!(
-        "{} wants to call {} with these arguments: {args}",
-        call.origin.principal.name(),
-        call.subject()
-    );
+    let (who, what) = (call.origin.principal.name(), name_of(call));
+    let message = match About::of(call).map(|about| about.kind()) {
+        Some(Kind::Resource) => format!("{who} wants to read {what}"),
+        Some(Kind::Prompt) => format!("{who} wants to get the prompt {what} with these arguments: {args}"),
+        _ => format!("{who} wants to call {what} with these arguments: {args}"),
+    };
     let params = json!({
         "mode": "form",
         "message": message,
@@ -161,11 +170,11 @@ async fn ask_in_call(governor: &Governor, call: &Call, wanted: Wanted) -> Result
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
             let message =
-                format!("{} needs approval, and the client could not be asked: {error}", call.subject());
+                format!("{} needs approval, and the client could not be asked: {error}", name_of(call));
             return Err(CallError::denied(message).at(call.upstream.name()));
         }
         Err(_) => {
-            let message = format!("{} needs approval, and the client did not answer in time", call.subject());
+            let message = format!("{} needs approval, and the client did not answer in time", name_of(call));
             return Err(CallError::denied(message).at(call.upstream.name()));
         }
     };
@@ -189,12 +198,24 @@ async fn wait_for_operator(governor: &Governor, call: &Call, wanted: Wanted) -> 
     let approvals = &governor.approvals;
     let id = approvals.file(&wanted, call.origin.principal.name()).ok_or_else(|| too_many(call))?;
     match approvals.wait(&id, &wanted.subject, wanted.approval.wait).await {
-        Outcome::Approved if approvals.take(&wanted.subject, &call.origin.client) => Ok(wanted.subject),
+        Outcome::Approved if approvals.take(&wanted.subject, &call.origin.client) => {
+            call.note("approval", format!("{id} was approved by an operator"));
+            Ok(wanted.subject)
+        }
         Outcome::Denied | Outcome::Approved => {
-            let message = format!("{} was denied by an operator", call.subject());
+            call.note("approval", format!("{id} was denied by an operator"));
+            let message = format!("{} was denied by an operator", name_of(call));
             Err(CallError::denied(message).at(call.upstream.name()))
         }
-        Outcome::Waiting => Err(waits(call, &id)),
+        Outcome::Expired => {
+            call.note("approval", format!("{id} was not decided in time"));
+            let message = format!("{} was not approved in time", name_of(call));
+            Err(CallError::denied(message).with_hint("call it again").at(call.upstream.name()))
+        }
+        Outcome::Waiting => {
+            call.note("approval", format!("{id} waits for an operator"));
+            Err(waits(call, &id))
+        }
     }
 }
 
@@ -207,7 +228,7 @@ fn needs_operator(governor: &Governor, call: &Call, wanted: &Wanted) -> CallErro
 }
 
 fn waits(call: &Call, id: &str) -> CallError {
-    let message = format!("{} needs the approval of an operator, which is pending as {id}", call.subject());
+    let message = format!("{} needs the approval of an operator, which is pending as {id}", name_of(call));
     let hint = format!("call it again after `toolyard approve {id}`");
     CallError::denied(message).with_hint(hint).at(call.upstream.name())
 }

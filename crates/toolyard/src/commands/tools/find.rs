@@ -67,6 +67,32 @@ impl Tools {
                 Err(error) => missing.push((id, error.message())),
             }
         }
+        Self::with_states(client, all, missing).await
+    }
+
+    /// Everything that is offered, including tools that the rules do not show to the user.
+    pub(crate) async fn of_operator(client: &Client, settings: &Settings) -> Result<Self, Failure> {
+        let mut tools = Self::of(client, settings, None).await?;
+        if settings.config.rules.is_none() {
+            return Ok(tools);
+        }
+        for state in &tools.states {
+            let held: Vec<&str> = state.held.iter().map(|held| held.id.as_str()).collect();
+            let offered = client.definitions(&state.id, "tools").await?;
+            let offered =
+                offered.into_iter().filter_map(|tool| describe(&state.id, tool, settings.config.names));
+            let offered = offered.filter(|tool| !held.contains(&tool.canonical().as_str()));
+            let hidden: Vec<Tool> = offered.filter(|tool| tools.find(&tool.canonical()).is_err()).collect();
+            tools.all.extend(hidden);
+        }
+        Ok(tools)
+    }
+
+    async fn with_states(
+        client: &Client,
+        all: Vec<Tool>,
+        mut missing: Vec<(String, String)>,
+    ) -> Result<Self, Failure> {
         let states = client.states().await?;
         for (id, why) in &mut missing {
             // The state says it in fewer words than the failed request.

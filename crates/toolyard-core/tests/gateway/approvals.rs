@@ -1,0 +1,341 @@
+//! Approvals as a table: clients of both eras, approval by the user of the client and by an operator, and everything
+//! that can come between the question and the call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use toolyard_core::Gateway;
+use toolyard_model::{AnswerBody, Control, ControlRequest, ControlResponse, Principal};
+use toolyard_policy::rules::{Approval, By, Do, Names, Policy};
+use toolyard_proto::Revision;
+
+use crate::rules::rule;
+use crate::support::{Behaviour, Client, Double, echo, raw, start};
+
+const ERAS: [Revision; 2] = [Revision::NEWEST, Revision::NEWEST_LEGACY];
+const KINDS: [By; 2] = [By::Client, By::Operator];
+
+/// A gateway with one tool that needs approval, and a state directory that outlives it.
+struct World {
+    era: Revision,
+    by: By,
+    approval: Approval,
+    folder: TempDir,
+    double: Arc<Double>,
+    gateway: Gateway,
+}
+
+impl World {
+    fn new(era: Revision, by: By, approval: Approval) -> Self {
+        Self::with(era, by, approval, echo())
+    }
+
+    fn with(era: Revision, by: By, approval: Approval, behaviour: Behaviour) -> Self {
+        let approval = Approval { by, wait: Duration::ZERO, ..approval };
+        let (folder, double) = (TempDir::new().unwrap(), Double::with(Revision::NEWEST, &["pay"], behaviour));
+        let gateway = gateway(&folder, &double, approval);
+        Self { era, by, approval, folder, double, gateway }
+    }
+
+    /// Another gateway goes on with the same files.
+    async fn restart(&mut self) {
+        self.gateway.end().await;
+        self.gateway = gateway(&self.folder, &self.double, self.approval);
+    }
+
+    async fn client(&self, name: &str) -> Client {
+        let mut client = Client::named(&self.gateway, self.era, "", name);
+        client.declare(json!({ "elicitation": {} }));
+        client.tools().await;
+        client
+    }
+
+    fn is_legacy_client(&self) -> bool {
+        self.era != Revision::NEWEST && self.by == By::Client
+    }
+
+    /// Makes the call up to the point where it needs a decision: what the client has to bring back, or the id of what
+    /// waits. A legacy client is asked in the call itself.
+    async fn ask(&self, client: &Client, amount: u64) -> Value {
+        if self.is_legacy_client() {
+            return Value::Null;
+        }
+        let asked = client.call("a__pay", json!({ "amount": amount })).await.unwrap();
+        match self.by {
+            By::Client => {
+                assert_eq!(asked["resultType"], "input_required", "{asked}");
+                asked
+            }
+            By::Operator => json!(pending(&asked)),
+        }
+    }
+
+    /// Decides about what was asked, and makes the call.
+    async fn decide(&self, client: &Client, asked: &Value, amount: u64, is_yes: bool, how: &str) -> Value {
+        let answer =
+            json!({ "action": if is_yes { "accept" } else { "decline" }, "content": { "decision": how } });
+        let mut params = json!({ "name": "a__pay", "arguments": { "amount": amount } });
+        match self.by {
+            By::Client if self.is_legacy_client() => *client.inbox.reply.lock().unwrap() = Some(answer),
+            By::Client => {
+                params["requestState"] = asked["requestState"].clone();
+                params["inputResponses"] = json!({ "approval": answer });
+            }
+            By::Operator => {
+                let path = if is_yes { "/approvals/approve" } else { "/approvals/deny" };
+                let status = self.control(path, &json!({ "id": asked })).await;
+                assert!([StatusCode::OK, StatusCode::NOT_FOUND].contains(&status), "{status}");
+            }
+        }
+        result(client.ask("tools/call", params).await)
+    }
+
+    async fn control(&self, path: &str, body: &Value) -> StatusCode {
+        let request = ControlRequest {
+            method: Method::POST,
+            path: path.into(),
+            query: None,
+            body: Bytes::from(body.to_string()),
+            last_event_id: None,
+            principal: Principal::local(),
+            is_operator: true,
+        };
+        match self.gateway.control(request).await {
+            ControlResponse::Whole { status, .. } => status,
+            _ => panic!("neither text nor events were asked for"),
+        }
+    }
+
+    /// The arguments that the upstream was called with.
+    fn sent(&self) -> Vec<Value> {
+        let seen = self.double.seen.lock().unwrap();
+        let calls = seen.iter().filter(|(method, _)| method.as_str() == "tools/call");
+        calls.map(|(_, params)| params.read::<Value>().unwrap()["arguments"].clone()).collect()
+    }
+
+    fn described(&self) -> String {
+        format!("{} by {:?}", self.era.as_str(), self.by)
+    }
+}
+
+fn gateway(folder: &TempDir, double: &Arc<Double>, approval: Approval) -> Gateway {
+    let names = Names { tools: vec!["a:pay".to_owned()], ..Names::default() };
+    let rules = vec![toolyard_policy::rules::Rule { names, approval, ..rule(Do::Approve) }];
+    start(&[("a", double)], |plan| {
+        plan.calls.rules = Some(Arc::new(Policy::new(rules, Do::Allow)));
+        plan.state_dir = Some(folder.path().to_owned());
+    })
+}
+
+/// An answer, or the text of an error.
+fn result(answered: Result<Value, toolyard_proto::CallError>) -> Value {
+    answered.unwrap_or_else(|error| json!({ "error": error.message() }))
+}
+
+/// The id in the answer of a call that waits.
+fn pending(answer: &Value) -> String {
+    let text = answer.to_string();
+    let (_, rest) = text.split_once("pending as ").unwrap_or_else(|| panic!("it does not wait: {text}"));
+    rest.chars().take_while(char::is_ascii_hexdigit).collect()
+}
+
+fn for_session(expires: Duration) -> Approval {
+    Approval { is_for_session: true, expires, ..Approval::default() }
+}
+
+/// All four combinations of an era and a kind.
+fn combinations() -> impl Iterator<Item = (Revision, By)> {
+    ERAS.into_iter().flat_map(|era| KINDS.into_iter().map(move |by| (era, by)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_accepted_call_is_sent_once_and_a_declined_one_never() {
+    for (era, by) in combinations() {
+        let world = World::new(era, by, Approval::default());
+        let client = world.client("alice").await;
+        let asked = world.ask(&client, 5).await;
+        let declined = world.decide(&client, &asked, 5, false, "once").await.to_string();
+        assert!(!declined.contains("amount\\\":5"), "{}: {declined}", world.described());
+        assert_eq!(world.sent(), Vec::<Value>::new(), "{}", world.described());
+        let asked = world.ask(&client, 5).await;
+        let done = world.decide(&client, &asked, 5, true, "once").await;
+        assert!(done.to_string().contains("amount"), "{}: {done}", world.described());
+        assert_eq!(world.sent(), [json!({ "amount": 5 })], "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_does_not_cover_changed_arguments() {
+    for (era, by) in combinations() {
+        let world = World::new(era, by, for_session(Duration::from_mins(10)));
+        let client = world.client("alice").await;
+        let asked = world.ask(&client, 5).await;
+        if world.is_legacy_client() {
+            world.decide(&client, &asked, 5, true, "session").await;
+            *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "decline" }));
+            let again = result(client.call("a__pay", json!({ "amount": 6 })).await).to_string();
+            assert!(again.contains("was not approved"), "{again}");
+            assert_eq!(client.inbox.asked.lock().unwrap().len(), 2);
+            assert_eq!(world.sent(), [json!({ "amount": 5 })]);
+            continue;
+        }
+        let changed = world.decide(&client, &asked, 6, true, "session").await.to_string();
+        assert!(changed.contains("input_required") || changed.contains("pending as"), "{changed}");
+        assert_eq!(world.sent(), Vec::<Value>::new(), "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_does_not_cover_another_principal() {
+    for (era, by) in combinations() {
+        let world = World::new(era, by, for_session(Duration::from_mins(10)));
+        let (alice, bob) = (world.client("alice").await, world.client("bob").await);
+        let asked = world.ask(&alice, 5).await;
+        if world.is_legacy_client() {
+            world.decide(&alice, &asked, 5, true, "session").await;
+            *bob.inbox.reply.lock().unwrap() = Some(json!({ "action": "decline" }));
+            let of_bob = result(bob.call("a__pay", json!({ "amount": 5 })).await).to_string();
+            assert!(of_bob.contains("was not approved"), "{of_bob}");
+            assert_eq!(world.sent().len(), 1);
+            continue;
+        }
+        let of_bob = world.decide(&bob, &asked, 5, true, "session").await.to_string();
+        let is_refused = of_bob.contains("belongs to another request") || of_bob.contains("pending as");
+        assert!(is_refused, "{}: {of_bob}", world.described());
+        assert_eq!(world.sent(), Vec::<Value>::new(), "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_for_one_call_is_not_used_twice() {
+    for (era, by) in combinations() {
+        let world = World::new(era, by, Approval::default());
+        let client = world.client("alice").await;
+        let asked = world.ask(&client, 5).await;
+        world.decide(&client, &asked, 5, true, "once").await;
+        if world.is_legacy_client() {
+            *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "cancel" }));
+        }
+        let replayed = if by == By::Client && !world.is_legacy_client() {
+            world.decide(&client, &asked, 5, true, "once").await
+        } else {
+            result(client.call("a__pay", json!({ "amount": 5 })).await)
+        };
+        let replayed = replayed.to_string();
+        let is_refused =
+            ["was used already", "pending as", "was not approved"].iter().any(|why| replayed.contains(why));
+        assert!(is_refused, "{}: {replayed}", world.described());
+        assert_eq!(world.sent().len(), 1, "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_approval_is_worth_nothing() {
+    for (era, by) in combinations() {
+        let world = World::new(era, by, for_session(Duration::ZERO));
+        let client = world.client("alice").await;
+        if by == By::Operator {
+            let late = result(client.call("a__pay", json!({ "amount": 5 })).await).to_string();
+            assert!(late.contains("was not approved in time"), "{}: {late}", world.described());
+            assert_eq!(world.sent(), Vec::<Value>::new(), "{}", world.described());
+            continue;
+        }
+        let asked = world.ask(&client, 5).await;
+        if world.is_legacy_client() {
+            world.decide(&client, &asked, 5, true, "session").await;
+            *client.inbox.reply.lock().unwrap() = Some(json!({ "action": "decline" }));
+            let again = result(client.call("a__pay", json!({ "amount": 5 })).await).to_string();
+            assert!(again.contains("was not approved"), "the grant has expired: {again}");
+            assert_eq!(world.sent().len(), 1);
+            continue;
+        }
+        let late = world.decide(&client, &asked, 5, true, "session").await.to_string();
+        assert!(late.contains("has expired"), "{}: {late}", world.described());
+        assert_eq!(world.sent(), Vec::<Value>::new(), "{}", world.described());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_survives_a_restart() {
+    for (era, by) in combinations() {
+        let mut world = World::new(era, by, for_session(Duration::from_mins(10)));
+        let client = world.client("alice").await;
+        let asked = world.ask(&client, 5).await;
+        if world.is_legacy_client() {
+            world.decide(&client, &asked, 5, true, "session").await;
+            world.restart().await;
+            let client = world.client("alice").await;
+            let again = result(client.call("a__pay", json!({ "amount": 5 })).await).to_string();
+            assert!(again.contains("amount"), "{again}");
+            assert_eq!(client.inbox.asked.lock().unwrap().len(), 0, "the grant of the session is kept");
+            assert_eq!(world.sent().len(), 2);
+            continue;
+        }
+        world.restart().await;
+        let client = world.client("alice").await;
+        let done = world.decide(&client, &asked, 5, true, "once").await.to_string();
+        assert!(done.contains("amount"), "{}: {done}", world.described());
+        assert_eq!(world.sent().len(), 1, "{}", world.described());
+    }
+}
+
+/// A modern upstream that asks two questions, one after the other, and checks that its state comes back.
+fn asks_twice() -> Behaviour {
+    Arc::new(|request, _| {
+        let params: Value = request.params.read().unwrap();
+        let asked = |state: &str| {
+            let question = json!({ "method": "elicitation/create", "params": { "message": state } });
+            json!({ "resultType": "input_required", "requestState": state, "inputRequests": { "q": question } })
+        };
+        let result = match params["requestState"].as_str() {
+            None => asked("first"),
+            Some("first") => asked("second"),
+            Some("second") => {
+                json!({ "resultType": "complete", "content": [{ "type": "text", "text": "paid" }] })
+            }
+            Some(other) => panic!("a state that is not its own: {other}"),
+        };
+        Box::pin(async move { Ok(AnswerBody::Whole(raw(result), Revision::NEWEST)) })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_approval_is_enough_for_a_modern_upstream_that_asks_twice_afterwards() {
+    for (era, by) in combinations() {
+        let world = World::with(era, by, Approval::default(), asks_twice());
+        let client = world.client("alice").await;
+        *client.inbox.reply.lock().unwrap() =
+            Some(json!({ "action": "accept", "content": { "decision": "once" } }));
+        let asked = world.ask(&client, 5).await;
+        let mut answer = world.decide(&client, &asked, 5, true, "once").await;
+        let mut rounds = 0;
+        while answer["resultType"] == "input_required" {
+            rounds += 1;
+            assert!(
+                rounds <= 2 && answer["inputRequests"]["q"].is_object(),
+                "{}: {answer}",
+                world.described()
+            );
+            let params = json!({
+                "name": "a__pay", "arguments": { "amount": 5 },
+                "requestState": answer["requestState"], "inputResponses": { "q": { "action": "accept" } },
+            });
+            answer = result(client.ask("tools/call", params).await);
+        }
+        assert!(answer.to_string().contains("paid"), "{}: {answer}", world.described());
+        let is_modern = era == Revision::NEWEST;
+        assert_eq!(rounds, if is_modern { 2 } else { 0 }, "{}", world.described());
+        let asked = client.inbox.asked.lock().unwrap().len();
+        let expected = match (is_modern, by) {
+            (true, _) => 0,
+            (false, By::Client) => 3,
+            (false, By::Operator) => 2,
+        };
+        assert_eq!(asked, expected, "{}", world.described());
+        assert_eq!(world.sent().len(), 3, "{}", world.described());
+    }
+}
