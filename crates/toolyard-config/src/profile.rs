@@ -63,6 +63,9 @@ fn read_one(
         );
     }
     let listed = listed.map(|field| compiled(patterns(reader, &field, &named))).unwrap_or_default();
+    let bare =
+        section.take("names").and_then(|field| field.choice(reader, &[("shown", false), ("bare", true)]));
+    let bare = bare.unwrap_or_default();
     section.finish(reader);
     let all = if apps.is_some() || instances.is_some() { 0 } else { ids.len() };
     let inside = upstreams.as_ref().map_or(all, |named| named.iter().filter(|id| ids.contains(id)).count());
@@ -76,7 +79,7 @@ fn read_one(
     }
     let transparent = transparent.is_some_and(|(flag, _)| flag);
     let name = field.key.clone();
-    Some(ProfilePlan { name, upstreams, apps, instances, allow, deny, transparent, exposure, listed })
+    Some(ProfilePlan { name, upstreams, apps, instances, allow, deny, transparent, bare, exposure, listed })
 }
 
 /// `[lean]`: which tools the lean view lists beside search and call.

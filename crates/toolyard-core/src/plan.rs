@@ -367,6 +367,8 @@ pub struct ProfilePlan {
     pub allow: Option<Vec<Pattern>>,
     pub deny: Vec<Pattern>,
     pub transparent: bool,
+    /// Whether tools and prompts have their own names; of several with the same name the first upstream's has it.
+    pub bare: bool,
     pub exposure: Exposure,
     /// Patterns over the canonical ids of the tools that it lists where it is exposed by search.
     pub listed: Vec<Pattern>,

@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use toolyard_guard::Guard;
-use toolyard_model::Handler;
+use toolyard_model::{Delegates, Handler};
 use toolyard_tool::Host;
 use toolyard_tool::host::{Credentials, Hooks, Limits, WeakHost};
 
 use children::GuardedChildren;
 use folders::PackFolders;
 use gateway::TheGateway;
-use services::{LateCredentials, LateHooks, LateLimits};
+use services::{LateCredentials, LateDelegations, LateHooks, LateLimits};
 use tasks::SqliteTasks;
 
 /// Whether the user lets packs run programs and code of a project.
@@ -58,6 +58,7 @@ struct Shared {
     hooks: Arc<LateHooks>,
     limits: Arc<LateLimits>,
     credentials: Arc<LateCredentials>,
+    delegations: Arc<LateDelegations>,
     /// By pack: a set that replaces another one goes on with its tasks.
     tasks: Mutex<HashMap<String, SqliteTasks>>,
 }
@@ -77,6 +78,7 @@ impl Hosts {
             hooks: Arc::default(),
             limits: Arc::default(),
             credentials: Arc::default(),
+            delegations: Arc::default(),
             tasks: Mutex::default(),
         }))
     }
@@ -101,6 +103,11 @@ impl Hosts {
         self.0.credentials.set(credentials);
     }
 
+    /// The tokens of runs that packs start, and the command that serves the gateway to one of them.
+    pub fn set_delegates(&self, delegates: Delegates, command: Vec<String>) {
+        self.0.delegations.set(delegates, command);
+    }
+
     /// A host for one tool set of a pack. Nothing is made before the pack asks for it.
     pub fn host(&self, pack: &str) -> Host {
         let settings = &self.0.settings;
@@ -113,6 +120,7 @@ impl Hosts {
             .hooks(self.0.hooks.clone())
             .limits(self.0.limits.clone())
             .credentials(self.0.credentials.clone())
+            .delegations(self.0.delegations.clone())
             .tasks(Arc::new(self.tasks(pack, &folders)))
             .build();
         let mut made = self.made();

@@ -4,8 +4,10 @@
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
-use toolyard_model::BoxFuture;
-use toolyard_tool::host::{Credentials, Hooks, Limits, NotSignedIn, Permit, Verdict};
+use toolyard_model::{BoxFuture, Delegates, Principal, View};
+use toolyard_tool::host::{
+    Credentials, Delegation, Delegations, Hooks, Limits, NotSignedIn, Permit, Verdict,
+};
 
 #[derive(Default)]
 pub(crate) struct LateHooks(OnceLock<Arc<dyn Hooks>>);
@@ -59,5 +61,25 @@ impl Credentials for LateCredentials {
         }
         let missing = NotSignedIn::new(provider);
         Box::pin(async { Err(missing) })
+    }
+}
+
+/// The tokens of runs, and the command that serves them the gateway.
+#[derive(Default)]
+pub(crate) struct LateDelegations(OnceLock<(Delegates, Vec<String>)>);
+
+impl LateDelegations {
+    pub(crate) fn set(&self, delegates: Delegates, command: Vec<String>) {
+        let _ = self.0.set((delegates, command));
+    }
+}
+
+impl Delegations for LateDelegations {
+    fn delegate(&self, parent: &Principal, run: &str, profile: &str) -> Option<Delegation> {
+        let (delegates, command) = self.0.get()?;
+        let token = delegates.issue(parent, run, View::Profile(profile.into()))?;
+        let command = command.iter().cloned().chain(["--profile".into(), profile.into()]).collect();
+        let (delegates, revoked) = (delegates.clone(), token.clone());
+        Some(Delegation::new(token, command, move || delegates.revoke(&revoked)))
     }
 }

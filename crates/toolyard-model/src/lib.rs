@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod control;
+pub mod delegates;
 pub mod handler;
 pub mod link;
 pub mod local;
@@ -23,6 +24,7 @@ pub use toolyard_guard::processes;
 
 pub use answer::{Answer, AnswerBody, EndGuard, Relay, RelayKind};
 pub use control::{Control, ControlEvent, ControlRequest, ControlResponse};
+pub use delegates::Delegates;
 pub use handler::{Handler, Request};
 pub use link::{Connected, Greeting, Link, LinkEvent, LinkRequest};
 pub use origin::{ClientKey, Origin, Owner, View};

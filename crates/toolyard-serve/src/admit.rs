@@ -14,8 +14,8 @@ use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
 use refusals::Refusals;
-use toolyard_model::Principal;
 pub use toolyard_model::signed::Signed;
+use toolyard_model::{Delegates, Principal};
 pub use verify::{Bearer, Refusal, Verdict, VerifyToken};
 
 /// An admitted client, and whether it proved its identity.
@@ -98,6 +98,7 @@ pub struct Gate {
     operator: Option<Box<[u8]>>,
     signed: Option<Signed>,
     issued: Option<Arc<dyn VerifyToken>>,
+    delegates: Option<Delegates>,
     refusals: Refusals,
     local: Admitted,
 }
@@ -116,6 +117,7 @@ impl Gate {
             operator: None,
             signed: None,
             issued: None,
+            delegates: None,
             refusals: Refusals::default(),
             local: Admitted::unproven(Principal::local()),
         }
@@ -149,6 +151,13 @@ impl Gate {
         self
     }
 
+    /// Also admits runs that the gateway has started, each to its view. This does not close an open gate.
+    #[must_use]
+    pub fn with_delegates(mut self, delegates: Delegates) -> Self {
+        self.delegates = Some(delegates);
+        self
+    }
+
     pub fn is_open(&self) -> bool {
         self.tokens.is_empty() && self.signed.is_none() && self.issued.is_none()
     }
@@ -172,7 +181,9 @@ impl Gate {
         {
             return Ok(operator());
         }
-        if self.is_open() {
+        // The token of a run counts everywhere: a run must never pass for its user.
+        let is_run = presented.is_some_and(|(_, token)| Delegates::is_one(token));
+        if self.is_open() && !is_run {
             return Ok(self.local.clone());
         }
         let Some((header, token)) = presented else {
@@ -181,7 +192,7 @@ impl Gate {
         };
         let judged = ticket.judged(header).unwrap_or_else(|| {
             let judged = self.judge(token);
-            let is_checked_once = self.signed.is_some() || self.issued.is_some();
+            let is_checked_once = (self.signed.is_some() || self.issued.is_some()) && !is_run;
             if is_checked_once && matches!(judged, Judged::Admitted(_) | Judged::Bearer(_)) {
                 ticket.stamp(header, judged.clone());
             }
@@ -234,8 +245,8 @@ impl Gate {
         self.refusals.missing(None);
     }
 
-    /// From a bare token, as the opening line of a stream connection carries it. Such a connection may choose any view.
-    pub async fn admit_token(&self, token: &str) -> Option<Admitted> {
+    /// From a bare token, as the opening line of a stream connection carries it, for the view that it names.
+    pub async fn admit_token(&self, token: &str, view: &str) -> Option<Admitted> {
         let judged = match self.judge(token.as_bytes()) {
             Judged::Unverified => match &self.issued {
                 Some(issued) => issued.verify(token).await.into(),
@@ -245,7 +256,9 @@ impl Gate {
         };
         let refusal = match judged {
             Judged::Admitted(admitted) => return Some(admitted),
-            Judged::Bearer(bearer) if bearer.views.is_none() => return Some(admitted(bearer)),
+            Judged::Bearer(bearer) if bearer.may_enter(&format!("/mcp/{view}")) => {
+                return Some(admitted(bearer));
+            }
             Judged::Bearer(_) => verify::OTHER_VIEW,
             Judged::Refused(refusal) => refusal,
             Judged::Unverified => NOT_CONFIGURED,
@@ -263,6 +276,12 @@ impl Gate {
             return Judged::Admitted(Admitted::proven(principal.clone()));
         }
         let Ok(token) = std::str::from_utf8(token) else { return Judged::Refused(NOT_CONFIGURED) };
+        if Delegates::is_one(token.as_bytes()) {
+            let run = self.delegates.as_ref().and_then(|delegates| delegates.find(token));
+            return run.map_or(Judged::Refused(RUN_ENDED), |(principal, view)| {
+                Judged::Bearer(Bearer::of_run(principal, &view))
+            });
+        }
         // Only tokens that are made from a secret have colons; those of issuers hardly ever do.
         let may_be_signed = self.issued.is_none() || token.contains(':');
         if let Some(signed) = self.signed.as_ref().filter(|_| may_be_signed) {
@@ -278,6 +297,7 @@ impl Gate {
     }
 }
 
+const RUN_ENDED: Refusal = Refusal::Invalid("the token is of a run that has ended");
 const NOT_CONFIGURED: Refusal = Refusal::Invalid("the token is not the configured one");
 
 /// What a gate makes of a token.

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use toolyard_model::{Control, Principal, Scope, View};
+use toolyard_model::{Control, Principal, PrincipalId, Scope, View};
 
 use super::accept::{Entry, Room, accept_all};
 use super::endpoint::{Endpoint, OpenConnection};
@@ -223,7 +223,10 @@ impl Door {
         {
             return Ok(Admitted::unproven(Principal::local()).as_operator());
         }
-        gate.admit_on(ticket, path, authorization).map(Admitted::as_operator)
+        let admitted = gate.admit_on(ticket, path, authorization)?;
+        // A run of the user is not the user.
+        let is_run = matches!(admitted.principal.id(), PrincipalId::Delegate { .. });
+        Ok(if is_run { admitted } else { admitted.as_operator() })
     }
 
     fn route_request(&self, request: &Request<Incoming>, ticket: &Ticket) -> Destination {

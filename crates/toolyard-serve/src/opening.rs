@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
-use toolyard_model::{Principal, View};
+use toolyard_model::{Delegates, Principal, View};
 use toolyard_proto::error::code;
 use toolyard_proto::{Id, Incoming, Message, Raw, RpcError};
 
@@ -66,7 +66,7 @@ pub(super) async fn open(
 ) -> Result<Opened, Refused> {
     if !is_opening(&line) {
         let token = if gate.is_open() { None } else { handshake_token(&line) };
-        let admitted = admit(gate, trust, token.as_deref())
+        let admitted = admit(gate, trust, token.as_deref(), "")
             .await
             .map_err(|text| Refused { id: id_of(&line), ..refused_for(REFUSED_TOKEN, text) })?;
         return Ok(Opened { view: View::Everything, admitted, first: Some(line) });
@@ -79,11 +79,11 @@ pub(super) async fn open(
             opening.toolyard
         )));
     }
-    let admitted = admit(gate, trust, opening.token.as_deref())
+    let name = opening.view.unwrap_or_default();
+    let admitted = admit(gate, trust, opening.token.as_deref(), &name)
         .await
         .map_err(|text| refused_for(REFUSED_TOKEN, text))?;
     let admitted = admitted.in_folder(opening.folder.as_deref());
-    let name = opening.view.unwrap_or_default();
     match View::parse(&name).filter(offers) {
         Some(view) => Ok(Opened { view, admitted, first: None }),
         None => Err(refused_for(REFUSED_VIEW, format!("there is no view {name:?}"))),
@@ -112,10 +112,10 @@ fn is_opening(line: &Bytes) -> bool {
             .is_ok_and(|raw| raw.member("toolyard").is_some() && raw.member("jsonrpc").is_none())
 }
 
-async fn admit(gate: &Gate, trust: Trust, token: Option<&str>) -> Result<Admitted, String> {
+async fn admit(gate: &Gate, trust: Trust, token: Option<&str>, view: &str) -> Result<Admitted, String> {
     match token {
-        Some(token) if !gate.is_open() => {
-            gate.admit_token(token).await.ok_or_else(|| "the token is not accepted here".to_owned())
+        Some(token) if !gate.is_open() || Delegates::is_one(token.as_bytes()) => {
+            gate.admit_token(token, view).await.ok_or_else(|| "the token is not accepted here".to_owned())
         }
         None if needs_token(gate, trust) => {
             gate.note_missing();

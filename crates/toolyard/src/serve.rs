@@ -19,7 +19,7 @@ use toolyard_core::event::{Sink, Sinks};
 use toolyard_core::{Apps, Controls, Gateway, Plan};
 use toolyard_dashboard::Dashboard;
 use toolyard_guard::Guards;
-use toolyard_model::{Handler, Keys, Principal, Scope};
+use toolyard_model::{Delegates, Handler, Keys, Principal, Scope};
 use toolyard_oauth::Web;
 use toolyard_proto::token::Rules;
 use toolyard_serve::admit::{Gate, Signed};
@@ -191,6 +191,9 @@ async fn run(
     if let Some(resource) = &resource {
         options.gate = options.gate.with_issued(Arc::new(resource.clone()));
     }
+    let delegates = Delegates::default();
+    options.gate = options.gate.with_delegates(delegates.clone());
+    context.hosts().set_delegates(delegates, own_command(common));
     options.public_pages = Some(Arc::new(Web::new(sign_ins, resource)));
     let handler = Arc::new(gateway.clone());
     let as_handler: Arc<dyn Handler> = handler.clone();
@@ -240,6 +243,17 @@ async fn run(
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);
     Ok(())
+}
+
+/// The command that serves this gateway on stdio.
+fn own_command(common: &Common) -> Vec<String> {
+    let program = std::env::current_exe().unwrap_or_else(|_| "toolyard".into());
+    let mut command = vec![program.display().to_string(), "stdio".into()];
+    for (flag, path) in [("--config", &common.config), ("--state-dir", &common.state_dir)] {
+        let path = path.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+        command.extend(path.into_iter().flat_map(|path| [flag.to_owned(), path.display().to_string()]));
+    }
+    command
 }
 
 /// The audit, if the config has one, and where it is.

@@ -45,7 +45,7 @@ impl Agents {
     }
 
     /// Starts a run in the background.
-    pub(crate) fn start(&self, owner: &str, wanted: Wanted) -> Result<Run, ToolError> {
+    pub(crate) fn start(&self, context: &Context, wanted: Wanted) -> Result<Run, ToolError> {
         let Some(of) = self.config.types.get(&wanted.agent_type) else {
             let known: Vec<&str> = self.config.types.keys().map(String::as_str).collect();
             return Err(ToolError::new(format!("there is no type of agent `{}`", wanted.agent_type))
@@ -55,6 +55,7 @@ impl Agents {
             return Err(ToolError::new(format!("`{model}` is not the name of a model"))
                 .hint("a name does not begin with `-`"));
         }
+        let root = self.tree_of(context)?;
         let mut live = self.live();
         if live.len() >= self.config.concurrent {
             return Err(ToolError::new(format!("{} agents are running, which is the limit", live.len()))
@@ -62,7 +63,7 @@ impl Agents {
         }
         let run = Run {
             id: format!("agent_{}", random()?),
-            owner: owner.to_owned(),
+            owner: context.caller().principal,
             model: wanted.model.or_else(|| of.model.clone()),
             agent_type: wanted.agent_type,
             prompt: wanted.prompt,
@@ -78,6 +79,9 @@ impl Agents {
             cost: None,
         };
         self.store.insert(&run)?;
+        if let Some(root) = &root {
+            self.store.belongs_to(&run.id, root)?;
+        }
         let own = Arc::new(Live::new());
         live.insert(run.id.clone(), own.clone());
         drop(live);
@@ -87,6 +91,7 @@ impl Agents {
             store: self.store.clone(),
             host: self.host.clone(),
             live: own,
+            access: of.profile.as_ref().and_then(|profile| context.delegate(&run.id, profile)),
         };
         let (all, id) = (self.live.clone(), run.id.clone());
         self.host.spawn(&run.id, async move {

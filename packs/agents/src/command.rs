@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use toolyard_tool::host::ChildCommand;
+use toolyard_tool::host::{ChildCommand, Delegation};
 
 use crate::config::{Program, TypeConfig};
 
@@ -27,9 +27,14 @@ impl Program {
 }
 
 /// The command for one run.
-pub(crate) fn command(of: &TypeConfig, model: Option<&str>, folder: &Path) -> ChildCommand {
+pub(crate) fn command(
+    of: &TypeConfig,
+    model: Option<&str>,
+    folder: &Path,
+    access: Option<&Delegation>,
+) -> ChildCommand {
     let words = match &of.command[..] {
-        [] => usual(of, model),
+        [] => usual(of, model, access),
         words => words.to_vec(),
     };
     let mut words = words.into_iter();
@@ -42,10 +47,13 @@ pub(crate) fn command(of: &TypeConfig, model: Option<&str>, folder: &Path) -> Ch
     for (name, value) in &of.env {
         command = command.env(name, value);
     }
+    if let Some(access) = access {
+        command = command.env(Delegation::VARIABLE, access.token());
+    }
     command.folder(folder)
 }
 
-fn usual(of: &TypeConfig, model: Option<&str>) -> Vec<String> {
+fn usual(of: &TypeConfig, model: Option<&str>, access: Option<&Delegation>) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
     match of.program {
@@ -55,9 +63,11 @@ fn usual(of: &TypeConfig, model: Option<&str>) -> Vec<String> {
             if let Some(model) = model {
                 add(&["--model", model]);
             }
-            if let Some((program, arguments)) = of.gateway() {
-                let server =
-                    json!({ "mcpServers": { "toolyard": { "command": program, "args": arguments } } });
+            if let Some((program, arguments)) = access.map(split) {
+                // The program puts the value of the variable there: the token must not be in the arguments.
+                let env = json!({ Delegation::VARIABLE: format!("${{{}}}", Delegation::VARIABLE) });
+                let server = json!({ "command": program, "args": arguments, "env": env });
+                let server = json!({ "mcpServers": { "toolyard": server } });
                 add(&["--strict-mcp-config", "--mcp-config", &server.to_string()]);
             }
         }
@@ -67,9 +77,10 @@ fn usual(of: &TypeConfig, model: Option<&str>) -> Vec<String> {
             if let Some(model) = model {
                 add(&["-m", model]);
             }
-            if let Some((program, arguments)) = of.gateway() {
+            if let Some((program, arguments)) = access.map(split) {
                 add(&["-c", &format!("mcp_servers.toolyard.command={}", json!(program))]);
                 add(&["-c", &format!("mcp_servers.toolyard.args={}", json!(arguments))]);
+                add(&["-c", &format!("mcp_servers.toolyard.env_vars={}", json!([Delegation::VARIABLE]))]);
             }
             add(&["-"]);
         }
@@ -85,13 +96,11 @@ fn usual(of: &TypeConfig, model: Option<&str>) -> Vec<String> {
     words
 }
 
-impl TypeConfig {
-    /// This gateway as a server for the agent: the program and its arguments.
-    pub(crate) fn gateway(&self) -> Option<(String, Vec<String>)> {
-        let profile = self.profile.as_ref()?;
-        let program = std::env::current_exe().ok()?.display().to_string();
-        Some((program, vec!["stdio".into(), "--profile".into(), profile.clone()]))
-    }
+/// The command that serves this gateway to the agent: the program and its arguments.
+pub(crate) fn split(access: &Delegation) -> (&str, &[String]) {
+    let (program, arguments) =
+        access.command().split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+    (program, arguments)
 }
 
 #[cfg(test)]
@@ -99,8 +108,15 @@ mod tests {
     use super::*;
 
     fn words(config: serde_json::Value, model: Option<&str>) -> Vec<String> {
+        in_words(&made(config, model, None))
+    }
+
+    fn made(config: serde_json::Value, model: Option<&str>, access: Option<&Delegation>) -> ChildCommand {
         let of: TypeConfig = serde_json::from_value(config).unwrap();
-        let command = command(&of, model, Path::new("/project"));
+        command(&of, model, Path::new("/project"), access)
+    }
+
+    fn in_words(command: &ChildCommand) -> Vec<String> {
         let all = std::iter::once(&command.program).chain(&command.args);
         all.map(|word| word.to_string_lossy().into_owned()).collect()
     }
@@ -124,10 +140,15 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_with_a_profile_gets_this_gateway_as_its_only_server() {
-        let words = words(json!({ "program": "claude", "profile": "agents" }), None);
-        let config = words.last().unwrap();
-        assert!(config.contains("\"args\":[\"stdio\",\"--profile\",\"agents\"]"), "{config}");
-        assert!(words.contains(&"--strict-mcp-config".to_owned()));
+    fn an_agent_with_a_profile_gets_this_gateway_and_its_token_is_no_argument() {
+        let own = ["/bin/toolyard", "stdio", "--profile", "agents"].map(String::from).to_vec();
+        let access = Delegation::new("s3cret".into(), own, || {});
+        for program in ["claude", "codex"] {
+            let command = made(json!({ "program": program, "profile": "agents" }), None, Some(&access));
+            let words = in_words(&command).join(" ");
+            assert!(words.contains("[\"stdio\",\"--profile\",\"agents\"]"), "{words}");
+            assert!(!words.contains("s3cret"), "{words}");
+            assert!(command.env.contains(&("MCP_AUTH_TOKEN".into(), "s3cret".into())));
+        }
     }
 }

@@ -20,6 +20,16 @@ pub(crate) struct Config {
     #[serde(default = "concurrent")]
     #[schemars(range(min = 1, max = 64))]
     pub(crate) concurrent: usize,
+    /// How deep agents may be nested: with 1, agents cannot start agents.
+    #[serde(default = "depth")]
+    #[schemars(range(min = 1, max = 8))]
+    pub(crate) depth: usize,
+    /// How many agents one agent may start, with those that its agents start.
+    #[serde(default = "tree_runs")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) tree_runs: usize,
+    /// How much money the agents that an agent has started may spend before it can start no more, in USD, as the programs report it.
+    pub(crate) tree_cost: Option<f64>,
 }
 
 /// One type of agent.
@@ -81,6 +91,14 @@ pub(crate) enum Tier {
 
 fn concurrent() -> usize {
     4
+}
+
+fn depth() -> usize {
+    2
+}
+
+fn tree_runs() -> usize {
+    20
 }
 
 /// What is known of a type by its name, unless the config sets something else.

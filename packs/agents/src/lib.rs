@@ -2,7 +2,7 @@
 //!
 //! `agents` starts runs and knows those under way, `store` keeps their rows and output. `run` is one run: `lines` speaks
 //! with programs that read a prompt and write lines, `acp` speaks the Agent Client Protocol, `worktree` gives writers a
-//! place of their own. `command` puts the command together. `tools` holds the functions that clients call.
+//! place of their own. `command` puts the command together, `tree` limits the agents that agents start. `tools` holds the functions that clients call.
 
 mod agents;
 mod command;
@@ -10,6 +10,7 @@ mod config;
 mod run;
 mod store;
 mod tools;
+mod tree;
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::sync::{Notify, oneshot, watch};
 use toolyard_tool::Host;
-use toolyard_tool::host::Child;
+use toolyard_tool::host::{Child, Delegation};
 
 use crate::command::{Speech, command};
 use crate::config::TypeConfig;
@@ -85,6 +85,8 @@ pub(crate) struct Job {
     pub(crate) store: Arc<Store>,
     pub(crate) host: Host,
     pub(crate) live: Arc<Live>,
+    /// To the profile of this gateway that the type names.
+    pub(crate) access: Option<Delegation>,
 }
 
 /// What an agent has come to.
@@ -114,7 +116,7 @@ impl Job {
             Ok(place) => place,
             Err(error) => return failed(error),
         };
-        let command = command(&self.of, self.run.model.as_deref(), place.folder());
+        let command = command(&self.of, self.run.model.as_deref(), place.folder(), self.access.as_ref());
         let program = command.program.to_string_lossy().into_owned();
         let child = match self.host.child(command).await {
             Ok(child) => child,

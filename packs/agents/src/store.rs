@@ -22,6 +22,8 @@ const SCHEMA: &str = "
         model TEXT, timeout INTEGER NOT NULL, folder TEXT NOT NULL, status TEXT NOT NULL, created INTEGER NOT NULL,
         ended INTEGER, result TEXT, error TEXT, worktree TEXT, cost REAL
     );
+    CREATE TABLE IF NOT EXISTS trees (run TEXT PRIMARY KEY, root TEXT NOT NULL, cost REAL);
+    CREATE INDEX IF NOT EXISTS runs_of_tree ON trees (root);
 ";
 const COLUMNS: &str = "id, owner, agent_type, prompt, description, model, timeout, folder, status, created, ended, \
                        result, error, worktree, cost";
@@ -133,6 +135,29 @@ impl Store {
         Ok(())
     }
 
+    /// Records the outermost run that a run belongs to.
+    pub(crate) fn belongs_to(&self, run: &str, root: &str) -> Result<(), ToolError> {
+        self.lock().execute("INSERT INTO trees (run, root) VALUES (?1, ?2)", params![run, root])?;
+        Ok(())
+    }
+
+    /// How many runs were started below a run, and what they have cost so far.
+    pub(crate) fn spent(&self, root: &str) -> Result<(usize, f64), ToolError> {
+        let connection = self.lock();
+        let below = "SELECT count(*) FROM trees WHERE root = ?1";
+        let count: i64 = connection.query_row(below, params![root], |row| row.get(0))?;
+        // An agent can remove its runs, and not what they have cost.
+        let cost = "SELECT total(cost) FROM trees WHERE root = ?1";
+        let cost: f64 = connection.query_row(cost, params![root], |row| row.get(0))?;
+        Ok((usize::try_from(count).unwrap_or(usize::MAX), cost))
+    }
+
+    /// The type of a run of any owner.
+    pub(crate) fn type_of(&self, id: &str) -> Result<Option<String>, ToolError> {
+        let sql = "SELECT agent_type FROM runs WHERE id = ?1";
+        Ok(self.lock().query_row(sql, params![id], |row| row.get(0)).optional()?)
+    }
+
     /// Ends a run, once: a run that has ended stays as it is.
     pub(crate) fn end(&self, id: &str, status: Status, end: &End) -> Result<(), ToolError> {
         let cut = |text: &Option<String>| text.as_ref().map(|text| shortened(text, MOST_RESULT));
@@ -141,6 +166,7 @@ impl Store {
              WHERE id = ?1 AND status = 'running'",
             params![id, status.as_str(), now(), cut(&end.result), cut(&end.error), end.worktree, end.cost],
         )?;
+        self.lock().execute("UPDATE trees SET cost = ?2 WHERE run = ?1", params![id, end.cost])?;
         Ok(())
     }
 

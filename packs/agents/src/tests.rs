@@ -128,7 +128,7 @@ impl Bench {
             timeout,
             folder,
         };
-        self.agents.start(&owner(), wanted)
+        self.agents.start(&Context::detached(), wanted)
     }
 
     async fn run(&self, prompt: &str, timeout: u64) -> Run {

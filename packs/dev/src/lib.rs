@@ -2,6 +2,7 @@
 //! read and change nothing, so the pack needs no configuration and is on by default.
 
 mod clock;
+mod environment;
 mod hash;
 mod time_now;
 mod uuid;
@@ -22,7 +23,16 @@ fn tools() -> ToolSet {
         .with::<time_now::time_now>()
         .with::<uuid::uuid>()
         .with::<hash::hash>()
+        .with::<environment::version>()
+        .with::<environment::get_system_health>()
+        .with::<environment::get_project_context>()
+        .with::<environment::tool_search>()
+        .with::<environment::system_restart>()
+        .list_only(&LISTED)
 }
+
+/// The tools about the environment are found by search.
+const LISTED: [&str; 4] = ["echo", "time_now", "uuid", "hash"];
 
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
@@ -44,6 +54,7 @@ mod tests {
     fn the_pack_needs_no_configuration() {
         assert!(!pack().needs_config());
         let names: Vec<String> = tools().tool_names().map(ToOwned::to_owned).collect();
-        assert_eq!(names, ["echo", "time_now", "uuid", "hash"]);
+        assert_eq!(names[..4], LISTED);
+        assert_eq!(names.len(), 9);
     }
 }

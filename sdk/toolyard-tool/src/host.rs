@@ -23,7 +23,9 @@ pub use crate::tasks::store::{MemoryTasks, TaskQuestion, TaskRecord, TaskState, 
 pub use child::{Child, ChildCommand, ChildControl, Children};
 pub use folders::{Folders, FoldersIn};
 pub use git::Git;
-pub use services::{Credentials, Gateway, Hooks, Limits, NotSignedIn, Permit, Verdict};
+pub use services::{
+    Credentials, Delegation, Delegations, Gateway, Hooks, Limits, NotSignedIn, Permit, Verdict,
+};
 pub use toolyard_model::{BoxFuture, Scope};
 
 /// A handle to what the hosting program offers. Cloning is cheap.
@@ -54,6 +56,7 @@ struct Inner {
     hooks: Option<Arc<dyn Hooks>>,
     credentials: Option<Arc<dyn Credentials>>,
     gateway: Option<Arc<dyn Gateway>>,
+    delegations: Option<Arc<dyn Delegations>>,
     tasks: Arc<dyn TaskStore>,
     /// Background work; ends with the pack's tool set.
     scope: Scope,
@@ -95,6 +98,7 @@ impl Host {
             hooks: None,
             credentials: None,
             gateway: None,
+            delegations: None,
             tasks: Arc::new(MemoryTasks::default()),
             scope: Scope::new(),
             running: Mutex::default(),
@@ -217,6 +221,10 @@ impl Host {
         self.0.gateway.as_ref()
     }
 
+    pub(crate) fn delegations(&self) -> Option<&Arc<dyn Delegations>> {
+        self.0.delegations.as_ref()
+    }
+
     pub(crate) fn scope(&self) -> &Scope {
         &self.0.scope
     }
@@ -277,6 +285,12 @@ impl HostBuilder {
     /// The gateway whose tools it may call for its callers.
     pub fn gateway(mut self, gateway: Arc<dyn Gateway>) -> Self {
         self.0.gateway = Some(gateway);
+        self
+    }
+
+    /// What lets runs of the pack use the gateway.
+    pub fn delegations(mut self, delegations: Arc<dyn Delegations>) -> Self {
+        self.0.delegations = Some(delegations);
         self
     }
 

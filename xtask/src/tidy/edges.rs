@@ -176,6 +176,12 @@ const RULES: &[Rule] = &[
     },
     Rule { package: "hello-tool", ours: &["toolyard-tool"], never_named: FOR_THE_PROGRAM, never_linked: &[] },
     Rule { package: "notes-tool", ours: &["toolyard-tool"], never_named: FOR_THE_PROGRAM, never_linked: &[] },
+    Rule {
+        package: "watcher-pack",
+        ours: &["toolyard-tool"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &[],
+    },
     Rule { package: "toolyard-bench", ours: &[], never_named: &[], never_linked: &[] },
     Rule { package: "xtask", ours: &[], never_named: &[], never_linked: &[] },
 ];
@@ -197,7 +203,7 @@ const PROGRAM: &str = "toolyard";
 /// Only tests may depend on it.
 const TESTKIT: &str = "toolyard-testkit";
 /// Tools written with the SDK alone, as others would. Their tests may use everything.
-const EXAMPLES: [&str; 4] = ["clock-app", "hello-tool", "notes-app", "notes-tool"];
+const EXAMPLES: [&str; 5] = ["clock-app", "hello-tool", "notes-app", "notes-tool", "watcher-pack"];
 /// Nothing may depend on them.
 const LEAVES: [&str; 2] = ["xtask", "toolyard-bench"];
 

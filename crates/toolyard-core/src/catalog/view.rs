@@ -49,6 +49,8 @@ pub(crate) struct ViewCatalog {
     pub(super) lean: Option<Lean>,
     /// Of a view of many upstreams.
     names: Option<Names>,
+    /// Whether entries of many upstreams have their own names, where those are free.
+    is_bare: bool,
     profile: Option<String>,
     style: NameStyle,
     steps: Arc<StepRules>,
@@ -109,17 +111,31 @@ impl ViewCatalog {
     /// A tool by the name that this view shows, or by its canonical id.
     pub(crate) fn tool(&self, name: &str) -> Option<ViewEntry> {
         if let Some(names) = &self.names {
-            let own = self.lean.as_ref().and_then(|lean| lean.own(name));
-            return own.or_else(|| names.tools.get(name)).cloned();
+            let own = self.lean.as_ref().and_then(|lean| lean.own(name)).cloned();
+            let bare = || self.bare(ListKind::Tools, name);
+            return own.or_else(bare).or_else(|| names.tools.get(name).cloned());
         }
         self.hub.as_ref().and_then(|hub| hub.get(name).cloned()).or_else(|| self.own(ListKind::Tools, name))
     }
 
     pub(crate) fn prompt(&self, name: &str) -> Option<ViewEntry> {
         match &self.names {
-            Some(names) => names.prompts.get(name).cloned(),
+            Some(names) => self.bare(ListKind::Prompts, name).or_else(|| names.prompts.get(name).cloned()),
             None => self.own(ListKind::Prompts, name),
         }
+    }
+
+    /// The entry with this name of its own, in a view that shows those.
+    fn bare(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
+        self.is_bare.then(|| self.own(kind, name)).flatten()
+    }
+
+    /// The name of an entry in a view of many upstreams.
+    fn shown_name<'a>(&self, kind: ListKind, entry: &'a Arc<Entry>) -> &'a str {
+        let has_own = |found: ViewEntry| Arc::ptr_eq(&found.entry, entry);
+        let is_legal = || matches!(legal_name(&entry.own_name), Cow::Borrowed(_));
+        let is_own = self.bare(kind, &entry.own_name).is_some_and(has_own) && is_legal();
+        if is_own { &entry.own_name } else { &entry.shown }
     }
 
     fn own(&self, kind: ListKind, name: &str) -> Option<ViewEntry> {
@@ -247,7 +263,7 @@ impl ViewCatalog {
                     let Cow::Owned(legal) = legal_name(&entry.own_name) else { return own.clone() };
                     return own.with("name", &Raw::from_serialize(&legal));
                 }
-                let renamed = own.with("name", &Raw::from_serialize(&entry.shown));
+                let renamed = own.with("name", &Raw::from_serialize(&self.shown_name(kind, entry)));
                 if kind != ListKind::Tools {
                     return renamed;
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use tokio::time::Instant;
-use toolyard_model::{BoxFuture, Principal};
+use toolyard_model::{BoxFuture, Principal, View};
 use toolyard_proto::token::BadToken;
 
 /// Checks tokens of issuers.
@@ -40,6 +40,12 @@ pub struct Bearer {
 }
 
 impl Bearer {
+    /// A run that the gateway has started, which may enter one view.
+    pub(super) fn of_run(principal: Principal, view: &View) -> Self {
+        let views = Some(Arc::from([view.to_string()]));
+        Self { principal, until: Instant::now(), expires: None, views }
+    }
+
     /// Whether the token is for the place at `path`.
     pub(super) fn may_enter(&self, path: &str) -> bool {
         let Some(views) = &self.views else { return true };

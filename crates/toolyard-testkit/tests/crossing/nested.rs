@@ -139,6 +139,7 @@ impl Nested {
             allow: None,
             deny: Vec::new(),
             transparent: false,
+            bare: false,
         };
         let adjust = |mut plan: Plan| {
             plan.upstreams.push(relay);

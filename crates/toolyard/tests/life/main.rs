@@ -3,11 +3,13 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
+mod agents;
 mod code;
 mod faults;
 mod guard;
 mod kills;
 mod packs;
+mod seeds;
 mod shims;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
 #[path = "../cli/http.rs"]

@@ -148,6 +148,10 @@ impl Gateway {
         self.log.take().unwrap().join().unwrap()
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     pub(crate) fn tools(&self) -> Vec<String> {
         http::read(http::modern(&self.url, "tools/list", json!({}))).tool_names()
     }

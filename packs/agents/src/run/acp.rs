@@ -6,9 +6,11 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use toolyard_tool::host::Delegation;
 
 use super::lines::{MOST_TEXT, read_line};
 use super::{Job, Report, write};
+use crate::command::split;
 use crate::store::Output;
 
 /// A longer line of text is shown in parts.
@@ -61,9 +63,13 @@ impl<W: AsyncWrite + Unpin, R: AsyncRead + Unpin> Talk<'_, W, R> {
         self.request("initialize", about).await?;
         let servers: Vec<Value> = self
             .job
-            .of
-            .gateway()
-            .map(|(command, args)| json!({ "name": "toolyard", "command": command, "args": args, "env": [] }))
+            .access
+            .as_ref()
+            .map(|access| {
+                let (program, args) = split(access);
+                let env = json!([{ "name": Delegation::VARIABLE, "value": access.token() }]);
+                json!({ "name": "toolyard", "command": program, "args": args, "env": env })
+            })
             .into_iter()
             .collect();
         let opened = self.request("session/new", json!({ "cwd": folder, "mcpServers": servers })).await?;

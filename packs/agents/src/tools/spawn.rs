@@ -68,7 +68,7 @@ pub(crate) struct Retry {
 }
 
 /// Starts an agent that works on a task by itself. Returns its id at once, or its result with `blocking`.
-#[tool(open_world)]
+#[tool(open_world, task, asks_first, keep = "7d")]
 pub(crate) async fn agent_spawn(
     agents: &Agents,
     context: &Context,
@@ -89,7 +89,7 @@ pub(crate) async fn agent_spawn(
         timeout: args.timeout,
         folder,
     };
-    let run = agents.start(&context.caller().principal, wanted)?;
+    let run = agents.start(context, wanted)?;
     if args.blocking {
         let cancel = CancelOnDrop { agents, run: &run };
         let ended = agents.wait(context, &run).await?;
@@ -118,7 +118,7 @@ pub(crate) async fn agent_retry(
         timeout: args.new_timeout.unwrap_or(old.timeout),
         folder: agents.project(Some(&old.folder))?,
     };
-    let run = agents.start(&owner, wanted)?;
+    let run = agents.start(context, wanted)?;
     let text = started(agents, &run);
     Ok(WithText::new(run, text))
 }

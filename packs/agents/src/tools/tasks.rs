@@ -48,7 +48,7 @@ pub(crate) async fn task_spawn(
         timeout: 3600,
         folder: agents.project(args.project_path.as_deref())?,
     };
-    let run = agents.start(&context.caller().principal, wanted)?;
+    let run = agents.start(context, wanted)?;
     let text = format!("Task {} started", run.id);
     Ok(WithText::new(run, text))
 }

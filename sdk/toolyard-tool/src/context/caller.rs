@@ -1,10 +1,11 @@
 //! Who is calling.
 
 use serde_json::Value;
-use toolyard_model::Ask;
+use toolyard_model::{Ask, Principal, PrincipalId};
 use toolyard_proto::Method;
 
 use super::Context;
+use crate::host::Delegation;
 
 /// Who made a call.
 ///
@@ -25,6 +26,8 @@ pub struct Caller {
     pub client: Option<String>,
     /// That program's version.
     pub client_version: Option<String>,
+    /// The runs that the call comes from, such as agents, the outermost first. Empty for a call of the principal itself.
+    pub runs: Vec<String>,
 }
 
 impl Context {
@@ -35,7 +38,15 @@ impl Context {
             principal: self.0.origin.principal.name().to_string(),
             client: said("name"),
             client_version: said("version"),
+            runs: runs_of(&self.0.origin.principal),
         }
+    }
+
+    /// Access to one profile of the gateway for a run that this call starts, with the rights of the caller. Nothing in a
+    /// program that is no gateway.
+    pub fn delegate(&self, run: &str, profile: &str) -> Option<Delegation> {
+        let delegations = self.set().host.get()?.delegations()?;
+        delegations.delegate(&self.0.origin.principal, run, profile)
     }
 
     /// Whether the client said that it can fill in forms ([`Context::ask`]).
@@ -60,5 +71,16 @@ impl Context {
     /// What the client said that it can do, as it said it.
     pub fn client_capabilities(&self) -> Value {
         self.0.origin.capabilities.read().unwrap_or_default()
+    }
+}
+
+fn runs_of(principal: &Principal) -> Vec<String> {
+    match principal.id() {
+        PrincipalId::Delegate { parent, run } => {
+            let mut runs = runs_of(parent);
+            runs.push(run.to_string());
+            runs
+        }
+        _ => Vec::new(),
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use serde_json::Value;
-use toolyard_model::{Answer, BoxFuture, Peer, Request};
+use toolyard_model::{Answer, BoxFuture, Peer, Principal, Request};
 
 /// The named limits of the config.
 pub trait Limits: Send + Sync + 'static {
@@ -53,6 +53,56 @@ pub enum Verdict {
 pub trait Gateway: Send + Sync + 'static {
     /// Answers a request as if the client of its origin had sent it.
     fn handle(&self, request: Request, peer: Peer) -> BoxFuture<Answer>;
+}
+
+/// Access to the gateway for a run that a pack starts on behalf of its caller, such as an agent. It ends when this is
+/// dropped.
+#[must_use]
+pub struct Delegation {
+    token: String,
+    command: Vec<String>,
+    end: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl Delegation {
+    /// With what the run presents, the command that serves it the gateway on stdio, and what ends its access.
+    pub fn new(token: String, command: Vec<String>, end: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self { token, command, end: Some(Box::new(end)) }
+    }
+
+    /// The variable in which the command expects the token.
+    pub const VARIABLE: &str = "MCP_AUTH_TOKEN";
+
+    /// A secret of this run. Never an argument: other users can see those.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// A program and its arguments: an MCP server on stdio.
+    pub fn command(&self) -> &[String] {
+        &self.command
+    }
+}
+
+impl Drop for Delegation {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            end();
+        }
+    }
+}
+
+impl fmt::Debug for Delegation {
+    /// The token is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delegation").field("command", &self.command).finish_non_exhaustive()
+    }
+}
+
+/// Lets runs of packs use the gateway.
+pub trait Delegations: Send + Sync + 'static {
+    /// Access for a run on behalf of `parent` to one profile; nothing if there is none to give.
+    fn delegate(&self, parent: &Principal, run: &str, profile: &str) -> Option<Delegation>;
 }
 
 /// The accounts of the user.

@@ -1,0 +1,76 @@
+//! Runs that the gateway has started for a principal, such as agents. Each has a token of its own, which names the run
+//! and its principal, opens one view, and ends with the run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use data_encoding::BASE64URL_NOPAD;
+
+use crate::{Principal, View};
+
+/// How a token of a run begins.
+const PREFIX: &str = "tyd_";
+/// How many runs may have a token at a time.
+const MOST: usize = 1_000;
+
+/// The tokens of all runs under way. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Delegates(Arc<Mutex<HashMap<String, (Principal, View)>>>);
+
+impl Delegates {
+    /// A token for a run on behalf of `parent`, for this view only. Nothing if there are too many already, or no
+    /// random numbers.
+    pub fn issue(&self, parent: &Principal, run: &str, view: View) -> Option<String> {
+        let mut bytes = [0; 32];
+        getrandom::fill(&mut bytes).ok()?;
+        let token = format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes));
+        let mut known = self.known();
+        if known.len() >= MOST {
+            return None;
+        }
+        known.insert(token.clone(), (parent.delegate(run), view));
+        Some(token)
+    }
+
+    /// The run that a token belongs to, and its view.
+    pub fn find(&self, token: &str) -> Option<(Principal, View)> {
+        self.known().get(token).cloned()
+    }
+
+    pub fn revoke(&self, token: &str) {
+        self.known().remove(token);
+    }
+
+    /// Whether a token is one of a run, under way or not.
+    pub fn is_one(token: &[u8]) -> bool {
+        token.starts_with(PREFIX.as_bytes())
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, (Principal, View)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Delegates {
+    /// Tokens are secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Delegates").field("runs", &self.known().len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_run_until_it_is_revoked() {
+        let (delegates, view) = (Delegates::default(), View::Profile("work".into()));
+        let token = delegates.issue(&Principal::token("ann"), "agent_1", view.clone()).unwrap();
+        assert!(Delegates::is_one(token.as_bytes()) && token.len() > 40);
+        let (principal, found) = delegates.find(&token).unwrap();
+        assert_eq!((principal.name().as_ref(), found), ("ann/agent_1", view));
+        assert!(!format!("{delegates:?}").contains(&token));
+        delegates.revoke(&token);
+        assert_eq!(delegates.find(&token), None);
+    }
+}

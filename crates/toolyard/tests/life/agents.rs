@@ -1,0 +1,180 @@
+//! Agents in the gateway: what the token of a run opens and what it does not, how deep and how many agents may be
+//! started, and what is left of a run that is a task when the gateway is killed.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::http;
+use crate::yard::{Gateway, Yard, none, soon};
+
+/// Shows its token, and waits for the file `go` in its project.
+const SHOWS_TOKEN: &str = "echo token=$MCP_AUTH_TOKEN; while [ ! -e go ]; do sleep 0.05; done; echo done";
+
+struct Scene {
+    yard: Yard,
+    project: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new(more: &str) -> Self {
+        let (yard, project) = (Yard::new(&[]), tempfile::tempdir().unwrap());
+        let folder = toml::Value::from(project.path().to_str().unwrap());
+        let command = toml::Value::from(SHOWS_TOKEN);
+        let run =
+            format!("program = \"command\"\ncommand = [\"sh\", \"-c\", {command}]\nprofile = \"work\"\n");
+        yard.also(&format!(
+            "[listen]\ntoken = \"user\"\n[packs.agents]\nprojects = [{folder}]\nconcurrent = 8\n{more}\n\
+             [packs.agents.types.stravinsky]\n{run}[packs.agents.types.explore]\n{run}\
+             [profiles.work]\nupstreams = [\"agents\", \"dev\"]\n[profiles.other]\nupstreams = [\"dev\"]\n"
+        ));
+        Self { yard, project }
+    }
+
+    fn go(&self) {
+        std::fs::write(self.project.path().join("go"), "").unwrap();
+    }
+}
+
+/// A client with a token, at one view.
+struct Client<'a> {
+    gateway: &'a Gateway,
+    token: String,
+    view: &'static str,
+}
+
+impl<'a> Client<'a> {
+    fn new(gateway: &'a Gateway, token: &str, view: &'static str) -> Self {
+        Self { gateway, token: token.to_owned(), view }
+    }
+
+    fn request(&self, method: &str, mut params: Value) -> http::Reply {
+        let tasks = json!({ "io.modelcontextprotocol/tasks": {} });
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": { "extensions": tasks, "elicitation": {} },
+        });
+        let name = params["name"].as_str().or(params["taskId"].as_str()).map(ToOwned::to_owned);
+        let authorization = format!("Bearer {}", self.token);
+        let mut headers = vec![
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+            ("authorization", authorization.as_str()),
+        ];
+        headers.extend(name.as_deref().map(|name| ("mcp-name", name)));
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        http::post(&format!("{}{}", self.gateway.url(), self.view), &headers, &message)
+    }
+
+    fn call(&self, tool: &str, arguments: &Value) -> Value {
+        let message = self.request("tools/call", json!({ "name": tool, "arguments": arguments })).message();
+        assert!(message.get("error").is_none(), "{message}");
+        message["result"].clone()
+    }
+
+    /// Starts an agent; its id, and the token that it shows.
+    fn spawn(&self, kind: &str) -> (String, String) {
+        let spawned = self.call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": kind }));
+        let id = spawned["structuredContent"]["id"].as_str();
+        let id = id.unwrap_or_else(|| panic!("{spawned}")).to_owned();
+        let token = soon("the token of the agent", || {
+            let progress = self.call("agents__agent_progress", &json!({ "task_id": id }));
+            let lines = progress["structuredContent"]["lines"].as_array().cloned().unwrap_or_default();
+            let shown = lines.iter().find_map(|line| line.as_str()?.strip_prefix("token="));
+            shown.map(ToOwned::to_owned).ok_or_else(|| progress.to_string())
+        });
+        (id, token)
+    }
+
+    fn refusal(&self, kind: &str) -> String {
+        let refused = self.call("agents__agent_spawn", &json!({ "prompt": "go", "agent_type": kind }));
+        assert_eq!(refused["isError"], true, "{refused}");
+        refused["content"][0]["text"].as_str().unwrap().to_owned()
+    }
+
+    fn task(&self, id: &Value) -> Value {
+        self.request("tasks/get", json!({ "taskId": id })).message()["result"].clone()
+    }
+}
+
+#[test]
+fn the_token_of_an_agent_opens_its_profile_while_it_runs_and_nothing_else() {
+    let scene = Scene::new("");
+    let gateway = scene.yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let (id, token) = user.spawn("explore");
+    assert!(token.starts_with("tyd_"), "{token}");
+    let (_, other) = user.spawn("explore");
+    assert_ne!(token, other, "each run has its own");
+    let status =
+        |token: &str, view| Client::new(&gateway, token, view).request("tools/list", json!({})).status;
+    assert_eq!(status(&token, "/mcp/p/work"), 200);
+    for view in ["/mcp", "/mcp/p/other", "/mcp/agents", "/mcp/hub", "/api/v1/status", "/metrics"] {
+        assert_eq!(status(&token, view), 401, "{view}");
+    }
+    let agent = Client::new(&gateway, &token, "/mcp/p/work");
+    let seen = agent.call("agents__agent_list", &json!({}));
+    assert_eq!(
+        seen["structuredContent"]["result"],
+        json!([]),
+        "the agents of the user are not its own: {seen}"
+    );
+    scene.go();
+    soon("the end of the agent", || {
+        let ended = user.call("agents__agent_output", &json!({ "task_id": id }));
+        (ended["structuredContent"]["status"] == "completed").then_some(()).ok_or(ended.to_string())
+    });
+    soon("the end of the token", || {
+        (status(&token, "/mcp/p/work") == 401).then_some(()).ok_or("valid".into())
+    });
+}
+
+#[test]
+fn agents_start_agents_within_the_limits_of_type_depth_and_number() {
+    let scene = Scene::new("depth = 2\ntree_runs = 1");
+    let gateway = scene.yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let (_, token) = user.spawn("explore");
+    let explore = Client::new(&gateway, &token, "/mcp/p/work");
+    assert!(explore.refusal("explore").contains("an agent of type `explore` may not spawn agents"));
+    let (_, token) = user.spawn("stravinsky");
+    let lead = Client::new(&gateway, &token, "/mcp/p/work");
+    let (_, token) = lead.spawn("stravinsky");
+    assert!(lead.refusal("explore").contains("1 agents were started below"));
+    let nested = Client::new(&gateway, &token, "/mcp/p/work");
+    assert!(nested.refusal("explore").contains("agents are nested 2 deep, which is the limit"));
+}
+
+#[test]
+fn a_blocking_agent_is_a_task_that_reports_its_end_after_the_gateway_was_killed() {
+    let scene = Scene::new("");
+    let arguments = json!({ "prompt": "go", "agent_type": "explore", "blocking": true });
+    let params = json!({ "name": "agents__agent_spawn", "arguments": arguments });
+    let gateway = scene.yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let started = user.request("tools/call", params.clone()).message()["result"].clone();
+    assert_eq!(started["resultType"], "task", "{started}");
+    let lost = started["taskId"].clone();
+    assert_eq!(user.task(&lost)["status"], "working");
+    let running = scene.yard.processes();
+    gateway.signal(Signal::SIGKILL);
+    soon("the end of all processes", || none(&scene.yard.left_of(&running)));
+    drop(gateway);
+
+    let gateway = scene.yard.start();
+    let user = Client::new(&gateway, "user", "/mcp");
+    let task = user.task(&lost);
+    assert_eq!(task["error"]["message"], "the gateway was stopped while the task was running", "{task}");
+    let started = user.request("tools/call", params).message()["result"].clone();
+    scene.go();
+    let done = soon("the end of the agent", || {
+        let task = user.task(&started["taskId"]);
+        if task["status"] == "completed" { Ok(task) } else { Err(task.to_string()) }
+    });
+    gateway.signal(Signal::SIGKILL);
+    drop(gateway);
+
+    let gateway = scene.yard.start();
+    let after = Client::new(&gateway, "user", "/mcp").task(&started["taskId"]);
+    assert_eq!(after["result"], done["result"]);
+    assert_eq!(after["result"]["structuredContent"]["status"], "completed", "{after}");
+}
