@@ -7,7 +7,7 @@
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, code, conformance, lsp, newcomer, peers, seeds, slow_starts, test, ui, ui_app};
+use crate::{check, code, conformance, lsp, newcomer, peers, seeds, sign_in, slow_starts, test, ui, ui_app};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -27,6 +27,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
             conformance::conformance(&conformance::Options::asking_by_era())
         })?;
         step("conformance of sign-ins", || conformance::conformance(&conformance::Options::client_auth()))?;
+        step("sign-ins", sign_in::sign_in)?;
         step("peers", peers::peers)?;
         step("code search", code::code)?;
         step("language servers", lsp::lsp)?;

@@ -16,6 +16,7 @@ mod newcomer;
 mod peers;
 mod process;
 mod seeds;
+mod sign_in;
 mod slow_starts;
 mod step;
 mod test;
@@ -63,6 +64,8 @@ enum Command {
     Newcomer,
     /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
     Seeds(seeds::Options),
+    /// Sign-ins with a real authorization server, Chromium as the user, and nginx before the gateway.
+    SignIn,
     /// Speed against a bare relay and nginx, interleaved, with every answer checked.
     Bench(bench::Options),
     /// What users install: tarball, Debian package, npm packages and wheel, with the program inside.
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Lsp => lsp::lsp(),
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),
+        Command::SignIn => sign_in::sign_in(),
         Command::Bench(options) => bench::bench(&options),
         Command::Dist(options) => dist::dist(&options),
         Command::SlowStarts => slow_starts::slow_starts(),

@@ -112,6 +112,7 @@ fn reached_a_tool(error: &CallError) -> bool {
             | Kind::Unavailable
             | Kind::Unreachable
             | Kind::TurnedAway
+            | Kind::SignIn
             | Kind::Timeout
             | Kind::InvalidArguments
             | Kind::Blocked

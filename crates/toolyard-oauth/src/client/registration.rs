@@ -117,10 +117,10 @@ async fn register(http: &Http, found: &Discovered, redirect_uri: &str) -> Result
     Ok(Registered { id, secret, method, redirect_uri: Some(redirect_uri.to_owned()), expires_at })
 }
 
-/// A redirect to this machine belongs to a native application, any other to a web application.
+/// A redirect over plain HTTP, which leads to this machine, belongs to a native application, any other to a web
+/// application.
 fn application_type(redirect_uri: &str) -> &'static str {
-    let is_local = redirect_uri.parse().is_ok_and(|url| crate::url::is_local(&url));
-    if is_local { "native" } else { "web" }
+    if redirect_uri.starts_with("http:") { "native" } else { "web" }
 }
 
 /// How a client with or without a secret proves itself at this server's token endpoint.
