@@ -29,6 +29,7 @@ function check(is, what) {
   if (!is) { failures.push(what); console.log(`  FAILED: ${what}`); }
 }
 async function step(name, run) {
+  if (process.env.ONLY && !new RegExp(process.env.ONLY).test(name)) return;
   const began = Date.now();
   try { await run(); } catch (error) { check(false, `${name}: ${error.stack}`); }
   console.log(`${name} (${Date.now() - began} ms)`);

@@ -89,7 +89,8 @@ fn html(status: StatusCode, title: &str, text: &str) -> PageResponse {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // With `no-referrer` a browser sends the form with the origin `null`, which is refused.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     // `form-action` is left out: browsers apply it to the redirect that follows, too.
     let policy = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'";
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
