@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use toolyard_core::discovery::Endpoint;
+use toolyard_core::discovery::{Endpoint, NamedEndpoint};
 use toolyard_proto::name::UpstreamId;
 
 use super::listen::{self, LocalDoor, read_address};
@@ -29,19 +29,10 @@ pub struct AppsConfig {
     pub queue: Option<usize>,
     pub timeout: Option<Duration>,
     /// Apps that listen, and are dialled.
-    pub endpoints: Vec<EndpointConfig>,
+    pub endpoints: Vec<NamedEndpoint>,
     pub scan: Scan,
     /// Whether a token may have another client id than the app's name.
     pub any_client_id: bool,
-}
-
-/// An app that listens somewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointConfig {
-    pub id: UpstreamId,
-    pub endpoint: Endpoint,
-    /// Shown to agents.
-    pub description: Option<String>,
 }
 
 /// How often the environments of processes are looked at.
@@ -98,9 +89,9 @@ pub(crate) fn read(field: Field, reader: &mut Reader<'_>) -> AppsConfig {
 }
 
 /// `NAME = "tcp://…"`, or a table with `url` and `description`.
-fn read_endpoints(reader: &mut Reader<'_>, field: Field) -> Vec<EndpointConfig> {
+fn read_endpoints(reader: &mut Reader<'_>, field: Field) -> Vec<NamedEndpoint> {
     let fields = field.section(reader).map(Section::take_all).unwrap_or_default();
-    let mut endpoints: Vec<EndpointConfig> = Vec::new();
+    let mut endpoints: Vec<NamedEndpoint> = Vec::new();
     for field in fields {
         let Some(id) = read_app_id(reader, &field, &field.key, &endpoints) else { continue };
         let (url, description) = if let Value::Table(_) = field.value() {
@@ -116,7 +107,7 @@ fn read_endpoints(reader: &mut Reader<'_>, field: Field) -> Vec<EndpointConfig> 
             (Some(field), None)
         };
         let endpoint = url.and_then(|url| read_endpoint(reader, &url));
-        endpoints.extend(endpoint.map(|endpoint| EndpointConfig { id, endpoint, description }));
+        endpoints.extend(endpoint.map(|endpoint| NamedEndpoint { id, endpoint, description }));
     }
     endpoints
 }
@@ -126,7 +117,7 @@ pub(crate) fn read_app_id(
     reader: &mut Reader<'_>,
     field: &Field,
     name: &str,
-    others: &[EndpointConfig],
+    others: &[NamedEndpoint],
 ) -> Option<UpstreamId> {
     let id = match UpstreamId::parse(name) {
         Ok(id) => id,
@@ -165,7 +156,7 @@ fn read_scan(reader: &mut Reader<'_>, field: &Field) -> Option<Scan> {
 }
 
 /// An endpoint may not have the id of an upstream.
-pub(crate) fn check_ids(reader: &mut Reader<'_>, at: usize, endpoints: &[EndpointConfig], ids: &[String]) {
+pub(crate) fn check_ids(reader: &mut Reader<'_>, at: usize, endpoints: &[NamedEndpoint], ids: &[String]) {
     for endpoint in endpoints {
         let name = endpoint.id.as_str();
         if ids.iter().any(|id| id.eq_ignore_ascii_case(name)) {

@@ -52,7 +52,7 @@ use toolyard_policy::rules::Policy;
 use toolyard_proto::name::{DEFAULT_BUDGET, MIN_BUDGET, NameStyle, UpstreamId};
 use toolyard_proto::token::Rules;
 
-pub use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, EndpointConfig, Scan, TcpDoor};
+pub use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, Scan, TcpDoor};
 pub use audit::{AuditConfig, AuditPayloads, AuditSync};
 pub use duration::parse as parse_duration;
 pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};

@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use toolyard_core::discovery::Endpoint;
+use toolyard_core::discovery::{Endpoint, NamedEndpoint};
 use toolyard_proto::name::sanitize_upstream_id;
 use toolyard_proto::token::Rules;
 
-use super::apps::{
-    AppsConfig, EndpointConfig, LONGEST_TIMEOUT, SELDOMEST_SCAN, Scan, read_count, read_endpoint, read_tcp,
-};
+use super::apps::{AppsConfig, LONGEST_TIMEOUT, SELDOMEST_SCAN, Scan, read_count, read_endpoint, read_tcp};
 use super::auth::{LONGEST as LONGEST_WINDOW, read_secret};
 use super::log::LogConfig;
 use super::reader::{Field, Reader, Section};
@@ -100,13 +98,13 @@ fn read_auth(section: &mut Section, reader: &mut Reader<'_>) -> Option<Rules> {
     Some(Rules { secrets, window, skew: Rules::SKEW })
 }
 
-fn read_apps(reader: &mut Reader<'_>, field: &Field) -> Vec<EndpointConfig> {
+fn read_apps(reader: &mut Reader<'_>, field: &Field) -> Vec<NamedEndpoint> {
     if !matches!(field.value(), Value::List(_)) {
         let help = "write \"Apps\": [{ \"Name\": \"MyApp\", \"Endpoint\": \"tcp://localhost:5001\" }]";
         field.error(reader, format!("expected a list of apps, found {}", field.value().kind()), help);
         return Vec::new();
     }
-    let mut apps: Vec<EndpointConfig> = Vec::new();
+    let mut apps: Vec<NamedEndpoint> = Vec::new();
     for item in field.items(reader) {
         let place = item.clone();
         let Some(mut app) = item.section(reader) else { continue };
@@ -125,7 +123,7 @@ fn read_apps(reader: &mut Reader<'_>, field: &Field) -> Vec<EndpointConfig> {
         if id.as_str() != text {
             reader.note(name.at, &name.path, format!("is called `{id}` here"));
         }
-        apps.push(EndpointConfig { id, endpoint, description });
+        apps.push(NamedEndpoint { id, endpoint, description });
     }
     apps
 }

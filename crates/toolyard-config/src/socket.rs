@@ -3,6 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use toolyard_model::private_file::is_only_ours;
+
 use crate::system;
 use crate::{LocalDoor, Variables};
 
@@ -31,7 +33,7 @@ pub fn make_folder(socket: &Path) -> io::Result<()> {
         return Ok(());
     };
     for folder in [shared, folder] {
-        if !system::is_only_ours(folder)? {
+        if !is_only_ours(folder)? {
             let message = format!("{} can be changed by other users", folder.display());
             return Err(io::Error::new(ErrorKind::PermissionDenied, message));
         }

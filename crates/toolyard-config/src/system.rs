@@ -12,9 +12,8 @@ use unix as here;
 use windows as here;
 
 pub use here::{
-    cache_folder, config_folder, create_folder, hand_over, has_other_names, home, instances_base,
-    is_only_ours, is_socket, keep_mode, keep_owner, kill_group, lead_group, open_file, open_plain, private,
-    socket_folder, state_folder, user,
+    cache_folder, config_folder, create_folder, hand_over, has_other_names, home, instances_base, is_socket,
+    keep_mode, keep_owner, kill_group, lead_group, open_file, private, socket_folder, state_folder, user,
 };
 
 use std::path::PathBuf;

@@ -5,11 +5,20 @@ mod file;
 mod port;
 mod process;
 mod sightings;
+mod finder;
+mod endpoints;
+mod instances;
+mod scan;
+mod watch;
 
 pub use endpoint::{BadEndpoint, Endpoint};
+pub use endpoints::{Endpoints, NamedEndpoint};
 pub use file::{Instance, NotAnInstance};
+pub use finder::{ConnectTo, Finder};
+pub use instances::Instances;
 pub(crate) use port::Holder;
 pub use process::{Hint, Look, Processes, VARIABLES};
+pub use scan::{Scan, WhyKnown};
 pub use sightings::{Report, Sighting, Sightings, Skipped, Way};
 
 pub use crate::apps::Process;

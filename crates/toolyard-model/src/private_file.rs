@@ -1,4 +1,4 @@
-//! Files that only their owner may read.
+//! Files and folders that other users must not read, change or replace.
 
 #[cfg(unix)]
 #[path = "private_file/unix.rs"]
@@ -10,6 +10,8 @@ mod system;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
+
+pub use system::{is_only_ours, open_plain};
 
 /// Writes a file so that readers see either the old or the new contents, and only its owner can read it.
 pub fn write(path: &Path, contents: &[u8]) -> io::Result<()> {

@@ -15,12 +15,15 @@ use toolyard_config::state_dir::{self, Addresses};
 use toolyard_config::{
     AppsConfig, AuditConfig, AuditPayloads, AuditSync, Config, Found, LocalDoor, Problem, Scan, needs_token,
 };
+use toolyard_core::discovery::{self, Endpoints, Finder, Instances};
 use toolyard_core::event::{Sink, Sinks};
+use toolyard_core::plan::Connect;
 use toolyard_core::{Apps, Controls, Gateway, Plan};
 use toolyard_dashboard::Dashboard;
 use toolyard_guard::Guards;
 use toolyard_model::{Delegates, Handler, Keys, Principal, Scope};
 use toolyard_oauth::Web;
+use toolyard_proto::name::UpstreamId;
 use toolyard_proto::token::Rules;
 use toolyard_serve::admit::{Gate, Signed};
 use toolyard_serve::{Endpoint, Options};
@@ -29,15 +32,13 @@ use crate::address_file::{Note, OwnAddresses};
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
 use crate::commands::answers;
-use crate::connect::ConnectContext;
+use crate::connect::{self, ConnectContext};
 use crate::doors::Doors;
-use crate::endpoints::{self, Endpoints};
 use crate::failure::Failure;
-use crate::instances::{self, Instances};
+use crate::known_listeners::KnownListeners;
 use crate::logging::{self, Wish};
 use crate::pack_hooks::PackHooks;
 use crate::plan::plan;
-use crate::scan::{self, NotOurs};
 use crate::settings::{self, Settings};
 use crate::stop::Stop;
 use crate::{control, packs, say, system};
@@ -183,8 +184,8 @@ async fn run(
     let signed = config.auth.clone().map(|rules| signed(rules, state_dir.as_deref())).transpose()?;
     let apps = apps::apps(&gateway, &apps_config, signed.clone(), &scope);
     let endpoints = Lookout { gateway: &gateway, apps: &apps, context: &context, scope: &scope };
-    let not_ours = NotOurs::new(&config, &apps_config, &own_addresses);
-    let endpoints = endpoints.begin(args, &not_ours, &apps_config);
+    let known = KnownListeners::new(&config, &apps_config, &own_addresses);
+    let endpoints = endpoints.begin(args, &known, &apps_config);
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
     app_doors.serve(&gateway, &apps, &own_addresses, &scope);
     let mut options = options(&config, signed, state_dir.as_deref())?;
@@ -220,7 +221,7 @@ async fn run(
         listen: config.listen,
         apps: apps_config,
         endpoints,
-        not_ours,
+        known,
         no_apps: args.no_apps,
         pings: config.pings,
         auth: config.auth,
@@ -304,20 +305,37 @@ struct Lookout<'a> {
 }
 
 impl Lookout<'_> {
-    /// Looks for files and processes, and dials whom the config names.
-    fn begin(&self, args: &ServeArgs, not_ours: &NotOurs, config: &AppsConfig) -> Endpoints {
+    /// Looks for files and processes, and dials the endpoints of the config.
+    fn begin(&self, args: &ServeArgs, known: &KnownListeners, config: &AppsConfig) -> Endpoints {
         let Self { gateway, apps, context, scope } = self;
         let sightings = gateway.sightings().clone();
-        gateway.report_on("discovery", move || endpoints::to_json(&sightings));
-        let folders = if args.no_instances { Vec::new() } else { instances::folders(&settings::variable) };
-        scope.spawn(Instances::new(gateway, apps, context, folders).watch());
-        let mut endpoints = Endpoints::new(gateway, apps, context);
+        gateway.report_on("discovery", move || sightings.to_json());
+        let context = (*context).clone();
+        let connect_to = move |id: &UpstreamId, endpoint: &discovery::Endpoint| -> Arc<dyn Connect> {
+            Arc::new(connect::Upstream::at(id, endpoint, &context))
+        };
+        let finder = Finder::new(gateway, apps, Arc::new(connect_to));
+        let folders = if args.no_instances { Vec::new() } else { instance_folders() };
+        scope.spawn(Instances::new(&finder, folders).watch());
+        let mut endpoints = Endpoints::new(&finder);
         endpoints.set(&config.endpoints);
         if let Scan::Every(pause) = config.scan {
-            scope.spawn(scan::Scan::new(gateway, apps, context, not_ours).watch(pause));
+            let known = known.clone();
+            let scan = discovery::Scan::new(
+                &finder,
+                toolyard_config::system::user(),
+                Arc::new(move |endpoint| known.why(endpoint)),
+            );
+            scope.spawn(scan.watch(pause));
         }
         endpoints
     }
+}
+
+/// Where instances write their files.
+fn instance_folders() -> Vec<PathBuf> {
+    let base = toolyard_config::system::instances_base(&settings::variable);
+    ["toolyard", "brummer"].map(|program| base.join(program).join("instances")).to_vec()
 }
 
 async fn deserted(endpoint: &Endpoint) {

@@ -116,7 +116,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("{kind} (found by scan:", "a cell of a table, of apps that were found; tests/apps has apps"),
     ("the config names it", "a reason in the list of instances; tests/apps has instances"),
     ("that is this gateway", "the same"),
-    ("this system does not show", "needs another system"),
     ("the pack `{name}` does not run on", "the same; every pack runs on Linux"),
     ("this program was built without the pack", "tests run with all features"),
     ("(not shown, since it is not valid TOML", "is in an answer of the API"),

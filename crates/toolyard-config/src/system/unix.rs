@@ -80,12 +80,6 @@ pub fn keep_mode<'a>(options: &'a mut OpenOptions, path: &Path) -> &'a mut OpenO
     options.mode(fs::metadata(path).map_or(0o600, |about| about.permissions().mode() & 0o777))
 }
 
-/// Whether it is ours, and no other user can change its content.
-pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
-    let about = fs::symlink_metadata(folder)?;
-    Ok(about.uid() == user() && about.mode() & 0o022 == 0)
-}
-
 /// Makes a program the leader of a group, so that it can be ended with all that it starts.
 pub fn lead_group(command: &mut Command) {
     command.process_group(0);
@@ -96,12 +90,6 @@ pub fn kill_group(child: &mut Child) {
     if let Ok(id) = i32::try_from(child.id()) {
         let _ = killpg(Pid::from_raw(id), Signal::SIGKILL);
     }
-}
-
-/// For reading, without following a link or waiting for the writer of a pipe.
-pub fn open_plain(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    File::options().read(true).custom_flags(flags.bits()).open(path)
 }
 
 /// For reading, through links; what is no file is not waited for.

@@ -68,20 +68,6 @@ pub fn keep_mode<'a>(options: &'a mut OpenOptions, _: &Path) -> &'a mut OpenOpti
     options
 }
 
-/// Access control lists can only be read by unsafe code. The folder is in the user's profile, or was chosen by the
-/// user.
-pub fn is_only_ours(folder: &Path) -> io::Result<bool> {
-    fs::symlink_metadata(folder).map(|_| true)
-}
-
-/// For reading, where no link is.
-pub fn open_plain(path: &Path) -> io::Result<File> {
-    if !fs::symlink_metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    File::open(path)
-}
-
 /// For reading, through links, where a file is.
 pub fn open_file(path: &Path) -> io::Result<File> {
     if fs::metadata(path)?.is_file() { File::open(path) } else { Err(io::Error::other("it is no file")) }

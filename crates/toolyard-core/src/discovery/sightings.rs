@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How many things that were left out are told; the rest are counted.
+use serde_json::{Value, json};
+
+use crate::report::at;
+
+/// How many things that were left out are reported; the rest are counted.
 const MOST: usize = 100;
 
 /// The last report of each way. Cheap to clone.
@@ -37,12 +41,12 @@ impl Way {
 pub struct Report {
     /// Where it looks: folders, names of variables, keys.
     pub places: Vec<String>,
-    /// How often; never again where it is not said.
+    /// How often; `None` for once.
     pub every: Option<Duration>,
     pub looked: Option<SystemTime>,
     pub found: Vec<Sighting>,
     pub skipped: Vec<Skipped>,
-    /// How many more were left out than are told.
+    /// How many more were left out than are reported.
     pub more_skipped: usize,
 }
 
@@ -51,7 +55,7 @@ pub struct Report {
 pub struct Sighting {
     pub id: String,
     pub endpoint: String,
-    /// The file, the process or the key that says so.
+    /// The file, the process or the key that names it.
     pub origin: String,
 }
 
@@ -73,6 +77,27 @@ impl Report {
 }
 
 impl Sightings {
+    /// What each way of looking has seen, as `toolyard doctor` reads it.
+    pub fn to_json(&self) -> Value {
+        let way = |(way, report): (Way, Report)| {
+            let found = report
+                .found
+                .iter()
+                .map(|one| json!({ "id": one.id, "endpoint": one.endpoint, "origin": one.origin }));
+            let skipped = report.skipped.iter().map(|one| json!({ "origin": one.origin, "why": one.why }));
+            json!({
+                "way": way.as_str(),
+                "places": report.places,
+                "every_ms": report.every.map(|every| every.as_millis()),
+                "looked": report.looked.map(at),
+                "found": found.collect::<Vec<_>>(),
+                "skipped": skipped.collect::<Vec<_>>(),
+                "more_skipped": report.more_skipped,
+            })
+        };
+        self.reports().into_iter().map(way).collect()
+    }
+
     pub fn saw(&self, way: Way, report: Report) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(way, report);
     }

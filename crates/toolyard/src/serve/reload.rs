@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
 use toolyard_config::{AppsConfig, Config, Found, ListenConfig, ResourceConfig, Trusted, unused_hint};
+use toolyard_core::discovery::Endpoints;
 use toolyard_core::plan::Pings;
 use toolyard_core::{Gateway, Reloaded};
 use toolyard_proto::token::Rules;
@@ -18,9 +19,8 @@ use toolyard_proto::token::Rules;
 use super::Orders;
 use crate::cli::Common;
 use crate::connect::ConnectContext;
-use crate::endpoints::Endpoints;
+use crate::known_listeners::KnownListeners;
 use crate::plan::plan;
-use crate::scan::NotOurs;
 use crate::settings;
 use crate::stop::Nudge;
 
@@ -35,7 +35,7 @@ pub(super) struct Reload {
     pub(super) listen: ListenConfig,
     pub(super) apps: AppsConfig,
     pub(super) endpoints: Endpoints,
-    pub(super) not_ours: NotOurs,
+    pub(super) known: KnownListeners,
     /// Whether apps are kept out, whatever the config says.
     pub(super) no_apps: bool,
     pub(super) pings: Pings,
@@ -117,7 +117,7 @@ impl Reload {
     /// Who is dialled can change; doors and limits stay as they were opened.
     fn apply_apps(&mut self, config: &Config) {
         let new = if self.no_apps { &AppsConfig::closed() } else { &config.apps };
-        self.not_ours.renew(config, new);
+        self.known.renew(config, new);
         if self.no_apps {
             return;
         }

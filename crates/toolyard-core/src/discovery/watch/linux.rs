@@ -1,4 +1,4 @@
-//! What Linux tells of changes in folders.
+//! Changes in folders, as Linux reports them.
 
 use std::path::PathBuf;
 
@@ -14,13 +14,14 @@ const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-pub(super) struct Told {
+#[derive(Debug)]
+pub(super) struct Notices {
     /// Not a pipe, but read and waited for like one.
     queue: pipe::Receiver,
     places: Vec<PathBuf>,
 }
 
-impl Told {
+impl Notices {
     pub(super) fn begin(places: Vec<PathBuf>) -> Option<Self> {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         Some(Self { queue: pipe::Receiver::from_owned_fd_unchecked(queue).ok()?, places })
@@ -30,12 +31,12 @@ impl Told {
         &self.places
     }
 
-    /// Whether all places can be told about.
-    pub(super) fn ask(&self) -> bool {
+    /// Watches all places; false if one of them cannot be watched.
+    pub(super) fn watch(&self) -> bool {
         self.places.iter().all(|place| inotify::add_watch(&self.queue, place, CHANGES).is_ok())
     }
 
-    pub(super) async fn heard(&self) {
+    pub(super) async fn arrived(&self) {
         // It fails only when the runtime ends, and then nothing is waited for.
         let _ = self.queue.readable().await;
     }

@@ -1,10 +1,11 @@
-//! Where the system's way of telling is not known to us.
+//! Systems whose reports of changes are not used.
 
 use std::path::PathBuf;
 
-pub(super) enum Told {}
+#[derive(Debug)]
+pub(super) enum Notices {}
 
-impl Told {
+impl Notices {
     pub(super) fn begin(_: Vec<PathBuf>) -> Option<Self> {
         None
     }
@@ -13,11 +14,11 @@ impl Told {
         match *self {}
     }
 
-    pub(super) fn ask(&self) -> bool {
+    pub(super) fn watch(&self) -> bool {
         match *self {}
     }
 
-    pub(super) async fn heard(&self) {
+    pub(super) async fn arrived(&self) {
         match *self {}
     }
 

@@ -1,7 +1,7 @@
-//! Instances that write files about themselves: each is dialled, and is an upstream as long as it is there.
+//! Instances that write files about themselves: each is dialled, and is an upstream as long as its file is there.
 //!
-//! The folders are looked at when the system tells of a change in them, and from time to time; where it does
-//! not tell, twenty times a second.
+//! The folders are read when the system reports a change in them, and from time to time; where it reports nothing,
+//! twenty times a second.
 
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -9,30 +9,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use toolyard_config::Variables;
-use toolyard_config::system;
-use toolyard_core::apps::Source;
-use toolyard_core::discovery::{Instance, Process, Report, Sighting, Way};
-use toolyard_core::dynamic_upstreams::Taken;
-use toolyard_core::upstream::Upstream;
-use toolyard_core::upstream::state::Phase;
-use toolyard_core::{Apps, Gateway, UpstreamKind, UpstreamPlan};
+use toolyard_model::private_file::{is_only_ours, open_plain};
 
-use crate::connect::ConnectContext;
-use crate::endpoints::dial;
-use crate::watch::Watch;
+use super::watch::Watch;
+use super::{Finder, Instance, Process, Report, Sighting, Way};
+use crate::apps::Source;
+use crate::dynamic_upstreams::Taken;
+use crate::plan::{UpstreamKind, UpstreamPlan};
+use crate::upstream::Upstream;
+use crate::upstream::state::Phase;
 
-/// How often it is looked whether the processes behind files are still there.
+/// How often the processes behind files are checked.
 const LOOK: Duration = Duration::from_secs(5);
-/// A process that started this much later than its file says is another one.
+/// A process that started this much later than its file was written is another one.
 const CLOCKS: u64 = 5;
 /// No file about an instance is larger.
 const LARGEST: u64 = 64 * 1024;
 
-pub(crate) struct Instances {
-    gateway: Gateway,
-    apps: Apps,
-    context: ConnectContext,
+#[derive(Debug)]
+pub struct Instances {
+    finder: Finder,
     folders: Vec<PathBuf>,
     seen: HashMap<PathBuf, Seen>,
     looked: Instant,
@@ -40,6 +36,7 @@ pub(crate) struct Instances {
 }
 
 /// A file, and what became of it.
+#[derive(Debug)]
 struct Seen {
     stamp: Stamp,
     found: Option<(Instance, Arc<Upstream>)>,
@@ -56,26 +53,14 @@ struct Surveyed {
     read: Option<Result<Instance, String>>,
 }
 
-/// Where instances write their files.
-pub(crate) fn folders(variables: &Variables<'_>) -> Vec<PathBuf> {
-    let base = system::instances_base(variables);
-    ["toolyard", "brummer"].map(|program| base.join(program).join("instances")).to_vec()
-}
-
 impl Instances {
-    pub(crate) fn new(
-        gateway: &Gateway,
-        apps: &Apps,
-        context: &ConnectContext,
-        folders: Vec<PathBuf>,
-    ) -> Self {
-        let (gateway, apps, context) = (gateway.clone(), apps.clone(), context.clone());
+    pub fn new(finder: &Finder, folders: Vec<PathBuf>) -> Self {
         let watch = Watch::over(&folders);
-        Self { gateway, apps, context, folders, seen: HashMap::new(), looked: Instant::now(), watch }
+        Self { finder: finder.clone(), folders, seen: HashMap::new(), looked: Instant::now(), watch }
     }
 
-    /// Looks after the folders until it is dropped.
-    pub(crate) async fn watch(mut self) {
+    /// Follows the folders until it is dropped.
+    pub async fn watch(mut self) {
         if self.folders.is_empty() {
             return;
         }
@@ -110,7 +95,7 @@ impl Instances {
         for path in gone {
             if let Some((instance, upstream)) = self.seen.remove(&path).and_then(|seen| seen.found) {
                 tracing::info!(target: "instances", id = %instance.own_id, "its file is gone");
-                self.gateway.remove(&upstream);
+                self.finder.gateway.remove(&upstream);
             }
             // An id may be free now.
             self.seen.values_mut().filter(|seen| seen.is_taken).for_each(|seen| seen.stamp = NEVER);
@@ -141,7 +126,7 @@ impl Instances {
                 report.skip(origin, why);
             }
         }
-        self.gateway.sightings().saw(Way::Files, report);
+        self.finder.gateway.sightings().saw(Way::Files, report);
     }
 
     fn look_at(&mut self, path: PathBuf, stamp: Stamp, read: Result<Instance, String>) {
@@ -173,7 +158,7 @@ impl Instances {
         if let Some((old, upstream)) = &before
             && (&old.id, old.dialled_at()) == (&instance.id, instance.dialled_at())
         {
-            self.gateway.describe(upstream, instance.about());
+            self.finder.gateway.describe(upstream, instance.about());
             // A file that is written again is a sign of life.
             if upstream.state().phase == Phase::Dead {
                 upstream.wake();
@@ -182,8 +167,8 @@ impl Instances {
         }
         let plan = self.plan(&instance);
         let joined = match before {
-            Some((_, old)) => self.gateway.succeed(&old, plan),
-            None => self.gateway.join(plan),
+            Some((_, old)) => self.finder.gateway.succeed(&old, plan),
+            None => self.finder.gateway.join(plan),
         };
         joined.map(|upstream| {
             tracing::info!(target: "instances", id = %instance.own_id, port = instance.port, "found");
@@ -194,11 +179,11 @@ impl Instances {
     fn plan(&self, instance: &Instance) -> UpstreamPlan {
         let (id, endpoint) = (instance.id.clone(), instance.dialled_at());
         let fingerprint = endpoint.to_string();
-        let mut dial = dial(&id, endpoint, Source::Hint, &self.context);
+        let mut dial = self.finder.dial(&id, endpoint, Source::Hint);
         dial.about = Some(instance.about());
-        let connect = self.apps.way_to(&id, dial);
+        let connect = self.finder.apps.way_to(&id, dial);
         let mut plan = UpstreamPlan::new(id, UpstreamKind::Instance, connect);
-        plan.policy.timeouts = self.apps.timeouts();
+        plan.policy.timeouts = self.finder.apps.timeouts();
         plan.fingerprint = fingerprint;
         plan
     }
@@ -257,15 +242,14 @@ fn stamp(path: &Path) -> Option<Stamp> {
     Some((about.modified().ok()?, about.len()))
 }
 
-/// What others may write, or put another folder in the place of, is no word of ours.
+/// A folder that other users can write to or replace is not trusted.
 fn is_ours(folder: &Path) -> bool {
-    folder.symlink_metadata().is_ok_and(|about| about.is_dir())
-        && system::is_only_ours(folder).unwrap_or(false)
+    folder.symlink_metadata().is_ok_and(|about| about.is_dir()) && is_only_ours(folder).unwrap_or(false)
 }
 
-/// Only a plain file, whatever has come to stand in its place.
+/// Reads a plain file, and nothing that was put in its place.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
-    let file = system::open_plain(path)?;
+    let file = open_plain(path)?;
     if !file.metadata()?.is_file() {
         return Err(std::io::ErrorKind::InvalidInput.into());
     }

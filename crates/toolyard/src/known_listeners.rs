@@ -1,0 +1,65 @@
+//! Listeners that need no hint from a process: the gateway's own, and those that the config names.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use toolyard_config::state_dir::Addresses;
+use toolyard_config::{AppsConfig, Config, Reach};
+use toolyard_core::discovery::{Endpoint, NamedEndpoint};
+
+use crate::address_file::OwnAddresses;
+
+/// These listeners, each with the reason. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct KnownListeners {
+    own: OwnAddresses,
+    listeners: Arc<Mutex<HashMap<String, String>>>,
+}
+
+impl KnownListeners {
+    pub(crate) fn new(config: &Config, apps: &AppsConfig, own: &OwnAddresses) -> Self {
+        let known = Self { own: own.clone(), listeners: Arc::default() };
+        known.renew(config, apps);
+        known
+    }
+
+    /// The config names others now. The next look goes by it.
+    pub(crate) fn renew(&self, config: &Config, apps: &AppsConfig) {
+        let listeners = named(config, apps);
+        *self.listeners.lock().unwrap_or_else(PoisonError::into_inner) = listeners;
+    }
+
+    pub(crate) fn why(&self, endpoint: &Endpoint) -> Option<String> {
+        if is_at(&self.own.now(), endpoint) {
+            return Some("that is this gateway".to_owned());
+        }
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).get(&endpoint.listener()).cloned()
+    }
+}
+
+fn is_at(addresses: &Addresses, endpoint: &Endpoint) -> bool {
+    let sockets = [&addresses.socket, &addresses.apps_socket].into_iter().flatten();
+    let sockets = sockets.map(|path| format!("unix://{}", path.display()));
+    let doors = [Some(&addresses.http), addresses.tcp.as_ref(), addresses.apps.as_ref()];
+    let mut all = doors.into_iter().flatten().cloned().chain(sockets);
+    all.any(|own| Endpoint::parse(&own).is_ok_and(|own| own.is_met_at(endpoint)))
+}
+
+fn named(config: &Config, apps: &AppsConfig) -> HashMap<String, String> {
+    let mut listeners = HashMap::new();
+    for upstream in &config.upstreams.on {
+        let endpoint = match &upstream.reach {
+            Reach::Program(_) => continue,
+            Reach::Server(server) => Endpoint::Http(server.url.clone()),
+            Reach::Socket(socket) => match Endpoint::parse(&socket.to_string()) {
+                Ok(endpoint) => endpoint,
+                Err(_) => continue,
+            },
+        };
+        listeners.insert(endpoint.listener(), format!("the config names it, as `{}`", upstream.id));
+    }
+    for NamedEndpoint { id, endpoint, .. } in &apps.endpoints {
+        listeners.insert(endpoint.listener(), format!("the config names it, as `{id}`"));
+    }
+    listeners
+}
