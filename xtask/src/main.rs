@@ -15,6 +15,7 @@ mod lsp;
 mod newcomer;
 mod peers;
 mod process;
+mod search;
 mod seeds;
 mod sign_in;
 mod slow_starts;
@@ -60,6 +61,8 @@ enum Command {
     Code,
     /// The code pack with real language servers.
     Lsp,
+    /// How well questions find code of published packages: a table for each language.
+    Search,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
     /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::Peers => peers::peers(),
         Command::Code => code::code(),
         Command::Lsp => lsp::lsp(),
+        Command::Search => search::search(),
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::SignIn => sign_in::sign_in(),

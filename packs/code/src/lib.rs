@@ -10,6 +10,8 @@ mod embed;
 mod history;
 mod index;
 mod language;
+#[cfg(feature = "measure")]
+pub mod measure;
 mod model;
 mod project;
 mod search;

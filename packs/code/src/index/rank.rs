@@ -9,7 +9,7 @@ use super::chunk::Chunk;
 use toolyard_rank::{Document, terms};
 
 /// The words of a chunk's name, which is in its text once, count three times in all.
-const NAME_EXTRA: f32 = 2.0;
+pub(crate) const NAME_EXTRA: f32 = 2.0;
 /// So do the words of its path.
 const PATH_WEIGHT: f32 = 3.0;
 /// Tests, generated and vendored code rank lower.
