@@ -1,5 +1,5 @@
 //! Agents that agents start: how deep, how many, and for how much money. A run proves what it is by the token that it
-//! calls with, so these limits do not depend on what it says of itself.
+//! calls with, so these limits do not depend on what it claims to be.
 
 use toolyard_tool::{Context, ToolError};
 

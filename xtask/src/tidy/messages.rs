@@ -79,7 +79,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("run it elsewhere, or remove `sandbox`", "goes with these"),
     ("error: `toolyard confine` is what", "only a guard writes that command line"),
     ("is not used: a project file does not decide", "as for `log`; the reader's own words are shown there"),
-    ("denied {}", "needs a call that waits; tests/policy/approvals.rs shows it"),
     ("arguments: {}", "the same"),
     ("the control API answered with events", "only one path does, and no command asks for it"),
     ("`toolyard list` shows why; fix it, or lock", "needs a server that was never connected"),
