@@ -31,6 +31,7 @@ mod listen;
 mod apps;
 mod auth;
 mod audit;
+mod cluster;
 mod log;
 mod limits;
 mod hooks;
@@ -55,6 +56,7 @@ use toolyard_proto::token::Rules;
 pub use apps::{AppsConfig, DEFAULT as DEFAULT_APPS, Scan, TcpDoor};
 pub use audit::{AuditConfig, AuditPayloads, AuditSync};
 pub use duration::parse as parse_duration;
+pub use cluster::{ClusterConfig, ClusterCredentials};
 pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
 pub use fingerprint::{fingerprint, fingerprint_of_pack};
 pub use interpolate::source::run_command;
@@ -103,6 +105,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Whether and how calls are recorded.
     pub audit: Option<AuditConfig>,
+    /// Other gateways to work with as one.
+    pub cluster: Option<ClusterConfig>,
     /// Settings of single tools.
     pub tools: Vec<ToolSection>,
     pub limits: Vec<LimitPlan>,
@@ -193,6 +197,7 @@ struct Layer {
     oauth: Option<ResourceConfig>,
     log: Option<LogConfig>,
     audit: Option<AuditConfig>,
+    cluster: Option<ClusterConfig>,
     tools: Vec<ToolSection>,
     limits: Vec<LimitPlan>,
     hooks: Vec<HookSection>,
@@ -225,6 +230,7 @@ impl Config {
         self.oauth = layer.oauth.or(self.oauth.take());
         self.log = layer.log.unwrap_or(self.log);
         self.audit = layer.audit.or(self.audit);
+        self.cluster = layer.cluster.or(self.cluster.take());
         let id = |section: &ToolSection| (section.rule.profile.clone(), section.rule.pattern.clone());
         self.tools.retain(|old| layer.tools.iter().all(|new| id(new) != id(old)));
         self.tools.extend(layer.tools);
@@ -308,6 +314,10 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Own => root.take("audit").and_then(|field| audit::read(field, reader)),
         Role::Project => audit::refuse(&mut root, reader),
     };
+    let cluster = match role {
+        Role::Own => root.take("cluster").and_then(|field| cluster::read(field, reader)),
+        Role::Project => cluster::refuse(&mut root, reader),
+    };
     let debounce = root.take("catalog_debounce");
     let debounce = debounce.and_then(|field| field.duration_within(reader, LEAST_DEBOUNCE, LONGEST_DEBOUNCE));
     let pings = root.take("health").map(|field| health::read(field, reader));
@@ -332,6 +342,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         oauth,
         log,
         audit,
+        cluster,
         tools,
         limits,
         hooks,

@@ -364,6 +364,7 @@ impl Gateway {
             _ if is_ours => "the built-in tools run as long as the gateway does",
             UpstreamKind::App => "an app connects by itself; stop or start the app",
             UpstreamKind::Instance => "an instance is found when it runs; stop or start the instance",
+            UpstreamKind::Node => "it belongs to another node; use that node",
             UpstreamKind::Server | UpstreamKind::BuiltIn => return Ok(upstream),
         };
         Err(ControlResponse::error(StatusCode::CONFLICT, "not_managed", message))

@@ -30,6 +30,7 @@ impl fmt::Display for Taken {
             UpstreamKind::BuiltIn => "a built-in pack",
             UpstreamKind::App => "an app that is registered",
             UpstreamKind::Instance => "an instance that was found",
+            UpstreamKind::Node => "an upstream of another node",
         };
         write!(f, "the id `{}` belongs to {what}", self.0.id())
     }

@@ -306,6 +306,9 @@ impl Handler for Gateway {
     }
 
     fn began(&self, origin: &Arc<Origin>) {
+        if origin.is_relayed {
+            return;
+        }
         self.shared.sessions.began(origin);
         let (client, principal) = (label(&origin.client), origin.principal.clone());
         self.shared.common.events.emit(What::SessionBegan { client, principal, view: origin.view.clone() });

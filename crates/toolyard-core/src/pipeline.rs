@@ -14,7 +14,7 @@ mod route;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use serde_json::Value;
 use toolyard_hooks::{Hooks, Point, Runtime};
@@ -191,29 +191,34 @@ impl StepRules {
         &self.hooks
     }
 
+    /// The rules, except for calls that have passed those of another node.
+    fn rules_for(&self, origin: &Origin) -> Option<&Arc<Policy>> {
+        self.given.rules.as_ref().filter(|_| !origin.is_relayed)
+    }
+
     /// What a client sees of views. Without rules all see the same.
     pub(crate) fn visibility(&self, origin: &Origin) -> Visibility {
-        let Some(rules) = &self.given.rules else { return Visibility::default() };
+        let Some(rules) = self.rules_for(origin) else { return Visibility::default() };
         let class = rules.class_of(&policy::who(origin));
         Visibility::new(class.id(), move |target| !class.verdict(target).may_call())
     }
 
     /// Whether something seems not to exist for a client.
     pub(crate) fn hides(&self, origin: &Origin, entry: &Entry) -> bool {
-        let Some(rules) = &self.given.rules else { return false };
+        let Some(rules) = self.rules_for(origin) else { return false };
         is_hidden(rules, origin, &policy::target(entry))
     }
 
     /// Whether a resource seems not to exist for a client.
     pub(crate) fn hides_resource(&self, origin: &Origin, upstream: &Upstream, uri: &str) -> bool {
-        let Some(rules) = &self.given.rules else { return false };
+        let Some(rules) = self.rules_for(origin) else { return false };
         let canonical = canonical(upstream.id(), uri);
         is_hidden(rules, origin, &policy::resource(upstream, &canonical))
     }
 
     /// Whether a client may read a resource, perhaps after an approval.
     pub(crate) fn may_read(&self, origin: &Origin, upstream: &Upstream, uri: &str) -> bool {
-        let Some(rules) = &self.given.rules else { return true };
+        let Some(rules) = self.rules_for(origin) else { return true };
         if rules.names_resources() && has_dot_segments(uri) {
             return false;
         }
@@ -226,6 +231,11 @@ impl StepRules {
     /// Whether tools of one upstream can have different chains.
     pub(crate) fn differ_by_tool(&self) -> bool {
         !self.tools.is_empty() || !self.hooks.is_empty()
+    }
+
+    /// The chain of calls that come from another node.
+    pub(crate) fn relayed(&self) -> Chain {
+        self.chains.relayed()
     }
 
     /// The chain of a tool or prompt.
@@ -291,11 +301,25 @@ pub(crate) struct Chains {
     /// What the rules ask for.
     approvals: Option<Arc<Approvals>>,
     known: Mutex<HashMap<StepSettings, Weak<Steps>>>,
+    relayed: OnceLock<Chain>,
 }
 
 impl Chains {
     pub(crate) fn new(extra: ExtraSteps, runtime: Runtime, approvals: Arc<Approvals>) -> Self {
         Self { extra, runtime, approvals: Some(approvals), ..Self::default() }
+    }
+
+    /// The chain of calls that have passed all steps on another node: only the longest time that a call may take
+    /// holds here too, in case that node does not end it.
+    pub(crate) fn relayed(&self) -> Chain {
+        let hard = Timeouts::MCP_SERVER.hard;
+        self.relayed
+            .get_or_init(|| {
+                Steps::new(
+                    [Arc::new(deadline::Deadline::new(Timeouts { idle: hard, hard })) as Arc<dyn Step>],
+                )
+            })
+            .clone()
     }
 
     fn governor(&self, settings: &StepSettings) -> Option<Governor> {

@@ -168,6 +168,8 @@ pub enum UpstreamKind {
     App,
     /// Found.
     Instance,
+    /// Offered by another gateway of the cluster.
+    Node,
 }
 
 impl UpstreamKind {
@@ -177,12 +179,13 @@ impl UpstreamKind {
             Self::BuiltIn => "built-in",
             Self::App => "app",
             Self::Instance => "instance",
+            Self::Node => "node",
         }
     }
 
     /// Whether it comes and goes by itself rather than with the config.
     pub fn is_dynamic(self) -> bool {
-        matches!(self, Self::App | Self::Instance)
+        matches!(self, Self::App | Self::Instance | Self::Node)
     }
 }
 
@@ -397,12 +400,14 @@ impl ProfilePlan {
     }
 
     fn chosen(&self, kind: UpstreamKind) -> impl Iterator<Item = &String> {
-        let chosen = match kind {
-            UpstreamKind::Server | UpstreamKind::BuiltIn => &self.upstreams,
-            UpstreamKind::App => &self.apps,
-            UpstreamKind::Instance => &self.instances,
-        };
-        chosen.iter().flatten()
+        let is_in = |listed: UpstreamKind| kind == listed || kind == UpstreamKind::Node;
+        let upstreams = is_in(UpstreamKind::Server) || kind == UpstreamKind::BuiltIn;
+        let chosen = [
+            self.upstreams.as_ref().filter(|_| upstreams),
+            self.apps.as_ref().filter(|_| is_in(UpstreamKind::App)),
+            self.instances.as_ref().filter(|_| is_in(UpstreamKind::Instance)),
+        ];
+        chosen.into_iter().flatten().flatten()
     }
 
     /// What `allow` and `deny` may call a tool or prompt: its canonical id, and where the profile names the app or

@@ -20,6 +20,7 @@ pub(crate) mod wires;
 
 pub use authorize::{Authorize, Unauthorized};
 pub use client::HttpLink;
+pub use connector::{Dial, Duplex};
 pub use legacy::LegacyLink;
 pub use once::post_once;
 use std::fmt;
@@ -34,12 +35,14 @@ pub struct HttpSpec {
     pub headers: HeaderMap,
     /// Adds credentials that change over time.
     pub authorize: Option<Arc<dyn Authorize>>,
+    /// Opens the connections, where the address in `url` is not simply dialled.
+    pub dial: Option<Arc<dyn Dial>>,
 }
 
 impl HttpSpec {
     /// Without credentials other than those in `headers`.
     pub fn new(url: Uri, headers: HeaderMap) -> Self {
-        Self { url, headers, authorize: None }
+        Self { url, headers, authorize: None, dial: None }
     }
 }
 

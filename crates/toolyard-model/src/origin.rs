@@ -126,6 +126,8 @@ pub struct Origin {
     pub is_proven: bool,
     /// The folder that the client works in, where it named one.
     pub folder: Option<Arc<Path>>,
+    /// Whether the request has passed all steps on another node and only goes on to its upstream.
+    pub is_relayed: bool,
 }
 
 impl Origin {
@@ -142,6 +144,7 @@ impl Origin {
             log_level: LevelCell::new(None),
             is_proven: false,
             folder: None,
+            is_relayed: false,
         }
     }
 
@@ -164,6 +167,12 @@ impl Origin {
     #[must_use]
     pub fn with_place(self, is_proven: bool, folder: Option<Arc<Path>>) -> Self {
         Self { is_proven, folder, ..self }
+    }
+
+    /// From another node, which has carried out all steps already, or not.
+    #[must_use]
+    pub fn with_relayed(self, is_relayed: bool) -> Self {
+        Self { is_relayed, ..self }
     }
 
     /// The gateway as a client of its upstreams.

@@ -38,6 +38,15 @@ impl Default for Keys {
 }
 
 impl Keys {
+    /// Keys that all gateways with the same secret have. They do not change by themselves.
+    pub fn shared(secret: &[u8], gateway: &str) -> Self {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
+        let tag = ring::hmac::sign(&key, b"toolyard cluster seal");
+        let bytes = tag.as_ref().try_into().expect("the digest has the key's length");
+        let sealers = vec![Key { bytes, made: seconds_since_1970() }];
+        Self { gateway: gateway.to_owned(), run: random(), sealers }
+    }
+
     /// Reads the keys from a file, or makes it. Deleting the file makes all sealed values invalid.
     pub fn load(path: &Path) -> io::Result<Self> {
         let mut keys = match fs::read(path) {

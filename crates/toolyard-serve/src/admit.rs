@@ -17,8 +17,10 @@ use refusals::Refusals;
 pub use toolyard_model::signed::Signed;
 use toolyard_model::{Delegates, Principal};
 pub use verify::{Bearer, Refusal, Verdict, VerifyToken};
+use toolyard_model::{PassedOn, Principal};
 
 /// An admitted client, and whether it proved its identity.
+#[expect(clippy::struct_excessive_bools, reason = "each is proven, or not, on its own")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
     pub principal: Principal,
@@ -32,12 +34,22 @@ pub struct Admitted {
     pub folder: Option<Arc<Path>>,
     /// When its credential ends, if that is known.
     pub until: Option<Instant>,
+    /// Whether another node has carried out all steps of its calls already.
+    pub is_relayed: bool,
 }
 
 impl Admitted {
     /// A client that did not have to present anything.
     pub fn unproven(principal: Principal) -> Self {
-        Self { principal, proven: false, is_operator: false, is_owner: false, folder: None, until: None }
+        Self {
+            principal,
+            proven: false,
+            is_operator: false,
+            is_owner: false,
+            folder: None,
+            until: None,
+            is_relayed: false,
+        }
     }
 
     /// A client that has presented a valid credential.
@@ -50,6 +62,12 @@ impl Admitted {
     pub fn in_folder(self, folder: Option<&str>) -> Self {
         let folder = folder.map(Path::new).filter(|folder| folder.is_absolute()).map(Arc::from);
         Self { folder, ..self }
+    }
+
+    /// The client of another node, as that node describes it.
+    pub fn passed_on(caller: PassedOn) -> Self {
+        let PassedOn { principal, is_proven, is_relayed } = caller;
+        Self { proven: is_proven, is_relayed, ..Self::unproven(principal) }
     }
 
     /// Whether the connection proves who its user is.
@@ -82,6 +100,11 @@ pub struct Challenge {
 }
 
 impl Challenge {
+    /// A node did not name the caller.
+    pub(crate) fn node() -> Self {
+        Self::bearer("Node")
+    }
+
     fn bearer(value: &'static str) -> Self {
         Self::with(HeaderValue::from_static(value))
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use toolyard_model::{Control, Handler, Keys, Pages, Scope};
+use toolyard_model::{Control, Handler, Keys, Nodes, Pages, Scope};
 
 use super::body_budget::BodyBudget;
 use super::catch_panics::CatchPanics;
@@ -26,6 +26,8 @@ const FILES: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Options {
     pub gate: Gate,
+    /// Other nodes that hold sessions and parked calls of the same clients.
+    pub nodes: Option<Arc<dyn Nodes>>,
     /// Pages and metadata that need no credentials.
     pub public_pages: Option<Arc<dyn PublicPages>>,
     /// Seals what clients carry for this endpoint.
@@ -61,6 +63,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             gate: Gate::open(),
+            nodes: None,
             public_pages: None,
             keys: Arc::default(),
             hosts: Vec::new(),

@@ -21,9 +21,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
-use toolyard_model::{Control, Principal, PrincipalId, Scope, View};
+use toolyard_model::{Control, PassedOn, Principal, PrincipalId, Scope, View};
 
 use super::accept::{Entry, Room, accept_all};
+use super::elsewhere::{self, Departing};
 use super::endpoint::{Endpoint, OpenConnection};
 use super::fields::Fields;
 use super::guard::Guard;
@@ -44,8 +45,17 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 struct Door {
     endpoint: Arc<Endpoint>,
     guard: Guard,
-    /// Whether the connection belongs to the user that runs this process, as only a local socket can prove.
-    is_owner: bool,
+    trust: Trust,
+}
+
+/// What a connection proves by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    Nothing,
+    /// It belongs to the user that runs this process, as only a local socket can prove.
+    Owner,
+    /// It comes from another node, which names the caller.
+    Node,
 }
 
 /// Serves HTTP on a local socket, from which `unread` was read already. The client is the user that runs this
@@ -56,7 +66,19 @@ where
 {
     let stream = WriteTimeout::new(stream, endpoint.options.patience).with_unread(unread);
     let handoff = Handoff { stream, head_by: Instant::now() + HEAD_TIMEOUT };
-    let door = Arc::new(Door { endpoint, guard: Guard::default(), is_owner: true });
+    let door = Arc::new(Door { endpoint, guard: Guard::default(), trust: Trust::Owner });
+    Box::pin(hyper::serve(door, handoff, Arc::default())).await;
+}
+
+/// Serves HTTP to another node, whose identity the stream has proven.
+pub async fn serve_node<S>(stream: S, endpoint: Arc<Endpoint>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let _open = OpenConnection::new(&endpoint);
+    let stream = WriteTimeout::new(stream, endpoint.options.patience);
+    let handoff = Handoff { stream, head_by: Instant::now() + HEAD_TIMEOUT };
+    let door = Arc::new(Door { endpoint, guard: Guard::default(), trust: Trust::Node });
     Box::pin(hyper::serve(door, handoff, Arc::default())).await;
 }
 
@@ -71,7 +93,7 @@ pub async fn serve_http(listener: TcpListener, endpoint: Arc<Endpoint>, scope: S
         origins: options.origins.clone(),
     };
     let room = Room::new(&endpoint);
-    let door = Arc::new(Door { endpoint, guard, is_owner: false });
+    let door = Arc::new(Door { endpoint, guard, trust: Trust::Nothing });
     accept_all(listener, &door.endpoint, &scope, |stream| match room.enter(&door.endpoint.counts) {
         Entry::Welcome(permit) => scope.spawn(door.clone().serve_connection(stream, permit)),
         Entry::Refused(permit) => scope.spawn(refuse_connection(stream, permit)),
@@ -171,6 +193,14 @@ impl Door {
                 Box::pin(legacy::sse::answer(endpoint, view, admitted, request)).await
             }
             Destination::Mcp(view, admitted) => match *request.method() {
+                Method::GET | Method::DELETE
+                    if let Some(node) = elsewhere::session(endpoint, Fields::Map(request.headers())) =>
+                {
+                    let (head, _) = request.into_parts();
+                    let (method, headers, body) = (head.method, head.headers, Bytes::new());
+                    let departing = Departing { node, method, view, admitted, headers, body };
+                    Box::pin(departing.answer(endpoint)).await
+                }
                 Method::POST => post::post(endpoint, view, admitted, request).await,
                 Method::GET => {
                     Box::pin(legacy::http::get(endpoint, &view, &admitted, request.headers())).await
@@ -208,13 +238,18 @@ impl Door {
         let gate = &self.endpoint.options.gate;
         // Of two credentials, none counts: which of them is meant is unclear.
         let authorization = fields.once(&AUTHORIZATION).unwrap_or_default();
+        if self.trust == Trust::Node {
+            let caller =
+                authorization.and_then(PassedOn::from_header).filter(|_| matches!(place, Place::Mcp(_)));
+            return caller.map(Admitted::passed_on).ok_or_else(|| Denial::Answer(Challenge::node()));
+        }
         if let Some(operator) = self.endpoint.ui_access.admit(authorization) {
             return Ok(operator);
         }
         if matches!(place, Place::Exchange) {
             return Ok(Admitted::unproven(Principal::local()));
         }
-        if !self.is_owner {
+        if self.trust != Trust::Owner {
             return gate.admit_on(ticket, path, authorization);
         }
         // An operator is recognised by the socket. Elsewhere the principal matters where tokens are made from a

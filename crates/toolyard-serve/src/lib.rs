@@ -15,6 +15,7 @@ mod body_budget;
 mod calls;
 mod control;
 mod cors;
+mod elsewhere;
 mod legacy;
 mod fields;
 mod guard;
@@ -35,7 +36,7 @@ mod notify_limit;
 
 use body::ServeBody;
 pub use endpoint::{Counts, Endpoint, Options};
-pub use http::serve_http;
+pub use http::{serve_http, serve_node};
 pub use lines::{serve_local, serve_tcp};
 pub use opening::{REFUSED, REFUSED_TOKEN, REFUSED_VIEW};
 pub use public::{PageRequest, PageResponse, PublicPages};

@@ -97,7 +97,8 @@ pub(crate) fn origin(view: View, admitted: Admitted, client: ClientKey, meta: Re
             .with_capabilities(meta.capabilities)
             .with_client_info(meta.client_info)
             .with_log_level(meta.log_level)
-            .with_place(is_proven, admitted.folder),
+            .with_place(is_proven, admitted.folder)
+            .with_relayed(admitted.is_relayed),
     )
 }
 

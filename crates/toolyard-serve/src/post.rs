@@ -21,6 +21,7 @@ use toolyard_proto::{
 };
 
 use super::body_budget::Reservation;
+use super::elsewhere;
 use super::endpoint::Endpoint;
 use super::fields::{Fields, text};
 use super::headers::VERSION;
@@ -85,6 +86,9 @@ fn begin<'a>(
     fields: Fields<'_>,
     bytes: &Bytes,
 ) -> Routed<'a> {
+    if let Some(node) = elsewhere::session(endpoint, fields) {
+        return depart(endpoint, node, (view, admitted), fields, bytes);
+    }
     Routed::Answered(match Incoming::parse(bytes) {
         Err(error) => malformed(&error),
         Ok(Incoming::Batch(batch)) => {
@@ -94,6 +98,9 @@ fn begin<'a>(
             return Routed::Older(Box::pin(answering));
         }
         Ok(Incoming::One(Message::Request(message))) => {
+            if let Some(node) = elsewhere::parked(endpoint, message.params.as_ref()) {
+                return depart(endpoint, node, (view, admitted), fields, bytes);
+            }
             return one_request(endpoint, view, admitted, fields, message);
         }
         Ok(Incoming::One(Message::Notification(notification))) if speaks_modern(fields, &notification) => {
@@ -106,6 +113,19 @@ fn begin<'a>(
             return Routed::Older(Box::pin(answering));
         }
     })
+}
+
+/// Passes a message on to the node that holds what it speaks of.
+fn depart<'a>(
+    endpoint: &'a Arc<Endpoint>,
+    node: String,
+    (view, admitted): (View, Admitted),
+    fields: Fields<'_>,
+    bytes: &Bytes,
+) -> Routed<'a> {
+    let (method, headers, body) = (http::Method::POST, fields.to_map(), bytes.clone());
+    let departing = elsewhere::Departing { node, method, view, admitted, headers, body };
+    Routed::Older(Box::pin(departing.answer(endpoint)))
 }
 
 /// The body of a POST, if it can be a message at all.

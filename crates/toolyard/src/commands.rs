@@ -3,6 +3,7 @@
 mod add;
 mod remove;
 mod list;
+mod cluster;
 mod get;
 mod tools;
 mod import;
@@ -60,6 +61,9 @@ pub(crate) enum Command {
     Deny(approve::DenyArgs),
     /// Write the tools of the servers in a config to the lock file beside it.
     Lock(lock::LockArgs),
+    /// Show the nodes of the cluster and what they own.
+    #[command(subcommand)]
+    Cluster(cluster::ClusterCommand),
     /// Stop the running gateway.
     Stop,
     /// List the gateways of this user that run, with their config and address.
@@ -117,6 +121,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Approve(args) => approve::approve(common, &args),
         Command::Deny(args) => approve::deny(common, &args),
         Command::Lock(args) => lock::lock(common, &args),
+        Command::Cluster(command) => cluster::cluster(common, &command),
         Command::Stop => manage::stop(common),
         Command::Gateways(args) => gateways::gateways(&args),
         Command::Logs(args) => logs::logs(common, &args),

@@ -26,6 +26,7 @@ use toolyard_oauth::client::UpstreamAuth;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Reason, Revision};
 
+use crate::cluster::Node;
 use crate::packs::Sets;
 use crate::settings;
 use crate::sign_ins::SignInContext;
@@ -40,6 +41,7 @@ pub(crate) struct ConnectContext {
     packs: Sets,
     hosts: Hosts,
     sign_ins: SignInContext,
+    cluster: Option<Node>,
 }
 
 impl ConnectContext {
@@ -62,6 +64,7 @@ impl ConnectContext {
             packs: Sets::default(),
             hosts,
             sign_ins: SignInContext::of_user(),
+            cluster: None,
         }
     }
 
@@ -71,6 +74,20 @@ impl ConnectContext {
         let cache = state_dir::cache(&settings::variable);
         self.hosts = Hosts::new(HostSettings { state, cache, guard, trusts: Box::new(trusts) });
         self
+    }
+
+    /// As a node of a cluster.
+    pub(crate) fn with_cluster(self, cluster: Option<Node>) -> Self {
+        Self { cluster, ..self }
+    }
+
+    pub(crate) fn cluster(&self) -> Option<&Node> {
+        self.cluster.as_ref()
+    }
+
+    /// What is reported to upstreams, and where links live.
+    pub(crate) fn links(&self) -> (Arc<Offer>, Scope) {
+        (self.offer.clone(), self.scope.clone())
     }
 
     pub(crate) fn hosts(&self) -> &Hosts {

@@ -9,6 +9,7 @@ mod settings;
 mod plan;
 mod pack_hooks;
 mod packs;
+mod cluster;
 mod connect;
 mod sign_ins;
 mod control;

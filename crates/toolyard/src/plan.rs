@@ -8,7 +8,7 @@ use toolyard_config::{fingerprint, fingerprint_of_pack};
 use toolyard_core::pins::PinTerms;
 use toolyard_core::plan::Pace;
 use toolyard_core::upstream::policy::StartPolicy;
-use toolyard_core::{DisabledUpstream, Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
+use toolyard_core::{Connect, DisabledUpstream, Plan, Timeouts, UpstreamKind, UpstreamPlan, WallClock};
 use toolyard_policy::pin::PinPolicy;
 use toolyard_proto::Reason;
 use toolyard_proto::name::UpstreamId;
@@ -60,7 +60,12 @@ fn pace(config: &Config) -> Pace {
 
 fn upstream_plan(upstream: &UpstreamConfig, config: &Config, context: &ConnectContext) -> UpstreamPlan {
     let default = Timeouts::MCP_SERVER;
-    let connect = Arc::new(Upstream::new(upstream, context));
+    let connect: Arc<dyn Connect> = Arc::new(Upstream::new(upstream, context));
+    // A program runs on one node only; servers can be reached from each.
+    let connect = match context.cluster() {
+        Some(node) if connect.starts_process() => node.owned(&upstream.id, connect, context),
+        _ => connect,
+    };
     let mut plan = UpstreamPlan::new(upstream.id.clone(), UpstreamKind::Server, connect);
     plan.policy.timeouts = Timeouts { idle: upstream.timeout.unwrap_or(default.idle), ..default };
     plan.policy.roots.clone_from(&upstream.roots);

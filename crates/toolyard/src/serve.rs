@@ -31,6 +31,7 @@ use toolyard_serve::{Endpoint, Options};
 use crate::address_file::{Note, OwnAddresses};
 use crate::apps::{self, AppDoors};
 use crate::cli::{Common, ServeArgs};
+use crate::cluster::Node;
 use crate::commands::answers;
 use crate::connect::{self, ConnectContext};
 use crate::doors::Doors;
@@ -166,7 +167,10 @@ async fn run(
     if let Some(folder) = state_dir.clone().filter(|_| args.while_needed) {
         noting.spawn(async move { toolyard_shim::keep_log_bounded(&folder).await });
     }
+    let keys = keys(state_dir.as_deref())?;
+    let node = Node::open(&config, &keys)?;
     let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
+    let context = context.with_cluster(node.clone());
     let packs = context.packs().clone();
     let sign_ins = context.sign_ins().pages().clone();
     let base = config.listen.public_url.as_deref().unwrap_or(&addresses.http);
@@ -188,7 +192,8 @@ async fn run(
     let endpoints = endpoints.begin(args, &known, &apps_config);
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
     app_doors.serve(&gateway, &apps, &own_addresses, &scope);
-    let mut options = options(&config, signed, state_dir.as_deref())?;
+    let mut options = options(&config, signed, keys, state_dir.as_deref());
+    options.nodes = node.as_ref().map(|node| node.nodes(&scope));
     if let Some(resource) = &resource {
         options.gate = options.gate.with_issued(Arc::new(resource.clone()));
     }
@@ -204,6 +209,10 @@ async fn run(
     let endpoint = Endpoint::new(handler.clone(), options, &scope).with_control(handler);
     let endpoint = Arc::new(endpoint.with_pages(Arc::new(pages)));
     doors.serve(&endpoint, &own_addresses, &scope);
+    if let Some(node) = &node {
+        node.serve(&endpoint, &scope);
+        node.start(&gateway, &context, &scope).await?;
+    }
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
         taken,
@@ -237,6 +246,9 @@ async fn run(
     tracing::info!("{why}: stopping");
     system::report_to_service_manager("STOPPING=1");
     end(&endpoint, &gateway, &packs, &mut stop).await;
+    if let Some(node) = &node {
+        node.end().await;
+    }
     if let Some((audit, _)) = audit {
         let _ = tokio::time::timeout(LAST_TASKS, tokio::task::spawn_blocking(move || audit.end())).await;
     }
@@ -359,7 +371,7 @@ fn keys(state_dir: Option<&Path>) -> Result<Arc<Keys>> {
     Ok(Arc::new(keys))
 }
 
-fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) -> Result<Options> {
+fn options(config: &Config, signed: Option<Signed>, keys: Arc<Keys>, state_dir: Option<&Path>) -> Options {
     let listen = &config.listen;
     let mut gate = match &listen.token {
         Some(token) => Gate::open().with_token(Principal::token("token"), token),
@@ -382,15 +394,15 @@ fn options(config: &Config, signed: Option<Signed>, state_dir: Option<&Path>) ->
         hosts.extend(public.as_ref().and_then(http::Uri::host).map(str::to_owned));
         origins.push(url.clone());
     }
-    Ok(Options {
+    Options {
         gate,
-        keys: keys(state_dir)?,
+        keys,
         hosts,
         origins,
         session_folder: state_dir.map(|folder| folder.join("sessions")),
         keep_alive: listen.keep_alive.unwrap_or(usual.keep_alive),
         ..usual
-    })
+    }
 }
 
 /// Clients first, so that calls can finish while their upstreams still live. Whoever says it twice means now.

@@ -27,6 +27,7 @@ pub(crate) fn answer(shared: &Arc<Shared>, request: Request, peer: Peer) -> BoxF
 
 fn settle(shared: &Arc<Shared>, dispatched: Dispatched) -> BoxFuture<Answer> {
     match dispatched {
+        Dispatched::Call(routed) if routed.call.origin.is_relayed => relayed(shared, *routed),
         Dispatched::Call(routed) => recorded(shared, *routed),
         Dispatched::Refused(request, error) => {
             shared.common.ledger.refused(&request, &error);
@@ -48,6 +49,14 @@ fn settle(shared: &Arc<Shared>, dispatched: Dispatched) -> BoxFuture<Answer> {
             Box::pin(async move { settle(&shared, later.await).await })
         }
     }
+}
+
+/// Sends a call on that another node has recorded and put through its chain.
+fn relayed(shared: &Arc<Shared>, routed: Routed) -> BoxFuture<Answer> {
+    let chain = shared.catalog.rules().steps.relayed();
+    let (method, revision) = (routed.call.method.clone(), routed.call.origin.revision);
+    let answering = Next::start(chain, routed.call);
+    Box::pin(async move { answering.await.or_else(|error| as_tool_result(&method, revision, error)) })
 }
 
 /// Sends a call through its chain, with its record open until the answer has ended.

@@ -37,11 +37,12 @@ pub struct StartPolicy {
 impl UpstreamPolicy {
     /// The defaults for an upstream of this kind.
     pub fn of(kind: UpstreamKind) -> Self {
-        let timeouts = if kind == UpstreamKind::Server { Timeouts::MCP_SERVER } else { Timeouts::LOCAL };
+        let is_server = matches!(kind, UpstreamKind::Server | UpstreamKind::Node);
+        let timeouts = if is_server { Timeouts::MCP_SERVER } else { Timeouts::LOCAL };
         Self {
             timeouts,
             roots: Vec::new(),
-            pinged: kind.is_dynamic(),
+            pinged: kind.is_dynamic() && kind != UpstreamKind::Node,
             start: StartPolicy::default(),
             pins: None,
             trusted: kind == UpstreamKind::BuiltIn,

@@ -1,20 +1,95 @@
 //! How connections to HTTP upstreams are opened: plain or TLS, as the URL says. The system's certificates
 //! are read once, and only when some upstream needs them.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::sync::OnceLock;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Uri;
 use http::uri::Scheme;
+use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use toolyard_model::BoxFuture;
 use tower_service::Service;
 
-pub(crate) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+/// A stream of bytes in both directions.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// Opens connections in its own way, such as with keys of its own.
+pub trait Dial: fmt::Debug + Send + Sync + 'static {
+    fn dial(&self) -> BoxFuture<io::Result<Box<dyn Duplex>>>;
+}
+
+#[expect(clippy::large_enum_variant, reason = "the usual one is not boxed: every call reads through it")]
+pub(crate) enum Stream {
+    Usual(MaybeHttpsStream<TokioIo<TcpStream>>),
+    Dialled(TokioIo<Box<dyn Duplex>>),
+}
+
+impl Read for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Usual(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Dialled(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Usual(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Dialled(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Usual(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Dialled(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Usual(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Dialled(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Usual(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::Dialled(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Usual(stream) => stream.is_write_vectored(),
+            Self::Dialled(stream) => stream.is_write_vectored(),
+        }
+    }
+}
+
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Opens connections within a time limit that covers the TLS handshake.
@@ -27,6 +102,7 @@ pub(crate) struct Connector {
 enum Way {
     Plain(HttpConnector),
     Tls(HttpsConnector<HttpConnector>),
+    Own(Arc<dyn Dial>),
 }
 
 impl Way {
@@ -34,17 +110,23 @@ impl Way {
         match self {
             Self::Plain(mut tcp) => {
                 poll_fn(|cx| tcp.poll_ready(cx)).await?;
-                Ok(MaybeHttpsStream::Http(tcp.call(url).await?))
+                Ok(Stream::Usual(MaybeHttpsStream::Http(tcp.call(url).await?)))
             }
             Self::Tls(mut tls) => {
                 poll_fn(|cx| tls.poll_ready(cx)).await?;
-                tls.call(url).await
+                tls.call(url).await.map(Stream::Usual)
             }
+            Self::Own(dial) => Ok(Stream::Dialled(TokioIo::new(dial.dial().await?))),
         }
     }
 }
 
 impl Connector {
+    /// Dials in a way of its own.
+    pub(crate) fn own(dial: Arc<dyn Dial>, limit: Duration) -> Self {
+        Self { way: Way::Own(dial), limit }
+    }
+
     pub(crate) fn new(url: &Uri, limit: Duration) -> io::Result<Self> {
         let way = if url.scheme() == Some(&Scheme::HTTPS) { Way::Tls(tls()?) } else { Way::Plain(tcp()) };
         Ok(Self { way, limit })

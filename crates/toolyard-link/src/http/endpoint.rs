@@ -62,7 +62,11 @@ impl Endpoint {
             let what = format!("`{}` is not an http:// or https:// address", shown(&spec.url));
             return Err(Reason::new(what).with_hint("correct `url`"));
         }
-        let connector = Connector::new(&spec.url, limit).map_err(|error| {
+        let connector = match spec.dial.clone() {
+            Some(dial) => Ok(Connector::own(dial, limit)),
+            None => Connector::new(&spec.url, limit),
+        };
+        let connector = connector.map_err(|error| {
             Reason::new("the system's certificates cannot be read")
                 .because(error.to_string())
                 .with_hint("install the system's CA certificates, or point SSL_CERT_FILE at a file of them")

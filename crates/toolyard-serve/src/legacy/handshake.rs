@@ -46,7 +46,8 @@ pub(crate) async fn greet(
         Origin::new(view, admitted.principal, client, revision)
             .with_capabilities(capabilities.unwrap_or_else(Raw::empty_object))
             .with_client_info(client_info)
-            .with_place(is_proven, admitted.folder),
+            .with_place(is_proven, admitted.folder)
+            .with_relayed(admitted.is_relayed),
     );
     let request = Request::new(origin.clone(), id, Method::DISCOVER, Params::none());
     let answer = tokio::time::timeout(patience, handler.handle(request, Peer::none())).await;

@@ -163,6 +163,10 @@ async fn initialize(
     let Some((session_id, client)) = mint() else {
         return reply::error(Era::Legacy, &id, &CallError::internal("no randomness for a session id"));
     };
+    let session_id = match &endpoint.options.nodes {
+        Some(nodes) => format!("{session_id}.{}", nodes.mark_session(&session_id)).into(),
+        None => session_id,
+    };
     let caller = Caller { view, admitted, client };
     let patience = endpoint.options.handshake_timeout;
     let met = match greet(&endpoint.handler, patience, caller, id.clone(), params).await {
@@ -278,7 +282,8 @@ async fn find(
     let id = headers.get(SESSION).ok_or(Missing::Header)?;
     let id = id.to_str().map_err(|_| Missing::Session)?;
     let found = endpoint.sessions.find(id, view, &admitted.principal);
-    if found.is_some() || !endpoint.sessions.may_recall(id) {
+    // What is stored does not say that another node has carried out the steps.
+    if found.is_some() || admitted.is_relayed || !endpoint.sessions.may_recall(id) {
         return found.ok_or(Missing::Session);
     }
     let (ground, id, view, admitted) = (endpoint.clone(), id.to_owned(), view.clone(), admitted.clone());

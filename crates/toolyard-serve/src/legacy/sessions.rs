@@ -282,8 +282,9 @@ pub(crate) fn mint() -> Option<(Arc<str>, ClientKey)> {
     Some((BASE64URL_NOPAD.encode(&bytes).into(), ClientKey::Session(name.into())))
 }
 
-/// The name inside of a session id that was minted before.
+/// The name inside of a session id that was minted before. What follows a dot is for other nodes.
 pub(crate) fn name_of(id: &str) -> Option<ClientKey> {
+    let id = id.split_once('.').map_or(id, |(id, _)| id);
     let bytes: [u8; ID_BYTES] = BASE64URL_NOPAD.decode(id.as_bytes()).ok()?.try_into().ok()?;
     Some(ClientKey::Session(HEXLOWER.encode(&Sha256::digest(bytes)[..8]).into()))
 }

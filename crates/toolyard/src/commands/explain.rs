@@ -226,6 +226,7 @@ fn owner(tool: &Tool, tools: &Tools) -> (UpstreamKind, Vec<String>) {
     let kind = match state.and_then(|state| state.kind.as_deref()) {
         Some("app") => UpstreamKind::App,
         Some("instance") => UpstreamKind::Instance,
+        Some("node") => UpstreamKind::Node,
         _ => UpstreamKind::Server,
     };
     let about = state.and_then(|state| state.about.as_ref()).filter(|_| kind == UpstreamKind::Instance);
@@ -238,7 +239,7 @@ fn in_profile(profile: &ProfilePlan, tool: &Tool, kind: UpstreamKind, names: &[S
     let key = match kind {
         UpstreamKind::App => "apps",
         UpstreamKind::Instance => "instances",
-        UpstreamKind::Server | UpstreamKind::BuiltIn => "upstreams",
+        UpstreamKind::Server | UpstreamKind::BuiltIn | UpstreamKind::Node => "upstreams",
     };
     let ids = profile.ids_of(kind, &tool.upstream, names, &tool.own);
     let fits = |pattern: &Pattern| ids.iter().any(|id| pattern.matches(id));

@@ -68,3 +68,10 @@ pub(crate) fn open_page(url: &str) -> bool {
         command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().is_ok()
     })
 }
+
+/// The name of this machine.
+#[cfg(feature = "cluster")]
+pub(crate) fn host_name() -> Option<String> {
+    let name = nix::unistd::gethostname().ok()?.into_string().ok()?;
+    Some(name).filter(|name| !name.is_empty())
+}

@@ -21,3 +21,9 @@ pub(crate) fn open_page(url: &str) -> bool {
     let mut command = std::process::Command::new("rundll32");
     command.args(["url.dll,FileProtocolHandler", url]).spawn().is_ok()
 }
+
+/// The name of this machine.
+#[cfg(feature = "cluster")]
+pub(crate) fn host_name() -> Option<String> {
+    std::env::var("COMPUTERNAME").ok().filter(|name| !name.is_empty())
+}

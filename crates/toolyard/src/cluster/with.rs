@@ -1,0 +1,109 @@
+//! The wiring of a node: the config becomes settings, and the parts of the gateway meet the cluster.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use http::Method;
+use toolyard_cluster::{Cluster, ClusterSettings, Credentials, LinkContext, NatsSettings};
+use toolyard_config::{ClusterConfig, ClusterCredentials, Config};
+use toolyard_core::{Connect, Gateway, Route, Who};
+use toolyard_model::{ControlResponse, Keys, Nodes, Scope};
+use toolyard_proto::name::UpstreamId;
+use toolyard_serve::{Endpoint, serve_node};
+
+use crate::connect::ConnectContext;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node(Cluster);
+
+impl Node {
+    /// Opens the listener for other nodes, if the config has a cluster.
+    pub(crate) fn open(config: &Config, keys: &Keys) -> Result<Option<Self>> {
+        let Some(cluster) = &config.cluster else { return Ok(None) };
+        let node = cluster.node.clone().map_or_else(host_name, Ok)?;
+        let settings = ClusterSettings {
+            node,
+            secret: cluster.key.clone().into_bytes(),
+            gateway: keys.gateway().to_owned(),
+            nats: nats(cluster),
+            listen: cluster.listen,
+            advertise: cluster.advertise.clone(),
+            lease: cluster.lease,
+            export: cluster.export.clone(),
+            config: super::digest(config),
+        };
+        Ok(Some(Self(Cluster::new(settings)?)))
+    }
+
+    /// An upstream that one node runs.
+    pub(crate) fn owned(
+        &self,
+        id: &UpstreamId,
+        local: Arc<dyn Connect>,
+        context: &ConnectContext,
+    ) -> Arc<dyn Connect> {
+        self.0.owned(id.as_str(), local, &links(context))
+    }
+
+    pub(crate) fn nodes(&self, scope: &Scope) -> Arc<dyn Nodes> {
+        self.0.nodes(scope)
+    }
+
+    /// Joins the cluster, and reports on it.
+    pub(crate) async fn start(
+        &self,
+        gateway: &Gateway,
+        context: &ConnectContext,
+        scope: &Scope,
+    ) -> Result<()> {
+        let (report, route) = (self.0.clone(), self.0.clone());
+        gateway.report_on("cluster", move || report.status());
+        let summary = "The cluster as this node sees it.";
+        gateway.add_routes([Route::new(Method::GET, "/cluster", Who::Operator, summary, move |_, _, _| {
+            let status = route.status();
+            Box::pin(async move { Ok(ControlResponse::json(&status)) })
+        })]);
+        Ok(self.0.start(gateway, &links(context), scope).await?)
+    }
+
+    /// Serves other nodes.
+    pub(crate) fn serve(&self, endpoint: &Arc<Endpoint>, scope: &Scope) {
+        let endpoint = endpoint.clone();
+        self.0.accept(scope, move |stream| serve_node(stream, endpoint.clone()));
+    }
+
+    /// Leaves the cluster.
+    pub(crate) async fn end(&self) {
+        self.0.end().await;
+    }
+}
+
+fn links(context: &ConnectContext) -> LinkContext {
+    let (offer, scope) = context.links();
+    LinkContext { offer, scope }
+}
+
+fn nats(cluster: &ClusterConfig) -> NatsSettings {
+    NatsSettings {
+        servers: cluster.nats.clone(),
+        credentials: match &cluster.credentials {
+            ClusterCredentials::Url => Credentials::None,
+            ClusterCredentials::NKey(seed) => Credentials::NKey(seed.clone()),
+            ClusterCredentials::File(path) => Credentials::File(path.clone()),
+        },
+        require_tls: cluster.require_tls,
+        ca: cluster.ca.clone(),
+        certificate: cluster.certificate.clone(),
+        prefix: cluster.prefix.clone(),
+        domain: cluster.domain.clone(),
+        replicas: cluster.replicas,
+    }
+}
+
+/// As far as it can be a name in the cluster.
+fn host_name() -> Result<String> {
+    let host = crate::system::host_name().context("this machine has no name; set `node` in [cluster]")?;
+    let short = host.split('.').next().unwrap_or_default();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
+    Ok(short.chars().map(allowed).collect())
+}

@@ -1,0 +1,67 @@
+//! `toolyard cluster status`: the nodes of the cluster and what they own, as the running gateway sees them.
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::tools::with_client;
+use crate::cli::Common;
+use crate::failure::Failure;
+use crate::say;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Show the nodes of the cluster and what they own.
+    Status(StatusArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn cluster(common: &Common, command: &ClusterCommand) -> Result<(), Failure> {
+    let ClusterCommand::Status(args) = command;
+    let status = with_client(common, None, async |client, _| {
+        client.settled().await?;
+        client.control("/cluster", None).await
+    })?;
+    if args.json {
+        return Ok(say::json(&status)?);
+    }
+    show(&status);
+    Ok(())
+}
+
+fn show(status: &Value) {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let store = if status["connected"] == true { "connected to NATS" } else { "NOT connected to NATS" };
+    let left = status["leaseMsLeft"].as_u64().unwrap_or_default() / 1_000;
+    say::result(format_args!("node {}: {store}, lease valid for {left} s", text(&status["node"])));
+    let heading = ["NODE", "STATE", "ADDRESS", "VERSION", "OWNS", "CONFIG"].map(str::to_owned);
+    let row = |node: &Value| {
+        let state = match (node["self"] == true, node["alive"] == true) {
+            (true, _) => "this node".to_owned(),
+            (false, true) => "alive".to_owned(),
+            (false, false) => {
+                format!("silent for {} s", node["silentMs"].as_u64().unwrap_or_default() / 1_000)
+            }
+        };
+        let config = if node["sameConfig"] == true { "same" } else { "differs" };
+        let owns = node["owns"].to_string();
+        [text(&node["node"]), state, text(&node["address"]), text(&node["version"]), owns, config.to_owned()]
+    };
+    let nodes = status["nodes"].as_array().into_iter().flatten().map(row);
+    say::table(&[heading].into_iter().chain(nodes).collect::<Vec<_>>());
+    let heading = ["UPSTREAM", "KIND", "NODE", "FENCE"].map(str::to_owned);
+    let row = |owner: &Value| {
+        let node = text(&owner["node"]);
+        let node = if owner["alive"] == true { node } else { format!("{node} (gone)") };
+        [text(&owner["id"]), text(&owner["kind"]), node, owner["fence"].to_string()]
+    };
+    let owners: Vec<_> = status["owners"].as_array().into_iter().flatten().map(row).collect();
+    if !owners.is_empty() {
+        say::table(&[heading].into_iter().chain(owners).collect::<Vec<_>>());
+    }
+}
