@@ -7,6 +7,7 @@
 mod bench;
 mod check;
 mod ci;
+mod cluster;
 mod code;
 mod conformance;
 mod deny;
@@ -57,6 +58,8 @@ enum Command {
     ConformanceClient(conformance::ClientOptions),
     /// Real clients and servers of other makers, through the gateway.
     Peers,
+    /// Several real gateways as one, over a real nats-server.
+    Cluster(cluster::Options),
     /// The search and rewrite tools of the code pack against ripgrep, fd and ast-grep.
     Code,
     /// The code pack with real language servers.
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::Conformance(options) => conformance::conformance(&options),
         Command::ConformanceClient(options) => conformance::client(&options),
         Command::Peers => peers::peers(),
+        Command::Cluster(options) => cluster::cluster(&options),
         Command::Code => code::code(),
         Command::Lsp => lsp::lsp(),
         Command::Search => search::search(),

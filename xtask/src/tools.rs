@@ -85,6 +85,12 @@ pub(crate) fn dist_python() -> Result<PathBuf> {
     python_environment("dist-python", &pins().join("dist/requirements.txt"))
 }
 
+/// The program `nats-server` that `xtask/pins/cluster/requirements.txt` names.
+pub(crate) fn nats_server() -> Result<PathBuf> {
+    let python = python_environment("nats", &pins().join("cluster/requirements.txt"))?;
+    Ok(python.with_file_name("nats-server"))
+}
+
 fn python_environment(name: &str, requirements: &Path) -> Result<PathBuf> {
     let folder = workspace::tools_directory()?.join(name);
     let python = folder.join("bin/python");

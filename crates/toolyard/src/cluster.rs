@@ -5,22 +5,39 @@ mod without;
 #[cfg(feature = "cluster")]
 mod with;
 
-use toolyard_config::{Config, fingerprint};
+use http::{Method, StatusCode};
+use toolyard_core::{Gateway, Route, Who};
+use toolyard_model::ControlResponse;
 
 #[cfg(feature = "cluster")]
 pub(crate) use with::Node;
 #[cfg(not(feature = "cluster"))]
 pub(crate) use without::Node;
 
+/// Reports on the cluster through the control API.
+pub(crate) fn routes(gateway: &Gateway, node: Option<Node>) {
+    let summary = "The cluster as this node sees it.";
+    gateway.add_routes([Route::new(Method::GET, "/cluster", Who::Operator, summary, move |_, _, _| {
+        let status = node.as_ref().map(Node::status);
+        Box::pin(async move {
+            let none = || {
+                let message = "this gateway is not a node of a cluster; its config has no [cluster]";
+                ControlResponse::error(StatusCode::NOT_FOUND, "no_cluster", message)
+            };
+            status.map(|status| ControlResponse::json(&status)).ok_or_else(none)
+        })
+    })]);
+}
+
 /// Identifies what all nodes of a cluster should have in common: upstreams, profiles and the rules of calls.
-#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "compared between nodes only"))]
-fn digest(config: &Config) -> String {
+#[cfg(feature = "cluster")]
+fn digest(config: &toolyard_config::Config) -> String {
     use sha2::{Digest as _, Sha256};
     let mut upstreams: Vec<String> = config
         .upstreams
         .on
         .iter()
-        .map(|upstream| format!("{} {}", upstream.id, fingerprint(upstream)))
+        .map(|upstream| format!("{} {}", upstream.id, toolyard_config::fingerprint(upstream)))
         .collect();
     upstreams.sort();
     let text = format!("{upstreams:?} {:?} {:?} {:?}", config.profiles, config.calls(), config.names);

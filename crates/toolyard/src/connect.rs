@@ -86,6 +86,7 @@ impl ConnectContext {
     }
 
     /// What is reported to upstreams, and where links live.
+    #[cfg(feature = "cluster")]
     pub(crate) fn links(&self) -> (Arc<Offer>, Scope) {
         (self.offer.clone(), self.scope.clone())
     }

@@ -42,7 +42,7 @@ use crate::pack_hooks::PackHooks;
 use crate::plan::plan;
 use crate::settings::{self, Settings};
 use crate::stop::Stop;
-use crate::{control, packs, say, system};
+use crate::{cluster, control, packs, say, system};
 use reload::Reload;
 
 /// How long calls in flight may take to finish once the gateway is told to stop.
@@ -182,6 +182,7 @@ async fn run(
     let gateway = Gateway::start(plan, &scope);
     gateway.add_routes(audit.iter().flat_map(|(_, path)| toolyard_audit::routes(path)));
     control::config_routes(&gateway, common);
+    cluster::routes(&gateway, node.clone());
     let hosts = context.hosts().clone();
     gateway.report_on("packs", move || hosts.to_json());
     let orders = Orders::of(&gateway);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use http::Method;
+use serde_json::Value;
 use toolyard_cluster::{Cluster, ClusterSettings, Credentials, LinkContext, NatsSettings};
 use toolyard_config::{ClusterConfig, ClusterCredentials, Config};
-use toolyard_core::{Connect, Gateway, Route, Who};
-use toolyard_model::{ControlResponse, Keys, Nodes, Scope};
+use toolyard_core::{Connect, Gateway};
+use toolyard_model::{Keys, Nodes, Scope};
 use toolyard_proto::name::UpstreamId;
 use toolyard_serve::{Endpoint, serve_node};
 
@@ -56,14 +56,14 @@ impl Node {
         context: &ConnectContext,
         scope: &Scope,
     ) -> Result<()> {
-        let (report, route) = (self.0.clone(), self.0.clone());
+        let report = self.0.clone();
         gateway.report_on("cluster", move || report.status());
-        let summary = "The cluster as this node sees it.";
-        gateway.add_routes([Route::new(Method::GET, "/cluster", Who::Operator, summary, move |_, _, _| {
-            let status = route.status();
-            Box::pin(async move { Ok(ControlResponse::json(&status)) })
-        })]);
         Ok(self.0.start(gateway, &links(context), scope).await?)
+    }
+
+    /// The cluster as this node sees it.
+    pub(crate) fn status(&self) -> Value {
+        self.0.status()
     }
 
     /// Serves other nodes.

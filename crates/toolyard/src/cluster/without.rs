@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use serde_json::Value;
 use toolyard_config::Config;
 use toolyard_core::{Connect, Gateway};
 use toolyard_model::{Keys, Nodes, Scope};
@@ -34,6 +35,10 @@ impl Node {
     }
 
     pub(crate) async fn start(&self, _: &Gateway, _: &ConnectContext, _: &Scope) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn status(&self) -> Value {
         match *self {}
     }
 

@@ -1,0 +1,30 @@
+"""An MCP server on stdio whose tools tell which process answers and write down each call."""
+
+import json
+import os
+import sys
+
+TOOLS = ["pid", "add"]
+count = 0
+
+
+def answer(method, params):
+    global count
+    if method == "initialize":
+        info = {"name": "counter", "version": "1"}
+        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
+    if method == "tools/call":
+        count += 1
+        with open(os.environ["CALLS"], "a") as calls:
+            calls.write(json.dumps([os.getpid(), params.get("arguments")]) + "\n")
+        return {"content": [{"type": "text", "text": str(os.getpid())}]}
+    return {}
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" in message:
+        result = answer(message["method"], message.get("params", {}))
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
