@@ -46,7 +46,7 @@ pub use store::{Credentials, NatsSettings, StoreError};
 pub struct ClusterSettings {
     /// The name of this node, unique in the cluster.
     pub node: String,
-    /// What all nodes know and nobody else does.
+    /// The secret of the cluster, which all nodes know.
     pub secret: Vec<u8>,
     /// The id of this gateway, by which its parked calls are recognised.
     pub gateway: String,

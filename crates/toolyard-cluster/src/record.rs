@@ -8,8 +8,8 @@ use toolyard_model::Keys;
 
 use crate::ownership::Member;
 
-/// The value of a lease of which the member was fenced. It needs no seal: it only takes a node out, which whoever can
-/// delete keys could do as well.
+/// The value of a lease of which the member was fenced. It needs no seal: it only takes a node out, which any
+/// program that can delete keys could do as well.
 pub(crate) const FENCED: &[u8] = b"fenced";
 
 /// A node, as the others need to know it.

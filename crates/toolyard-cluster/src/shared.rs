@@ -97,7 +97,7 @@ impl Shared {
         state.cells.entry(id.to_owned()).or_insert_with(made).clone()
     }
 
-    /// Says what this node would serve under an id, and claims the id.
+    /// Records what this node would serve under an id, and claims the id.
     pub(crate) fn want(&self, id: &str, kind: &str, is_exported: bool) {
         let mut state = self.state();
         let member = state.ownership.me().clone();

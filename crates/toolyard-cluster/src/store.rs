@@ -46,7 +46,7 @@ pub struct NatsSettings {
 /// How this node proves its identity to NATS.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Credentials {
-    /// As the URL says, or not at all.
+    /// As in the URL, or not at all.
     #[default]
     None,
     /// The seed of an `NKey`.

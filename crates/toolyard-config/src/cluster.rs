@@ -42,10 +42,10 @@ pub struct ClusterConfig {
     pub export: Vec<String>,
 }
 
-/// How NATS is told who this node is.
+/// How this node proves its identity to NATS.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClusterCredentials {
-    /// As the URL says.
+    /// As in the URL.
     Url,
     /// The seed of an `NKey`.
     NKey(String),

@@ -15,9 +15,8 @@ use tokio::time::Instant;
 
 use refusals::Refusals;
 pub use toolyard_model::signed::Signed;
-use toolyard_model::{Delegates, Principal};
+use toolyard_model::{Delegates, PassedOn, Principal};
 pub use verify::{Bearer, Refusal, Verdict, VerifyToken};
-use toolyard_model::{PassedOn, Principal};
 
 /// An admitted client, and whether it proved its identity.
 #[expect(clippy::struct_excessive_bools, reason = "each is proven, or not, on its own")]

@@ -5,9 +5,15 @@ mod without;
 #[cfg(feature = "cluster")]
 mod with;
 
+use std::sync::Arc;
+
+use anyhow::Result;
 use http::{Method, StatusCode};
 use toolyard_core::{Gateway, Route, Who};
-use toolyard_model::ControlResponse;
+use toolyard_model::{ControlResponse, Scope};
+use toolyard_serve::Endpoint;
+
+use crate::connect::ConnectContext;
 
 #[cfg(feature = "cluster")]
 pub(crate) use with::Node;
@@ -20,13 +26,32 @@ pub(crate) fn routes(gateway: &Gateway, node: Option<Node>) {
     gateway.add_routes([Route::new(Method::GET, "/cluster", Who::Operator, summary, move |_, _, _| {
         let status = node.as_ref().map(Node::status);
         Box::pin(async move {
-            let none = || {
+            let no_cluster = || {
                 let message = "this gateway is not a node of a cluster; its config has no [cluster]";
                 ControlResponse::error(StatusCode::NOT_FOUND, "no_cluster", message)
             };
-            status.map(|status| ControlResponse::json(&status)).ok_or_else(none)
+            status.map(|status| ControlResponse::json(&status)).ok_or_else(no_cluster)
         })
     })]);
+}
+
+/// Joins the cluster, and serves its other nodes.
+pub(crate) async fn start(
+    gateway: &Gateway,
+    endpoint: &Arc<Endpoint>,
+    context: &ConnectContext,
+    scope: &Scope,
+) -> Result<()> {
+    let Some(node) = context.cluster() else { return Ok(()) };
+    node.serve(endpoint, scope);
+    node.start(gateway, context, scope).await
+}
+
+/// Leaves the cluster.
+pub(crate) async fn end(node: Option<&Node>) {
+    if let Some(node) = node {
+        node.end().await;
+    }
 }
 
 /// Identifies what all nodes of a cluster should have in common: upstreams, profiles and the rules of calls.

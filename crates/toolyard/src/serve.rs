@@ -168,9 +168,9 @@ async fn run(
         noting.spawn(async move { toolyard_shim::keep_log_bounded(&folder).await });
     }
     let keys = keys(state_dir.as_deref())?;
-    let node = Node::open(&config, &keys)?;
     let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
-    let context = context.with_cluster(node.clone());
+    let context = context.with_cluster(Node::open(&config, &keys)?);
+    let node = context.cluster().cloned();
     let packs = context.packs().clone();
     let sign_ins = context.sign_ins().pages().clone();
     let base = config.listen.public_url.as_deref().unwrap_or(&addresses.http);
@@ -210,10 +210,7 @@ async fn run(
     let endpoint = Endpoint::new(handler.clone(), options, &scope).with_control(handler);
     let endpoint = Arc::new(endpoint.with_pages(Arc::new(pages)));
     doors.serve(&endpoint, &own_addresses, &scope);
-    if let Some(node) = &node {
-        node.serve(&endpoint, &scope);
-        node.start(&gateway, &context, &scope).await?;
-    }
+    cluster::start(&gateway, &endpoint, &context, &scope).await?;
     greeting::print(&greeting::Greeting {
         addresses: &addresses,
         taken,
@@ -247,9 +244,7 @@ async fn run(
     tracing::info!("{why}: stopping");
     system::report_to_service_manager("STOPPING=1");
     end(&endpoint, &gateway, &packs, &mut stop).await;
-    if let Some(node) = &node {
-        node.end().await;
-    }
+    cluster::end(node.as_ref()).await;
     if let Some((audit, _)) = audit {
         let _ = tokio::time::timeout(LAST_TASKS, tokio::task::spawn_blocking(move || audit.end())).await;
     }

@@ -298,7 +298,7 @@ impl World {
         let (life, me) = (self.nodes[node].life, self.nodes[node].ownership.me().clone());
         for order in orders {
             let is_lost = self.nodes[node].cut_until > self.time || self.random.one_in(25);
-            // Even a request that nobody waits for any more may be carried out later.
+            // Even a request that was given up may be carried out later.
             let after = if is_lost { 5_000 + self.random.below(120_000) } else { self.random.delay() };
             let never_arrives = is_lost && self.random.one_in(2);
             let (is_answered, number) = (!is_lost && after < 5_000, order.number);

@@ -1,4 +1,4 @@
-"""An MCP server on stdio whose tools tell which process answers and write down each call."""
+"""An MCP server on stdio whose tools return the id of the process and record each call."""
 
 import json
 import os
