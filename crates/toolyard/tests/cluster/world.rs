@@ -42,8 +42,7 @@ impl World {
     }
 
     pub(crate) fn start_nats(&mut self) {
-        let program =
-            std::env::var_os("TOOLYARD_NATS").expect("`cargo xtask cluster` names nats-server");
+        let program = std::env::var_os("TOOLYARD_NATS").expect("`cargo xtask cluster` names nats-server");
         let log = std::fs::File::options().create(true).append(true).open(self.path("nats.log")).unwrap();
         let nats = Command::new(program)
             .args(["--jetstream", "--addr", "127.0.0.1", "--port", &self.nats_port.to_string()])
