@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use http::{Method, StatusCode};
 use toolyard_core::{Gateway, Route, Who};
-use toolyard_model::{ControlResponse, Scope};
+use toolyard_model::{ControlResponse, Nodes, Scope};
 use toolyard_serve::Endpoint;
 
 use crate::connect::ConnectContext;
@@ -21,7 +21,7 @@ pub(crate) use with::Node;
 pub(crate) use without::Node;
 
 /// Reports on the cluster through the control API.
-pub(crate) fn routes(gateway: &Gateway, node: Option<Node>) {
+fn add_routes(gateway: &Gateway, node: Option<Node>) {
     let summary = "The cluster as this node sees it.";
     gateway.add_routes([Route::new(Method::GET, "/cluster", Who::Operator, summary, move |_, _, _| {
         let status = node.as_ref().map(Node::status);
@@ -42,9 +42,15 @@ pub(crate) async fn start(
     context: &ConnectContext,
     scope: &Scope,
 ) -> Result<()> {
+    add_routes(gateway, context.cluster().cloned());
     let Some(node) = context.cluster() else { return Ok(()) };
     node.serve(endpoint, scope);
     node.start(gateway, context, scope).await
+}
+
+/// The other nodes, for the endpoint that serves clients.
+pub(crate) fn nodes(node: Option<&Node>, scope: &Scope) -> Option<Arc<dyn Nodes>> {
+    node.map(|node| node.nodes(scope))
 }
 
 /// Leaves the cluster.

@@ -164,9 +164,8 @@ async fn run(
     let file = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let files = found.sources.iter().map(|source| file(&source.path)).collect();
     noting.spawn(Note::begin(common, state_dir.as_deref(), (set, files), &own_addresses)?.keep());
-    if let Some(folder) = state_dir.clone().filter(|_| args.while_needed) {
-        noting.spawn(async move { toolyard_shim::keep_log_bounded(&folder).await });
-    }
+    let log_folder = state_dir.clone().filter(|_| args.while_needed);
+    noting.spawn(async move { keep_log_bounded(log_folder).await });
     let keys = keys(state_dir.as_deref())?;
     let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
     let context = context.with_cluster(Node::open(&config, &keys)?);
@@ -182,7 +181,6 @@ async fn run(
     let gateway = Gateway::start(plan, &scope);
     gateway.add_routes(audit.iter().flat_map(|(_, path)| toolyard_audit::routes(path)));
     control::config_routes(&gateway, common);
-    cluster::routes(&gateway, node.clone());
     let hosts = context.hosts().clone();
     gateway.report_on("packs", move || hosts.to_json());
     let orders = Orders::of(&gateway);
@@ -194,13 +192,11 @@ async fn run(
     let (taken, apps_taken) = (doors.taken(), app_doors.taken());
     app_doors.serve(&gateway, &apps, &own_addresses, &scope);
     let mut options = options(&config, signed, keys, state_dir.as_deref());
-    options.nodes = node.as_ref().map(|node| node.nodes(&scope));
+    options.nodes = cluster::nodes(node.as_ref(), &scope);
     if let Some(resource) = &resource {
         options.gate = options.gate.with_issued(Arc::new(resource.clone()));
     }
-    let delegates = Delegates::default();
-    options.gate = options.gate.with_delegates(delegates.clone());
-    context.hosts().set_delegates(delegates, own_command(common));
+    options.gate = admit_runs(options.gate, &context, common);
     options.public_pages = Some(Arc::new(Web::new(sign_ins, resource)));
     let handler = Arc::new(gateway.clone());
     let as_handler: Arc<dyn Handler> = handler.clone();
@@ -245,13 +241,18 @@ async fn run(
     system::report_to_service_manager("STOPPING=1");
     end(&endpoint, &gateway, &packs, &mut stop).await;
     cluster::end(node.as_ref()).await;
-    if let Some((audit, _)) = audit {
-        let _ = tokio::time::timeout(LAST_TASKS, tokio::task::spawn_blocking(move || audit.end())).await;
-    }
+    end_audit(audit).await;
     let _ = tokio::time::timeout(LAST_TASKS, noting.end()).await;
     let _ = tokio::time::timeout(LAST_TASKS, scope.end()).await;
     drop(guards);
     Ok(())
+}
+
+/// Admits the runs that packs start on behalf of a client.
+fn admit_runs(gate: Gate, context: &ConnectContext, common: &Common) -> Gate {
+    let delegates = Delegates::default();
+    context.hosts().set_delegates(delegates.clone(), own_command(common));
+    gate.with_delegates(delegates)
 }
 
 /// The command that serves this gateway on stdio.
@@ -263,6 +264,20 @@ fn own_command(common: &Common) -> Vec<String> {
         command.extend(path.into_iter().flat_map(|path| [flag.to_owned(), path.display().to_string()]));
     }
     command
+}
+
+/// A gateway that was started for its clients writes its log into the state directory.
+async fn keep_log_bounded(folder: Option<PathBuf>) {
+    if let Some(folder) = folder {
+        toolyard_shim::keep_log_bounded(&folder).await;
+    }
+}
+
+/// Lets the audit write what it still has.
+async fn end_audit(audit: Option<(Arc<Audit>, PathBuf)>) {
+    if let Some((audit, _)) = audit {
+        let _ = tokio::time::timeout(LAST_TASKS, tokio::task::spawn_blocking(move || audit.end())).await;
+    }
 }
 
 /// The audit, if the config has one, and where it is.
