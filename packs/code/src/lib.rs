@@ -33,7 +33,9 @@ const IDLE: Duration = Duration::from_mins(2);
 
 /// The pack, as the gateway takes it in.
 pub fn pack() -> Pack {
-    Pack::with_host("code", "Search and rewrite code, with an index that all agents share", tools).idle(IDLE)
+    Pack::with_host("code", "Search and rewrite code, with an index that all agents share", tools)
+        .idle(IDLE)
+        .opt_in()
 }
 
 /// The tools that are listed unless the configuration asks for all.

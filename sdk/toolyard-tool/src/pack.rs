@@ -42,6 +42,7 @@ pub struct Pack {
     check: Box<Check>,
     make: Box<Make>,
     idle: Option<Duration>,
+    is_opt_in: bool,
 }
 
 type Check = dyn Fn(&Value) -> Vec<Wrong> + Send + Sync;
@@ -144,7 +145,7 @@ impl Pack {
             let tools = make(reader.read_config(config)?, host.clone());
             Ok(tools.state(()).hosted(&host))
         });
-        Self { name, summary, keys, check, make, idle: None }
+        Self { name, summary, keys, check, make, idle: None, is_opt_in: false }
     }
 
     /// How long a call of this pack may go without a sign of life, if that is longer than usual. The config can set
@@ -152,6 +153,13 @@ impl Pack {
     #[must_use]
     pub fn idle(mut self, limit: Duration) -> Self {
         self.idle = Some(limit);
+        self
+    }
+
+    /// The pack is off until the config has a section for it, even if no key of it is required.
+    #[must_use]
+    pub fn opt_in(mut self) -> Self {
+        self.is_opt_in = true;
         self
     }
 
@@ -175,9 +183,9 @@ impl Pack {
         &self.keys
     }
 
-    /// Whether there is nothing to offer until somebody has configured it.
+    /// Whether it is off until the config has a section for it.
     pub fn needs_config(&self) -> bool {
-        self.keys.iter().any(Key::is_required)
+        self.is_opt_in || self.keys.iter().any(Key::is_required)
     }
 
     /// Everything that is wrong with a configuration.
