@@ -62,7 +62,7 @@ impl AppDoors {
         }
     }
 
-    /// Lets apps in, and tells what is asked after these doors.
+    /// Lets apps in, and reports the state of these doors.
     pub(crate) fn serve(self, gateway: &Gateway, apps: &Apps, own_addresses: &OwnAddresses, scope: &Scope) {
         let taken = Arc::new(Mutex::new(self.taken()));
         let reported = taken.clone();
@@ -116,7 +116,7 @@ fn open_tcp(address: SocketAddr) -> Result<Tcp> {
         }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             tracing::warn!(
-                "apps cannot register at {address}: somebody else has it; it is tried again every {} s \
+                "apps cannot register at {address}: another program has it; it is tried again every {} s \
                  (choose another with `listen` in [apps], or `listen = false`)",
                 AGAIN.as_secs()
             );

@@ -62,7 +62,7 @@ pub(crate) struct Common {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the gateway.
-    #[command(aliases = ["run", "start"])]
+    #[command(alias = "start")]
     Serve(ServeArgs),
     /// Serve MCP on stdin and stdout, as the config of a client runs it.
     #[command(after_help = "\

@@ -11,6 +11,7 @@ mod install;
 mod uninstall;
 mod trust;
 mod pack;
+mod run;
 mod doctor;
 mod explain;
 mod hook;
@@ -90,6 +91,8 @@ pub(crate) enum Command {
     Trust(trust::TrustArgs),
     /// Serve one pack alone, on stdio or where its flags say.
     Pack(pack::PackArgs),
+    /// Run a script of the project in this folder, or list its scripts.
+    Run(run::RunArgs),
     /// Find problems and report how to fix them.
     Doctor(doctor::DoctorArgs),
     /// Explain why a tool is listed, and under which name, or why it is not.
@@ -134,6 +137,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Uninstall(args) => uninstall::uninstall(&args),
         Command::Trust(args) => trust::trust(common, &args),
         Command::Pack(args) => pack::pack(common, args),
+        Command::Run(args) => run::run(common, &args),
         Command::Doctor(args) => doctor::doctor(common, &args),
         Command::Explain(args) => explain::explain(common, &args),
         Command::Hook(args) => hook::hook(common, &args),

@@ -69,10 +69,23 @@ impl ConnectContext {
     }
 
     /// With folders for packs: their state below `state_dir`, and the user's cache.
-    pub(crate) fn with_folders(mut self, state_dir: Option<PathBuf>) -> Self {
+    pub(crate) fn with_folders(self, state_dir: Option<PathBuf>) -> Self {
+        self.with_trust(state_dir, Box::new(trusts))
+    }
+
+    /// The same, where packs may run programs of this project, too.
+    pub(crate) fn with_folders_trusting(self, state_dir: Option<PathBuf>, project: PathBuf) -> Self {
+        self.with_trust(state_dir, Box::new(move |folder| folder == project || trusts(folder)))
+    }
+
+    fn with_trust(
+        mut self,
+        state_dir: Option<PathBuf>,
+        trusts: Box<dyn Fn(&Path) -> bool + Send + Sync>,
+    ) -> Self {
         let (state, guard) = (state_dir, self.guard.clone());
         let cache = state_dir::cache(&settings::variable);
-        self.hosts = Hosts::new(HostSettings { state, cache, guard, trusts: Box::new(trusts) });
+        self.hosts = Hosts::new(HostSettings { state, cache, guard, trusts });
         self
     }
 

@@ -28,6 +28,8 @@ static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
         toolyard_pack_models::pack(),
         #[cfg(all(unix, feature = "music"))]
         toolyard_pack_music::pack(),
+        #[cfg(feature = "scripts")]
+        toolyard_pack_scripts::pack(),
         #[cfg(feature = "sessions")]
         toolyard_pack_sessions::pack(),
         #[cfg(feature = "agents")]
@@ -36,11 +38,12 @@ static ALL: LazyLock<Vec<Pack>> = LazyLock::new(|| {
 });
 
 /// The packs of a program built with all features, and whether this system can have them.
-const EXISTING: [(&str, bool); 6] = [
+const EXISTING: [(&str, bool); 7] = [
     ("dev", true),
     ("code", cfg!(unix)),
     ("models", true),
     ("music", cfg!(unix)),
+    ("scripts", true),
     ("sessions", true),
     ("agents", true),
 ];

@@ -81,7 +81,8 @@ fn settings(found: Found, loaded: Loaded) -> Result<Settings, Failure> {
     }
 }
 
-fn find(common: &Common) -> Found {
+/// The files in force.
+pub(crate) fn find(common: &Common) -> Found {
     let folder = std::env::current_dir().unwrap_or_default();
     config::find(common.config.as_deref(), &folder, &variable)
 }

@@ -224,12 +224,26 @@ impl Client {
 
     /// To a gateway of our own. Must be called in a runtime.
     pub(super) fn of_own(common: &Common, settings: &Settings) -> Self {
+        Self::own_with(common, settings, ConnectContext::with_folders)
+    }
+
+    /// The same, where packs may run programs of this project, because the user at the keyboard asks for it.
+    pub(super) fn of_own_trusting(common: &Common, settings: &Settings, project: PathBuf) -> Self {
+        Self::own_with(common, settings, |context, folder| context.with_folders_trusting(folder, project))
+    }
+
+    fn own_with(
+        common: &Common,
+        settings: &Settings,
+        with_folders: impl FnOnce(ConnectContext, Option<PathBuf>) -> ConnectContext,
+    ) -> Self {
         let files = settings.found.set();
         let state_dir = state_dir::open(common.state_dir.as_deref(), &files, &settings::variable).ok();
         let scope = Scope::new();
         // Without a record: whatever else uses this folder is none of our business.
         let guards = Guards::begin(None);
-        let context = ConnectContext::new(guards.guard(), scope.child()).with_folders(state_dir.clone());
+        let context = ConnectContext::new(guards.guard(), scope.child());
+        let context = with_folders(context, state_dir.clone());
         let gateway = Gateway::start(plan(&settings.config, state_dir, &context), &scope);
         let handler: Arc<dyn Handler> = Arc::new(gateway.clone());
         context.hosts().set_gateway(&handler);
@@ -288,7 +302,9 @@ impl Client {
     fn origin(&self, view: &View) -> Arc<Origin> {
         Arc::new(
             Origin::new(view.clone(), Principal::local(), ClientKey::Connection(1), Revision::NEWEST)
-                .with_client_info(Some(self.info.clone())),
+                .with_client_info(Some(self.info.clone()))
+                // A gateway of our own serves the user who runs this command.
+                .with_place(self.is_own(), std::env::current_dir().ok().map(Into::into)),
         )
     }
 

@@ -97,7 +97,7 @@ fn a_door_for_apps_that_somebody_has_is_told_tried_again_and_costs_nothing_else(
     let yard = Yard::start_with_apps_at(&address);
     let mut agent = yard.agent();
     assert!(agent.tools().is_empty());
-    assert!(yard.said().contains(&format!("apps cannot register at {address}: somebody else has it")));
+    assert!(yard.said().contains(&format!("apps cannot register at {address}: another program has it")));
     let (code, text) = yard.run(&["doctor"]);
     assert!(code == 1 && text.contains(&format!("{address} is taken by another program")), "{text}");
     let socket = App::register(&yard, Door::Unix, "Meanwhile", &["go"]);

@@ -9,6 +9,7 @@ mod faults;
 mod guard;
 mod kills;
 mod packs;
+mod scripts;
 mod seeds;
 mod shims;
 #[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]

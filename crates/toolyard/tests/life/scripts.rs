@@ -1,0 +1,104 @@
+//! The pack `scripts` as an agent uses it: it lists the scripts of a project, starts the dev server, reads its log and
+//! stops it, and nothing is left of it when the gateway is killed.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::shims::Client;
+use crate::yard::{Yard, command_line, none, soon};
+
+/// A dev server with a helper that does not end by itself.
+const DEV: &str =
+    "echo 'ready on http://localhost:5173'\necho 'WARN: slow disk' >&2\nsleep 998 &\nexec sleep 999\n";
+
+/// A project with a dev server and a build, which the user has trusted.
+fn yard() -> Yard {
+    let yard = Yard::new(&[]);
+    yard.also("[packs.scripts]\nroot = \".\"\ncommands = { dev = [\"sh\", \"dev.sh\"], build = [\"sh\", \"-c\", \"echo done; exit 3\"] }\n");
+    std::fs::write(yard.folder().join("dev.sh"), DEV).unwrap();
+    yard
+}
+
+fn trust(yard: &Yard) {
+    assert!(yard.toolyard().arg("trust").arg(yard.folder()).output().unwrap().status.success());
+}
+
+fn call(client: &mut Client, tool: &str, arguments: Value) -> Value {
+    let params = json!({ "name": format!("scripts__{tool}"), "arguments": arguments });
+    client.ask("tools/call", &params)["result"].clone()
+}
+
+/// The sleeping processes of the dev server.
+fn sleeping(yard: &Yard) -> Vec<String> {
+    let lines = yard.processes().into_iter().map(|process| command_line(process.id));
+    lines.filter(|line| line.starts_with("sleep")).collect()
+}
+
+#[test]
+fn an_agent_starts_the_dev_server_reads_its_log_and_stops_it() {
+    let yard = yard();
+    let mut client = Client::start(&yard);
+    let listed = call(&mut client, "list", json!({}));
+    let ids: Vec<&Value> = listed["structuredContent"]["scripts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|script| &script["id"])
+        .collect();
+    assert_eq!(ids, ["build", "dev"], "{listed}");
+    let refused = call(&mut client, "run", json!({ "script": "dev" }));
+    assert!(refused.to_string().contains("toolyard trust"), "{refused}");
+    trust(&yard);
+    let started = call(&mut client, "run", json!({ "script": "dev" }))["structuredContent"].clone();
+    assert_eq!((&started["id"], &started["state"]), (&json!("dev#1"), &json!("running")), "{started}");
+    let ready = call(&mut client, "logs", json!({ "script": "dev", "matching": "ready on", "wait": 30 }));
+    let ready = &ready["structuredContent"];
+    assert_eq!(ready["lines"][0]["text"], "ready on http://localhost:5173", "{ready}");
+    let warned = call(&mut client, "logs", json!({ "script": "dev", "level": "warn", "wait": 30 }));
+    let warned = &warned["structuredContent"]["lines"];
+    assert_eq!((&warned[0]["text"], &warned[0]["stream"]), (&json!("WARN: slow disk"), &json!("stderr")));
+    let again = call(&mut client, "run", json!({ "script": "dev" }));
+    assert!(again.to_string().contains("runs already, as `dev#1`"), "{again}");
+    soon("both processes", || if sleeping(&yard).len() == 2 { Ok(()) } else { Err("fewer".to_owned()) });
+    let stopped = call(&mut client, "stop", json!({ "script": "dev#1" }))["structuredContent"].clone();
+    assert_eq!(stopped["state"], "stopped", "{stopped}");
+    soon("the end of the dev server and its helper", || none(&sleeping(&yard)));
+    call(&mut client, "run", json!({ "script": "build" }));
+    let built = call(&mut client, "logs", json!({ "script": "build", "after": 1, "wait": 30 }));
+    let built = &built["structuredContent"];
+    assert_eq!((&built["state"], &built["exit_code"]), (&json!("exited"), &json!(3)), "{built}");
+    let status = call(&mut client, "status", json!({}))["structuredContent"].clone();
+    assert_eq!(
+        (&status["scripts"][0]["id"], &status["scripts"][1]["state"]),
+        (&json!("build#2"), &json!("stopped"))
+    );
+}
+
+#[test]
+fn nothing_of_a_dev_server_is_left_when_the_gateway_is_killed() {
+    let yard = yard();
+    trust(&yard);
+    let mut client = Client::start(&yard);
+    call(&mut client, "run", json!({ "script": "dev" }));
+    soon("both processes", || if sleeping(&yard).len() == 2 { Ok(()) } else { Err("fewer".to_owned()) });
+    let running = yard.processes();
+    let gateway = running.iter().find(|process| command_line(process.id).contains("--while-needed")).unwrap();
+    kill(Pid::from_raw(gateway.id), Signal::SIGKILL).unwrap();
+    soon("the end of the dev server and its helper", || none(&sleeping(&yard)));
+}
+
+#[test]
+fn a_script_in_the_foreground_ends_with_its_code_and_is_ended_with_the_command() {
+    let yard = yard();
+    let run = |arguments: &[&str]| yard.toolyard().arg("run").args(arguments).output().unwrap();
+    let ran = run(&["--", "sh", "-c", "echo out; echo 'error: bad' >&2; exit 5"]);
+    assert_eq!(ran.status.code(), Some(5), "{ran:?}");
+    let ran = run(&["--level", "error", "--", "sh", "-c", "echo out; echo 'error: bad' >&2"]);
+    assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stdout).as_ref()), (Some(0), "error: bad\n"));
+    let mut running = yard.toolyard().args(["run", "--", "sh", "dev.sh"]).spawn().unwrap();
+    soon("both processes", || if sleeping(&yard).len() == 2 { Ok(()) } else { Err("fewer".to_owned()) });
+    running.kill().unwrap();
+    running.wait().unwrap();
+    soon("the end of the dev server and its helper", || none(&sleeping(&yard)));
+}
