@@ -7,6 +7,7 @@ pub mod answer;
 pub mod control;
 pub mod delegates;
 pub mod handler;
+pub mod headers;
 pub mod link;
 pub mod nodes;
 pub mod local;

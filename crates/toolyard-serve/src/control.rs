@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Sleep, sleep};
 use toolyard_model::answer::RelayError;
 use toolyard_model::control::{Control, ControlEvent, ControlRequest, ControlResponse};
+use toolyard_model::headers::LAST_EVENT_ID;
 use toolyard_model::{BoxFuture, Scope};
 
 use super::ServeBody;
@@ -32,8 +33,6 @@ pub(super) const METRICS: &str = "/metrics";
 const CODES: &str = "ui/codes";
 /// Where the dashboard exchanges the code for a token, below [`BASE`].
 pub(super) const EXCHANGE: &str = "ui/sessions";
-
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Answers one request to the control API.
 pub(super) async fn answer(

@@ -1,16 +1,15 @@
-//! The headers of a modern request: they repeat what the body says, and must agree with it.
+//! The headers of a modern request: they repeat parts of the body, and must agree with it.
 
 use http::{HeaderMap, HeaderName};
+pub(crate) use toolyard_model::headers::PROTOCOL_VERSION as VERSION;
+use toolyard_model::headers::{METHOD, NAME};
 use toolyard_proto::modern::{Claim, Found, RequestMeta, header_text, name_member};
 use toolyard_proto::{CallError, Method, Raw};
 
 use super::fields::{Fields, Twice, text};
 
-pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// The folder that the client works in.
 pub(crate) const FOLDER: HeaderName = HeaderName::from_static("toolyard-folder");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
 const PARAM_PREFIX: &str = "mcp-param-";
 
 /// Reads the envelope of a modern request and checks it against the headers. A disagreement about the

@@ -8,9 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::TryFutureExt;
 use futures_util::future::Either;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
+pub(crate) use toolyard_model::headers::{LAST_EVENT_ID, METHOD, NAME, PROTOCOL_VERSION, SESSION_ID};
 use toolyard_model::{Principal, Scope};
 use toolyard_proto::{CallError, Reason};
 
@@ -19,12 +20,6 @@ use super::obstacle::Obstacle;
 use super::wire::Arriving;
 use super::wires::{SendError, Wires};
 use super::{Authorize, HttpSpec};
-
-pub(crate) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-pub(crate) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
-pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-pub(crate) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");

@@ -4,8 +4,10 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use http::header::{ACCEPT, HeaderName, HeaderValue};
+use http::header::{ACCEPT, HeaderValue};
 use http::{HeaderMap, StatusCode};
+use toolyard_model::headers::LAST_EVENT_ID as LAST_EVENT;
+pub(crate) use toolyard_model::headers::SESSION_ID as SESSION;
 use toolyard_model::{Origin, View};
 use toolyard_proto::error::code;
 use toolyard_proto::{CallError, Era, Message, Method, ParseError, RequestMessage, Revision, RpcError};
@@ -23,9 +25,6 @@ use crate::http::method_not_allowed;
 use crate::post::version;
 use crate::rendered::{Rendered, array};
 use crate::reply::{self, HttpResponse};
-
-pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A posted request.
 pub(crate) async fn request(
