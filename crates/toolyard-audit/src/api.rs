@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 use toolyard_core::{Answered, Route, Who};
 use toolyard_model::{ControlRequest, ControlResponse};
 
@@ -21,9 +23,8 @@ const SEARCH: &[(&str, &str)] = &[
     ("before", "Only records with a smaller id."),
     ("limit", "How many."),
 ];
-/// How many records one answer lists, and an export has at most.
+/// How many records one answer lists, and an export has in memory.
 const MOST: usize = 500;
-const MOST_EXPORTED: usize = 100_000;
 
 /// The routes that search, export and verify the audit at `path`.
 pub fn routes(path: &Path) -> Vec<Route> {
@@ -43,11 +44,13 @@ pub fn routes(path: &Path) -> Vec<Route> {
             Ok(ControlResponse::json(&json!({ "records": found.records, "total": found.total })))
         })
         .with_query(SEARCH),
-        route("/audit/export", "The same as JSON lines.", |path, query| {
-            let limit = query.limit.unwrap_or(MOST_EXPORTED).min(MOST_EXPORTED);
-            let found = Reader::open(path)?.search(&Query { limit: Some(limit), ..query.clone() })?;
-            let lines: Vec<String> = found.records.iter().rev().map(Value::to_string).collect();
-            Ok(ControlResponse::text("application/x-ndjson", lines.join("\n") + "\n"))
+        route("/audit/export", "The same as JSON lines, the oldest first.", |path, query| {
+            let reader = Reader::open(path)?;
+            let (first, end) = (reader.first_of(query)?, reader.newest()? + 1);
+            let before = query.before.map_or(end, |before| before.min(end));
+            let range = Query { after: Some(first - 1), before: Some(before), ..query.clone() };
+            let parts = export(path.into(), range, MOST);
+            Ok(ControlResponse::Parts { content_type: "application/x-ndjson", parts })
         })
         .with_query(SEARCH),
         route("/audit/verify", "Check that no record was changed.", |path, _| {
@@ -60,6 +63,34 @@ pub fn routes(path: &Path) -> Vec<Route> {
             })))
         }),
     ]
+}
+
+/// Records as lines, in the order of their ids, read a page at a time as the client takes them.
+fn export(path: Arc<Path>, range: Query, page: usize) -> BoxStream<'static, Result<Bytes, String>> {
+    let pages = stream::unfold(Some(range), move |range| {
+        let path = path.clone();
+        async move {
+            let range = range?;
+            let read = tokio::task::spawn_blocking(move || {
+                let records = Reader::open(&path)?.page(&Query { limit: Some(page), ..range.clone() })?;
+                Ok::<_, AuditError>((records, range))
+            });
+            match read.await {
+                Ok(Ok((records, _))) if records.is_empty() => None,
+                Ok(Ok((records, range))) => {
+                    let last = records.last().and_then(|record| record["id"].as_i64());
+                    let lines: Vec<String> = records.iter().map(ToString::to_string).collect();
+                    Some((
+                        Ok((lines.join("\n") + "\n").into()),
+                        last.map(|last| Query { after: Some(last), ..range }),
+                    ))
+                }
+                Ok(Err(error)) => Some((Err(error.to_string()), None)),
+                Err(error) => Some((Err(error.to_string()), None)),
+            }
+        }
+    });
+    pages.boxed()
 }
 
 fn query(request: &ControlRequest) -> Query {
@@ -92,4 +123,39 @@ async fn blocking(answer: impl FnOnce() -> Result<ControlResponse, AuditError> +
 
 fn internal(message: &str) -> ControlResponse {
     ControlResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "failed", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Durability;
+    use crate::store::Store;
+
+    #[tokio::test]
+    async fn an_export_is_read_a_page_at_a_time_and_has_every_record_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(crate::FILE);
+        drop(Store::open(&path, Durability::Normal).unwrap());
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        let sql =
+            "INSERT INTO records (at, what, run, call, principal, client, status, duration_us, data, hash)
+            VALUES (1, 'closed', 'r', ?1, 'ann', 'c', 'ok', 1, '{}', '')";
+        for call in 0..25 {
+            connection.execute(sql, [call]).unwrap();
+        }
+        let exported = async |range: Query| {
+            let pages: Vec<_> = export(path.as_path().into(), range, 10).collect().await;
+            let pages: Vec<String> =
+                pages.into_iter().map(|page| String::from_utf8(page.unwrap().to_vec()).unwrap()).collect();
+            let id =
+                |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].as_i64().unwrap();
+            (pages.len(), pages.concat().lines().map(id).collect::<Vec<_>>())
+        };
+        let all = Query { after: Some(0), ..Query::default() };
+        assert_eq!(exported(all.clone()).await, (3, (1..=25).collect()));
+        let reader = Reader::open(&path).unwrap();
+        let first = reader.first_of(&Query { limit: Some(4), ..Query::default() }).unwrap();
+        assert_eq!(exported(Query { after: Some(first - 1), ..all.clone() }).await, (1, (22..=25).collect()));
+        assert_eq!(exported(Query { before: Some(3), ..all }).await, (1, vec![1, 2]));
+    }
 }

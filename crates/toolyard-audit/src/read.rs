@@ -96,12 +96,16 @@ impl Reader {
         let matching = clauses.join(" AND ");
         let count = format!("SELECT count(*) FROM records WHERE {matching}");
         let total: i64 = self.0.query_row(&count, params_from_iter(&values), |row| row.get(0))?;
-        if let Some(before) = query.before {
-            clauses.push(format!("id < {before}"));
-        }
-        if let Some(after) = query.after {
-            clauses.push(format!("id > {after}"));
-        }
+        let records = self.page(query)?;
+        Ok(Found { records, total: u64::try_from(total).unwrap_or(0) })
+    }
+
+    /// The records alone.
+    pub(crate) fn page(&self, query: &Query) -> Result<Vec<Value>, AuditError> {
+        let (mut clauses, mut values) = (vec![CALLS.to_owned()], Vec::new());
+        self.restrict(query, &mut clauses, &mut values)?;
+        clauses.extend(query.before.map(|before| format!("id < {before}")));
+        clauses.extend(query.after.map(|after| format!("id > {after}")));
         let order = if query.after.is_some() { "ASC" } else { "DESC" };
         let limit = query.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(-1));
         let sql = format!(
@@ -112,8 +116,19 @@ impl Reader {
         let rows = statement.query_map(params_from_iter(&values), |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
         })?;
-        let records = rows.map(|row| row.map(|(id, data)| with_id(id, &data))).collect::<Result<_, _>>()?;
-        Ok(Found { records, total: u64::try_from(total).unwrap_or(0) })
+        Ok(rows.map(|row| row.map(|(id, data)| with_id(id, &data))).collect::<Result<_, _>>()?)
+    }
+
+    /// The smallest id among the newest `limit` records of a query, or among all of them without a limit.
+    pub(crate) fn first_of(&self, query: &Query) -> Result<i64, AuditError> {
+        let Some(limit) = query.limit else { return Ok(0) };
+        let (mut clauses, mut values) = (vec![CALLS.to_owned()], Vec::new());
+        self.restrict(query, &mut clauses, &mut values)?;
+        clauses.extend(query.before.map(|before| format!("id < {before}")));
+        let newest =
+            format!("SELECT id FROM records WHERE {} ORDER BY id DESC LIMIT {limit}", clauses.join(" AND "));
+        let sql = format!("SELECT coalesce(min(id), 0) FROM ({newest})");
+        Ok(self.0.query_row(&sql, params_from_iter(&values), |row| row.get(0))?)
     }
 
     fn restrict(
@@ -207,7 +222,8 @@ fn agrees(data: &str, columns: &[String; 4]) -> bool {
 }
 
 fn with_id(id: i64, data: &str) -> Value {
-    let mut record: Value = serde_json::from_str(data).unwrap_or_else(|_| json!({ "damaged": data }));
+    let read = serde_json::from_str(data).ok().filter(Value::is_object);
+    let mut record = read.unwrap_or_else(|| json!({ "damaged": data }));
     record["id"] = json!(id);
     record
 }
@@ -224,4 +240,17 @@ fn ago(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.checked_mul(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_not_an_object_is_shown_as_damaged() {
+        for data in ["[1]", "7", "null", "{"] {
+            assert_eq!(with_id(3, data), json!({ "damaged": data, "id": 3 }));
+        }
+        assert_eq!(with_id(3, r#"{"a":1}"#), json!({ "a": 1, "id": 3 }));
+    }
 }

@@ -85,6 +85,9 @@ struct State {
     used: BTreeMap<String, u64>,
     #[serde(default)]
     decided: VecDeque<Decided>,
+    /// Counts changes.
+    #[serde(skip)]
+    version: u64,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -136,6 +139,8 @@ pub(crate) struct Approvals {
     keys: Arc<StateKeys>,
     path: Option<PathBuf>,
     state: Mutex<State>,
+    /// The newest version in the file. Held while the file is written, which `state` is not.
+    written: Mutex<u64>,
     /// Counts decisions, for calls that wait.
     changed: watch::Sender<u64>,
     /// Where decisions are reported.
@@ -153,7 +158,7 @@ impl Approvals {
         let path = state_dir.map(|folder| folder.join("approvals.json"));
         let state = path.as_deref().map(load).unwrap_or_default();
         let (state, changed) = (Mutex::new(state), watch::Sender::new(0));
-        Self { keys, path, state, changed, events: None }
+        Self { keys, path, state, written: Mutex::default(), changed, events: None }
     }
 
     /// Reports every decision as an event.
@@ -176,10 +181,20 @@ impl Approvals {
         state
     }
 
-    /// Stores a change. What cannot be stored holds only until the gateway ends, and is logged.
-    fn store(&self, state: &State) {
+    /// Stores a change before it is used, without the lock on what is stored: others read and change it meanwhile. What
+    /// cannot be stored holds only until the gateway ends, and is logged.
+    fn store(&self, mut state: MutexGuard<'_, State>) {
         let Some(path) = &self.path else { return };
-        let stored = serde_json::to_vec(state).map_err(io::Error::from).and_then(|bytes| write(path, &bytes));
+        state.version += 1;
+        let (version, bytes) = (state.version, serde_json::to_vec(&*state));
+        drop(state);
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if *written > version {
+            // A later change was stored meanwhile, and this one with it.
+            return;
+        }
+        *written = version;
+        let stored = bytes.map_err(io::Error::from).and_then(|bytes| write(path, &bytes));
         if let Err(error) = stored {
             tracing::warn!(path = %path.display(), %error, "approvals were not stored");
         }
@@ -195,7 +210,7 @@ impl Approvals {
         let Some(found) = state.grants.iter().position(fits) else { return false };
         if state.grants[found].is_once {
             state.grants.remove(found);
-            self.store(&state);
+            self.store(state);
         }
         true
     }
@@ -205,15 +220,14 @@ impl Approvals {
         let mut state = self.state();
         let expires = now() + expires.as_secs();
         state.grant(Grant { subject: subject.clone(), session: session_of(client), is_once: false, expires });
-        self.store(&state);
+        self.store(state);
     }
 
     /// Records what a client has decided.
     pub(crate) fn record(&self, subject: &Subject, principal: &str, is_approved: bool) {
         let mut state = self.state();
         state.record(None, subject, principal, "client", is_approved);
-        self.store(&state);
-        drop(state);
+        self.store(state);
         self.report(subject, principal, "client", is_approved);
     }
 
@@ -242,7 +256,7 @@ impl Approvals {
             for_session: wanted.approval.is_for_session,
         };
         state.pending.insert(id.clone(), pending);
-        self.store(&state);
+        self.store(state);
         tracing::info!(target: "policy", id, tool = wanted.subject.tool, principal, "a call waits for approval");
         Some(id)
     }
@@ -256,8 +270,7 @@ impl Approvals {
             state.grant(Grant { subject, session: None, is_once, expires: pending.expires });
         }
         state.record(Some(id), &pending.subject, &pending.principal, "operator", is_approved);
-        self.store(&state);
-        drop(state);
+        self.store(state);
         self.report(&pending.subject, &pending.principal, "operator", is_approved);
         tracing::info!(target: "policy", id, tool = pending.subject.tool, principal = pending.principal, approved = is_approved, "an operator decided about a call");
         self.changed.send_modify(|count| *count += 1);
@@ -289,8 +302,15 @@ impl Approvals {
     }
 
     /// The state of an upstream, wrapped with the approval of its call.
-    pub(crate) fn granted(&self, subject: &Subject, inner: Option<String>, expires: Duration) -> String {
-        let expires = now() + expires.as_secs();
+    /// It ends at `until`, or after `within` if it is the first one.
+    pub(crate) fn granted(
+        &self,
+        subject: &Subject,
+        inner: Option<String>,
+        until: Option<u64>,
+        within: Duration,
+    ) -> String {
+        let expires = until.unwrap_or_else(|| now() + within.as_secs());
         self.seal(&Carried::Granted { nonce: random_id(), subject: subject.clone(), inner, expires })
     }
 
@@ -315,7 +335,7 @@ impl Approvals {
         let mut state = self.state();
         let is_new = state.used.insert(nonce.to_owned(), expires).is_none();
         if is_new {
-            self.store(&state);
+            self.store(state);
         }
         is_new
     }
@@ -479,5 +499,56 @@ mod tests {
         assert!(approvals.take(&alice.subject, &session("one")));
         assert!(approvals.take(&alice.subject, &session("one")));
         assert!(!approvals.take(&alice.subject, &session("two")));
+    }
+
+    #[test]
+    fn the_time_for_questions_of_an_upstream_begins_with_the_first_one() {
+        let approvals = open(None);
+        let alice = wanted("alice", json!({}), 60);
+        let expiry = |state: &str| match approvals.open_state(state) {
+            Some(Ok(Carried::Granted { expires, nonce, .. })) => (expires, nonce),
+            other => panic!("{other:?}"),
+        };
+        let first = approvals.granted(&alice.subject, Some("s".into()), None, Duration::from_mins(10));
+        let (expires, nonce) = expiry(&first);
+        assert!((now() + 599..=now() + 600).contains(&expires));
+        let second = approvals.granted(&alice.subject, None, Some(now() + 7), Duration::from_mins(10));
+        assert!(expiry(&second).0 <= now() + 7, "a later round has no more time");
+        assert!(approvals.use_once(&nonce, expires));
+        assert!(!approvals.use_once(&nonce, expires), "each round is taken up once");
+        assert_ne!(expiry(&second).1, nonce);
+    }
+
+    #[test]
+    fn one_principal_does_not_fill_the_queue() {
+        let approvals = open(None);
+        let file = |principal: &str, number: usize| {
+            approvals.file(&wanted(principal, json!({ "n": number }), 60), principal)
+        };
+        for number in 0..MOST_PENDING_EACH {
+            assert!(file("alice", number).is_some());
+        }
+        assert!(file("alice", MOST_PENDING_EACH).is_none());
+        assert!(file("alice", 0).is_some(), "what waits already is found");
+        assert!(file("bob", 0).is_some(), "others are not kept out");
+    }
+
+    #[test]
+    fn changes_made_at_the_same_time_are_all_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let approvals = open(Some(folder.path()));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let approvals = &approvals;
+                scope.spawn(move || {
+                    for number in 0..10 {
+                        approvals.use_once(&format!("{thread}-{number}"), now() + 60);
+                    }
+                });
+            }
+        });
+        let again = open(Some(folder.path()));
+        let all = (0..4).flat_map(|thread| (0..10).map(move |number| format!("{thread}-{number}")));
+        assert!(all.into_iter().all(|nonce| !again.use_once(&nonce, now() + 60)));
     }
 }

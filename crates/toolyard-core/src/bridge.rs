@@ -160,6 +160,11 @@ pub(crate) fn greeting_for(origin: &Origin, greeting: &toolyard_model::Greeting)
     }
 }
 
+/// Whether a result asks the client, which then sends its request again.
+pub(crate) fn asks(result: &Raw) -> bool {
+    result.member("resultType").is_some_and(|kind| kind.as_bytes() == b"\"input_required\"")
+}
+
 /// What a view of many upstreams declares of tasks, in the words of a client whose revision had them: it can be asked
 /// for those of every upstream that has tasks in either form, and lists none.
 pub(crate) fn tasks_in_view<'a>(

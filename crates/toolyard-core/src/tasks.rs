@@ -5,7 +5,7 @@ use toolyard_proto::modern::TASKS_EXTENSION;
 use toolyard_proto::name::UpstreamId;
 use toolyard_proto::{CallError, Raw};
 
-const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// A result with its task ids made self-routing.
 pub(crate) fn shown(id: &UpstreamId, result: &Raw) -> Raw {

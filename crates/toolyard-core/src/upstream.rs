@@ -22,6 +22,7 @@ mod subscribe;
 mod keyed_lock;
 pub(crate) mod tracked_tasks;
 pub(crate) mod task_owners;
+pub(crate) mod task_reviews;
 
 use std::fmt;
 use std::sync::Arc;

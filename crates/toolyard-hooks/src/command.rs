@@ -21,14 +21,17 @@ pub(crate) struct Command {
 
 impl Hook for Command {
     fn run(&self, event: Arc<Event>) -> BoxFuture<Result<Verdict, String>> {
-        let (spec, turns, limit) = (self.spec.clone(), self.turns.clone(), self.limit);
+        let (spec, limit) = (self.spec.clone(), self.limit);
         Box::pin(async move {
-            let _turn = turns.acquire().await.map_err(|_| "the gateway is stopping".to_owned())?;
             let mut input = event.to_json().to_string().into_bytes();
             input.push(b'\n');
             let finished = run_to_end(&spec, &input, LARGEST, limit).await;
             verdict(&finished.map_err(|reason| reason.to_string())?)
         })
+    }
+
+    fn turns(&self) -> Option<Arc<Semaphore>> {
+        Some(self.turns.clone())
     }
 }
 

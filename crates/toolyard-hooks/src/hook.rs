@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
 use toolyard_model::BoxFuture;
 
 use crate::Point;
@@ -79,4 +80,9 @@ impl Verdict {
 /// A hook. It is run with a time limit; an error is what failed, in a clause.
 pub trait Hook: Send + Sync + 'static {
     fn run(&self, event: Arc<Event>) -> BoxFuture<Result<Verdict, String>>;
+
+    /// What it takes a permit of before it runs, if it has to wait for its turn. The wait is not part of its time.
+    fn turns(&self) -> Option<Arc<Semaphore>> {
+        None
+    }
 }

@@ -138,6 +138,11 @@ impl Registered {
     }
 
     async fn run(&self, event: &Arc<Event>) -> Verdict {
+        // Each hook that runs has a time limit, so there is a turn for every one.
+        let _turn = match self.hook.turns() {
+            Some(turns) => turns.acquire_owned().await.ok(),
+            None => None,
+        };
         let running = AssertUnwindSafe(async { self.hook.run(event.clone()).await }).catch_unwind();
         let failure = match tokio::time::timeout(self.timeout, running).await {
             Ok(Ok(Ok(verdict))) => return verdict,

@@ -177,3 +177,30 @@ async fn a_panic_in_a_rust_hook_reaches_no_other_hook() {
         run(vec![own("bad", 0, || panic!("oh no")), own("good", 1, || Verdict::note("fine"))]).await;
     assert_eq!((outcome.blocked, outcome.notes[0].text.as_str()), (None, "fine"));
 }
+
+#[tokio::test]
+async fn waiting_for_a_turn_is_not_part_of_the_time_of_a_hook() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    // Programs that run until there is a file, as many as run at once.
+    let held = format!("touch {place}/$$; while [ ! -e {place}/go ]; do sleep 0.02; done");
+    let runtime = Runtime::default();
+    let made = |plan: HookPlan| Hooks::new(vec![plan], &runtime, &Hooks::default());
+    let (holding, judging) = (
+        made(shell("held", &held)),
+        made(HookPlan { timeout: Duration::from_secs(2), ..shell("judge", "echo no >&2; exit 2") }),
+    );
+    let event = || call(&json!({}));
+    let mut running: Vec<_> = (0..16).map(|_| Box::pin(holding.run(event()))).collect();
+    let mut all = Box::pin(futures_util::future::join_all(running.drain(..)));
+    let started = || std::fs::read_dir(folder.path()).unwrap().count();
+    while started() < 16 {
+        let _ = tokio::time::timeout(Duration::from_millis(10), &mut all).await;
+    }
+    let go = async {
+        tokio::time::sleep(Duration::from_millis(2_200)).await;
+        std::fs::write(folder.path().join("go"), "").unwrap();
+    };
+    let (outcome, _, ()) = tokio::join!(judging.run(event()), all, go);
+    assert_eq!(outcome.blocked.map(|block| block.reason), Some("no".to_owned()));
+}

@@ -65,6 +65,11 @@ pub enum ControlResponse {
         content_type: &'static str,
         text: String,
     },
+    /// Content that is made while it is sent. An error cuts it off, so that the client notices.
+    Parts {
+        content_type: &'static str,
+        parts: BoxStream<'static, Result<Bytes, String>>,
+    },
     /// A stream of server-sent events. It ends when the stream ends, the client disconnects or the endpoint ends.
     Events(BoxStream<'static, ControlEvent>),
 }
@@ -115,6 +120,7 @@ impl fmt::Debug for ControlResponse {
                 f.debug_struct("Whole").field("status", status).field("json", json).finish()
             }
             Self::Text { content_type, .. } => write!(f, "Text({content_type})"),
+            Self::Parts { content_type, .. } => write!(f, "Parts({content_type})"),
             Self::Events(_) => f.write_str("Events"),
         }
     }

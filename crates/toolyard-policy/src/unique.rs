@@ -85,4 +85,15 @@ mod tests {
             assert!(serde_json::from_str::<Unique>(text).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn integers_that_a_rule_would_not_see_exactly_are_refused() {
+        for text in ["18446744073709551616", "1e17", "-1e300", r#"{"a":[123456789012345678901]}"#] {
+            assert!(serde_json::from_str::<Unique>(text).is_err(), "{text}");
+        }
+        for text in ["18446744073709551615", "-9223372036854775808", "9007199254740993", "1e15", "0.1"] {
+            let Unique(read) = serde_json::from_str(text).unwrap();
+            assert_eq!(read, serde_json::from_str::<Value>(text).unwrap());
+        }
+    }
 }

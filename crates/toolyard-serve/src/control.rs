@@ -10,6 +10,7 @@ use futures_util::stream::BoxStream;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode};
 use http_body::{Body, Frame};
+use http_body_util::StreamBody;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::{Sleep, sleep};
@@ -17,6 +18,7 @@ use toolyard_model::answer::RelayError;
 use toolyard_model::control::{Control, ControlEvent, ControlRequest, ControlResponse};
 use toolyard_model::headers::LAST_EVENT_ID;
 use toolyard_model::{BoxFuture, Scope};
+use toolyard_proto::CallError;
 
 use super::ServeBody;
 use super::admit::Admitted;
@@ -65,6 +67,15 @@ pub(super) async fn answer(
             response
         }
         ControlResponse::Whole { status, json } => whole(status, json),
+        ControlResponse::Parts { content_type, parts } => {
+            let frames = parts.map(|part| match part {
+                Ok(bytes) => Ok(Frame::data(bytes)),
+                Err(message) => Err(CallError::internal(message).into()),
+            });
+            let mut response = reply::events(ServeBody::live(StreamBody::new(frames)));
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            response
+        }
         ControlResponse::Events(events) => reply::events(ServeBody::live(EventBody::new(events, endpoint))),
     }
 }
@@ -89,7 +100,7 @@ fn dashboard_access(endpoint: &Endpoint, request: &ControlRequest) -> Option<Htt
     };
     match answered.unwrap_or_else(|error| error) {
         ControlResponse::Whole { status, json } => Some(whole(status, json)),
-        ControlResponse::Text { .. } | ControlResponse::Events(_) => None,
+        ControlResponse::Text { .. } | ControlResponse::Parts { .. } | ControlResponse::Events(_) => None,
     }
 }
 

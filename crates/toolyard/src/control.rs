@@ -72,8 +72,20 @@ fn hide_secrets(table: &mut dyn toml_edit::TableLike) {
             hide_secrets(inner);
         } else if let Some(tables) = item.as_array_of_tables_mut() {
             tables.iter_mut().for_each(|table| hide_secrets(table));
+        } else if let Some(array) = item.as_array_mut().filter(|_| !is_secret) {
+            hide_in_array(array);
         } else if is_secret && !item.as_str().is_some_and(is_variable) {
             *item = toml_edit::value(toolyard_core::redact::REDACTED);
+        }
+    }
+}
+
+fn hide_in_array(array: &mut toml_edit::Array) {
+    for value in array.iter_mut() {
+        if let Some(table) = value.as_inline_table_mut() {
+            hide_secrets(table);
+        } else if let Some(array) = value.as_array_mut() {
+            hide_in_array(array);
         }
     }
 }
@@ -128,5 +140,30 @@ fn failure_text(failure: &Failure) -> String {
         Failure::Usage(message) => message.clone(),
         Failure::Said(_) => "the command failed".to_owned(),
         Failure::Other(error) => format!("{error:#}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_hidden_wherever_they_are_written_and_variables_are_shown() {
+        let hidden = |text: &str| assert!(!redacted(text).contains("s3cret"), "{}", redacted(text));
+        for text in [
+            "[listen]\ntoken = \"s3cret\"\n",
+            "[upstreams.a]\nheaders = { Authorization = \"Bearer s3cret\" }\n",
+            "[upstreams.a.headers]\nAuthorization = \"Bearer s3cret\"\n",
+            "[upstreams]\na = { env = { API_KEY = \"s3cret\" } }\n",
+            "[[hooks.list]]\npassword = \"s3cret\"\n",
+            "[packs.models]\nproviders = [{ key = \"a\", api_key = \"s3cret\" }, [{ token = \"s3cret\" }]]\n",
+            "[listen]\ntoken = [\"s3cret\"]\n",
+            "token = \"${TOKEN}s3cret\"\n",
+            "token = s3cret",
+        ] {
+            hidden(text);
+        }
+        let variable = "[listen]\ntoken = \"${TOKEN}\"\nhttp = \"127.0.0.1:1\"\n";
+        assert_eq!(redacted(variable), variable);
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use toolyard_tool::{Context, Host, ToolError};
 
 use crate::sessions::Sessions;
@@ -304,4 +305,21 @@ fn peak_memory() -> u64 {
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     kib.unwrap_or_default() * 1024
+}
+
+#[tokio::test]
+async fn connections_that_do_not_prove_their_user_read_no_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({ "programs": ["claude"], "home": folder.path(), "everywhere": true });
+    let set = crate::tools(serde_json::from_value(config).unwrap(), Host::for_tests(folder.path()));
+    let doors = [toolyard_tool::Door::Tcp("127.0.0.1:0".into())];
+    let server = toolyard_tool::Server::start(set, doors).await.unwrap();
+    let stream = tokio::net::TcpStream::connect(server.addresses()[0]).await.unwrap();
+    let (read, mut write) = stream.into_split();
+    let about = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} });
+    let params = json!({ "name": "session_list", "arguments": {}, "_meta": about });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    write.write_all(format!("{call}\n").as_bytes()).await.unwrap();
+    let answer = BufReader::new(read).lines().next_line().await.unwrap().unwrap();
+    assert!(answer.contains("only connections that prove their user"), "{answer}");
 }

@@ -49,7 +49,7 @@ async fn rounds(call: &Call, link: &Arc<dyn Link>, base: &Raw) -> Answer {
     for round in 0..MOST_ROUNDS {
         let answer = link.call(round_of(call, round, params), peer.clone()).await?;
         let AnswerBody::Whole(result, revision) = answer else { return Ok(answer) };
-        if result.member("resultType").is_none_or(|kind| kind.as_bytes() != b"\"input_required\"") {
+        if !super::asks(&result) {
             return Ok(AnswerBody::Whole(result, revision));
         }
         params = next_round(base, &result, &peer).await?;

@@ -11,7 +11,6 @@ use toolyard_proto::name::UpstreamId;
 use super::pages::Pages;
 use super::part::Part;
 use super::view::{HubEntries, Making, Shape, ViewCatalog};
-use super::{Entry, ListKind};
 use crate::hub::Hub;
 use crate::pipeline::StepRules;
 use crate::plan::{ProfilePlan, UpstreamKind};
@@ -130,14 +129,6 @@ impl Snapshot {
         let is_meant =
             || origin.view != View::Hub || self.rules.hub.target(&origin.client).as_ref() == Some(id);
         is_new && is_meant()
-    }
-
-    /// The tool with this canonical id, whatever the view.
-    pub(crate) fn tool(&self, canonical: &str) -> Option<Arc<Entry>> {
-        let (upstream, own) = canonical.split_once(':')?;
-        let part = self.parts.iter().find(|part| part.upstream.id().as_str() == upstream)?;
-        let entries = part.entries(ListKind::Tools);
-        entries.place(own).map(|place| entries.all[place].clone())
     }
 
     /// The upstream of this id, if the rules know it.

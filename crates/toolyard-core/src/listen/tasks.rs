@@ -55,8 +55,10 @@ pub(super) async fn follow_all(
     let mut honoured = Vec::new();
     for (upstream, ids) in by_upstream(view, shown) {
         let (to, id, is_namespaced) = (peer.clone(), upstream.id().clone(), view.is_namespaced());
+        let owner = upstream.clone();
         let report = move |params: &Raw| {
-            let params = if is_namespaced { tasks::shown(&id, params) } else { params.clone() };
+            let params = owner.links.task_reviews.status(params);
+            let params = if is_namespaced { tasks::shown(&id, &params) } else { params };
             to.notify(Notification::new(Method::TASKS_CHANGED, params));
         };
         let followed = FollowedTasks { origin: origin.clone(), ids, report: Arc::new(report) };

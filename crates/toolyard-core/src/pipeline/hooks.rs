@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolyard_hooks::{Block, Event, Note, Point, Registered, run};
-use toolyard_model::{Answer, AnswerBody, BoxFuture};
+use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer};
 use toolyard_proto::{CallError, Method, Raw};
 
 use super::{Call, Next, Step};
 use crate::ledger::label;
+use crate::upstream::task_reviews::Review;
 
 /// The hooks of one tool. Two are equal if they have the same hooks, not hooks that are alike.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +57,7 @@ impl Step for Hooked {
             return next.run(call);
         }
         let hooks = self.hooks.clone();
-        Box::pin(async move { around(&hooks, call, next).await })
+        Box::pin(around(hooks, call, next))
     }
 
     fn needs_whole(&self) -> bool {
@@ -64,7 +65,7 @@ impl Step for Hooked {
     }
 }
 
-async fn around(hooks: &ToolHooks, mut call: Call, next: Next) -> Answer {
+async fn around(hooks: Arc<ToolHooks>, mut call: Call, next: Next) -> Answer {
     let mut data = data(&call);
     let mut notes = Vec::new();
     if !hooks.before.is_empty() {
@@ -88,11 +89,30 @@ async fn around(hooks: &ToolHooks, mut call: Call, next: Next) -> Answer {
     let after = call.clone();
     match next.run(call).await? {
         AnswerBody::Whole(result, revision) if result.member("content").is_some() => {
-            let result = finished(hooks, &after, data, notes, result).await?;
+            let result = finished(&hooks, &after, data, notes, result).await?;
             Ok(AnswerBody::Whole(result, revision))
         }
-        answer => Ok(answer),
+        AnswerBody::Whole(answer, revision) => {
+            let review = || later(hooks, &after, data, notes);
+            after.upstream.links.task_reviews.leave(&after, &answer, review);
+            Ok(AnswerBody::Whole(answer, revision))
+        }
+        answer @ AnswerBody::Stream(_) => Ok(answer),
     }
+}
+
+/// The same for the result of a task, when it is fetched.
+fn later(hooks: Arc<ToolHooks>, call: &Call, data: Value, notes: Vec<Note>) -> Review {
+    // A task outlives its call, which must not be held by it.
+    let call = Call { peer: Peer::none(), deadline: None, approval: None, open: None, ..call.clone() };
+    let kept = Arc::new((hooks, call, data, notes));
+    Arc::new(move |result| {
+        let kept = kept.clone();
+        Box::pin(async move {
+            let (hooks, call, data, notes) = &*kept;
+            finished(hooks, call, data.clone(), notes.clone(), result).await
+        })
+    })
 }
 
 /// The result as the hooks after the call leave it.

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep};
 use toolyard_model::{Answer, AnswerBody, BoxFuture, View};
 use toolyard_proto::{CallError, Fault, Kind, Method, Raw, Retry};
 
-use super::{Call, Chain, Next, Step};
-use crate::bridge::monotonic;
-use crate::catalog::{Catalog, Entry};
+use super::{Call, Next, Step};
+use crate::bridge::{self, monotonic};
+use crate::catalog::{Catalog, ViewEntry};
 use crate::upstream::retry::chance;
 
 /// How often a call is sent, and how long to wait in between.
@@ -188,11 +188,12 @@ fn has_time(call: &Call, wait: Duration) -> bool {
     call.deadline.as_ref().is_none_or(|clock| Instant::now() + wait < clock.due().0)
 }
 
-/// Sends the call to another tool, through the chain of that tool. The answer states it.
+/// Sends the call to another tool, through the chain of that tool. The answer states it. A fallback cannot ask by its
+/// answer, because the client would answer to the tool that it called.
 async fn fall_back(catalog: &CatalogCell, name: &str, mut call: Call, error: CallError) -> Answer {
     let found = catalog.get().and_then(Weak::upgrade).and_then(|catalog| find(&catalog, name, &call));
-    let Some((entry, chain)) = found.filter(|_| call.fallbacks < MOST_FALLBACKS) else {
-        return Err(error.because(format!("its fallback {name} is not there")));
+    let Some(ViewEntry { entry, chain }) = found.filter(|_| call.fallbacks < MOST_FALLBACKS) else {
+        return Err(error.because(format!("its fallback {name} is not available here")));
     };
     let (because, name) = (error.message(), entry.canonical.clone());
     call.fallbacks += 1;
@@ -205,6 +206,9 @@ async fn fall_back(catalog: &CatalogCell, name: &str, mut call: Call, error: Cal
         open.sent_again(format!("to {name} instead: {because}"));
     }
     match Next::start(chain, call).await? {
+        AnswerBody::Whole(result, _) if bridge::asks(&result) => {
+            Err(error.because(format!("its fallback {name} asks its user: call {name} instead")))
+        }
         AnswerBody::Whole(result, revision) => {
             Ok(AnswerBody::Whole(stated(&result, &name, &because), revision))
         }
@@ -212,19 +216,26 @@ async fn fall_back(catalog: &CatalogCell, name: &str, mut call: Call, error: Cal
     }
 }
 
-/// The tool with this canonical id, as calls in the view of this one see it.
-fn find(catalog: &Catalog, name: &str, call: &Call) -> Option<(Arc<Entry>, Chain)> {
+/// The tool with this canonical id, if the client may call it in its view. A view of one upstream leads to others only
+/// through a fallback, so there the config decides.
+fn find(catalog: &Catalog, name: &str, call: &Call) -> Option<ViewEntry> {
     let own = call.entry.as_ref().map_or("", |entry| entry.own_name.as_str());
-    let entry = match name.strip_suffix(":*") {
-        Some(upstream) => catalog.snapshot().tool(&format!("{upstream}:{own}"))?,
-        None => catalog.snapshot().tool(name)?,
+    let canonical = match name.strip_suffix(":*") {
+        Some(upstream) => format!("{upstream}:{own}"),
+        None => name.to_owned(),
     };
-    let profile = match &call.origin.view {
-        View::Profile(name) => Some(&**name),
-        _ => None,
+    let snapshot = catalog.snapshot();
+    let view = match &call.origin.view {
+        view @ (View::Everything | View::Profile(_)) => view,
+        View::Upstream(_) | View::Hub => &View::Everything,
     };
-    let chain = catalog.rules().steps.chain(profile, &entry.upstream, &entry.canonical);
-    Some((entry, chain))
+    let found = snapshot.view(view)?.tool(&canonical)?;
+    let is_nested_wrongly = |parent: &Arc<toolyard_model::Parent>| {
+        parent.refusal(found.entry.upstream.name(), &found.entry.own_name).is_some()
+    };
+    let is_refused = snapshot.rules().steps.hides(&call.origin, &found.entry)
+        || call.parent.as_ref().is_some_and(is_nested_wrongly);
+    (!is_refused).then_some(found)
 }
 
 fn stated(result: &Raw, name: &str, because: &str) -> Raw {

@@ -13,6 +13,7 @@ use super::{Call, Edits};
 use crate::catalog::{ListKind, param_headers};
 use crate::ledger::Mark;
 use crate::upstream::state::Phase;
+use crate::upstream::task_reviews::reviewed;
 use crate::upstream::{Lease, Upstream};
 use crate::{bridge, tasks};
 
@@ -35,6 +36,8 @@ pub(super) async fn route(mut call: Call) -> Answer {
         }
     };
     call.reach(Mark::Leased);
+    let reviews = call.upstream.links.task_reviews.of(&call);
+    call.needs_whole |= !reviews.is_empty();
     call.peer = lease.watch(call.peer);
     let (edits, open) = (call.edits, call.open.clone());
     let upstream = call.upstream.clone();
@@ -64,6 +67,11 @@ pub(super) async fn route(mut call: Call) -> Answer {
     }
     if matches!(&answer, Ok(_) | Err(CallError { kind: Kind::Reported(_), .. })) {
         upstream.life.heard();
+    }
+    if let Ok(AnswerBody::Whole(result, _)) = &mut answer
+        && !reviews.is_empty()
+    {
+        *result = Box::pin(reviewed(reviews, result.clone())).await;
     }
     match answer {
         Ok(AnswerBody::Whole(result, revision)) if !edits.none() => {

@@ -12,6 +12,7 @@ use toolyard_proto::{CallError, Method, Raw};
 
 use super::{Call, Next, Step};
 use crate::catalog::Entry;
+use crate::upstream::task_reviews::Review;
 
 /// What is checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,17 +62,17 @@ impl Step for Validated {
         if let Some(error) = input_error(&entry, &call) {
             return Box::pin(async move { Err(error) });
         }
-        let answering = next.run(call);
         if !self.output || entry.schemas().output.is_none() {
-            return answering;
+            return next.run(call);
         }
         Box::pin(async move {
-            let answer = answering.await?;
-            if let AnswerBody::Whole(result, _) = &answer
-                && let Some(error) = output_error(&entry, result)
-            {
+            let after = call.clone();
+            let answer = next.run(call).await?;
+            let AnswerBody::Whole(result, _) = &answer else { return Ok(answer) };
+            if let Some(error) = output_error(&entry, result) {
                 return Err(error);
             }
+            after.upstream.links.task_reviews.leave(&after, result, || later(entry));
             Ok(answer)
         })
     }
@@ -79,6 +80,14 @@ impl Step for Validated {
     fn needs_whole(&self) -> bool {
         self.output
     }
+}
+
+/// The check of a task's result, when it is fetched.
+fn later(entry: Arc<Entry>) -> Review {
+    Arc::new(move |result| {
+        let checked = output_error(&entry, &result).map_or(Ok(result), Err);
+        Box::pin(async move { checked })
+    })
 }
 
 fn input_error(entry: &Entry, call: &Call) -> Option<CallError> {
@@ -220,4 +229,39 @@ pub fn compile(schema: &Raw) -> Result<Validator, String> {
     let options =
         if schema.get("$schema").is_some() { options } else { options.with_draft(Draft::Draft202012) };
     options.build(&schema).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_whose_references_multiply_is_not_compiled() {
+        let mut definitions = json!({ "d0": { "type": "string" } });
+        for level in 1..=40 {
+            let below = json!({ "$ref": format!("#/$defs/d{}", level - 1) });
+            definitions[format!("d{level}")] = json!({ "anyOf": [below, below] });
+        }
+        let schema = |top: usize| json!({ "$ref": format!("#/$defs/d{top}"), "$defs": definitions });
+        let error = compile(&Raw::from(schema(40))).unwrap_err();
+        assert_eq!(error, "its references expand to too many subschemas");
+        assert!(compile(&Raw::from(schema(8))).is_ok());
+        let recursive = json!({ "type": "object", "properties": { "next": { "$ref": "#" } } });
+        let list = compile(&Raw::from(recursive)).unwrap();
+        assert!(problems(&list, &json!({ "next": { "next": 1 } }), "arguments").is_some());
+    }
+
+    #[test]
+    fn of_a_large_value_only_the_first_problem_is_reported() {
+        let schema = compile(&Raw::from(json!({ "items": { "type": "string" } }))).unwrap();
+        let numbers = |count: usize| Value::from((0..count).collect::<Vec<_>>());
+        assert_eq!(count(&numbers(MOST_VALUES), MOST_VALUES), MOST_VALUES + 1, "the array counts, too");
+        assert_eq!(count(&numbers(1_000_000), MOST_VALUES), MOST_VALUES + 1);
+        let large = problems(&schema, &numbers(MOST_VALUES), "arguments").unwrap();
+        assert!(!large.contains(';'), "{large}");
+        let small = problems(&schema, &numbers(12), "arguments").unwrap();
+        assert!(small.ends_with("; and 2 more"), "{small}");
+    }
 }

@@ -13,6 +13,7 @@ use super::keyed_lock::KeyedLock;
 use super::pool::{Opened, Pool};
 use super::subscribe::Subscriptions;
 use super::task_owners::TaskOwners;
+use super::task_reviews::TaskReviews;
 use super::tracked_tasks::TrackedTasks;
 use crate::plan::Sharing;
 
@@ -39,6 +40,7 @@ pub(crate) struct Links {
     pub(super) keyed_lock: KeyedLock,
     pub(crate) tracked_tasks: TrackedTasks,
     pub(crate) task_owners: TaskOwners,
+    pub(crate) task_reviews: TaskReviews,
     /// Ends links in the background.
     scope: Scope,
 }
@@ -60,6 +62,7 @@ impl Links {
             keyed_lock: KeyedLock::default(),
             tracked_tasks: TrackedTasks::default(),
             task_owners: TaskOwners::default(),
+            task_reviews: TaskReviews::default(),
             scope,
         }
     }

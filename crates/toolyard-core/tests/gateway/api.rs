@@ -32,7 +32,7 @@ async fn ask(gateway: &Gateway, method: Method, path: &str, is_operator: bool) -
     match gateway.control(request(method, path, is_operator)).await {
         ControlResponse::Whole { status, json } => (status, serde_json::from_slice(&json).unwrap()),
         ControlResponse::Text { text, .. } => (StatusCode::OK, text.into()),
-        ControlResponse::Events(_) => panic!("no stream was asked for"),
+        ControlResponse::Events(_) | ControlResponse::Parts { .. } => panic!("no stream was asked for"),
     }
 }
 
@@ -143,7 +143,7 @@ async fn events_are_followed_and_resumed_by_id() {
             ControlRequest { last_event_id, principal, ..request(Method::GET, "/events", is_operator) };
         match gateway.control(request).await {
             ControlResponse::Events(events) => events,
-            ControlResponse::Whole { .. } | ControlResponse::Text { .. } => panic!("a stream was asked for"),
+            other => panic!("a stream was asked for: {other:?}"),
         }
     };
     let mut events = follow(None, true).await;

@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolyard_core::{ToolRule, ToolSettings};
+use toolyard_core::{Gateway, ToolRule, ToolSettings, Validate};
 use toolyard_hooks::{Event, Hook, HookKind, HookPlan, OwnHook, Point, Verdict};
-use toolyard_model::BoxFuture;
+use toolyard_model::{AnswerBody, BoxFuture};
 use toolyard_proto::Revision;
 
-use crate::support::{Client, Double, plan, start};
+use crate::support::{Behaviour, Client, Double, plan, raw, start};
 
 const NEW: Revision = Revision::NEWEST;
+const OLD: Revision = Revision::NEWEST_LEGACY;
 
 type Judge = Box<dyn Fn(&Event) -> Verdict + Send + Sync>;
 
@@ -89,6 +90,82 @@ async fn a_blocked_call_is_not_sent_and_a_blocked_result_is_withheld() {
         assert_eq!(double.seen.lock().unwrap().len(), sent);
     }
     assert!(client.call("a__t", json!({})).await.unwrap().get("isError").is_none());
+}
+
+/// Answers calls with a task that is over at once, with a result that has a secret.
+fn tasks(revision: Revision) -> Arc<Double> {
+    let behaviour: Behaviour = Arc::new(move |request, _| {
+        let result =
+            json!({ "content": [{ "type": "text", "text": "a secret" }], "structuredContent": { "n": "x" } });
+        let over =
+            json!({ "resultType": "complete", "taskId": "t1", "status": "completed", "result": result });
+        let made = json!({ "taskId": "t1", "status": "working", "resultType": "task" });
+        let answer = match request.method.as_str() {
+            "tools/call" if revision == NEW => made,
+            "tools/call" => json!({ "task": { "taskId": "t1", "status": "working" } }),
+            "tasks/result" => result,
+            _ => over,
+        };
+        Box::pin(async move { Ok(AnswerBody::Whole(raw(answer), revision)) })
+    });
+    Double::with(revision, &["t"], behaviour)
+}
+
+/// The result of a task of `a:t`, as the client fetches it.
+async fn fetched(gateway: &Gateway, revision: Revision, view: &str) -> Value {
+    let mut client = Client::new(gateway, revision, view);
+    client.declare(json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } }));
+    client.tools().await;
+    let name = if view.is_empty() { "a__t" } else { "t" };
+    let call = json!({ "name": name, "arguments": {}, "task": { "ttl": 60_000 } });
+    let made = client.ask("tools/call", call).await.unwrap();
+    let id = made["taskId"].as_str().or(made["task"]["taskId"].as_str()).unwrap().to_owned();
+    if revision == NEW {
+        return client.ask("tasks/get", json!({ "taskId": id })).await.unwrap()["result"].clone();
+    }
+    client.ask("tasks/result", json!({ "taskId": id })).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_of_tasks_pass_the_hooks_after_the_call() {
+    for (revision, view) in [(NEW, ""), (NEW, "a"), (OLD, ""), (OLD, "a")] {
+        let before = hook("before", Point::PreToolCall, |_| Verdict::note("noted"));
+        let after = hook("after", Point::PostToolCall, |event| {
+            let mut result = event.data["result"].clone();
+            result["content"][0]["text"] = json!(format!("seen {}", event.data["arguments"]));
+            Verdict::change("result", result)
+        });
+        let double = tasks(revision);
+        let gateway = start(&[("a", &double)], |plan| plan.calls.hooks = vec![before, after]);
+        let result = fetched(&gateway, revision, view).await;
+        let texts = [&result["content"][0]["text"], &result["content"][1]["text"]];
+        assert_eq!(texts, [&json!("seen {}"), &json!("[before] noted")], "{revision:?} {view}: {result}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_or_invalid_result_of_a_task_is_withheld() {
+    let leak = || hook("leak", Point::PostToolCall, |_| Verdict::block("not for you"));
+    let both = ToolSettings { validate: Some(Validate::Both), ..ToolSettings::default() };
+    for (hooks, settings, expected) in [
+        (vec![leak()], ToolSettings::default(), "hook `leak` blocked the result of a:t"),
+        (vec![], both, "the result of a:t does not fit its schema"),
+    ] {
+        for revision in [NEW, OLD] {
+            let double = tasks(revision);
+            let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } } });
+            double.tools.lock().unwrap()[0]["outputSchema"] = schema;
+            let rule = ToolRule { pattern: "a:t".into(), settings: settings.clone(), ..ToolRule::default() };
+            let hooks = hooks.clone();
+            let gateway = start(&[("a", &double)], |plan| {
+                (plan.calls.hooks, plan.calls.tools) = (hooks, vec![rule]);
+            });
+            let result = fetched(&gateway, revision, "").await;
+            let text = result["content"][0]["text"].as_str().unwrap();
+            assert!(text.starts_with(expected) && !result.to_string().contains("a secret"), "{result}");
+            assert_eq!(result["isError"], true);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use toolyard_core::{RetryPlan, ToolRule, ToolSettings};
+use toolyard_core::{ProfilePlan, RetryPlan, ToolRule, ToolSettings};
 use toolyard_model::AnswerBody;
 use toolyard_proto::{CallError, Method, Retry, Revision};
 
@@ -142,7 +142,48 @@ async fn a_tool_that_fails_is_replaced_by_its_fallback_and_the_answer_states_it(
     client.tools().await;
     let answer = client.call("a__t", json!({})).await.unwrap();
     let text = answer["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains("its fallback b:other is not there"), "{text}");
+    assert!(text.contains("its fallback b:other is not available here"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_must_be_in_the_profile_of_the_client() {
+    let settings = ToolSettings { fallback: Some("b:t".to_owned()), ..ToolSettings::default() };
+    for (names, view, is_there) in
+        [(vec!["a"], "p/p", false), (vec!["a", "b"], "p/p", true), (vec!["a"], "a", true)]
+    {
+        let (behaviour, _) = failing(vec![refused()]);
+        let (first, second) = (Double::with(NEW, &["t"], behaviour), Double::new(NEW, &["t"]));
+        let gateway = start(&[("a", &first), ("b", &second)], |plan| {
+            let upstreams = Some(names.iter().map(ToString::to_string).collect());
+            plan.profiles.push(ProfilePlan { name: "p".into(), upstreams, ..ProfilePlan::default() });
+            plan.calls.tools = rule(settings.clone());
+        });
+        let client = Client::new(&gateway, NEW, view);
+        client.tools().await;
+        let answer = client.call(if view == "a" { "t" } else { "a__t" }, json!({})).await.unwrap();
+        assert_eq!(
+            answer["_meta"].get("dev.toolyard/fallback").is_some(),
+            is_there,
+            "{names:?} {view}: {answer}"
+        );
+        assert_eq!(second.seen.lock().unwrap().len(), usize::from(is_there));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_that_asks_is_named_and_not_asked_for() {
+    let settings = ToolSettings { fallback: Some("b:t".to_owned()), ..ToolSettings::default() };
+    let (behaviour, _) = failing(vec![refused()]);
+    let asking: Behaviour = Arc::new(|_, _| {
+        let asks = json!({ "resultType": "input_required", "inputRequests": {}, "requestState": "s" });
+        Box::pin(async { Ok(AnswerBody::ours(raw(asks))) })
+    });
+    let (first, second) = (Double::with(NEW, &["t"], behaviour), Double::with(NEW, &["t"], asking));
+    let gateway = start(&[("a", &first), ("b", &second)], |plan| plan.calls.tools = rule(settings));
+    let client = Client::new(&gateway, NEW, "");
+    client.tools().await;
+    let answer = client.call("a__t", json!({})).await.unwrap().to_string();
+    assert!(answer.contains("its fallback b:t asks its user: call b:t instead"), "{answer}");
 }
 
 #[tokio::test(start_paused = true)]

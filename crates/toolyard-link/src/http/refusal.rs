@@ -151,4 +151,23 @@ mod tests {
         assert_eq!(excerpt(b"\n<!DOCTYPE html><html><body>Not Found</body></html>"), "");
         assert_eq!(excerpt(b""), "");
     }
+
+    #[tokio::test]
+    async fn only_429_means_that_a_call_was_certainly_not_carried_out() {
+        let spec = crate::http::HttpSpec::new("http://127.0.0.1:1/mcp".parse().unwrap(), HeaderMap::new());
+        let scope = toolyard_model::Scope::new();
+        let endpoint = Endpoint::new(&"far".into(), &spec, Duration::from_secs(1), &scope).unwrap();
+        let retry = |status: u16| {
+            let status = StatusCode::from_u16(status).unwrap();
+            let refusal = Refusal { status, error: None, headers: HeaderMap::new(), body: Bytes::new() };
+            refusal.to_call_error(&endpoint).retry
+        };
+        assert_eq!(retry(429), Retry::Always);
+        for status in [200, 202, 204, 408, 499, 500, 502, 503, 504] {
+            assert_eq!(retry(status), Retry::IfIdempotent, "{status}");
+        }
+        for status in [301, 400, 403, 404, 405, 413] {
+            assert_eq!(retry(status), Retry::Never, "{status}");
+        }
+    }
 }

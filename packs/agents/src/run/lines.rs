@@ -174,4 +174,20 @@ mod tests {
         let codex = report(&[r#"{"type":"turn.failed","error":{"message":"no model"}}"#]);
         assert_eq!(codex.error.as_deref(), Some("no model"));
     }
+
+    #[tokio::test]
+    async fn a_line_without_end_takes_bounded_memory_and_the_next_line_is_whole() {
+        let long = vec![b'x'; MOST_LINE + 5_000_000];
+        let text = [&long[..], b"\nnext\n"].concat();
+        let (mut reader, mut line) = (BufReader::new(&text[..]), Vec::new());
+        assert_eq!(read_line(&mut reader, &mut line).await.unwrap(), long.len() + 1);
+        assert_eq!(line.len(), MOST_LINE);
+        read_line(&mut reader, &mut line).await.unwrap();
+        assert_eq!(line, b"next\n");
+        let mut text = String::new();
+        for _ in 0..3 {
+            add(&mut text, &"y".repeat(MOST_TEXT / 2 + 1));
+        }
+        assert!(text.len() <= MOST_TEXT + 2, "{}", text.len());
+    }
 }

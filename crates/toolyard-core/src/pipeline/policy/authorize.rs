@@ -44,18 +44,22 @@ impl Step for Authorize {
 }
 
 async fn authorize(governor: Governor, mut call: Call, about: About, next: Next) -> Answer {
-    let mut granted = taken_up(&governor, &mut call, &about)?;
+    let TakenUp { mut granted, mut until } = taken_up(&governor, &mut call, &about)?;
     for _ in 0..MOST_ROUNDS {
         let slot = Arc::new(Slot::new(granted.take()));
         call.approval = Some(slot.clone());
         let answer = next.clone().run(call.clone()).await;
-        let Some(wanted) = slot.wanted() else { return wrapped(&governor, &call, &slot, answer) };
+        let Some(wanted) = slot.wanted() else { return wrapped(&governor, &call, &slot, until, answer) };
+        until = None;
         let can_ask = question(&call, &wanted).refusal(&call.origin.capabilities).is_none();
         granted = match wanted.approval.by {
             By::Client if can_ask && bridge::has_inbox(&call.origin) => {
                 Some(ask_in_call(&governor, &call, wanted).await?)
             }
-            By::Client if can_ask => return Ok(ask_by_result(&governor, &call, &wanted)),
+            // The answer to a question of a fallback would arrive at the tool that the client called.
+            By::Client if can_ask && call.fallbacks == 0 => {
+                return Ok(ask_by_result(&governor, &call, &wanted));
+            }
             By::Client => return Err(needs_operator(&governor, &call, &wanted)),
             By::Operator => Some(wait_for_operator(&governor, &call, wanted).await?),
         };
@@ -64,11 +68,21 @@ async fn authorize(governor: Governor, mut call: Call, about: About, next: Next)
     Err(CallError::denied(message).at(call.upstream.name()))
 }
 
+/// What a client that comes back with a state of ours has been granted.
+#[derive(Default)]
+struct TakenUp {
+    granted: Option<Subject>,
+    /// When the approval ends, if its upstream has asked before.
+    until: Option<u64>,
+}
+
 /// What was approved before, if the client comes back with a state of ours. The upstream gets the parameters without
 /// what is ours.
-fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<Option<Subject>, CallError> {
+fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<TakenUp, CallError> {
     let state = call.params.member("requestState").and_then(|state| state.as_string());
-    let Some(opened) = state.and_then(|state| governor.approvals.open_state(&state)) else { return Ok(None) };
+    let Some(opened) = state.and_then(|state| governor.approvals.open_state(&state)) else {
+        return Ok(TakenUp::default());
+    };
     let refused = |why: &str| {
         CallError::invalid_params(format!("this `requestState` {why}; make the call again without it"))
     };
@@ -87,7 +101,7 @@ fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<Optio
                 Some(inner) => call.params.with("requestState", &Raw::from_serialize(&inner)).into(),
                 None => without(call, &["requestState"]),
             };
-            Ok(Some(subject))
+            Ok(TakenUp { granted: Some(subject), until: Some(expires) })
         }
         Carried::Asked { nonce, subject, lasts, expires } => {
             let answer = call.params.at(&["inputResponses", QUESTION]);
@@ -97,7 +111,7 @@ fn taken_up(governor: &Governor, call: &mut Call, about: &About) -> Result<Optio
             }
             call.params = without(call, &["requestState", "inputResponses"]);
             decided(governor, call, &subject, &answer, lasts.map(Duration::from_secs))?;
-            Ok(Some(subject))
+            Ok(TakenUp { granted: Some(subject), until: None })
         }
     }
 }
@@ -238,14 +252,14 @@ fn too_many(call: &Call) -> CallError {
 }
 
 /// Wraps the state of an upstream that asks, so that its call is not asked about again.
-fn wrapped(governor: &Governor, call: &Call, slot: &Slot, answer: Answer) -> Answer {
+/// The time for all rounds begins with the first.
+fn wrapped(governor: &Governor, call: &Call, slot: &Slot, until: Option<u64>, answer: Answer) -> Answer {
     let Some(subject) = slot.granted() else { return answer };
     let Ok(AnswerBody::Whole(result, revision)) = answer else { return answer };
-    let asks = result.member("resultType").is_some_and(|kind| kind.as_bytes() == b"\"input_required\"");
-    if !asks || bridge::has_inbox(&call.origin) {
+    if !bridge::asks(&result) || bridge::has_inbox(&call.origin) {
         return Ok(AnswerBody::Whole(result, revision));
     }
     let inner = result.member("requestState").and_then(|state| state.as_string());
-    let state = governor.approvals.granted(&subject, inner, ROUNDS_WITHIN);
+    let state = governor.approvals.granted(&subject, inner, until, ROUNDS_WITHIN);
     Ok(AnswerBody::Whole(result.with("requestState", &Raw::from_serialize(&state)), revision))
 }
