@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use toolyard_model::{Answer, AnswerBody, BoxFuture, Peer, PrincipalId, Request};
 use toolyard_policy::rules::Kind;
+use toolyard_proto::modern::UI_EXTENSION;
 use toolyard_proto::uri::ResultKind;
 use toolyard_proto::{CallError, Params, Raw};
 
@@ -151,6 +152,11 @@ async fn call_late(shared: Arc<Shared>, request: Request, peer: Peer) -> Dispatc
     At { shared: &shared, snapshot: &snapshot }.call_tool(request, peer)
 }
 
+/// Whether the client shows pages of tools, which call tools.
+fn shows_apps(request: &Request) -> bool {
+    request.origin.capabilities.at(&["extensions", UI_EXTENSION]).is_some()
+}
+
 /// What requests are resolved against.
 #[derive(Clone, Copy)]
 struct At<'a> {
@@ -183,6 +189,8 @@ impl<'a> At<'a> {
     fn named_tool(self, request: &Request) -> Result<Named, CallError> {
         named_entry(self.snapshot, request, |view, name| {
             let found = view.tool(name).or_else(|| view.unlisted_tool(name));
+            // The page of an app knows its server's own names alone, and its host calls tools for it.
+            let found = found.or_else(|| shows_apps(request).then(|| view.tool_by_own_name(name)).flatten());
             let found = found.filter(|found| !self.hides(request, &found.entry));
             found.ok_or_else(|| unknown(self.snapshot, request, view, "tool", name))
         })

@@ -1,5 +1,6 @@
 //! The channel back to the caller: notifications, and questions that wait for an answer.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,18 @@ impl Ask {
         let declared = capabilities.at(needed).is_some_and(|capability| !capability.is_null());
         (!declared).then_some(needed)
     }
+}
+
+/// Why a client with these capabilities cannot answer a result that asks it, if it cannot. Most results do not ask.
+pub fn unanswerable(result: &Raw, capabilities: &Raw) -> Option<AskError> {
+    let kind = result.member("resultType")?;
+    let asks =
+        (kind.as_bytes() == b"\"input_required\"").then(|| result.member("inputRequests")).flatten()?;
+    let asks: BTreeMap<String, Raw> = asks.read().ok()?;
+    asks.values().find_map(|ask| {
+        let method = Method::new(&ask.member("method")?.as_string()?);
+        Ask { method, params: ask.member("params") }.refusal(capabilities)
+    })
 }
 
 /// Why a question got no result.

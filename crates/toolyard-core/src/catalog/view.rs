@@ -160,6 +160,14 @@ impl ViewCatalog {
         Some(ViewEntry { entry, chain })
     }
 
+    /// A tool by its upstream's own name, if only one upstream of this view has it.
+    pub(crate) fn tool_by_own_name(&self, name: &str) -> Option<ViewEntry> {
+        self.names.as_ref()?;
+        let mut found = self.parts.iter().filter_map(|part| part.own(ListKind::Tools, name));
+        let one = found.next().filter(|one| one.entry.fit.is_some())?;
+        found.next().is_none().then_some(one)
+    }
+
     /// The steps of requests to an upstream that name neither tool nor prompt.
     pub(crate) fn default_chain(&self, upstream: &Arc<Upstream>) -> Chain {
         let part = self.parts.iter().find(|part| Arc::ptr_eq(&part.part.upstream, upstream));

@@ -227,7 +227,7 @@ fn find(catalog: &Catalog, name: &str, call: &Call) -> Option<ViewEntry> {
     let snapshot = catalog.snapshot();
     let view = match &call.origin.view {
         view @ (View::Everything | View::Profile(_)) => view,
-        View::Upstream(_) | View::Hub => &View::Everything,
+        View::Upstream(_) | View::Hub | View::Lean => &View::Everything,
     };
     let found = snapshot.view(view)?.tool(&canonical)?;
     let is_nested_wrongly = |parent: &Arc<toolyard_model::Parent>| {

@@ -5,7 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::poll_immediate;
-use toolyard_model::{Answer, AnswerBody};
+use memchr::memmem;
+use toolyard_model::peer::unanswerable;
+use toolyard_model::{Answer, AnswerBody, Origin};
 use toolyard_proto::uri::{map_result, to_shown};
 use toolyard_proto::{CallError, Fault, Kind, Method, Raw, Retry};
 
@@ -16,6 +18,10 @@ use crate::upstream::state::Phase;
 use crate::upstream::task_reviews::reviewed;
 use crate::upstream::{Lease, Upstream};
 use crate::{bridge, tasks};
+
+/// Questions are small; larger results are not searched for them.
+const LARGEST_QUESTION: usize = 256 * 1024;
+const ASKS: &[u8] = b"\"input_required\"";
 
 pub(super) async fn route(mut call: Call) -> Answer {
     call.reach(Mark::Passed);
@@ -40,7 +46,7 @@ pub(super) async fn route(mut call: Call) -> Answer {
     call.needs_whole |= !reviews.is_empty();
     call.peer = lease.watch(call.peer);
     let (edits, open) = (call.edits, call.open.clone());
-    let upstream = call.upstream.clone();
+    let (upstream, origin) = (call.upstream.clone(), call.origin.clone());
     let link = lease.link();
     let may_refuse = !link.is_in_process() && bridge::tells_what_it_refused(link.greeting().revision);
     // Only what is known by its definition can be sent in another way.
@@ -68,6 +74,11 @@ pub(super) async fn route(mut call: Call) -> Answer {
     if matches!(&answer, Ok(_) | Err(CallError { kind: Kind::Reported(_), .. })) {
         upstream.life.heard();
     }
+    if let Ok(AnswerBody::Whole(result, _)) = &answer
+        && let Some(error) = unanswerable_question(&origin, result)
+    {
+        answer = Err(error);
+    }
     if let Ok(AnswerBody::Whole(result, _)) = &mut answer
         && !reviews.is_empty()
     {
@@ -90,6 +101,17 @@ pub(super) async fn route(mut call: Call) -> Answer {
         }
         answer => answer,
     }
+}
+
+/// The error of an upstream that asks a client which has declared that it cannot be asked. Clients that can be sent
+/// requests are asked by the bridge, which has checked it.
+fn unanswerable_question(origin: &Origin, result: &Raw) -> Option<CallError> {
+    let may_ask = result.len() <= LARGEST_QUESTION && memmem::find(result.as_bytes(), ASKS).is_some();
+    if !may_ask || bridge::has_inbox(origin) {
+        return None;
+    }
+    let refusal = unanswerable(result, &origin.capabilities)?;
+    Some(CallError::bad_answer(format!("it asks, but {refusal}")))
 }
 
 /// A link for the call. A call whose time is over before there is one fails with what it waited for.

@@ -36,7 +36,7 @@ async fn ask(gateway: &Gateway, method: Method, path: &str, is_operator: bool) -
     }
 }
 
-async fn get(gateway: &Gateway, path: &str) -> Value {
+pub(crate) async fn get(gateway: &Gateway, path: &str) -> Value {
     ask(gateway, Method::GET, path, false).await.1
 }
 

@@ -233,3 +233,17 @@ async fn what_is_left_out_is_told() {
         assert_eq!(refused.message(), format!("tool `{name}` is not shown: {reason}"));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn hosts_of_apps_call_tools_by_own_names_that_only_one_upstream_has() {
+    let (first, second) = (Double::new(NEW, &["draw", "both"]), Double::new(NEW, &["both"]));
+    let gateway = start(&[("a", &first), ("b", &second)], |_| {});
+    let mut host = Client::new(&gateway, NEW, "");
+    host.declare(json!({ "extensions": { "io.modelcontextprotocol/ui": {} } }));
+    let other = Client::new(&gateway, NEW, "");
+    other.tools().await;
+    assert!(host.call("draw", json!({})).await.is_ok());
+    assert_eq!(first.seen.lock().unwrap().len(), 1);
+    assert!(host.call("both", json!({})).await.is_err(), "two upstreams have it");
+    assert!(other.call("draw", json!({})).await.is_err(), "it shows no apps");
+}

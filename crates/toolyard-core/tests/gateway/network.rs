@@ -144,9 +144,8 @@ async fn a_call_that_is_lost_with_its_connection_casts_no_doubt_on_the_next() {
 /// Whether the calls of a client are counted.
 async fn is_counted(gateway: &Gateway, client: &Client) -> bool {
     let ClientKey::Connection(number) = client.key() else { panic!("a connection") };
-    let yard = Client::new(gateway, NEW, "yard");
-    let report = yard.ask("dev.toolyard/report", json!({})).await.unwrap();
-    let clients = report["report"]["clients"].as_array().unwrap();
+    let report = crate::api::get(gateway, "/report").await;
+    let clients = report["clients"].as_array().unwrap();
     clients.iter().any(|one| one["client"] == format!("connection-{number}"))
 }
 

@@ -169,3 +169,28 @@ async fn a_sessions_log_level_is_stamped_on_every_request_to_an_upstream_that_ke
     let meta: Value = params.member("_meta").unwrap().read().unwrap();
     assert_eq!(meta["io.modelcontextprotocol/logLevel"], "warning");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_client_is_not_asked_what_it_did_not_declare() {
+    let double = Double::with(Revision::NEWEST, &["t"], asking(two_questions(), 9));
+    let gateway = gateway(&[("a", &double)]);
+    for (declared, expected) in [
+        (json!({}), Some("did not declare the capability `elicitation`")),
+        (json!({ "elicitation": {} }), Some("did not declare the capability `roots`")),
+        (json!({ "elicitation": {}, "roots": {} }), None),
+    ] {
+        let mut client = Client::new(&gateway, Revision::NEWEST, "");
+        client.declare(declared.clone());
+        client.tools().await;
+        let answer = client
+            .call("a__t", json!({}))
+            .await
+            .map_or_else(|error| error.message(), |answer| answer.to_string());
+        match expected {
+            Some(expected) => {
+                assert!(answer.contains(expected) && !answer.contains("inputRequests"), "{answer}")
+            }
+            None => assert!(answer.contains("inputRequests"), "{answer}"),
+        }
+    }
+}

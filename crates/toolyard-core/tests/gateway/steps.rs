@@ -193,10 +193,9 @@ async fn another_timeout_is_in_force_after_a_reload_without_a_new_connection() {
 }
 
 async fn records(gateway: &toolyard_core::Gateway) -> Vec<(String, String, Value)> {
-    let reader = Client::new(gateway, NEW, "yard");
-    let report = reader.ask("dev.toolyard/report", json!({})).await.unwrap();
+    let report = crate::api::get(gateway, "/report").await;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let calls = report["report"]["calls"].as_array().unwrap().iter().rev();
+    let calls = report["calls"].as_array().unwrap().iter().rev();
     calls.map(|call| (text(&call["method"]), text(&call["status"]), call["tool"].clone())).collect()
 }
 

@@ -108,6 +108,7 @@ impl Caller {
         let (relay, listens) = (request.relay, request.method == Method::LISTEN);
         let id = request.id.clone();
         let principal = self.principal_of(&request);
+        let client = relayed::Client::of(&request);
         let (headers, body) = self.render(request);
         async move {
             let sent = self.endpoint.send(principal.as_ref(), HttpMethod::POST, headers, body);
@@ -122,10 +123,16 @@ impl Caller {
                     Box::pin(relayed::json(self.endpoint.clone(), id, body)).await
                 }
                 Content::Events if relay => {
-                    Ok(relayed::events(self.endpoint.clone(), id, response.into_body()))
+                    Ok(relayed::events(self.endpoint.clone(), id, client, response.into_body()))
                 }
                 _ => {
-                    let reader = Reader { endpoint: &self.endpoint, peer: &peer, listens, id: Some(&id) };
+                    let reader = Reader {
+                        endpoint: &self.endpoint,
+                        peer: &peer,
+                        listens,
+                        id: Some(&id),
+                        client: Some(&client),
+                    };
                     let result = Box::pin(reader.read(response)).await.map_err(own_hop)?;
                     Ok(AnswerBody::Whole(result, Revision::NEWEST))
                 }
@@ -182,6 +189,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) listens: bool,
     /// Which answer is waited for; any, if it is not said.
     pub(crate) id: Option<&'a Id>,
+    /// For whom it is read, if for a client.
+    pub(crate) client: Option<&'a relayed::Client>,
 }
 
 impl Reader<'_> {
@@ -215,15 +224,22 @@ impl Reader<'_> {
                 Ok(Message::Response(response)) if self.is_answered_by(&response) => {
                     return self.settle(response.outcome);
                 }
-                Ok(Message::Notification(notification)) => {
+                Ok(Message::Notification(notification)) if self.may_pass(&notification) => {
                     self.peer.notify(plain(notification, self.listens));
                 }
+                Ok(Message::Notification(_)) => self.peer.alive(),
                 Err(error) if error.is_answer => return Err(self.endpoint.bad_answer(&error.message)),
                 // Somebody else's answer. A modern server sends no requests; without data it is no message at all.
                 Ok(Message::Response(_) | Message::Request(_)) | Err(_) => {}
             }
         }
         Err(self.endpoint.lost("the stream ended before the answer"))
+    }
+
+    /// Log messages are held back nearer to the client, which may set its level during the call.
+    fn may_pass(&self, notification: &Notification) -> bool {
+        let wants = |client: &relayed::Client| client.wants_progress;
+        notification.method != Method::PROGRESS || self.client.is_none_or(wants)
     }
 
     /// The id as it was sent, or in another spelling of the same string; an error may come without.

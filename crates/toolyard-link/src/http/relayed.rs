@@ -14,11 +14,12 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use tokio::time::Sleep;
 use toolyard_model::answer::RelayError;
-use toolyard_model::{Answer, AnswerBody, Relay, RelayKind};
+use toolyard_model::peer::unanswerable;
+use toolyard_model::{Answer, AnswerBody, LinkRequest, Origin, Relay, RelayKind};
 use toolyard_proto::codec::MAX_MESSAGE;
 use toolyard_proto::codec::sse::{data_of, event_end};
 use toolyard_proto::message::{Nesting, leading_id, nests_too_deep};
-use toolyard_proto::{CallError, Id, Message, Revision};
+use toolyard_proto::{CallError, Id, Message, Method, Notification, Revision};
 
 use super::client::is_same_id;
 use super::endpoint::{Endpoint, root_cause};
@@ -26,6 +27,8 @@ use super::wire::Arriving;
 
 /// Up to this size a JSON answer is read whole before anything of it is passed on.
 const WHOLE: usize = 64 * 1024;
+/// A comment, which clients skip.
+const ALIVE: &[u8] = b":\n\n";
 const TOO_DEEP: &str = "its answer is nested too deep";
 /// How long a stream may stay open after the answer, so that its connection can be used again.
 const AFTER_ANSWER: Duration = Duration::from_secs(1);
@@ -142,16 +145,40 @@ impl Body for LargeJson {
     }
 }
 
+/// What a client has declared, which decides what it may get.
+#[derive(Debug)]
+pub(crate) struct Client {
+    origin: Arc<Origin>,
+    pub(crate) wants_progress: bool,
+}
+
+impl Client {
+    pub(super) fn of(request: &LinkRequest) -> Self {
+        let wants_progress = request.params.at(&["_meta", "progressToken"]).is_some();
+        Self { origin: request.origin.clone(), wants_progress }
+    }
+
+    /// Why a notification is held back, if it is.
+    fn refuses(&self, notification: &Notification) -> Option<&'static str> {
+        if notification.method == Method::PROGRESS && !self.wants_progress {
+            return Some("progress, which the client did not ask for");
+        }
+        (notification.method == Method::LOG && self.origin.log_level.get().is_none())
+            .then_some("a log message, which the client did not ask for")
+    }
+}
+
 /// The answer to a call as an event stream.
-pub(super) fn events(endpoint: Arc<Endpoint>, id: Id, body: Arriving) -> AnswerBody {
-    let events =
-        CheckedEvents { endpoint, id, body, buffer: BytesMut::new(), scanned: 0, stage: Stage::Open };
+pub(super) fn events(endpoint: Arc<Endpoint>, id: Id, client: Client, body: Arriving) -> AnswerBody {
+    let (buffer, stage) = (BytesMut::new(), Stage::Open);
+    let events = CheckedEvents { endpoint, id, client, body, buffer, scanned: 0, stage };
     AnswerBody::Stream(Relay::new(RelayKind::Sse, events))
 }
 
 struct CheckedEvents {
     endpoint: Arc<Endpoint>,
     id: Id,
+    client: Client,
     body: Arriving,
     /// The start of an event whose end has not come yet.
     buffer: BytesMut,
@@ -172,6 +199,8 @@ enum Verdict {
     Pass,
     Answer,
     HoldBack(&'static str),
+    /// It is held back, and shows all the same that the call is under way.
+    Replace(&'static str),
 }
 
 impl CheckedEvents {
@@ -197,6 +226,10 @@ impl CheckedEvents {
                     match self.judge_and_note(&event)? {
                         Verdict::Pass | Verdict::Answer => passing.extend_from_slice(&event),
                         Verdict::HoldBack(what) => self.held_back(what),
+                        Verdict::Replace(what) => {
+                            self.held_back(what);
+                            passing.extend_from_slice(ALIVE);
+                        }
                     }
                 }
                 Err(scanned) => {
@@ -225,12 +258,22 @@ impl CheckedEvents {
             return Err(self.endpoint.bad_answer(TOO_DEEP));
         }
         Ok(match Message::parse(&data) {
-            Ok(Message::Notification(_)) => Verdict::Pass,
+            Ok(Message::Notification(notification)) => {
+                self.client.refuses(&notification).map_or(Verdict::Pass, Verdict::Replace)
+            }
             Ok(Message::Response(response)) => match &response.id {
                 Some(found) if !is_same_id(found, &self.id) => {
                     Verdict::HoldBack("an answer to another request")
                 }
-                _ => Verdict::Answer,
+                _ => {
+                    let asks = response.outcome.as_ref().ok();
+                    let refusal =
+                        asks.and_then(|result| unanswerable(result, &self.client.origin.capabilities));
+                    if let Some(refusal) = refusal {
+                        return Err(self.endpoint.bad_answer(&format!("it asks, but {refusal}")));
+                    }
+                    Verdict::Answer
+                }
             },
             Ok(Message::Request(_)) => Verdict::HoldBack("a request, which modern servers must not send"),
             Err(error) if error.is_answer => return Err(self.endpoint.bad_answer(&error.message)),

@@ -109,6 +109,9 @@ async fn streamed(events: &'static [&'static str]) -> (String, Option<CallError>
 }
 
 const PROGRESS: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{}}\n\n";
+const LOG: &str =
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\"}}\n\n";
+const NOTICE: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/other\",\"params\":{}}\n\n";
 const RIGHT: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"result\":{\"n\":1}}\n\n";
 const FOREIGN: &str = "data: {\"jsonrpc\":\"2.0\",\"id\":\"eight\",\"result\":{\"n\":2}}\n\n";
 const REQUEST: &str = "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n\n";
@@ -117,16 +120,35 @@ const ALIVE: &str = ": still here\n\n";
 
 #[tokio::test]
 async fn only_notifications_and_the_one_answer_pass_in_an_event_stream() {
-    let (all, error) = streamed(&[ALIVE, PROGRESS, FOREIGN, REQUEST, GARBAGE, RIGHT, RIGHT, PROGRESS]).await;
-    assert_eq!((all, error), (format!("{ALIVE}{PROGRESS}{RIGHT}"), None));
+    let (all, error) = streamed(&[ALIVE, NOTICE, FOREIGN, REQUEST, GARBAGE, RIGHT, RIGHT, NOTICE]).await;
+    assert_eq!((all, error), (format!("{ALIVE}{NOTICE}{RIGHT}"), None));
     let in_one_piece = const_str_pieces();
     let (all, error) = streamed(in_one_piece).await;
-    assert_eq!((all, error), (format!("{PROGRESS}{RIGHT}"), None));
+    assert_eq!((all, error), (format!("{NOTICE}{RIGHT}"), None));
+}
+
+#[tokio::test]
+async fn progress_and_log_messages_that_the_client_did_not_ask_for_are_held_back() {
+    let (all, error) = streamed(&[PROGRESS, LOG, RIGHT]).await;
+    assert_eq!(
+        (all, error),
+        (format!(":\n\n:\n\n{RIGHT}"), None),
+        "comments show that the call is under way"
+    );
+}
+
+#[tokio::test]
+async fn a_question_that_the_client_cannot_answer_is_an_error_of_the_upstream() {
+    let asks = "data: {\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{\"q\":{\"method\":\"elicitation/create\",\"params\":{}}}}}\n\n";
+    let (all, error) = streamed(Box::leak(Box::new([asks]))).await;
+    let error = error.unwrap();
+    assert_eq!((all.as_str(), &error.kind), ("", &Kind::BadAnswer));
+    assert!(error.message().contains("did not declare the capability `elicitation`"), "{error}");
 }
 
 /// The same in pieces that cut events anywhere.
 fn const_str_pieces() -> &'static [&'static str] {
-    let whole: &'static str = Box::leak(format!("{PROGRESS}{FOREIGN}{RIGHT}{FOREIGN}").into_boxed_str());
+    let whole: &'static str = Box::leak(format!("{NOTICE}{FOREIGN}{RIGHT}{FOREIGN}").into_boxed_str());
     let (first, rest) = whole.split_at(17);
     let (second, third) = rest.split_at(100);
     Box::leak(Box::new([first, second, third]))
@@ -141,6 +163,6 @@ async fn an_event_stream_without_an_answer_ends_with_an_error_that_names_the_ups
         assert!(error.message().starts_with("upstream `far` closed the connection"), "{error}");
     }
     let broken = "data: {\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"result\":1,\"error\":2}\n\n";
-    let (all, error) = streamed(Box::leak(Box::new([PROGRESS, broken]))).await;
-    assert_eq!((all.as_str(), error.unwrap().kind), (PROGRESS, Kind::BadAnswer));
+    let (all, error) = streamed(Box::leak(Box::new([NOTICE, broken]))).await;
+    assert_eq!((all.as_str(), error.unwrap().kind), (NOTICE, Kind::BadAnswer));
 }

@@ -210,10 +210,7 @@ fn definition(args: &AddArgs) -> Result<Definition, Failure> {
             usage("--env and --cwd go with a command; a URL takes --header")
         }
         (Some(url), None) if args.transport == Some(Transport::Stdio) || !url.contains("://") => {
-            Err(Failure::Usage(format!(
-                "`{url}` is no URL; a program goes after `--`: toolyard add {} -- {url} …",
-                args.name
-            )))
+            Err(Failure::Usage(no_url(&args.name, url)))
         }
         (None, Some((command, rest))) => Ok(Definition {
             command: Some(if command.contains('/') { from_here(command, args) } else { command.clone() }),
@@ -255,6 +252,15 @@ fn header(text: &str) -> Result<(String, String), Failure> {
     };
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// What is neither an address nor after `--`: a host with a path was meant as an address, all else as a program.
+fn no_url(name: &str, text: &str) -> String {
+    let host = text.split(['/', ':']).next().unwrap_or_default();
+    if host.contains('.') && !host.starts_with('.') && text.contains('/') {
+        return format!("`{text}` is no URL; did you mean https://{text}?");
+    }
+    format!("`{text}` is no URL; a program goes after `--`: toolyard add {name} -- {text} …")
 }
 
 #[cfg(test)]

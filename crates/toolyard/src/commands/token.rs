@@ -31,7 +31,7 @@ pub(crate) fn token(common: &Common, args: &TokenArgs) -> Result<(), Failure> {
     }
     let settings = settings::read(common)?;
     let Some(secret) = settings.config.auth.as_ref().and_then(|rules| rules.secrets.first()) else {
-        let message = "there is no `secret` in [auth] to make a token from: make one with `toolyard token --new-secret`";
+        let message = "there is no `secret` in [auth] to make a token from: make one with `toolyard token --new-secret` and write it as `secret` in [auth]";
         return Err(Failure::Usage(message.to_owned()));
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

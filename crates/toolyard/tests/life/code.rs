@@ -204,6 +204,9 @@ fn a_rename_over_three_files_is_done_in_all_or_in_none_when_the_gateway_is_kille
         let rename = json!({
             "file_path": scene.path("one.word"), "line": 1, "character": 0, "new_name": after, "dry_run": false,
         });
+        // The language server was started for others; what a caller may do is its own.
+        let refused = gateway.call("code__lsp_rename", &rename);
+        assert!(refused.to_string().contains("does not prove its user"), "{refused}");
         let call = gateway.begin_as_operator("code__lsp_rename", &rename);
         soon("the first changed file", || match scene.count(&after) {
             [0, 0, 0] => Err("nothing changed".to_owned()),

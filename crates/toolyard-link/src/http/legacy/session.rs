@@ -116,7 +116,8 @@ impl Session {
         }
         let id = response.headers().get(SESSION_ID).cloned();
         let peer = Peer::new(Arc::new(Unasked { events: ground.events.clone(), client: owner.client() }));
-        let read = Reader { endpoint, peer: &peer, listens: false, id: None }.read(response).await;
+        let read =
+            Reader { endpoint, peer: &peer, listens: false, id: None, client: None }.read(response).await;
         let greeting = legacy_greeting(&endpoint.name, read.map_err(OpenError::Call)?)
             .map_err(OpenError::Incompatible)?;
         let session = Arc::new(Self {

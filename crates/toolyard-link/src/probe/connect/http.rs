@@ -159,7 +159,13 @@ async fn ask(plan: &Plan<'_>, caller: &Caller) -> Result<Result<Raw, CallError>,
     let request = own_request(&origin, id, Method::DISCOVER, plan.offer.discover_params());
     let response = caller.post(request).await.map_err(|error| unreachable(&caller.endpoint, error))?;
     if response.status().is_success() {
-        let reader = Reader { endpoint: &caller.endpoint, peer: &Peer::none(), listens: false, id: None };
+        let reader = Reader {
+            endpoint: &caller.endpoint,
+            peer: &Peer::none(),
+            listens: false,
+            id: None,
+            client: None,
+        };
         return Ok(reader.read(response).await);
     }
     let refusal = Refusal::read(response).await;

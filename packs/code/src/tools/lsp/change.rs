@@ -123,7 +123,7 @@ pub(crate) async fn lsp_rename(
         return Err(ToolError::new(format!("`{}` found nothing to rename there", running.server.name))
             .hint("lsp_prepare_rename shows what can be renamed"));
     }
-    conclude(code, &running.project, &rewritten, &Wish { dry_run: args.dry_run, preview: args.preview })
+    conclude(code, &target.place.project, &rewritten, &Wish { dry_run: args.dry_run, preview: args.preview })
 }
 
 /// The files of a project after these edits. An edit outside of the project refuses all of them.
@@ -187,7 +187,7 @@ pub(crate) async fn lsp_format(
     let edits = request(&running, "textDocument/formatting", params).await?;
     let edits = if edits.is_null() { json!([]) } else { edits };
     let rewritten = rewritten(&running, &[json!({ "changes": { uri: edits } })])?;
-    conclude(code, &running.project, &rewritten, &Wish { dry_run: args.dry_run, preview: args.preview })
+    conclude(code, &target.place.project, &rewritten, &Wish { dry_run: args.dry_run, preview: args.preview })
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ pub(crate) async fn lsp_code_action_resolve(
         if let Some(action) = offered.iter().find(|action| action.is_meant(&args.action_code)) {
             let rewritten = rewritten(&running, &action.edits().await?)?;
             let wish = Wish { dry_run: args.dry_run, preview: args.preview };
-            return conclude(code, &running.project, &rewritten, &wish);
+            return conclude(code, &target.place.project, &rewritten, &wish);
         }
         titles.extend(offered.iter().map(|action| action.title().to_owned()));
     }

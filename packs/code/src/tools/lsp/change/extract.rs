@@ -67,7 +67,7 @@ pub(crate) async fn lsp_extract_refactor(
             }
             let files = applied(&running, &edits)?;
             let wish = Wish { dry_run: args.dry_run, preview: args.preview };
-            return conclude(code, &running.project, &files, &wish);
+            return conclude(code, &target.place.project, &files, &wish);
         }
         asked.push(running.server.name.clone());
     }
