@@ -41,7 +41,6 @@ fn rules(upstreams: Vec<Arc<Upstream>>, tools: Vec<ToolRule>) -> Arc<Views> {
     Arc::new(Views {
         names: NameStyle::Shown { budget: DEFAULT_BUDGET },
         transparent: false,
-        bare: false,
         profiles: vec![profile],
         lean: Vec::new(),
         upstreams,

@@ -139,11 +139,11 @@ async fn progress_and_log_messages_that_the_client_did_not_ask_for_are_held_back
 
 #[tokio::test]
 async fn a_question_that_the_client_cannot_answer_is_an_error_of_the_upstream() {
-    let asks = "data: {\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{\"q\":{\"method\":\"elicitation/create\",\"params\":{}}}}}\n\n";
+    let asks = "data: {\"jsonrpc\":\"2.0\",\"id\":\"seven\",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{\"q\":{\"method\":\"roots/list\",\"params\":{}}}}}\n\n";
     let (all, error) = streamed(Box::leak(Box::new([asks]))).await;
     let error = error.unwrap();
     assert_eq!((all.as_str(), &error.kind), ("", &Kind::BadAnswer));
-    assert!(error.message().contains("did not declare the capability `elicitation`"), "{error}");
+    assert!(error.message().contains("did not declare the capability `roots`"), "{error}");
 }
 
 /// The same in pieces that cut events anywhere.

@@ -52,11 +52,7 @@ const PAGE: &str = "open-dashboard.html";
 
 /// Replaces the page of an earlier run, whose code is used up or too old.
 fn write_page(path: &Path, url: &str) -> Result<(), Failure> {
-    let page = format!(
-        "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\
-         <title>Toolyard</title><script>location.replace({})</script>\n",
-        json!(url)
-    );
+    let page = include_str!("ui/open.html").replace("ADDRESS", &json!(url).to_string());
     let cannot = |error| anyhow!("cannot write {}: {error}", path.display());
     Ok(toolyard_model::private_file::write(path, page.as_bytes()).map_err(cannot)?)
 }
