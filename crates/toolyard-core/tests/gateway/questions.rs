@@ -188,7 +188,7 @@ async fn a_modern_client_is_not_asked_what_it_did_not_declare() {
             .map_or_else(|error| error.message(), |answer| answer.to_string());
         match expected {
             Some(expected) => {
-                assert!(answer.contains(expected) && !answer.contains("inputRequests"), "{answer}")
+                assert!(answer.contains(expected) && !answer.contains("inputRequests"), "{answer}");
             }
             None => assert!(answer.contains("inputRequests"), "{answer}"),
         }

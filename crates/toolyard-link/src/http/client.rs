@@ -189,7 +189,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) listens: bool,
     /// Which answer is waited for; any, if it is not said.
     pub(crate) id: Option<&'a Id>,
-    /// For whom it is read, if for a client.
+    /// The client that it is read for, if there is one.
     pub(crate) client: Option<&'a relayed::Client>,
 }
 
