@@ -2,6 +2,7 @@
 //! What the gateway is built from is made of it in the program.
 
 pub mod definition;
+mod schema;
 pub mod secret;
 pub mod own;
 pub mod state_dir;
@@ -69,6 +70,7 @@ pub use pins::lock_path;
 pub use problem::{Level, Place, Problem};
 pub use reach::{Program, Reach, Server};
 pub use resource::{IntrospectionConfig, ResourceConfig};
+pub use schema::schema;
 pub use trust::{Agreed, TrustState, Trusted};
 pub use upstream::{OffUpstream, StartConfig, UpstreamConfig, Upstreams};
 

@@ -17,6 +17,7 @@ mod explain;
 mod hook;
 mod completions;
 mod token;
+mod schema;
 mod secret;
 mod ui;
 mod audit;
@@ -110,6 +111,8 @@ pub(crate) enum Command {
     Ui(ui::UiArgs),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
+    /// Print the JSON Schema of the config, for editors.
+    Schema,
 }
 
 pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
@@ -145,6 +148,7 @@ pub(crate) fn run(common: &Common, command: Command) -> Result<(), Failure> {
         Command::Secret(command) => secret::secret(command),
         Command::Audit(args) => audit::audit(common, &args),
         Command::Ui(args) => ui::ui(common, &args),
+        Command::Schema => schema::schema(),
         Command::Completions(args) => {
             completions::completions(&args);
             Ok(())

@@ -69,3 +69,23 @@ fn check(stem: &Path, got: &str, wrong: &mut Vec<String>) {
         wrong.push(format!("{name} says otherwise.\n== expected\n{expected}== got\n{got}"));
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn good_configs_fit_the_schema_and_a_wrong_key_does_not() {
+    let printed = Command::new(env!("CARGO_BIN_EXE_toolyard")).arg("schema").env_clear().output().unwrap();
+    let schema: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let is_good = |path: &PathBuf| path.to_string_lossy().ends_with("-good.toml");
+    let mut good: Vec<PathBuf> = configs();
+    good.retain(is_good);
+    assert!(good.len() > 3, "the good configs are not where they should be");
+    for path in good {
+        let mut config: serde_json::Value = toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let wrong: Vec<String> =
+            schema.iter_errors(&config).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(wrong.is_empty(), "{}: {wrong:?}", path.display());
+        config["no_such_key"] = true.into();
+        assert!(!schema.is_valid(&config), "{}", path.display());
+    }
+}

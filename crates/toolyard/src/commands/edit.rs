@@ -10,6 +10,7 @@ use toolyard_config::definition::{Definition, Written, apps_in_file, in_file};
 use toolyard_config::save::{self, Change, Lock, Readers};
 use toolyard_config::{self as config, File, Format, PROJECT_FILE, Problem, Role, Source, Trusted};
 
+use super::schema;
 use crate::cli::Common;
 use crate::failure::{Failure, refused};
 use crate::{packs, settings};
@@ -150,7 +151,9 @@ impl Draft {
     /// The file as it would be.
     pub(super) fn text(&self) -> String {
         let text = with_comments_of(&self.before, self.document.to_string());
-        if self.before.starts_with('\n') { text } else { text.trim_start_matches('\n').to_owned() }
+        let head = if self.names_schema() && !text.is_empty() { schema::LINE } else { "" };
+        let text = if self.before.starts_with('\n') { &text } else { text.trim_start_matches('\n') };
+        format!("{head}{text}")
     }
 
     /// What would be wrong with it that is not wrong already.
@@ -164,11 +167,20 @@ impl Draft {
         problems
     }
 
+    /// A new file of the user names the schema by which editors check it. A project's file is shared, and stays alone.
+    fn names_schema(&self) -> bool {
+        self.is_new && self.source.role == Role::Own
+    }
+
     pub(super) fn save(&self) -> Result<(), Failure> {
         let before = (!self.is_new).then_some(self.before.as_str());
         let (path, text) = (&self.path, &self.text());
         let change = Change { path, before, text, readers: Readers::Owner, has_folder_lock: false };
         change.write().with_context(|| format!("write {}", self.path.display()))?;
+        if self.names_schema() {
+            schema::place_beside(&self.path)
+                .with_context(|| format!("write a schema beside {}", self.path.display()))?;
+        }
         if self.keeps_trust {
             Trusted::read(&settings::variable).add(&self.path)?;
         }
