@@ -167,9 +167,8 @@ impl Prober<'_> {
         if let Some(section) = self.section(at, depth) {
             return section;
         }
-        let named = NAMES.iter().find_map(|name| self.section(&at.below(name), depth + 1));
-        let named = named.unwrap_or_else(|| self.value(&at.below(PROBE), depth + 1));
-        json!({ "type": "object", "additionalProperties": named })
+        let name = NAMES.iter().find(|name| self.keys(&at.below(name)).is_some()).unwrap_or(&PROBE);
+        json!({ "type": "object", "additionalProperties": self.value(&at.below(name), depth + 1) })
     }
 }
 
