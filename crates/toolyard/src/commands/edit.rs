@@ -178,8 +178,8 @@ impl Draft {
         let change = Change { path, before, text, readers: Readers::Owner, has_folder_lock: false };
         change.write().with_context(|| format!("write {}", self.path.display()))?;
         if self.names_schema() {
-            schema::place_beside(&self.path)
-                .with_context(|| format!("write a schema beside {}", self.path.display()))?;
+            let schema = &schema::beside(&self.path);
+            schema::place(schema).with_context(|| format!("write {}", schema.display()))?;
         }
         if self.keeps_trust {
             Trusted::read(&settings::variable).add(&self.path)?;

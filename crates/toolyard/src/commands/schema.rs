@@ -1,7 +1,7 @@
 //! `toolyard schema`: the JSON Schema of the config, for editors.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toolyard_config as config;
 use toolyard_config::save::{self, Change, Readers};
@@ -18,10 +18,14 @@ pub(super) fn schema() -> Result<(), Failure> {
     Ok(say::json(&config::schema(&settings::context(&packs::known())))?)
 }
 
-/// Writes the schema beside a config.
-pub(super) fn place_beside(config: &Path) -> io::Result<()> {
-    let path = &config.with_file_name(FILE);
-    let schema = self::config::schema(&settings::context(&packs::known()));
+/// Where the schema of a config is.
+pub(super) fn beside(config: &Path) -> PathBuf {
+    config.with_file_name(FILE)
+}
+
+/// Writes the schema.
+pub(super) fn place(path: &Path) -> io::Result<()> {
+    let schema = config::schema(&settings::context(&packs::known()));
     let text = &format!("{schema:#}\n");
     let before = save::read(path)?;
     let change =
