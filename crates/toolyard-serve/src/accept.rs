@@ -1,4 +1,4 @@
-//! What all listeners do: accept until told to end, wait when the system has nothing left to give, and let
+//! What all listeners do: accept until the endpoint ends, wait when the system has nothing left to give, and let
 //! in only as many as there is room for.
 
 use std::io;
@@ -12,7 +12,7 @@ use toolyard_model::local::{LocalListener, LocalStream};
 
 use super::endpoint::{Counts, Endpoint};
 
-/// How many connections beyond the limit are told so at the same time; the rest are closed without a word.
+/// How many connections beyond the limit get an error at the same time; the rest are closed without one.
 const REFUSALS: usize = 64;
 
 /// Where connections come from.
@@ -82,7 +82,7 @@ pub(super) enum Entry {
     Welcome(OwnedSemaphorePermit),
     /// There is no room; the client receives an error.
     Refused(OwnedSemaphorePermit),
-    /// Too many are being told already.
+    /// Too many are being refused already.
     Dropped,
 }
 

@@ -1,4 +1,4 @@
-//! Credentials become a principal, or a challenge that says what to present.
+//! Credentials become a principal, or a challenge that states what to present.
 
 mod refusals;
 mod verify;
@@ -23,7 +23,7 @@ pub use verify::{Bearer, Refusal, Verdict, VerifyToken};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
     pub principal: Principal,
-    /// False where no credentials are required: then the principal says nothing about who is calling.
+    /// False where no credentials are required: then the principal does not identify the caller.
     pub proven: bool,
     /// Whether the connection may change things through the control API.
     pub is_operator: bool,

@@ -114,7 +114,7 @@ impl Drop for Slot {
     }
 }
 
-/// Makes sure that the outlet hears of the end of a call, whichever it is.
+/// Makes sure that the outlet is notified of the end of a call, whichever it is.
 pub(crate) struct Ending {
     slot: Option<Slot>,
     outlet: Arc<dyn Outlet>,

@@ -92,7 +92,7 @@ pub struct Counts {
     pub dropped: AtomicU64,
     /// Connections beyond the limit.
     pub refused: AtomicU64,
-    /// Answers to questions that nobody asked, or that came too late.
+    /// Answers to questions that were not asked, or that came too late.
     pub unmatched: AtomicU64,
 }
 
@@ -212,18 +212,18 @@ impl Endpoint {
         let _ = tokio::time::timeout_at(deadline, self.empty()).await;
     }
 
-    /// Waits until nobody is connected.
+    /// Waits until no client is connected.
     async fn empty(&self) {
         // The sender lives as long as this, so waiting cannot fail.
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
-    /// Waits until somebody is connected.
+    /// Waits until a client is connected.
     pub async fn visited(&self) {
         let _ = self.open.subscribe().wait_for(|open| *open > 0).await;
     }
 
-    /// Waits until nobody has been connected for `grace`.
+    /// Waits until no client has been connected for `grace`.
     pub async fn deserted(&self, grace: Duration) {
         loop {
             self.empty().await;

@@ -38,7 +38,7 @@ pub(crate) fn check(
     Ok(meta)
 }
 
-/// Whether a header says what a string of the body says, with nothing encoded in either. So it nearly always is,
+/// Whether a header equals a string of the body, with nothing encoded in either. So it nearly always is,
 /// and takes the least time to find out.
 fn is_said(body: &Raw, header: &[u8]) -> bool {
     let inside = body.as_bytes().strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
@@ -48,7 +48,7 @@ fn is_said(body: &Raw, header: &[u8]) -> bool {
 
 fn check_name(header: Option<&[u8]>, named: Option<&str>) -> Result<(), CallError> {
     let Some(named) = named else {
-        // Without a name in the body the handler says what is missing.
+        // Without a name in the body the handler reports what is missing.
         return header
             .map_or(Ok(()), |_| Err(CallError::header_mismatch("Mcp-Name names what the body does not")));
     };

@@ -269,7 +269,7 @@ impl Door {
         self.route(uri.path(), uri.authority(), Fields::Map(request.headers()), ticket)
     }
 
-    /// What can be said before the message is read.
+    /// What is known before the message is read.
     fn route(
         &self,
         path: &str,

@@ -1,4 +1,4 @@
-//! The doors for newline JSON-RPC: TCP and local sockets. Each connection may open with a line that says
+//! The doors for newline JSON-RPC: TCP and local sockets. Each connection may open with a line that states
 //! which view it wants and who is there; then it is a stream connection like any other.
 
 use std::sync::Arc;

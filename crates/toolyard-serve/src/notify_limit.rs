@@ -39,7 +39,7 @@ pub(crate) struct NotifyLimit(Mutex<State>);
 struct State {
     since: Instant,
     count: u32,
-    /// Whether what was held back last is about to be said.
+    /// Whether what was held back last is about to be sent.
     later: bool,
 }
 
@@ -48,7 +48,7 @@ impl NotifyLimit {
         Arc::new(Self(Mutex::new(State { since: Instant::now(), count: 0, later: false })))
     }
 
-    /// Hands a notification to the handler, unless there were too many. That something has changed is said
+    /// Hands a notification to the handler, unless there were too many. That something has changed is sent
     /// once more when the burst is over: losing the last such word would leave a stale list.
     pub(crate) fn pass(
         self: &Arc<Self>,

@@ -10,7 +10,7 @@ use toolyard_proto::{Id, Incoming, Message, Raw, RpcError};
 
 use crate::admit::{Admitted, Gate};
 
-/// The member of an error's `data` that says for programs why a connection is refused.
+/// The member of an error's `data` that shows programs why a connection is refused.
 pub const REFUSED: &str = "dev.toolyard/refused";
 /// Its value where it is for the token that was brought, or for want of one.
 pub const REFUSED_TOKEN: &str = "token";
@@ -20,7 +20,7 @@ pub const REFUSED_VIEW: &str = "view";
 /// What a listener takes for proof of who is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// What the gate says: where it has tokens, one must be presented.
+    /// As the gate requires: where it has tokens, one must be presented.
     Gate,
     /// Only the owner can reach this listener, so no token is required, unless tokens are made from a
     /// secret: then every program that has the config can make one, and identities matter. A token that is presented
@@ -57,7 +57,7 @@ struct Opening {
     folder: Option<String>,
 }
 
-/// Reads the first line. `offers` says whether there is such a view.
+/// Reads the first line. `offers` returns whether there is such a view.
 pub(super) async fn open(
     line: Bytes,
     gate: &Gate,

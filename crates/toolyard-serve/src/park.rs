@@ -35,7 +35,7 @@ struct Parked {
     _expiry: Owned,
 }
 
-/// Handles a modern request; if its handler asks the client something, the call is parked and the answer says
+/// Handles a modern request; if its handler asks the client something, the call is parked and the answer states
 /// what is asked.
 pub(crate) fn handle(endpoint: &Arc<Endpoint>, request: Request, back: Arc<dyn Back>) -> BoxFuture<Answer> {
     if !may_ask(&request.method) {

@@ -326,7 +326,7 @@ fn speaks_modern(fields: Fields<'_>, notification: &Notification) -> bool {
     modern_version || claimed && fields.first(&SESSION).is_none()
 }
 
-/// Over HTTP a modern client cancels by closing the stream, so `notifications/cancelled` says nothing.
+/// Over HTTP a modern client cancels by closing the stream, so `notifications/cancelled` has no effect.
 fn notice(endpoint: &Endpoint, view: View, admitted: Admitted, notification: Notification) -> HttpResponse {
     if notification.method != Method::CANCELLED {
         let client = modern::client_key(&admitted);
@@ -346,7 +346,7 @@ mod tests {
     use crate::Options;
     use toolyard_model::{Answer, BoxFuture, ClientKey, Handler, Peer, Principal, Scope};
 
-    /// Who said something.
+    /// The client that sent a message.
     #[derive(Default)]
     struct Heard(Mutex<Vec<Principal>>);
 

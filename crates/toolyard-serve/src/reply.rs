@@ -11,7 +11,7 @@ use super::rendered::Rendered;
 
 pub(crate) type HttpResponse = Response<ServeBody>;
 
-/// What is said to a posted message: nearly always another message, which needs no response to be built for it.
+/// The reply to a posted message: nearly always another message, which needs no response to be built for it.
 pub(crate) enum Reply {
     Message(Rendered),
     Http(HttpResponse),

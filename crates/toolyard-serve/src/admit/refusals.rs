@@ -45,7 +45,7 @@ impl Refusals {
         }
     }
 
-    /// How many refusals the next line stands for, if it is time for one.
+    /// How many refusals the next line covers, if it is time for one.
     fn due(&self, client: Option<IpAddr>, kind: Kind) -> Option<u64> {
         let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if clients.len() >= MAX_CLIENTS {

@@ -58,7 +58,7 @@ impl PlainConnection {
         sent
     }
 
-    /// Takes the body piece by piece, and says whether it came to its end. While there is nothing to take, or no
+    /// Takes the body piece by piece, and returns whether it came to its end. While there is nothing to take, or no
     /// room for it, what there is goes out, and the client may leave.
     fn poll_body(
         &mut self,

@@ -1,4 +1,4 @@
-//! `initialize`: the handler is asked to introduce itself in modern terms, and the client hears it in its own.
+//! `initialize`: the handler describes itself in modern terms, and the client receives that in its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Met {
     pub(crate) result: Raw,
 }
 
-/// Who says hello, and where.
+/// The client of a handshake, and its view.
 pub(crate) struct Caller {
     pub(crate) view: View,
     pub(crate) admitted: Admitted,

@@ -162,10 +162,10 @@ enum What {
     Resource(Mutex<Option<oneshot::Sender<Raw>>>),
 }
 
-/// Turns what a listen says into what a legacy client understands.
+/// Turns the notifications of a subscription into those of a legacy client.
 struct ListenBack {
     session: Arc<Session>,
-    /// Once it has ended, nothing is heard any more, even if the handler goes on talking.
+    /// Once it has ended, nothing is passed on any more, even if the handler goes on sending.
     scope: Scope,
     what: What,
 }

@@ -1,5 +1,5 @@
-//! The oldest HTTP transport (HTTP+SSE, 2024-11-05): a GET opens an event stream whose first event says where
-//! to post, and everything else is said on that stream. Inside it is a stream connection like any other: the
+//! The oldest HTTP transport (HTTP+SSE, 2024-11-05): a GET opens an event stream whose first event states where
+//! to post, and everything else is sent on that stream. Inside it is a stream connection like any other: the
 //! client is gone when its event stream is.
 
 use std::collections::HashMap;
@@ -81,7 +81,7 @@ fn open(endpoint: &Arc<Endpoint>, view: View, admitted: Admitted, path: &str) ->
     }))
 }
 
-/// A message for an open stream; whatever it leads to is said there.
+/// A message for an open stream; whatever it leads to is sent there.
 async fn take(
     endpoint: &Endpoint,
     view: &View,

@@ -28,7 +28,7 @@ pub(super) struct CallStream {
     silence: Pin<Box<Sleep>>,
     /// A sign of life is due before anything else.
     is_overdue: bool,
-    /// For a subscription: the endpoint ends, and says so.
+    /// For a subscription: the endpoint ends, and the client is notified.
     ending: Option<BoxFuture<()>>,
 }
 

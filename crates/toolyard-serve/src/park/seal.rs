@@ -56,7 +56,7 @@ fn canonical(value: Value) -> Value {
     }
 }
 
-/// What a state says, once opened.
+/// What a state holds, once opened.
 pub(super) struct Opened {
     /// The run of the gateway in which the call was parked. A parked call ends with its process.
     pub(super) run: [u8; 8],

@@ -146,7 +146,7 @@ impl Back for LineBack {
     }
 }
 
-/// Writes until `connection` ends and all that was said by then is written, or the client takes nothing for
+/// Writes until `connection` ends and all that was queued by then is written, or the client takes nothing for
 /// `patience`.
 pub(super) async fn write_lines(
     Queue { receiver: mut queue, told }: Queue,

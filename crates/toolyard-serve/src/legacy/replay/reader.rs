@@ -14,7 +14,7 @@ use toolyard_model::answer::RelayError;
 use super::{State, Stream, Streams};
 use crate::rendered::Rendered;
 
-/// When a client whose stream broke should come back, unless a call says otherwise.
+/// When a client whose stream broke should come back, unless a call sets another time.
 const COME_BACK_AFTER: Duration = Duration::from_secs(1);
 
 /// What a POST turns out to be.
@@ -108,7 +108,7 @@ impl Reader {
     }
 }
 
-/// An event with an id and nothing in it, so that the client can come back even if it hears no more. It has
+/// An event with an id and nothing in it, so that the client can come back even if it receives no more. It has
 /// a `data` line, since parsers do not notice events without.
 fn prime(out: &mut BytesMut, number: u64, position: u64, pause: Duration) {
     put(out, format_args!("id: {number}-{position}\nretry: {}\ndata: \n\n", pause.as_millis()));

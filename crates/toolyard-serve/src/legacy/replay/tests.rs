@@ -17,7 +17,7 @@ fn message(size: usize) -> Rendered {
     Rendered::whole(Bytes::from(vec![b'x'; size]))
 }
 
-/// A call that says one thing, whose client has then gone.
+/// A call that sends one message, whose client has then disconnected.
 async fn left(streams: &Arc<Streams>) -> (u64, Arc<dyn Outlet>) {
     let mut reader = streams.open(1);
     let outlet = streams.outlet(&reader);
