@@ -6,6 +6,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -213,6 +214,29 @@ await step("opaque tokens are read by introspection", async () => {
   check(good.status === 200 && good.text.includes("yard__status"), `ann sees the tools: ${good.status} ${good.text}`);
   const bad = await modern(`${opaque.url}/mcp`, "tools/list", {}, { token: "made-up" });
   check(bad.status === 401, `a made-up token is refused: ${bad.status}`);
+});
+
+await step("a pack uses the account at a provider", async () => {
+  settings.format = "jwt";
+  const received = [];
+  const models = createHttpServer((request, response) => {
+    received.push(request.headers.authorization);
+    request.resume();
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.end(`data: ${JSON.stringify({ choices: [{ index: 0, delta: { content: "an answer" }, finish_reason: "stop" }] })}\n\ndata: [DONE]\n\n`);
+  });
+  await new Promise((resolve) => models.listen(0, "127.0.0.1", resolve));
+  const pack = `[packs.models.providers.far]\nkind = "compatible"\nbase_url = "http://127.0.0.1:${models.address().port}/v1"\nlogin = "account"\n`;
+  const user = yard((await listen()) + pack + `[logins.account]\nissuer = "${provider.issuer}"\nscopes = ["openid", "offline_access"]\ncallback_port = ${await freePort()}\n`);
+  await user.start();
+  const ask = () => modern(`${user.url}/mcp`, "tools/call", { name: "models__ask_model", arguments: { model: "far/any", prompt: "hello" } }, { token: "operator-token-of-the-check" });
+  await ask();
+  check(!received.some((header) => header), "without a sign-in no token is sent");
+  await login(user, "account", ann);
+  const { text } = await ask();
+  check(text.includes("an answer"), `the model answers: ${text}`);
+  check(received.at(-1) === `Bearer ${provider.seen.last.access_token}`, `the model gets the access token of the account: ${received.length}`);
+  models.close();
 });
 
 await step("no secret is in any file, log, record or answer of the API", async () => {

@@ -21,6 +21,7 @@ mod interpolate;
 mod suggest;
 mod duration;
 mod reach;
+mod logins;
 mod oauth;
 mod resource;
 mod upstream;
@@ -64,6 +65,7 @@ pub use interpolate::source::run_command;
 pub use interpolate::{Commands, Missing, Secrets, Variables, environment};
 pub use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub use log::{LogConfig, LogFormat, LogLevel};
+pub use logins::LoginConfig;
 pub use oauth::OAuthConfig;
 pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
 pub use pins::lock_path;
@@ -104,6 +106,8 @@ pub struct Config {
     pub auth: Option<Rules>,
     /// Whose tokens are accepted from clients.
     pub oauth: Option<ResourceConfig>,
+    /// Accounts at providers.
+    pub logins: Vec<LoginConfig>,
     pub log: LogConfig,
     /// Whether and how calls are recorded.
     pub audit: Option<AuditConfig>,
@@ -197,6 +201,7 @@ struct Layer {
     pings: Option<Pings>,
     auth: Option<Rules>,
     oauth: Option<ResourceConfig>,
+    logins: Vec<LoginConfig>,
     log: Option<LogConfig>,
     audit: Option<AuditConfig>,
     cluster: Option<ClusterConfig>,
@@ -230,6 +235,8 @@ impl Config {
         self.pings = layer.pings.unwrap_or(self.pings);
         self.auth = layer.auth.or(self.auth.take());
         self.oauth = layer.oauth.or(self.oauth.take());
+        self.logins.retain(|old| layer.logins.iter().all(|new| new.name != old.name));
+        self.logins.extend(layer.logins);
         self.log = layer.log.unwrap_or(self.log);
         self.audit = layer.audit.or(self.audit);
         self.cluster = layer.cluster.or(self.cluster.take());
@@ -308,6 +315,10 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         }),
         Role::Project => apps::refuse(&mut root, reader),
     };
+    let logins = match role {
+        Role::Own => logins::read(&mut root, reader),
+        Role::Project => logins::refuse(&mut root, reader),
+    };
     let log = match role {
         Role::Own => root.take("log").map(|field| log::read(field, reader)),
         Role::Project => log::refuse(&mut root, reader),
@@ -342,6 +353,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         pings,
         auth,
         oauth,
+        logins,
         log,
         audit,
         cluster,

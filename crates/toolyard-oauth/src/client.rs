@@ -60,6 +60,8 @@ pub struct Settings {
     pub callback_port: Option<u16>,
     /// Whether all principals share one sign-in.
     pub shared: bool,
+    /// Whether it is an account at the issuer itself, not a sign-in at a server.
+    pub is_account: bool,
 }
 
 impl fmt::Debug for Settings {

@@ -7,15 +7,14 @@ use http::Uri;
 
 /// A URL with `pairs` added to its query.
 pub(crate) fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
-    let mut text = form_urlencoded::Serializer::new(String::new());
-    text.extend_pairs(pairs);
     let separator = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{separator}{}", text.finish())
+    format!("{url}{separator}{}", form(pairs))
 }
 
-/// The body of a form.
+/// The body of a form. Parameters without a value are left out, which means the same in OAuth.
 pub(crate) fn form(pairs: &[(&str, &str)]) -> String {
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+    let given = pairs.iter().filter(|(_, value)| !value.is_empty());
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish()
 }
 
 /// The first value of `key` in a query. A key that comes twice counts as missing: which of them is meant is unclear.

@@ -199,9 +199,7 @@ async fn run(
     options.gate = admit_runs(options.gate, &context, common);
     options.public_pages = Some(Arc::new(Web::new(sign_ins, resource)));
     let handler = Arc::new(gateway.clone());
-    let as_handler: Arc<dyn Handler> = handler.clone();
-    context.hosts().set_gateway(&as_handler);
-    context.hosts().set_hooks(PackHooks::of(&handler));
+    serve_packs(&context, &handler, &config);
     let pages = args.ui_dir.clone().map_or(Dashboard::Embedded, Dashboard::Folder);
     let endpoint = Endpoint::new(handler.clone(), options, &scope).with_control(handler);
     let endpoint = Arc::new(endpoint.with_pages(Arc::new(pages)));
@@ -278,6 +276,14 @@ async fn end_audit(audit: Option<(Arc<Audit>, PathBuf)>) {
     if let Some((audit, _)) = audit {
         let _ = tokio::time::timeout(LAST_TASKS, tokio::task::spawn_blocking(move || audit.end())).await;
     }
+}
+
+/// What packs get from the gateway.
+fn serve_packs(context: &ConnectContext, gateway: &Arc<Gateway>, config: &Config) {
+    let handler: Arc<dyn Handler> = gateway.clone();
+    context.hosts().set_gateway(&handler);
+    context.hosts().set_hooks(PackHooks::of(gateway));
+    context.hosts().set_credentials(context.sign_ins().accounts(&config.logins));
 }
 
 /// The audit, if the config has one, and where it is.

@@ -1,13 +1,16 @@
 //! The sign-ins of this program: the user's credentials, the pages that a running gateway offers, and the issuers whose
 //! tokens it accepts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::Uri;
 use http::header::AUTHORIZATION;
-use toolyard_config::{OAuthConfig, Reach, ResourceConfig, Server, UpstreamConfig, state_dir};
+use toolyard_config::{LoginConfig, OAuthConfig, Reach, ResourceConfig, Server, UpstreamConfig, state_dir};
+use toolyard_model::BoxFuture;
 use toolyard_oauth::client::{Keeper, SHARED, Settings, SignIns, Target, UpstreamAuth, Vault};
 use toolyard_oauth::{Http, IntrospectionSettings, ResourceServer, ResourceSettings};
+use toolyard_tool::host::{Credentials, NotSignedIn};
 
 use crate::settings;
 
@@ -64,9 +67,51 @@ impl SignInContext {
         ResourceServer::new(self.http.clone(), settings)
     }
 
+    /// The account of the user at a provider.
+    pub(crate) fn account(&self, login: &LoginConfig) -> Option<Keeper> {
+        let settings = Settings { is_account: true, ..read(&login.oauth) };
+        let target = Target { name: login.name.clone(), url: login.issuer.parse().ok()?, settings };
+        let owner = format!("login:{}", login.name);
+        Some(Keeper::new(self.http.clone(), self.vault.clone()?, target, &owner))
+    }
+
+    /// The accounts that packs may use.
+    pub(crate) fn accounts(&self, logins: &[LoginConfig]) -> Arc<Accounts> {
+        let keeper = |login: &LoginConfig| Some((login.name.clone(), Arc::new(self.account(login)?)));
+        Arc::new(Accounts(logins.iter().filter_map(keeper).collect()))
+    }
+
     /// The sign-in of the user of this program at an upstream.
     pub(crate) fn keeper(&self, target: Target) -> Option<Keeper> {
         Some(Keeper::new(self.http.clone(), self.vault.clone()?, target, SHARED))
+    }
+}
+
+/// The accounts of the user at providers, by name. Packs get a fresh access token, and nothing else.
+pub(crate) struct Accounts(HashMap<String, Arc<Keeper>>);
+
+impl Credentials for Accounts {
+    fn token(&self, provider: &str) -> BoxFuture<Result<String, NotSignedIn>> {
+        let (keeper, missing) = (self.0.get(provider).cloned(), NotSignedIn::new(provider));
+        Box::pin(async move {
+            let Some(keeper) = keeper else { return Err(missing) };
+            token_of(&keeper).await.ok_or(missing)
+        })
+    }
+}
+
+/// The store is read again if there is no usable sign-in: the user may have run `toolyard login` since.
+async fn token_of(keeper: &Arc<Keeper>) -> Option<String> {
+    let is_usable = keeper.sign_in_reason().is_none() && keeper.is_signed_in().await.unwrap_or(false);
+    if !is_usable {
+        keeper.reload().await.ok()?;
+    }
+    match keeper.authorization().await {
+        Ok(header) => header?.to_str().ok()?.strip_prefix("Bearer ").map(str::to_owned),
+        Err(error) => {
+            tracing::warn!(target: "auth", login = keeper.target().name, %error, "cannot use a login");
+            None
+        }
     }
 }
 
@@ -97,5 +142,6 @@ fn read(config: &OAuthConfig) -> Settings {
         issuer: config.issuer.clone(),
         callback_port: config.callback_port,
         shared: config.shared,
+        is_account: false,
     }
 }

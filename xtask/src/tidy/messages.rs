@@ -99,6 +99,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("`sandbox` needs the process guard", "needs a Linux without /proc"),
     ("run it elsewhere, or remove `sandbox`", "goes with these"),
     ("error: `toolyard confine` is what", "only a guard writes that command line"),
+    ("is not used: a project file does not name accounts", "as for `log`"),
     ("is not used: a project file does not decide", "as for `log`; the reader's own words are shown there"),
     ("arguments: {}", "needs a call that waits; tests/policy/approvals.rs shows it"),
     ("the control API answered with events", "only one path does, and no command asks for it"),

@@ -19,6 +19,7 @@ const OFFLINE: &str = "offline_access";
 /// What must be known before a sign-in: the resource, its authorization server, and the scopes to ask for.
 #[derive(Clone, Debug)]
 pub struct Discovered {
+    /// Empty for an account at the authorization server itself.
     pub resource: String,
     pub scopes: Vec<String>,
     pub(crate) server: ServerMetadata,
@@ -85,6 +86,11 @@ impl ServerMetadata {
 
 /// Finds out what a sign-in at `target` needs. `challenge` is what the server refused with, if it has refused.
 pub async fn discover(http: &Http, target: &Target, challenge: &Challenge) -> Result<Discovered, Error> {
+    if let Some(issuer) = target.settings.issuer.as_ref().filter(|_| target.settings.is_account) {
+        let server = server_metadata(http, target, issuer).await?.ok_or_else(|| no_metadata(issuer))?;
+        let scopes = choose_scopes(target, challenge, Vec::new(), &server);
+        return Ok(Discovered { resource: String::new(), scopes, server });
+    }
     let own = url::resource(&target.url).ok_or_else(|| not_offered(target))?;
     let found = resource_metadata(http, target, challenge).await?;
     let (resource, servers, supported) = match found {
@@ -93,9 +99,7 @@ pub async fn discover(http: &Http, target: &Target, challenge: &Challenge) -> Re
     };
     let named = target.settings.issuer.clone().or_else(|| servers.first().cloned());
     let server = match named {
-        Some(issuer) => server_metadata(http, target, &issuer).await?.ok_or_else(|| {
-            Error::new(Kind::NotOffered, format!("the authorization server {issuer} publishes no metadata"))
-        })?,
+        Some(issuer) => server_metadata(http, target, &issuer).await?.ok_or_else(|| no_metadata(&issuer))?,
         None => of_old(http, target, challenge).await?,
     };
     let scopes = choose_scopes(target, challenge, supported, &server);
@@ -210,7 +214,11 @@ pub(crate) async fn issuer_document(http: &Http, base: &Uri, issuer: &str) -> Re
         }
         return Ok(answer.body);
     }
-    Err(Error::new(Kind::NotOffered, format!("the authorization server {issuer} publishes no metadata")))
+    Err(no_metadata(issuer))
+}
+
+fn no_metadata(issuer: &str) -> Error {
+    Error::new(Kind::NotOffered, format!("the authorization server {issuer} publishes no metadata"))
 }
 
 /// The same string. Some servers write the slash of an empty path in one place and not in the other.

@@ -162,6 +162,25 @@ async fn a_sign_in_is_finished_although_the_browser_left() {
 }
 
 #[tokio::test]
+async fn an_account_at_a_provider_is_signed_in_to_without_a_server() {
+    let server = Server::start().await;
+    server.script().resource = None;
+    let settings = Settings {
+        issuer: Some(server.base.clone()),
+        scopes: Some(vec!["generate".into()]),
+        is_account: true,
+        ..Settings::default()
+    };
+    let mut target = server.target(settings);
+    target.url = server.base.parse().unwrap();
+    let keeper = std::sync::Arc::new(Keeper::new(Http::default(), server.vault(), target, "login:provider"));
+    server.sign_in(&keeper).await;
+    assert!(keeper.authorization().await.unwrap().is_some());
+    assert_eq!(server.asked("/token")[0]["resource"], serde_json::Value::Null);
+    assert!(server.asked("/mcp").is_empty());
+}
+
+#[tokio::test]
 async fn the_sign_in_of_a_principal_is_confirmed_first() {
     let server = Server::start().await;
     let pages = SignIns::default();

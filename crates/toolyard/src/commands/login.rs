@@ -19,7 +19,7 @@ use crate::{say, settings, system};
 
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
-    /// The server.
+    /// The server, or the account in `[logins.NAME]`.
     name: String,
     /// Do not open a browser: print the address, and accept the address that the browser was sent to.
     #[arg(long)]
@@ -34,7 +34,7 @@ pub(crate) struct LoginArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogoutArgs {
-    /// The server.
+    /// The server, or the account in `[logins.NAME]`.
     name: String,
 }
 
@@ -47,8 +47,15 @@ pub(super) fn login(common: &Common, args: &LoginArgs) -> Result<(), Failure> {
         say::result(format_args!("signed in at `{}`", keeper.target().name));
         Ok::<_, Failure>(())
     })??;
-    manage::restart_if_running(common, &args.name);
+    if !is_account(&settings.config, &args.name) {
+        manage::restart_if_running(common, &args.name);
+    }
     Ok(())
+}
+
+/// Whether it is an account and no server, so that there is nothing to start again.
+fn is_account(config: &Config, name: &str) -> bool {
+    !config.upstreams.ids().any(|id| id.as_str().eq_ignore_ascii_case(name))
 }
 
 pub(super) fn logout(common: &Common, args: &LogoutArgs) -> Result<(), Failure> {
@@ -59,7 +66,9 @@ pub(super) fn logout(common: &Common, args: &LogoutArgs) -> Result<(), Failure> 
     })??;
     if was_signed_in {
         say::result(format_args!("signed out of `{}`", args.name));
-        manage::restart_if_running(common, &args.name);
+        if !is_account(&settings.config, &args.name) {
+            manage::restart_if_running(common, &args.name);
+        }
     } else {
         say::line(format_args!("there was no sign-in at `{}`", args.name));
     }
@@ -68,22 +77,29 @@ pub(super) fn logout(common: &Common, args: &LogoutArgs) -> Result<(), Failure> 
 
 fn keeper(context: &SignInContext, config: &Config, name: &str) -> Result<Keeper, Failure> {
     let is_it = |id: &str| id.eq_ignore_ascii_case(name);
+    let no_folder = || {
+        let message = "there is no folder for secrets: neither XDG_STATE_HOME nor HOME is set";
+        Failure::Usage(message.to_owned())
+    };
     let Some(upstream) = config.upstreams.on.iter().find(|upstream| is_it(upstream.id.as_str())) else {
-        let ids: Vec<&str> = config.upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
+        if let Some(login) = config.logins.iter().find(|login| login.name == name) {
+            return context.account(login).ok_or_else(no_folder);
+        }
+        let mut ids: Vec<&str> = config.upstreams.on.iter().map(|upstream| upstream.id.as_str()).collect();
+        ids.extend(config.logins.iter().map(|login| login.name.as_str()));
         return Err(refused(format!("there is no server `{name}` in the config"), known(name, &ids)));
     };
     let Some(target) = target(upstream) else {
         let help = "a sign-in needs an https:// address in `url`, no `Authorization` in `headers`, and `oauth` not off";
         return Err(refused(format!("`{name}` has no sign-in"), help));
     };
-    context.keeper(target).ok_or_else(|| {
-        let message = "there is no folder for secrets: neither XDG_STATE_HOME nor HOME is set";
-        Failure::Usage(message.to_owned())
-    })
+    context.keeper(target).ok_or_else(no_folder)
 }
 
 async fn sign_in(context: &SignInContext, keeper: &Keeper, args: &LoginArgs) -> Result<()> {
-    let mut challenge = challenge(context.http(), keeper.target()).await?;
+    let is_account = keeper.target().settings.is_account;
+    let asked = if is_account { None } else { Some(challenge(context.http(), keeper.target()).await?) };
+    let mut challenge = asked.unwrap_or_default();
     challenge.scopes.extend(args.scope.iter().cloned());
     let port = keeper.target().settings.callback_port;
     let callback = Callback::open(port).await?;
