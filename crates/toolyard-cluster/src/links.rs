@@ -135,7 +135,9 @@ fn watched(
             let event = tokio::select! {
                 biased;
                 reason = &mut over => {
-                    ending.let_go().await;
+                    // Calls in flight end too: a suspended owner would never answer them, and a program must not
+                    // run longer than its lease.
+                    ending.close().await;
                     let _ = sender.send(LinkEvent::Closed(reason)).await;
                     return;
                 }
