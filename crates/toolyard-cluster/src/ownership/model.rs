@@ -285,7 +285,7 @@ impl World {
         let ownership = &mut self.nodes[node].ownership;
         match (Member::from_key(key), value) {
             (Some(member), Some(Value::Fenced)) => {
-                ownership.saw_member(&member, Sight::Fenced, revision, now)
+                ownership.saw_member(&member, Sight::Fenced, revision, now);
             }
             (Some(member), Some(_)) => ownership.saw_member(&member, Sight::Alive, revision, now),
             (Some(member), None) => ownership.saw_member(&member, Sight::Gone, revision, now),
