@@ -21,7 +21,33 @@ pub(super) fn read(
         let (name, value) = argument(text, &parameters)?;
         arguments.insert(name, value);
     }
+    refuse_early(&arguments, schema, &parameters)?;
     Ok(arguments)
+}
+
+/// What the tool would refuse for certain is reported before it is called: a parameter that is missing, or a value that
+/// is not one of those that it may have.
+fn refuse_early(
+    arguments: &Map<String, Value>,
+    schema: &Value,
+    parameters: &Map<String, Value>,
+) -> Result<(), String> {
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let missing: Vec<String> = required
+        .filter(|name| !arguments.contains_key(*name))
+        .map(|name| format!("`{name}` ({})", kind(parameters.get(name).unwrap_or(&Value::Null))))
+        .collect();
+    if !missing.is_empty() {
+        return Err(format!("the tool needs {}", missing.join(", ")));
+    }
+    for (name, value) in arguments {
+        let choices = parameters.get(name).and_then(|about| about["enum"].as_array());
+        if choices.is_some_and(|choices| !choices.contains(value) && !value.is_null()) {
+            let kind = kind(parameters.get(name).unwrap_or(&Value::Null));
+            return Err(format!("`{name}` must be one of {kind}, and {value} is not"));
+        }
+    }
+    Ok(())
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
@@ -84,7 +110,7 @@ mod tests {
     fn check(typed: &[&str], whole: Option<&str>, expected: &Result<Value, &str>) {
         let schema = json!({ "properties": {
             "text": { "type": "string" }, "n": { "type": "integer" }, "on": { "type": ["boolean", "null"] },
-            "list": { "type": "array" },
+            "list": { "type": "array" }, "unit": { "type": "string", "enum": ["m", "km"] },
         } });
         let typed: Vec<String> = typed.iter().map(|&text| text.to_owned()).collect();
         let got = read(&typed, whole, &schema).map(Value::Object);
@@ -101,6 +127,16 @@ mod tests {
         check(&["other=1", "text=a=b"], None, &Ok(json!({ "other": "1", "text": "a=b" })));
         check(&["text:=[1]", "list=[2]"], None, &Ok(json!({ "text": [1], "list": [2] })));
         check(&["n=2"], Some("{\"n\":1,\"m\":{}}"), &Ok(json!({ "n": 2, "m": {} })));
+    }
+
+    #[test]
+    fn what_the_tool_would_refuse_for_certain_is_reported() {
+        check(&["unit=km"], None, &Ok(json!({ "unit": "km" })));
+        check(&["unit=mile"], None, &Err("`unit` must be one of \"m\"|\"km\", and \"mile\" is not"));
+        let schema = json!({ "properties": { "path": { "type": "string" } }, "required": ["path", "depth"] });
+        assert_eq!(read(&[], None, &schema), Err("the tool needs `path` (string), `depth` (any)".to_owned()));
+        let typed = ["path=x", "depth=1"].map(str::to_owned);
+        assert!(read(&typed, None, &schema).is_ok());
     }
 
     #[test]
