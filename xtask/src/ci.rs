@@ -7,7 +7,9 @@
 use anyhow::Result;
 
 use crate::step::step;
-use crate::{check, code, conformance, lsp, newcomer, peers, seeds, sign_in, slow_starts, test, ui, ui_app};
+use crate::{
+    check, code, conformance, lsp, metrics, newcomer, peers, seeds, sign_in, slow_starts, test, ui, ui_app,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -32,6 +34,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("code search", code::code)?;
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
+        step("metrics", metrics::metrics)?;
         step("newcomer", newcomer::newcomer)?;
         if options.full { full() } else { Ok(()) }
     })

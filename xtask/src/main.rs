@@ -13,6 +13,7 @@ mod conformance;
 mod deny;
 mod dist;
 mod lsp;
+mod metrics;
 mod newcomer;
 mod peers;
 mod process;
@@ -66,6 +67,8 @@ enum Command {
     Lsp,
     /// How well questions find code of published packages: a table for each language.
     Search,
+    /// The metrics under load and with hostile names, checked by promtool.
+    Metrics,
     /// The guide to writing a tool, followed to the letter in a folder with nothing in it.
     Newcomer,
     /// Checks the table of what Toolyard replaces and the tests that show it (`docs/seeds.md`).
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         Command::Code => code::code(),
         Command::Lsp => lsp::lsp(),
         Command::Search => search::search(),
+        Command::Metrics => metrics::metrics(),
         Command::Newcomer => newcomer::newcomer(),
         Command::Seeds(options) => seeds::seeds(&options),
         Command::SignIn => sign_in::sign_in(),

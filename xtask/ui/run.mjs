@@ -6,7 +6,7 @@
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
+import { loadavg, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -20,7 +20,7 @@ const folder = mkdtempSync(join(tmpdir(), "toolyard-ui-"));
 const env = { ...process.env, HOME: folder, XDG_RUNTIME_DIR: folder, XDG_CONFIG_HOME: folder, XDG_STATE_HOME: folder };
 const node = JSON.stringify(process.execPath), server = JSON.stringify(join(here, "server.mjs"));
 const port = 20000 + (process.pid % 20000);
-writeFileSync(join(folder, "config.toml"), `[listen]\nhttp = "127.0.0.1:${port}"\n\n[audit]\nsync = "full"\npayloads = "redacted"\n\n[upstreams.notes]\ncommand = ${node}\nargs = [${server}]\n\n[upstreams.many]\ncommand = ${node}\nargs = [${server}, "10000"]\n\n[upstreams.broken]\ncommand = "sh"\nargs = ["-c", "echo cannot open the database >&2; exit 3"]\n`);
+writeFileSync(join(folder, "config.toml"), `[listen]\nhttp = "127.0.0.1:${port}"\n\n[audit]\nsync = "full"\npayloads = "redacted"\n\n[upstreams.notes]\ncommand = ${node}\nargs = [${server}]\n\n[upstreams.many]\ncommand = ${node}\nargs = [${server}, "10000"]\n\n[upstreams.broken]\ncommand = "sh"\nargs = ["-c", "echo cannot open the database >&2; exit 3"]\n\n[[rules]]\ntools = "many:echo"\ndo = "approve"\nby = "operator"\nwait = "2m"\n`);
 const common = ["--config", join(folder, "config.toml"), "--state-dir", join(folder, "state")];
 const toolyard = (...words) => execFileSync(program, [...common, ...words], { env, encoding: "utf8" });
 
@@ -77,10 +77,11 @@ async function picture(name, one = page) {
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
       const text = texts.currentNode;
-      text.data = text.data.replace(/\b\d\d:\d\d:\d\d\b/g, "12:00:00").replace(/\b\d+(\.\d+)? (µs|ms|s|min|h)\b/g, "1 ms").replace(/"[0-9a-f]{8}-[0-9a-f-]{27}"/g, '"…"').replace(/\/tmp\/toolyard-ui-\w+/g, "~").replace(/127\.0\.0\.1:\d+/g, "127.0.0.1:7777");
+      text.data = text.data.replace(/\b\d\d:\d\d:\d\d\b/g, "12:00:00").replace(/\b\d+(\.\d+)? (µs|ms|s|min|h)\b/g, "1 ms").replace(/"[0-9a-f]{8}-[0-9a-f-]{27}"/g, '"…"').replace(/\/tmp\/toolyard-ui-\w+/g, "~").replace(/127\.0\.0\.1:\d+/g, "127.0.0.1:7777").replace(/\b(Call|call) \d+\b/g, "$1 1");
     }
     for (const value of document.querySelectorAll("dl.facts dd")) for (const text of value.childNodes) if (text.nodeType === 3 && /^\d+(, \d+ failed)?$/.test(text.data)) text.data = "0";
-    for (const spans of document.querySelectorAll(".spans")) spans.style.display = "none";
+    // How many spans there are depends on which of them took a measurable time, so the whole section goes.
+    for (const spans of document.querySelectorAll(".spans")) spans.closest("section").style.display = "none";
     for (const bar of document.querySelectorAll(".bar i")) { bar.style.left = "0"; bar.style.width = "50%"; }
     for (const plot of document.querySelectorAll(".spark, .chart")) plot.style.visibility = "hidden";
   });
@@ -239,7 +240,8 @@ await step("ten thousand tools are listed at once", async () => {
   await page.waitForFunction(() => /10009 tools/.test(document.body.textContent));
   check(Date.now() - began < 3000, `the list is there within three seconds, also on a busy machine (${Date.now() - began} ms)`);
   const longest = await page.evaluate(() => Math.max(0, ...window.longTasks));
-  check(longest < 300, `no task takes long (${Math.round(longest)} ms)`);
+  // A machine that does other work as well takes longer over everything.
+  check(longest <= (loadavg()[0] < 1.5 ? 100 : 300), `no task takes long (${Math.round(longest)} ms)`);
 });
 await step("the audit has every call and finds one", async () => {
   await open("audit?tool=notes%3Aecho");
@@ -265,6 +267,23 @@ await step("the config shows its files, and a server is added after its differen
   check(readFileSync(join(folder, "config.toml"), "utf8").includes("[upstreams.second]"), "the file has the server");
   await open("yard");
   await page.waitForFunction(() => [...document.querySelectorAll("tbody tr")].some((row) => /second/.test(row.textContent) && /active/.test(row.textContent)), null, { timeout: 20000 });
+});
+await step("a held call is approved by keys alone, and goes on", async () => {
+  const params = { name: "many__echo", arguments: { text: "held until approved" }, _meta: { "io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {} } };
+  const headers = { "content-type": "application/json", accept: "application/json, text/event-stream", "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "many__echo" };
+  const call = () => fetch(`${origin}/mcp`, { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params }) }).then((answer) => answer.text());
+  for (const [name, expected] of [["Allow once", "held until approved"], ["Deny", "was denied by an operator"]]) {
+    const answer = call();
+    await page.goto("about:blank");
+    await open("approvals");
+    await page.waitForFunction(() => /many:echo/.test(document.querySelector("main").textContent), null, { timeout: 20000 });
+    await isAccessible("approvals with a held call");
+    const button = page.getByRole("button", { name: new RegExp(`^${name}`) }).first();
+    for (let at = 0; at < 60 && !(await button.evaluate((one) => one === document.activeElement)); at += 1) await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    const text = await answer;
+    check(text.includes(expected), `${name} by keys decides about the call: ${text.slice(0, 300)}`);
+  }
 });
 for (const name of ["approvals", "agents"]) {
   await step(`${name} are accessible`, async () => { await open(name); await isAccessible(name); await picture(name); });

@@ -34,6 +34,7 @@ mod apps;
 mod auth;
 mod audit;
 mod cluster;
+mod metrics;
 mod log;
 mod limits;
 mod hooks;
@@ -66,6 +67,7 @@ pub use interpolate::{Commands, Missing, Secrets, Variables, environment};
 pub use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use logins::LoginConfig;
+pub use metrics::MetricsConfig;
 pub use oauth::OAuthConfig;
 pub use packs::{KnownPacks, PackConfig, PackProblem, PackSchema};
 pub use pins::lock_path;
@@ -113,6 +115,7 @@ pub struct Config {
     pub audit: Option<AuditConfig>,
     /// Other gateways to work with as one.
     pub cluster: Option<ClusterConfig>,
+    pub metrics: MetricsConfig,
     /// Settings of single tools.
     pub tools: Vec<ToolSection>,
     pub limits: Vec<LimitPlan>,
@@ -205,6 +208,7 @@ struct Layer {
     log: Option<LogConfig>,
     audit: Option<AuditConfig>,
     cluster: Option<ClusterConfig>,
+    metrics: Option<MetricsConfig>,
     tools: Vec<ToolSection>,
     limits: Vec<LimitPlan>,
     hooks: Vec<HookSection>,
@@ -240,6 +244,7 @@ impl Config {
         self.log = layer.log.unwrap_or(self.log);
         self.audit = layer.audit.or(self.audit);
         self.cluster = layer.cluster.or(self.cluster.take());
+        self.metrics = layer.metrics.unwrap_or(self.metrics);
         let id = |section: &ToolSection| (section.rule.profile.clone(), section.rule.pattern.clone());
         self.tools.retain(|old| layer.tools.iter().all(|new| id(new) != id(old)));
         self.tools.extend(layer.tools);
@@ -331,6 +336,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         Role::Own => root.take("cluster").and_then(|field| cluster::read(field, reader)),
         Role::Project => cluster::refuse(&mut root, reader),
     };
+    let metrics = root.take("metrics").and_then(|field| metrics::read(field, reader));
     let debounce = root.take("catalog_debounce");
     let debounce = debounce.and_then(|field| field.duration_within(reader, LEAST_DEBOUNCE, LONGEST_DEBOUNCE));
     let pings = root.take("health").map(|field| health::read(field, reader));
@@ -357,6 +363,7 @@ fn read_toml(mut root: Section, role: Role, below: &Config, reader: &mut Reader<
         log,
         audit,
         cluster,
+        metrics,
         tools,
         limits,
         hooks,

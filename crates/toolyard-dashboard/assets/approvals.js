@@ -18,7 +18,7 @@ export default function approvals(at, state) {
     try {
       if (!(await offers("/approvals"))) throw Object.assign(new Error(), { status: 404 });
       const all = waiting(await get("/approvals"));
-      replace(note, all.length ? null : h("div.panel", h("div.empty", h("b", "Nothing waits for you"), "A call appears here when a rule with approve = \"operator\" holds it.")));
+      replace(note, all.length ? null : h("div.panel", h("div.empty", h("b", "Nothing waits for you"), "A call appears here when a rule with do = \"approve\" leaves it to an operator.")));
       keyed(list, all, (one) => one.id, card, (element, one) => { element.querySelector("time").textContent = `${one.at ?? one.since ? `${ago(one.at ?? one.since)} ago` : ""}`; });
     } catch (error) {
       replace(list);

@@ -21,6 +21,7 @@ use toolyard_core::plan::Connect;
 use toolyard_core::{Apps, Controls, Gateway, Plan};
 use toolyard_dashboard::Dashboard;
 use toolyard_guard::Guards;
+use toolyard_metrics::ToolMetrics;
 use toolyard_model::{Delegates, Handler, Keys, Principal, Scope};
 use toolyard_oauth::Web;
 use toolyard_proto::name::UpstreamId;
@@ -176,7 +177,9 @@ async fn run(
     sign_ins.set_base(base);
     let resource = config.oauth.as_ref().map(|oauth| context.sign_ins().resource(oauth, base));
     let audit = open_audit(&config, state_dir.as_deref())?;
-    let sinks = audit.iter().map(|(audit, _)| -> Arc<dyn Sink> { audit.clone() }).collect();
+    let sinks = audit.iter().map(|(audit, _)| -> Arc<dyn Sink> { audit.clone() });
+    let by_tool = config.metrics.tools.then(|| Arc::new(ToolMetrics::default()) as Arc<dyn Sink>);
+    let sinks = sinks.chain(by_tool).collect();
     let plan = Plan { sinks: Sinks(sinks), ..plan(&config, state_dir.clone(), &context) };
     let gateway = Gateway::start(plan, &scope);
     gateway.add_routes(audit.iter().flat_map(|(_, path)| toolyard_audit::routes(path)));

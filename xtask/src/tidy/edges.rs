@@ -102,6 +102,12 @@ const RULES: &[Rule] = &[
         never_linked: &["async-nats", "hyper", "rustls"],
     },
     Rule {
+        package: "toolyard-metrics",
+        ours: &["toolyard-proto", "toolyard-model", "toolyard-core"],
+        never_named: FOR_THE_PROGRAM,
+        never_linked: &["async-nats", "clap"],
+    },
+    Rule {
         package: "toolyard-audit",
         ours: &["toolyard-proto", "toolyard-model", "toolyard-core"],
         never_named: FOR_THE_PROGRAM,
