@@ -112,7 +112,7 @@ fn call(address: &str, path: &str, tool: &str, arguments: &Value) -> Result<()> 
 
 fn exchange(address: &str, request: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).context("connect to the gateway")?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(Duration::from_mins(1)))?;
     stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
@@ -133,13 +133,13 @@ impl Gateway {
         let child =
             command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("start the gateway")?;
         let mut gateway = Self { child, address: String::new() };
-        let (file, until) = (folder.join("state/gateway.json"), Instant::now() + Duration::from_secs(60));
+        let (file, until) = (folder.join("state/gateway.json"), Instant::now() + Duration::from_mins(1));
         while gateway.address.is_empty() {
             ensure!(Instant::now() < until, "the gateway did not write `gateway.json`");
             let noted: Option<Value> =
                 fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
             let http = noted.and_then(|noted| noted["http"].as_str().map(str::to_owned));
-            gateway.address = http.unwrap_or_default().trim_start_matches("http://").to_owned();
+            http.unwrap_or_default().trim_start_matches("http://").clone_into(&mut gateway.address);
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(gateway)

@@ -68,9 +68,9 @@ impl Series {
 }
 
 impl ToolMetrics {
-    fn add(&self, tool: &Arc<str>, status: Status, took: Duration) {
-        let known = self.tools.read().unwrap_or_else(PoisonError::into_inner).get(tool).cloned();
-        let series = known.or_else(|| (!status.is_failure()).then(|| self.admit(tool)).flatten());
+    fn add(&self, name: &Arc<str>, status: Status, took: Duration) {
+        let known = self.tools.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let series = known.or_else(|| (!status.is_failure()).then(|| self.admit(name)).flatten());
         series.as_deref().unwrap_or(&self.other).add(took, status.is_failure());
     }
 
