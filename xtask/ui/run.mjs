@@ -34,6 +34,14 @@ async function start() {
   });
 }
 const origin = `http://127.0.0.1:${port}`;
+/** Waits until ten thousand tools have been read for the first time, which takes long on a busy machine. */
+async function settled() {
+  for (const until = Date.now() + 300000; Date.now() < until; await new Promise((resolve) => setTimeout(resolve, 500))) {
+    const many = await fetch(`${origin}/api/v1/upstreams/many`, { signal: AbortSignal.timeout(60000) }).then((answer) => answer.json()).catch(() => ({}));
+    if (many.state === "active") return;
+  }
+  throw new Error("the server with ten thousand tools did not become active");
+}
 const failures = [];
 let checks = 0;
 function check(is, what) {
@@ -47,6 +55,7 @@ async function step(name, run) {
 }
 
 await start();
+await settled();
 const browser = await browsers.launch({ executablePath: chromium, args: ["--no-sandbox", "--font-render-hinting=none", "--disable-lcd-text"] });
 const settings = { viewport: { width: 1280, height: 860 }, deviceScaleFactor: 1, reducedMotion: "reduce", colorScheme: "light", locale: "en-GB", timezoneId: "UTC" };
 const context = await browser.newContext(settings);
@@ -65,12 +74,7 @@ const page = await context.newPage();
 watch(page);
 const live = (one) => one.waitForSelector("#connection[data-state=live]", { timeout: 20000 });
 const open = async (path) => { await page.goto(`${origin}/ui/#/${path}`); await live(page); };
-/** A page with a fresh code. Right after the start, ten thousand tools are read, which takes long on a busy machine. */
-function url() {
-  for (let at = 0; ; at += 1) {
-    try { return JSON.parse(toolyard("ui", "--json")).url; } catch (error) { if (at === 5) throw error; }
-  }
-}
+const url = () => JSON.parse(toolyard("ui", "--json")).url;
 async function isAccessible(name) {
   await page.evaluate(axe);
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
@@ -87,8 +91,10 @@ async function picture(name, one = page) {
     for (const value of document.querySelectorAll("dl.facts dd")) for (const text of value.childNodes) if (text.nodeType === 3 && /^\d+(, \d+ failed)?$/.test(text.data)) text.data = "0";
     // How many spans there are depends on which of them took a measurable time, so the whole section goes.
     for (const spans of document.querySelectorAll(".spans")) spans.closest("section").style.display = "none";
-    for (const bar of document.querySelectorAll(".bar i")) { bar.style.left = "0"; bar.style.width = "50%"; }
-    for (const plot of document.querySelectorAll(".spark, .chart")) plot.style.visibility = "hidden";
+    // As a sheet, so that it also holds for what the page draws again before the picture is taken.
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(".bar i, .spark, .chart { visibility: hidden } #toast { display: none }");
+    document.adoptedStyleSheets.push(sheet);
   });
   const shot = await one.screenshot({ caret: "hide", animations: "disabled" });
   const path = join(pictures, `${name}.png`);
@@ -214,7 +220,7 @@ await step("calls are filtered, and the address has the filter", async () => {
   await page.waitForFunction(() => [...document.querySelectorAll("section[aria-label=Calls] tbody tr")].every((row) => /error|cancelled/.test(row.textContent)));
   await isAccessible("calls");
   await page.fill("input[type=search]", "notes:echo");
-  await page.waitForFunction(() => document.querySelectorAll("section[aria-label=Calls] tbody tr").length === 1);
+  await page.waitForFunction(() => { const rows = document.querySelectorAll("section[aria-label=Calls] tbody tr"); return rows.length === 1 && /notes:echo/.test(rows[0].textContent); });
   await picture("calls");
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");

@@ -50,7 +50,9 @@ async function call({ name, arguments: args = {}, _meta = {} }) {
     }
     case "big": return text("x".repeat(5 * 1024 * 1024));
     case "change": version += 1; send({ method: "notifications/tools/list_changed" }); return text("changed");
-    default: return text(`called ${name}`);
+    default:
+      if (!tools().some((tool) => tool.name === name)) throw Object.assign(new Error(`unknown tool ${name}`), { code: -32602 });
+      return text(`called ${name}`);
   }
 }
 
