@@ -35,6 +35,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
         step("metrics", metrics::metrics)?;
+        step("dashboard", || ui::ui(&ui::Options::default()))?;
         step("newcomer", newcomer::newcomer)?;
         if options.full { full() } else { Ok(()) }
     })
@@ -42,6 +43,5 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
 
 /// What takes too long for every change.
 fn full() -> Result<()> {
-    step("dashboard", || ui::ui(&ui::Options::default()))?;
     step("slow starts", slow_starts::slow_starts)
 }

@@ -177,10 +177,7 @@ async fn run(
     sign_ins.set_base(base);
     let resource = config.oauth.as_ref().map(|oauth| context.sign_ins().resource(oauth, base));
     let audit = open_audit(&config, state_dir.as_deref())?;
-    let sinks = audit.iter().map(|(audit, _)| -> Arc<dyn Sink> { audit.clone() });
-    let by_tool = config.metrics.tools.then(|| Arc::new(ToolMetrics::default()) as Arc<dyn Sink>);
-    let sinks = sinks.chain(by_tool).collect();
-    let plan = Plan { sinks: Sinks(sinks), ..plan(&config, state_dir.clone(), &context) };
+    let plan = Plan { sinks: sinks(audit.as_ref(), &config), ..plan(&config, state_dir.clone(), &context) };
     let gateway = Gateway::start(plan, &scope);
     gateway.add_routes(audit.iter().flat_map(|(_, path)| toolyard_audit::routes(path)));
     control::config_routes(&gateway, common);
@@ -307,6 +304,13 @@ fn open_audit(config: &Config, state_dir: Option<&Path>) -> Result<Option<(Arc<A
     };
     let path = toolyard_audit::path(folder);
     Ok(Some((Audit::open(&path, options)?, path)))
+}
+
+/// What receives the events of the gateway.
+fn sinks(audit: Option<&(Arc<Audit>, PathBuf)>, config: &Config) -> Sinks {
+    let audit = audit.map(|(audit, _)| -> Arc<dyn Sink> { audit.clone() });
+    let by_tool = config.metrics.tools.then(|| Arc::new(ToolMetrics::default()) as Arc<dyn Sink>);
+    Sinks(audit.into_iter().chain(by_tool).collect())
 }
 
 /// What an operator asks for through the control API.
