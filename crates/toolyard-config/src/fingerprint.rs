@@ -131,6 +131,7 @@ mod tests {
             pins: None,
             lock: toolyard_policy::pin::LockState::None,
             trusted: false,
+            sampling: None,
         }
     }
 

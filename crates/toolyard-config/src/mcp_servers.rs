@@ -88,6 +88,7 @@ pub(crate) fn read(mut root: Section, reader: &mut Reader<'_>) -> Upstreams {
                 pins: None,
                 lock: LockState::None,
                 trusted: false,
+                sampling: None,
             });
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use data_encoding::HEXUPPER;
 use toolyard_core::Sharing;
+use toolyard_core::plan::SamplingPlan;
 use toolyard_link::EraPin;
 use toolyard_policy::pin::{Action, LockState};
 use toolyard_proto::name::{LEAN, UpstreamId};
@@ -50,6 +51,8 @@ pub struct UpstreamConfig {
     pub lock: LockState,
     /// Whether rules may permit something because of what it states about its tools.
     pub trusted: bool,
+    /// What answers its questions to the client's model where the client has none.
+    pub sampling: Option<SamplingPlan>,
 }
 
 /// When its process or connection is started and ended.
@@ -164,6 +167,7 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
         section.take("oauth").map(|field| read_oauth(reader, field, reach.as_ref())).unwrap_or_default();
     let start = read_start(&mut section, reader);
     let trusted = section.take("trusted").and_then(|field| field.flag(reader)).unwrap_or_default();
+    let sampling = read_sampling(&mut section, reader);
     let on_change = section.take("pins").and_then(|field| read_action(reader, &field));
     section.finish(reader);
     Some(UpstreamConfig {
@@ -181,7 +185,31 @@ fn read_one(reader: &mut Reader<'_>, mut section: Section, id: Option<UpstreamId
         pins: on_change,
         lock: LockState::None,
         trusted,
+        sampling,
     })
+}
+
+/// `sampling = "model:NAME"`, with its bounds.
+fn read_sampling(section: &mut Section, reader: &mut Reader<'_>) -> Option<SamplingPlan> {
+    let (field, tokens) = (section.take("sampling"), section.take("sampling_tokens"));
+    let calls = section.take("sampling_per_call");
+    let max_tokens = tokens.and_then(|field| at_least_one(reader, &field)).unwrap_or(4_096);
+    let per_call = calls.and_then(|field| at_least_one(reader, &field)).unwrap_or(8);
+    let field = field?;
+    let text = field.text(reader)?;
+    let Some(model) = text.strip_prefix("model:").filter(|model| !model.is_empty()) else {
+        field.error(reader, "is not a model", "write \"model:NAME\" with a model of the pack `models`");
+        return None;
+    };
+    Some(SamplingPlan { model: model.to_owned(), max_tokens, per_call })
+}
+
+fn at_least_one(reader: &mut Reader<'_>, field: &Field) -> Option<u32> {
+    let number = u32::try_from(field.integer(reader)?).ok().filter(|number| *number > 0);
+    if number.is_none() {
+        field.error(reader, "is out of range", "write a whole number from 1 on");
+    }
+    number
 }
 
 /// Only a server over HTTP has sign-ins.

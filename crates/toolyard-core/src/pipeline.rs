@@ -10,6 +10,7 @@ mod hooks;
 pub mod validate;
 pub mod retry;
 mod route;
+mod sampling;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -36,7 +37,9 @@ pub use crate::call::{Call, Edits, Trace};
 use crate::catalog::Catalog;
 use crate::event::{Events, Sinks};
 use crate::ledger::Ledger;
-use crate::plan::{CallRules, DisabledUpstream, LimitPlan, Timeouts, ToolRule, ToolSettings, UpstreamPlan};
+use crate::plan::{
+    CallRules, DisabledUpstream, LimitPlan, SamplingPlan, Timeouts, ToolRule, ToolSettings, UpstreamPlan,
+};
 use crate::report::Sections;
 use crate::settings::{AppliesTo, Pattern, Rules, Subject};
 use crate::status;
@@ -132,6 +135,7 @@ struct StepSettings {
     validate: Validate,
     retry: RetrySettings,
     rules: Option<RulesInForce>,
+    sampling: Option<Arc<SamplingPlan>>,
 }
 
 /// The same for all chains that are made by one config.
@@ -262,6 +266,7 @@ impl StepRules {
             validate: self.tools.find(subject, |tool| tool.validate).unwrap_or(of_kind),
             rules: self.given.rules.clone().map(RulesInForce),
             retry: self.retry_of(subject),
+            sampling: upstream.sampling(),
         }
     }
 
@@ -346,8 +351,10 @@ impl Chains {
     /// The order of steps, outermost first. A step that is not configured is not in the chain.
     fn build(&self, settings: &StepSettings) -> Chain {
         let governor = self.governor(settings);
-        let order: [Option<Arc<dyn Step>>; 6] = [
+        let order: [Option<Arc<dyn Step>>; 7] = [
             governor.clone().map(|governor| Arc::new(policy::Authorize(governor)) as Arc<dyn Step>),
+            // Before the deadline, whose clock is paused while a question is answered.
+            sampling::step(settings.sampling.as_ref(), &self.catalog),
             Some(Arc::new(deadline::Deadline::new(settings.timeouts))),
             limit::step(&settings.limits, &self.limiters),
             hooks::step(&settings.hooks),

@@ -156,6 +156,17 @@ impl UpstreamPlan {
     }
 }
 
+/// The model that answers `sampling/createMessage` of an upstream for clients that cannot sample.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SamplingPlan {
+    /// As the pack `models` knows it.
+    pub model: String,
+    /// The most tokens of one answer.
+    pub max_tokens: u32,
+    /// How many answers one call may have.
+    pub per_call: u32,
+}
+
 /// What kind of upstream it is, which says where it came from and who else may take its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum UpstreamKind {

@@ -37,7 +37,9 @@ use toolyard_proto::{CallError, Reason, Revision};
 
 use crate::catalog::Definitions;
 use crate::ledger::{Meter, Tally};
-use crate::plan::{AfterLoss, Connect, Pace, Sharing, StderrLine, Timeouts, UpstreamKind, UpstreamPlan};
+use crate::plan::{
+    AfterLoss, Connect, Pace, SamplingPlan, Sharing, StderrLine, Timeouts, UpstreamKind, UpstreamPlan,
+};
 use changes::Changes;
 use flight::Flights;
 use health::Health;
@@ -175,6 +177,11 @@ impl Upstream {
     /// Whether its annotations are believed where they permit something.
     pub(crate) fn is_trusted(&self) -> bool {
         self.policy.load().own.trusted
+    }
+
+    /// What answers its questions to the client's model where the client has none.
+    pub(crate) fn sampling(&self) -> Option<Arc<SamplingPlan>> {
+        self.policy.load().own.sampling.clone()
     }
 
     /// The policy in force. Not to be held over an `.await`: a reload may replace it.

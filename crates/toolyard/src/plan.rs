@@ -75,6 +75,7 @@ fn upstream_plan(upstream: &UpstreamConfig, config: &Config, context: &ConnectCo
     let policy = upstream.pins.map_or_else(|| config.pins.clone(), PinPolicy::all);
     plan.policy.pins = Some(Arc::new(PinTerms { policy, lock: upstream.lock.clone() }));
     plan.policy.trusted = upstream.trusted;
+    plan.policy.sampling = upstream.sampling.clone().map(Arc::new);
     plan.sharing = upstream.sharing;
     plan.fingerprint = fingerprint(upstream);
     plan

@@ -218,7 +218,7 @@ async fn fall_back(catalog: &CatalogCell, name: &str, mut call: Call, error: Cal
 
 /// The tool with this canonical id, if the client may call it in its view. A view of one upstream leads to others only
 /// through a fallback, so there the config decides.
-fn find(catalog: &Catalog, name: &str, call: &Call) -> Option<ViewEntry> {
+pub(super) fn find(catalog: &Catalog, name: &str, call: &Call) -> Option<ViewEntry> {
     let own = call.entry.as_ref().map_or("", |entry| entry.own_name.as_str());
     let canonical = match name.strip_suffix(":*") {
         Some(upstream) => format!("{upstream}:{own}"),

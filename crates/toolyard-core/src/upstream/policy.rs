@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::pins::PinTerms;
-use crate::plan::{Connect, Pace, Timeouts, UpstreamKind, UpstreamPlan};
+use crate::plan::{Connect, Pace, SamplingPlan, Timeouts, UpstreamKind, UpstreamPlan};
 
 /// What the config sets for one upstream and may change at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct UpstreamPolicy {
     pub pins: Option<Arc<PinTerms>>,
     /// Whether rules may permit something because of what it states about its tools.
     pub trusted: bool,
+    /// What answers its questions to the client's model where the client has none.
+    pub sampling: Option<Arc<SamplingPlan>>,
 }
 
 /// When the process or connection of an upstream is started and ended.
@@ -46,6 +48,7 @@ impl UpstreamPolicy {
             start: StartPolicy::default(),
             pins: None,
             trusted: kind == UpstreamKind::BuiltIn,
+            sampling: None,
         }
     }
 }

@@ -9,6 +9,7 @@ mod faults;
 mod guard;
 mod kills;
 mod packs;
+mod sampling;
 mod scripts;
 mod seeds;
 mod shims;
