@@ -53,16 +53,13 @@ impl Step for Sampling {
 
 /// The same client, with the capability that it has through the gateway.
 fn able_to_sample(origin: &Origin) -> Arc<Origin> {
-    let Origin { view, principal, client, revision, capabilities, client_info, log_level, is_proven, folder } =
-        origin;
-    let capabilities = capabilities.with("sampling", &Raw::empty_object());
-    Arc::new(
-        Origin::new(view.clone(), principal.clone(), client.clone(), *revision)
-            .with_capabilities(capabilities)
-            .with_client_info(client_info.clone())
-            .with_log_level(log_level.get())
-            .with_place(*is_proven, folder.clone()),
-    )
+    let Origin { view, principal, client, revision, capabilities, .. } = origin;
+    let able = Origin::new(view.clone(), principal.clone(), client.clone(), *revision)
+        .with_capabilities(capabilities.with("sampling", &Raw::empty_object()))
+        .with_client_info(origin.client_info.clone())
+        .with_log_level(origin.log_level.get())
+        .with_place(origin.is_proven, origin.folder.clone());
+    Arc::new(Origin { is_relayed: origin.is_relayed, ..able })
 }
 
 /// The way back of one call, on which samples are answered by the model.

@@ -72,10 +72,7 @@ fn a_model_answers_for_clients_that_cannot_sample_within_its_budget() {
     assert_eq!((&asked["model"], &asked["max_tokens"]), (&json!("small"), &json!(50)), "{asked}");
     assert!(asked["messages"].to_string().contains("a secret prompt"), "{asked}");
     let beyond = think(gateway.url(), 3);
-    assert!(
-        beyond.starts_with("42 by small; 42 by small; error: ") && beyond.contains("limit"),
-        "{beyond}"
-    );
+    assert!(beyond.starts_with("42 by small; 42 by small; error: ") && beyond.contains("limit"), "{beyond}");
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
     let log = gateway.wait();
     let mut written = log.into_bytes();
