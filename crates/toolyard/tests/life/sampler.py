@@ -1,4 +1,4 @@
-"""A legacy MCP server on stdio whose tool `think` asks the client's model and answers with what it said."""
+"""A legacy MCP server on stdio whose tool `think` asks the client's model and returns its answer."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ def send(message):
 
 def think(call):
     times = call["params"].get("arguments", {}).get("times", 1)
-    said = []
+    parts = []
     for number in range(times):
         message = {"role": "user", "content": {"type": "text", "text": "a secret prompt"}}
         params = {"messages": [message], "maxTokens": 100000, "systemPrompt": "Be brief."}
@@ -20,10 +20,10 @@ def think(call):
             if answer.get("id") == f"s{number}":
                 break
         if "error" in answer:
-            said.append("error: " + answer["error"]["message"])
+            parts.append("error: " + answer["error"]["message"])
         else:
-            said.append(answer["result"]["content"]["text"] + " by " + answer["result"]["model"])
-    send({"id": call["id"], "result": {"content": [{"type": "text", "text": "; ".join(said)}]}})
+            parts.append(answer["result"]["content"]["text"] + " by " + answer["result"]["model"])
+    send({"id": call["id"], "result": {"content": [{"type": "text", "text": "; ".join(parts)}]}})
 
 
 for line in sys.stdin:
