@@ -40,8 +40,8 @@ const MOST_LEAN: u64 = 20_000_000;
 
 pub(crate) fn dist(options: &Options) -> Result<()> {
     let folder = workspace::target_directory()?.join("dist");
-    let program = match &options.binary {
-        Some(program) => program.clone(),
+    let (program, too_large) = match &options.binary {
+        Some(program) => (program.clone(), Vec::new()),
         None => built(options)?,
     };
     let artefacts = step("pack", || artefacts::make(&program, &folder))?;
@@ -54,32 +54,30 @@ pub(crate) fn dist(options: &Options) -> Result<()> {
     if options.images {
         step("images", image::build)?;
     }
-    Ok(())
+    // The files can be used all the same, so this comes last.
+    if too_large.is_empty() { Ok(()) } else { bail!("{}", too_large.join("; ")) }
 }
 
-/// Builds the program, and the one without packs, and checks both.
-fn built(options: &Options) -> Result<PathBuf> {
+/// Builds the program, and the one without packs, and checks both. Returns which of them are too large, too.
+fn built(options: &Options) -> Result<(PathBuf, Vec<String>)> {
+    let mut too_large = Vec::new();
     let tools = step("install zig", build::tools)?;
     if !options.no_lean {
         let lean = step("build without packs", || build::program(&tools, build::Packs::None))?;
-        step("size without packs", || within(&lean, MOST_LEAN))?;
+        too_large.extend(step("size without packs", || excess(&lean, MOST_LEAN))?);
     }
     let full = step("build", || build::program(&tools, build::Packs::All))?;
-    step("size", || within(&full, MOST_FULL))?;
+    too_large.extend(step("size", || excess(&full, MOST_FULL))?);
     step("glibc", || build::check_glibc(&full.stripped))?;
-    Ok(full.stripped)
+    Ok((full.stripped, too_large))
 }
 
-fn within(program: &build::Program, most: u64) -> Result<()> {
+/// Prints the size of a program and its largest parts. Returns what is wrong if it is larger than it may be.
+fn excess(program: &build::Program, most: u64) -> Result<Option<String>> {
     let size = std::fs::metadata(&program.stripped)?.len();
     println!("{} of at most {}", parts::megabytes(size), parts::megabytes(most));
     parts::print(program)?;
-    if size > most {
-        bail!(
-            "the program has {}, and at most {} are allowed",
-            parts::megabytes(size),
-            parts::megabytes(most)
-        );
-    }
-    Ok(())
+    let name = program.stripped.display();
+    let (size_text, most_text) = (parts::megabytes(size), parts::megabytes(most));
+    Ok((size > most).then(|| format!("`{name}` has {size_text}, and at most {most_text} are allowed")))
 }
