@@ -61,7 +61,7 @@ fn identity(principal: &Principal) -> Value {
 }
 
 fn principal(identity: &Value) -> Option<Principal> {
-    let id = &identity["id"];
+    let id = identity.get("id")?;
     let text = |key: &str| id[key].as_str();
     let bare = if id["local"] == true {
         Principal::local()
@@ -74,7 +74,7 @@ fn principal(identity: &Value) -> Option<Principal> {
     } else if let Some(subject) = text("subject") {
         Principal::oauth(text("issuer")?, subject)
     } else {
-        principal(&id["parent"])?.delegate(text("run")?)
+        principal(id.get("parent")?)?.delegate(text("run")?)
     };
     let roles = identity["roles"].as_array()?.iter().filter_map(|role| role.as_str().map(Arc::from));
     let roles: Vec<Arc<str>> = roles.collect();
