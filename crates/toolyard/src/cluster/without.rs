@@ -34,6 +34,7 @@ impl Node {
         match *self {}
     }
 
+    #[expect(clippy::unused_async, reason = "has the form of the one with the feature")]
     pub(crate) async fn start(&self, _: &Gateway, _: &ConnectContext, _: &Scope) -> Result<()> {
         match *self {}
     }
@@ -46,6 +47,7 @@ impl Node {
         match *self {}
     }
 
+    #[expect(clippy::unused_async, reason = "has the form of the one with the feature")]
     pub(crate) async fn end(&self) {
         match *self {}
     }
