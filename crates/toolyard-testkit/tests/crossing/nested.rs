@@ -134,12 +134,7 @@ impl Nested {
         let narrow = ProfilePlan {
             name: "narrow".into(),
             upstreams: Some(vec!["relay".into()]),
-            apps: None,
-            instances: None,
-            allow: None,
-            deny: Vec::new(),
-            transparent: false,
-            bare: false,
+            ..ProfilePlan::default()
         };
         let adjust = |mut plan: Plan| {
             plan.upstreams.push(relay);

@@ -24,7 +24,7 @@ fn trust(yard: &Yard) {
     assert!(yard.toolyard().arg("trust").arg(yard.folder()).output().unwrap().status.success());
 }
 
-fn call(client: &mut Client, tool: &str, arguments: Value) -> Value {
+fn call(client: &mut Client, tool: &str, arguments: &Value) -> Value {
     let params = json!({ "name": format!("scripts__{tool}"), "arguments": arguments });
     client.ask("tools/call", &params)["result"].clone()
 }
@@ -39,7 +39,7 @@ fn sleeping(yard: &Yard) -> Vec<String> {
 fn an_agent_starts_the_dev_server_reads_its_log_and_stops_it() {
     let yard = yard();
     let mut client = Client::start(&yard);
-    let listed = call(&mut client, "list", json!({}));
+    let listed = call(&mut client, "list", &json!({}));
     let ids: Vec<&Value> = listed["structuredContent"]["scripts"]
         .as_array()
         .unwrap()
@@ -47,28 +47,28 @@ fn an_agent_starts_the_dev_server_reads_its_log_and_stops_it() {
         .map(|script| &script["id"])
         .collect();
     assert_eq!(ids, ["build", "dev"], "{listed}");
-    let refused = call(&mut client, "run", json!({ "script": "dev" }));
+    let refused = call(&mut client, "run", &json!({ "script": "dev" }));
     assert!(refused.to_string().contains("toolyard trust"), "{refused}");
     trust(&yard);
-    let started = call(&mut client, "run", json!({ "script": "dev" }))["structuredContent"].clone();
+    let started = call(&mut client, "run", &json!({ "script": "dev" }))["structuredContent"].clone();
     assert_eq!((&started["id"], &started["state"]), (&json!("dev#1"), &json!("running")), "{started}");
-    let ready = call(&mut client, "logs", json!({ "script": "dev", "matching": "ready on", "wait": 30 }));
+    let ready = call(&mut client, "logs", &json!({ "script": "dev", "matching": "ready on", "wait": 30 }));
     let ready = &ready["structuredContent"];
     assert_eq!(ready["lines"][0]["text"], "ready on http://localhost:5173", "{ready}");
-    let warned = call(&mut client, "logs", json!({ "script": "dev", "level": "warn", "wait": 30 }));
+    let warned = call(&mut client, "logs", &json!({ "script": "dev", "level": "warn", "wait": 30 }));
     let warned = &warned["structuredContent"]["lines"];
     assert_eq!((&warned[0]["text"], &warned[0]["stream"]), (&json!("WARN: slow disk"), &json!("stderr")));
-    let again = call(&mut client, "run", json!({ "script": "dev" }));
+    let again = call(&mut client, "run", &json!({ "script": "dev" }));
     assert!(again.to_string().contains("runs already, as `dev#1`"), "{again}");
     soon("both processes", || if sleeping(&yard).len() == 2 { Ok(()) } else { Err("fewer".to_owned()) });
-    let stopped = call(&mut client, "stop", json!({ "script": "dev#1" }))["structuredContent"].clone();
+    let stopped = call(&mut client, "stop", &json!({ "script": "dev#1" }))["structuredContent"].clone();
     assert_eq!(stopped["state"], "stopped", "{stopped}");
     soon("the end of the dev server and its helper", || none(&sleeping(&yard)));
-    call(&mut client, "run", json!({ "script": "build" }));
-    let built = call(&mut client, "logs", json!({ "script": "build", "after": 1, "wait": 30 }));
+    call(&mut client, "run", &json!({ "script": "build" }));
+    let built = call(&mut client, "logs", &json!({ "script": "build", "after": 1, "wait": 30 }));
     let built = &built["structuredContent"];
     assert_eq!((&built["state"], &built["exit_code"]), (&json!("exited"), &json!(3)), "{built}");
-    let status = call(&mut client, "status", json!({}))["structuredContent"].clone();
+    let status = call(&mut client, "status", &json!({}))["structuredContent"].clone();
     assert_eq!(
         (&status["scripts"][0]["id"], &status["scripts"][1]["state"]),
         (&json!("build#2"), &json!("stopped"))
@@ -80,7 +80,7 @@ fn nothing_of_a_dev_server_is_left_when_the_gateway_is_killed() {
     let yard = yard();
     trust(&yard);
     let mut client = Client::start(&yard);
-    call(&mut client, "run", json!({ "script": "dev" }));
+    call(&mut client, "run", &json!({ "script": "dev" }));
     soon("both processes", || if sleeping(&yard).len() == 2 { Ok(()) } else { Err("fewer".to_owned()) });
     let running = yard.processes();
     let gateway = running.iter().find(|process| command_line(process.id).contains("--while-needed")).unwrap();
