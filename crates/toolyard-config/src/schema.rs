@@ -187,8 +187,13 @@ mod tests {
     fn made() -> Json {
         let packs = KnownPacks::default();
         let (variables, secrets) = (|_: &str| None, |_: &str| Ok(None));
-        let context =
-            ReadContext { variables: &variables, secrets: &secrets, packs: &packs, is_for_running: false };
+        let context = ReadContext {
+            variables: &variables,
+            secrets: &secrets,
+            commands: None,
+            packs: &packs,
+            is_for_running: false,
+        };
         schema(&context)
     }
 
