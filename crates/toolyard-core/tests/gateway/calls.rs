@@ -258,7 +258,8 @@ async fn an_older_client_is_asked_what_a_newer_upstream_wants_to_know() {
 #[tokio::test(start_paused = true)]
 async fn a_newer_client_gets_the_same_question_untouched() {
     let double = Double::with(NEW, &["t"], asking());
-    let client = Client::new(&gateway(&[("a", &double)]), NEW, "");
+    let mut client = Client::new(&gateway(&[("a", &double)]), NEW, "");
+    client.declare(json!({ "elicitation": {}, "roots": {} }));
     client.tools().await;
     let result = client.call("a__t", json!({})).await.unwrap();
     assert_eq!(

@@ -121,7 +121,10 @@ async fn a_whole_answer_is_read_from_json_or_events() {
     let answer = answered(&mut setup, false, async |exchange| exchange.result(json!({"a": 1}))).await;
     assert_eq!(whole(answer), json!({"a": 1}));
     let (peer, mut received) = recorder();
-    let calling = setup.connected.link.call(call(false), peer);
+    let origin = origin(ClientKey::Request(1), Revision::NEWEST);
+    let params = json!({"name": "t", "arguments": {}, "_meta": {"progressToken": 1}});
+    let wants_progress = request(&origin, Id::string("seven"), Method::TOOLS_CALL, params);
+    let calling = setup.connected.link.call(wants_progress, peer);
     let playing = async {
         let events = setup.server.posted("tools/call").await.events();
         events

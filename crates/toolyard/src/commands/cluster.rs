@@ -3,7 +3,8 @@
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::tools::with_client;
+use super::live;
+use super::manage::{Address, control, no_socket, running};
 use crate::cli::Common;
 use crate::failure::Failure;
 use crate::say;
@@ -23,10 +24,9 @@ pub(crate) struct StatusArgs {
 
 pub(super) fn cluster(common: &Common, command: &ClusterCommand) -> Result<(), Failure> {
     let ClusterCommand::Status(args) = command;
-    let status = with_client(common, None, async |client, _| {
-        client.settled().await?;
-        client.control("/cluster", None).await
-    })?;
+    let running = running(common)?;
+    let socket = running.socket.as_deref().ok_or_else(no_socket)?;
+    let status = live::block_on(control(&Address::Socket(socket), "/cluster", None))??;
     if args.json {
         return Ok(say::json(&status)?);
     }
