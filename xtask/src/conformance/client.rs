@@ -88,7 +88,9 @@ impl<'a> Yard<'a> {
         if called.status.success() {
             return Ok(Outcome::Done);
         }
-        let why = String::from_utf8_lossy(&called.stderr);
+        // A failed tool result is printed on stdout, an error of the protocol on stderr.
+        let why =
+            [called.stdout, called.stderr].map(|part| String::from_utf8_lossy(&part).into_owned()).concat();
         if why.contains("run `toolyard login up`") {
             return Ok(Outcome::SignIn);
         }
