@@ -35,7 +35,7 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
         step("language servers", lsp::lsp)?;
         step("ui app", || ui_app::ui_app(&ui_app::Options::quick()))?;
         step("metrics", metrics::metrics)?;
-        step("dashboard", || ui::ui(&ui::Options::default()))?;
+        step("dashboard", || ui::ui(&ui::Options::without_pictures()))?;
         step("newcomer", newcomer::newcomer)?;
         if options.full { full() } else { Ok(()) }
     })
@@ -43,5 +43,6 @@ pub(crate) fn ci(options: &Options) -> Result<()> {
 
 /// What takes too long for every change.
 fn full() -> Result<()> {
+    step("pictures of the dashboard", || ui::ui(&ui::Options::default()))?;
     step("slow starts", slow_starts::slow_starts)
 }

@@ -20,9 +20,18 @@ pub(crate) struct Options {
     /// Record the pictures again.
     #[arg(long)]
     update: bool,
+    /// Leave the pictures out: another version of the browser may draw them slightly differently.
+    #[arg(long, conflicts_with = "update")]
+    no_pictures: bool,
     /// Write the pictures of README and guide, too.
     #[arg(long)]
     guide: bool,
+}
+
+impl Options {
+    pub(crate) fn without_pictures() -> Self {
+        Self { no_pictures: true, ..Self::default() }
+    }
 }
 
 pub(crate) fn ui(options: &Options) -> Result<()> {
@@ -35,6 +44,9 @@ pub(crate) fn ui(options: &Options) -> Result<()> {
     node.arg(modules).arg(folder.join("pictures"));
     if options.update {
         node.arg("--update");
+    }
+    if options.no_pictures {
+        node.arg("--no-pictures");
     }
     if options.guide {
         let pictures = workspace::root().join("docs/pictures");

@@ -82,6 +82,7 @@ async function isAccessible(name) {
 }
 /** Everything that depends on the moment is replaced, so that two pictures are equal. */
 async function picture(name, one = page) {
+  if (flags.includes("--no-pictures")) return;
   await one.evaluate(() => {
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
