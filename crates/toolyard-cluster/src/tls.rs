@@ -25,7 +25,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-/// How long a handshake may take.
+/// How long a connection may take, with its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The key of this node.
@@ -86,12 +86,14 @@ impl Identity {
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(self.key.clone())));
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
         // Keys are checked, not names; any name will do.
         let name = ServerName::try_from("node.toolyard").map_err(io::Error::other)?;
-        let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
-        tokio::time::timeout(HANDSHAKE, handshake).await?
+        let connecting = async {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            TlsConnector::from(Arc::new(config)).connect(name, stream).await
+        };
+        tokio::time::timeout(HANDSHAKE, connecting).await?
     }
 
     /// Accepts nodes whose keys are trusted.

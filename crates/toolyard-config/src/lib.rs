@@ -62,7 +62,7 @@ pub use cluster::{ClusterConfig, ClusterCredentials};
 pub use duration::parse as parse_duration;
 pub use find::{Found, PROJECT_FILE, Role, Source, find, of_the_proxy, project, unused_hint};
 pub use fingerprint::{fingerprint, fingerprint_of_pack};
-pub use interpolate::source::run_command;
+pub use interpolate::source::{run_command, words as command_words};
 pub use interpolate::{Commands, Missing, Secrets, Variables, environment};
 pub use listen::{DEFAULT as DEFAULT_ADDRESS, ListenConfig, LocalDoor, needs_token, parse_address};
 pub use log::{LogConfig, LogFormat, LogLevel};

@@ -86,7 +86,7 @@ fn text(bytes: Vec<u8>) -> Result<String, String> {
 }
 
 /// The words of a command line; quotes keep spaces.
-fn words(line: &str) -> Result<Vec<String>, String> {
+pub fn words(line: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quote, mut is_word) = (Vec::new(), String::new(), None, false);
     for letter in line.chars() {
         match (quote, letter) {
@@ -187,6 +187,14 @@ mod tests {
         for wrong in ["A", "=1", "A B=1", "A='x", "A=\"x", "A='x' y"] {
             assert!(matches!(parse_env(&format!("X=1\n{wrong}\n")), Err(EnvFileError::Line(2))), "{wrong}");
         }
+    }
+
+    #[test]
+    fn quotes_keep_the_spaces_of_a_word() {
+        let expected = ["npx", "-y", "my server", "a bc", ""].map(str::to_owned).to_vec();
+        assert_eq!(words("npx -y  'my server' \"a b\"c ''"), Ok(expected));
+        assert_eq!(words("  "), Ok(Vec::new()));
+        assert_eq!(words("npx 'my server"), Err("a quote is not closed".to_owned()));
     }
 
     #[cfg(unix)]

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use toolyard_config::Problem;
 use toolyard_config::definition::{Definition, Shown};
+use toolyard_config::{Problem, command_words};
 use toolyard_proto::name::UpstreamId;
 
 use super::edit::{Draft, Where};
@@ -146,7 +146,7 @@ pub(crate) fn draft_server(
         cwd: None,
         place: Where { project: false },
         json: false,
-        command: if is_url { Vec::new() } else { words(target) },
+        command: if is_url { Vec::new() } else { command_words(target).map_err(Failure::Usage)? },
     };
     let Added { id, draft, is_same, remarks, .. } = draft(common, &args)?;
     if is_final && !is_same {
@@ -154,28 +154,6 @@ pub(crate) fn draft_server(
     }
     let (file, before, after) = (draft.path.display().to_string(), draft.before().to_owned(), draft.text());
     Ok(Drafted { id: id.to_string(), file, before, after, remarks })
-}
-
-/// A command line in words; quotes keep spaces.
-fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote, mut is_word) = (Vec::new(), String::new(), None, false);
-    for letter in line.chars() {
-        match (quote, letter) {
-            (None, '"' | '\'') => (quote, is_word) = (Some(letter), true),
-            (Some(open), _) if open == letter => quote = None,
-            (None, _) if letter.is_whitespace() => {
-                if std::mem::take(&mut is_word) {
-                    words.push(std::mem::take(&mut word));
-                }
-            }
-            _ => {
-                word.push(letter);
-                is_word = true;
-            }
-        }
-    }
-    words.extend(is_word.then_some(word));
-    words
 }
 
 fn id(name: &str) -> Result<UpstreamId, Failure> {
@@ -261,15 +239,4 @@ fn no_url(name: &str, text: &str) -> String {
         return format!("`{text}` is no URL; did you mean https://{text}?");
     }
     format!("`{text}` is no URL; a program goes after `--`: toolyard add {name} -- {text} …")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::words;
-
-    #[test]
-    fn quotes_keep_the_spaces_of_a_word() {
-        assert_eq!(words("npx -y  'my server' \"a b\"c ''"), ["npx", "-y", "my server", "a bc", ""]);
-        assert_eq!(words("  "), Vec::<String>::new());
-    }
 }

@@ -58,9 +58,12 @@ fn claude_code_takes_the_list_at_every_door() {
         let line = printed.lines().find(|line| line.starts_with(&format!("{door}:")));
         assert!(line.is_some_and(|line| line.ends_with("✔ Connected")), "{door}: {printed}");
     }
-    // What it would say otherwise: at this view the server stands alone, as it is.
+    // Without the gateway's repair, Claude Code refuses: this view shows the server's definitions unchanged.
     claude.run(&["add", "--transport", "http", "alone", &format!("{}/mcp/strange", gateway.url)]);
-    assert!(claude.run(&["list"]).contains("tools fetch failed"), "it takes what nobody takes: {printed}");
+    assert!(
+        claude.run(&["list"]).contains("tools fetch failed"),
+        "Claude Code accepts the invalid definitions itself: {printed}"
+    );
 }
 
 /// The upstream, both packs and the instance are there.

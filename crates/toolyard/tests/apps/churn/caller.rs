@@ -77,8 +77,8 @@ impl Caller {
         if result.is_object() && result["isError"] != true {
             let printed = result["content"][0]["text"].as_str().unwrap_or_default();
             let [who, pid, received] = printed.split(' ').collect::<Vec<_>>()[..] else { panic!("{answer}") };
-            assert_eq!((who, received), (name, word), "somebody else's answer: {answer}");
-            assert!(self.cast.has_been(name, pid), "nobody of that name had {pid}: {answer}");
+            assert_eq!((who, received), (name, word), "the answer of another upstream: {answer}");
+            assert!(self.cast.has_been(name, pid), "no process of that name had the id {pid}: {answer}");
             self.tally.good += 1;
             return;
         }

@@ -120,9 +120,11 @@ fn a_session_hears_that_its_instance_is_not_back_yet_and_is_told_when_it_is() {
     assert_eq!(session.tools(&yard).len(), HUB_TOOLS.len());
 
     let mut printed = session.listen(&yard);
-    printed.find(String::is_empty).expect("the stream stands");
+    printed.find(String::is_empty).expect("the stream is open");
     let _again = Instance::start(&yard, "shop", "both");
-    printed.find(|line| line.contains("notifications/tools/list_changed")).expect("it is told");
+    printed
+        .find(|line| line.contains("notifications/tools/list_changed"))
+        .expect("the client is notified of the change");
     assert_eq!(session.echo(&yard)["content"][0]["text"], "still here");
 }
 
