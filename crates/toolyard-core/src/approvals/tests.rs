@@ -1,4 +1,4 @@
-//! Grants, pending calls and carried states: for whom they count, how often and how long.
+//! Grants, pending calls and carried states: for which principal they count, how often and how long.
 
 use toolyard_model::{Principal, View};
 use toolyard_proto::Revision;
