@@ -21,7 +21,7 @@ def ring(_):
 
 NUMBER = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
 TOOLS = {
-    "now": (now, "Tells the time, in seconds since 1970", {"type": "object"}),
+    "now": (now, "Returns the time, in seconds since 1970", {"type": "object"}),
     "add": (lambda given: {"sum": given["a"] + given["b"]}, "Adds two numbers", NUMBER),
     "ring": (ring, "Rings the bell, which this clock does not have", {"type": "object"}),
 }

@@ -14,7 +14,7 @@ interface Tool {
   readonly run: (given: Given) => unknown;
 }
 
-/** What the gateway says. More may come with later versions, and is passed over. */
+/** Messages from the gateway. Later versions may add more types; unknown ones are ignored. */
 type FromGateway =
   | { type: "registered"; sessionId: string; refused: { name: string; reason: string }[] }
   | { type: "refused"; reason: string; guidance?: string }
@@ -23,7 +23,7 @@ type FromGateway =
 
 type Result = { success: true; data: unknown; error: null } | { success: false; data: null; error: string };
 
-/** What the app says. */
+/** Messages from the app. */
 type FromApp =
   | { type: "register"; appName: string; version: 1; sessionId?: string; tools: Offered[] }
   | { type: "toolResponse"; correlationId: number; result: Result }
@@ -37,7 +37,7 @@ interface Offered {
 
 const tools: ReadonlyMap<string, Tool> = new Map<string, Tool>([
   ["now", {
-    about: "Tells the time, in seconds since 1970",
+    about: "Returns the time, in seconds since 1970",
     schema: { type: "object" },
     run: () => String(Math.floor(Date.now() / 1000)),
   }],
@@ -104,7 +104,7 @@ function register(socket: Socket): void {
   send(socket, { type: "register", appName: "NodeClock", version: 1, ...known, tools: offered });
 }
 
-/** For ever: with a pause that grows, and starts anew once somebody was there. */
+/** Reconnects without end. The pause grows with each attempt and is reset by a successful connection. */
 function dial(): void {
   const socket = connect({ host, port: Number(port) });
   socket.on("connect", () => {

@@ -1,8 +1,8 @@
 //! Finds the gateway of a config set, or starts one: several programs that look for it at the same time start
 //! only one.
 //!
-//! A gateway is met once it has answered. One that was killed a moment ago still takes connections, and what
-//! is said to it is lost; so nothing of the client is said before.
+//! A gateway counts as found only once it has answered: one that was killed a moment ago still accepts connections,
+//! and everything sent to it is lost. So no message of the client is sent before that answer.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, TryLockError};
@@ -29,13 +29,13 @@ use crate::{log, system};
 const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a gateway that waits may take to find that its turn has come. It looks every second.
-const STANDBY: Duration = Duration::from_secs(5);
-/// How long a gateway may take to answer the first word.
+/// How long a gateway may take to answer the first message.
+const FIRST_WORD: Duration = Duration::from_secs(5);
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// Answered by every gateway, before any handshake and in every view.
 const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-knock","method":"ping"}"#;
 /// How much of the end of a log is shown.
-const LAST_WORDS: usize = 2_000;
+const MAX_LOG_TAIL: usize = 2_000;
 
 #[derive(Debug)]
 pub struct GatewayLocator {
@@ -46,13 +46,13 @@ pub struct GatewayLocator {
 
 /// A gateway that has answered.
 pub(crate) enum Met {
-    /// It listens.
+    /// It accepts the connection.
     Welcome(LocalStream),
-    /// It does not want us, and says why.
+    /// It refuses the connection, with a reason.
     Refused(Refusal),
 }
 
-/// What a gateway says to somebody it does not let in.
+/// The answer of a gateway that refuses a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) why: String,
@@ -94,7 +94,7 @@ impl GatewayLocator {
                 return Ok(met);
             }
             if let Some(_lock) = self.lock()? {
-                // Whoever held it before may have started one.
+                // The previous holder of the lock may have started one.
                 return match self.knock(opening).await {
                     Some(met) => Ok(met),
                     None => match self.standby(opening).await {
@@ -112,7 +112,7 @@ impl GatewayLocator {
         }
     }
 
-    /// Where a gateway may be: where it said it is, and where it usually is.
+    /// Where a gateway may be: at the address that it has published, or at the default one.
     fn sockets(&self) -> impl Iterator<Item = PathBuf> {
         let part = |path: &Path| path.file_name().map(OsStr::to_owned);
         let set = |path: &Path| (path.parent().and_then(part), part(path));
@@ -126,7 +126,7 @@ impl GatewayLocator {
         for path in self.sockets() {
             if let Ok(stream) = local::connect(&path).await
                 && local::refuse_strangers(&stream).is_ok()
-                && let Ok(Some(met)) = timeout(FIRST_WORD, hear(stream, opening)).await
+                && let Ok(Some(met)) = timeout(FIRST_WORD, first_answer(stream, opening)).await
             {
                 return Some(met);
             }
@@ -134,7 +134,7 @@ impl GatewayLocator {
         None
     }
 
-    /// The right to start a gateway, unless somebody else has it now.
+    /// The right to start a gateway, unless another process has it now.
     fn lock(&self) -> io::Result<Option<File>> {
         let path = self.socket.with_file_name("start.lock");
         let what =
@@ -168,18 +168,18 @@ impl GatewayLocator {
                 return Ok(met);
             }
             if let Some(status) = gateway.try_wait()? {
-                let message = format!("the gateway could not be started ({status}){}", log.last_words());
+                let message = format!("the gateway could not be started ({status}){}", log.log_tail());
                 return Err(io::Error::other(message));
             }
             if Instant::now() > deadline {
-                let message = format!("the gateway takes longer than {LIMIT:?} to start{}", log.last_words());
+                let message = format!("the gateway takes longer than {LIMIT:?} to start{}", log.log_tail());
                 return Err(io::Error::other(message));
             }
             sleep(PAUSE).await;
         }
     }
 
-    /// It is nobody's child in the end: it leaves our session itself, and whoever joined keeps it running.
+    /// The gateway outlives this process: it leaves our session by itself, and runs while clients are connected.
     fn spawn(&self, log: &Log) -> io::Result<Child> {
         let what = |verb: &'static str| {
             move |error: io::Error| io::Error::new(error.kind(), format!("{verb}: {error}"))
@@ -194,12 +194,12 @@ impl GatewayLocator {
     }
 }
 
-/// The first word of whoever took the connection; `None` if it goes without one.
-async fn hear(mut stream: LocalStream, opening: &Opening) -> Option<Met> {
+/// The first answer on a new connection; `None` if the connection ends without one.
+async fn first_answer(mut stream: LocalStream, opening: &Opening) -> Option<Met> {
     let first = opening.line().into_iter().chain([Bytes::from_static(KNOCK.as_bytes())]);
     write_lines(&mut stream, first).await.ok()?;
     // It is asked nothing else before this is answered, so there is nothing behind the line.
-    let line = next_line(&mut LineDecoder::new(usize::MAX), &mut stream).await.ok()??;
+    // Nothing else is sent before this is answered, so there is nothing after the line.
     Some(refusal_in(&line).map_or(Met::Welcome(stream), Met::Refused))
 }
 
@@ -218,7 +218,7 @@ fn refusal_in(line: &Bytes) -> Option<Refusal> {
     Some(Refusal { why, about })
 }
 
-/// What the gateway says. It has no terminal, so it goes to a file in the state directory.
+/// The gateway's stderr. The gateway has no terminal, so its stderr goes to a file in the state directory.
 struct Log {
     file: Option<(PathBuf, File)>,
     /// Where it ended before.
@@ -229,15 +229,15 @@ impl Log {
     fn open(folder: Option<&Path>) -> Self {
         let path = folder.map(|folder| folder.join(log::FILE));
         let length = path.as_deref().and_then(|path| path.metadata().ok()).map_or(0, |log| log.len());
-        let anew = length > log::MAX_LENGTH;
+        let is_too_long = length > log::MAX_LENGTH;
         let open = |path: PathBuf| {
-            if anew {
+            if is_too_long {
                 let _ = std::fs::remove_file(&path);
             }
             let file = File::options().create(true).append(true).read(true).open(&path).ok()?;
             Some((path, file))
         };
-        Self { file: path.and_then(open), start: if anew { 0 } else { length } }
+        Self { file: path.and_then(open), start: if is_too_long { 0 } else { length } }
     }
 
     fn writer(&self) -> Stdio {
@@ -245,18 +245,18 @@ impl Log {
         copy.map_or_else(Stdio::null, Stdio::from)
     }
 
-    /// What was said since it was opened, as the end of a message.
-    fn last_words(&mut self) -> String {
+    /// The log since it was opened, as the end of an error message.
+    fn log_tail(&mut self) -> String {
         let Some((path, file)) = &mut self.file else { return String::new() };
         let mut text = String::new();
         let read = file.seek(SeekFrom::Start(self.start)).and_then(|_| file.read_to_string(&mut text));
         let words: Vec<&str> = text.lines().rev().take(5).collect();
         let words: Vec<&str> = words.into_iter().rev().collect();
-        let words: String = words.join("\n").chars().take(LAST_WORDS).collect();
+        let words: String = words.join("\n").chars().take(MAX_LOG_TAIL).collect();
         if read.is_err() || words.is_empty() {
             return format!("; its log is {}", path.display());
         }
-        format!("; it said (all of it in {}):\n{words}", path.display())
+        format!("; its stderr output (complete in {}):\n{words}", path.display())
     }
 }
 

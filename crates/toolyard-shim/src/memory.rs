@@ -88,7 +88,7 @@ impl Memory {
     }
 
     /// A line from the client; what to pass on of it.
-    pub(crate) fn client_says(&mut self, line: Bytes) -> Option<Bytes> {
+    pub(crate) fn from_client(&mut self, line: Bytes) -> Option<Bytes> {
         match Incoming::parse(&line) {
             Ok(Incoming::One(message)) => self.note(message, line),
             Ok(Incoming::Batch(parts)) => {
@@ -175,7 +175,7 @@ impl Memory {
     }
 
     /// A line from the gateway; what to pass on to the client.
-    pub(crate) fn gateway_says(&mut self, line: Bytes) -> Vec<Bytes> {
+    pub(crate) fn from_gateway(&mut self, line: Bytes) -> Vec<Bytes> {
         match Incoming::parse(&line) {
             Ok(Incoming::One(Message::Response(response))) => self.answered(&response, line),
             Ok(Incoming::One(Message::Request(request))) => vec![self.asks(request, line)],
@@ -247,7 +247,7 @@ impl Memory {
         Message::Notification(Notification { method, params }).render()
     }
 
-    /// The gateway is gone: what the client has to hear of that. `why` completes "… while it was under way".
+    /// The gateway is gone: what the client must be sent. `why` completes "… while it was under way".
     pub(crate) fn lost(&mut self, why: &str) -> Vec<Bytes> {
         self.generation += 1;
         self.repeated.clear();

@@ -51,7 +51,7 @@ impl Opening {
     pub(crate) fn line(&self) -> Option<Bytes> {
         let mut tokens = self.tokens();
         if tokens.presented().is_some() {
-            // A shim may outlive a secret. A file that is just being edited, or away for a moment, says nothing.
+            // A shim may outlive a secret. A file that is being edited or is missing for a moment changes nothing.
             let rules = (self.current_rules)().filter(|rules| !rules.secrets.is_empty());
             if rules.is_some() {
                 tokens.renew(rules, now());

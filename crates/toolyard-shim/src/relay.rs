@@ -26,8 +26,8 @@ use super::opening::Opening;
 const ROOM: usize = 64;
 /// How long a client that has closed its end may still get answers. The first list takes up to 5 s.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// How long a gateway that takes nothing more may still say something.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the last messages may take: those of a gateway that reads nothing more, and our own to the client.
+const LAST_WRITE: Duration = Duration::from_secs(1);
 /// How long a session of the hub may take to be back at its instance, which the new gateway has to find first.
 const RETURN: Duration = Duration::from_secs(15);
 /// How long the client's first messages are awaited before the failure is reported.
@@ -47,8 +47,8 @@ pub(crate) struct Relay {
     locator: GatewayLocator,
     opening: Opening,
     memory: Mutex<Memory>,
-    /// Whether the client is being told something.
-    is_telling: AtomicBool,
+    /// Whether a message to the client is being written.
+    is_writing: AtomicBool,
 }
 
 /// How a connection ended.
@@ -65,7 +65,7 @@ impl Relay {
             locator,
             opening,
             memory: Mutex::new(Memory::of_hub(is_hub)),
-            is_telling: AtomicBool::new(false),
+            is_writing: AtomicBool::new(false),
         }
     }
 
@@ -106,8 +106,9 @@ impl Relay {
             // A gateway that has answered counts as useful, however often it ends.
             if short > MOST_SHORT && self.memory().answers() == answers {
                 self.give_up(&mut client, &mut stdout, "the gateway ended again and again").await;
-                let message =
-                    format!("the gateway ended {short} times in a row within {SHORT:?}; its log says why");
+                let message = format!(
+                    "the gateway ended {short} times in a row within {SHORT:?}; see its log for the reason"
+                );
                 return Err(io::Error::other(message));
             }
             let failures = self.memory().lost(LOST);
@@ -121,28 +122,28 @@ impl Relay {
             sleep(LONGEST_PAUSE.min(Duration::from_millis(50) * short.saturating_sub(1))).await;
         }
     }
-
+    /// Fails everything the client waits for, including its latest requests.
     /// Everything the client waits for fails, also what it has only just asked.
     async fn give_up(&self, client: &mut Client, stdout: &mut Stdout, why: &str) {
         let mut failures = self.memory().given_up(why);
         while let Ok(Some(line)) = timeout(LAST_QUESTIONS, client.lines.recv()).await {
-            self.memory().client_says(line);
+            self.memory().from_client(line);
         }
         failures.extend(self.memory().not_passed_on(why));
         // The client may be gone as well, or read nothing.
-        let _ = timeout(LAST_WORDS, write_lines(stdout, failures)).await;
+        let _ = timeout(LAST_WRITE, write_lines(stdout, failures)).await;
     }
 
-    /// The client has closed its end, and waits for what it has asked. One that said too much at once hears
-    /// of that.
+    /// The client has closed its end; reports what will not be answered. A client that sent a line that is too long
+    /// receives an error.
     async fn farewell(&self, client: &Client, stdout: &mut Stdout, why: Option<&str>) -> io::Result<()> {
         let failures = why.map(|why| self.memory().unanswered(why)).unwrap_or_default();
         // A client that reads nothing is not waited for.
-        timeout(LAST_WORDS, write_lines(stdout, failures)).await.unwrap_or(Ok(()))?;
+        timeout(LAST_WRITE, write_lines(stdout, failures)).await.unwrap_or(Ok(()))?;
         let Some(trouble) = client.trouble.get() else { return Ok(()) };
         let error = RpcError::new(code::INVALID_REQUEST, trouble.to_string());
         let last = write_lines(stdout, [render_error(None, &error.to_raw())]);
-        timeout(LAST_WORDS, last).await.unwrap_or(Ok(()))?;
+        timeout(LAST_WRITE, last).await.unwrap_or(Ok(()))?;
         Err(io::Error::other("the client sent a line that is too long"))
     }
 
@@ -159,10 +160,10 @@ impl Relay {
             ended = &mut down => return ended,
             write = self.up(write, client) => write,
         };
-        // Either the client has closed its end, or the gateway takes nothing more; in both cases it may still
-        // have something to say.
+        // Either the client has closed its end, or the gateway reads nothing more; in both cases answers may still
+        // arrive.
         let is_client = client.has_ended();
-        let last = timeout(if is_client { LAST_ANSWERS } else { LAST_WORDS }, async {
+        let last = timeout(if is_client { LAST_ANSWERS } else { LAST_WRITE }, async {
             tokio::select! {
                 ended = &mut down => ended,
                 () = self.idle(), if is_client => Ok(Ended::Client(None)),
@@ -178,9 +179,9 @@ impl Relay {
         }
     }
 
-    /// Waits until the client waits for nothing, and all it was told has left.
+    /// Waits until the client waits for nothing, and everything for it has been written.
     async fn idle(&self) {
-        while self.is_telling.load(Ordering::Relaxed) || !self.memory().is_idle() {
+        while self.is_writing.load(Ordering::Relaxed) || !self.memory().is_idle() {
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -192,14 +193,14 @@ impl Relay {
         }
     }
 
-    /// From the client to the gateway, until either ends. The writing end is given back, since closing it
-    /// tells the gateway that we are gone.
+    /// From the client to the gateway, until either ends. Returns the writing end, since dropping it disconnects from
+    /// the gateway.
     async fn up(&self, mut write: WriteHalf<LocalStream>, client: &mut Client) -> WriteHalf<LocalStream> {
         let introduction = self.memory().introduction();
         if write_lines(&mut write, introduction).await.is_err() {
             return write;
         }
-        // What the client says next may be for its instance.
+        // The client's next message may be for its instance.
         let _ = timeout(RETURN, self.returned()).await;
         let mut before = self.memory().settings();
         before.extend(self.memory().repeats());
@@ -207,7 +208,7 @@ impl Relay {
             return write;
         }
         while let Some(line) = client.lines.recv().await {
-            let line = self.memory().client_says(line);
+            let line = self.memory().from_client(line);
             if write_lines(&mut write, line).await.is_err() {
                 return write;
             }
@@ -219,16 +220,16 @@ impl Relay {
     async fn down(&self, mut read: ReadHalf<LocalStream>, stdout: &mut Stdout) -> io::Result<Ended> {
         let mut decoder = LineDecoder::new(usize::MAX);
         while let Ok(Some(line)) = next_line(&mut decoder, &mut read).await {
-            self.is_telling.store(true, Ordering::Relaxed);
-            let lines = self.memory().gateway_says(line);
+            self.is_writing.store(true, Ordering::Relaxed);
+            let lines = self.memory().from_gateway(line);
             write_lines(stdout, lines).await?;
-            self.is_telling.store(false, Ordering::Relaxed);
+            self.is_writing.store(false, Ordering::Relaxed);
         }
         Ok(Ended::Gateway)
     }
 }
 
-/// What the client says on stdin.
+/// The client's messages on stdin.
 struct Client {
     lines: mpsc::Receiver<Bytes>,
     /// Ended with stdin.
@@ -255,7 +256,7 @@ impl Client {
         sleep(LAST_ANSWERS).await;
     }
 
-    /// Waits until the client has closed its end and nothing of what it said is left.
+    /// Waits until the client has closed its end and all its messages have been read.
     async fn ended(&self) {
         self.gone.ended().await;
         if !self.lines.is_empty() {

@@ -7,8 +7,8 @@ pub(crate) struct Tokens {
     rules: Option<Rules>,
     /// What the environment gave us.
     given: Option<String>,
-    /// Whose tokens we can make: our own, or those of the client that the given one names. Nobody's where that is
-    /// no token made from our secret.
+    /// The client that we can make tokens for: our own, or the one that the given token names. `None` if the given
+    /// token was not made from our secret.
     client: Option<String>,
     last: u64,
     presented: Option<Presented>,
@@ -28,7 +28,7 @@ pub(crate) enum Presented {
 const TRIES: usize = 3;
 
 impl Tokens {
-    /// `own` is the client that we are if nobody says otherwise.
+    /// `own` is the name of our client unless a given token names another.
     pub(crate) fn new(own: String, given: Option<String>, rules: Option<Rules>, now: u64) -> Self {
         let client = given.is_none().then_some(own);
         let mut tokens = Self { rules: None, given, client, last: 0, presented: None, refused: 0 };
@@ -121,7 +121,7 @@ mod tests {
         let mut checker = Checker::new(rules('A'));
         let got = [(); 3].map(|()| match tokens.next(NOW, 7) {
             Some(token) => checker.check(&token, NOW).map_or_else(|bad| bad.to_string(), |used| used.client),
-            None => "nobody".to_owned(),
+            None => "no client".to_owned(),
         });
         assert_eq!(got, expected);
     }
@@ -133,7 +133,7 @@ mod tests {
         let form = "the token has not the form ClientId:UnixTimestamp:Signature";
         let given = |letter, made| Some(secret(letter).mint("ann", made));
         check(None, Some(rules('A')), ["own"; 3]);
-        check(None, None, ["nobody"; 3]);
+        check(None, None, ["no client"; 3]);
         check(given('A', NOW), Some(rules('A')), ["ann"; 3]);
         check(given('A', NOW + 60), Some(rules('A')), ["ann"; 3]);
         // What is not good is not made good.
@@ -154,12 +154,12 @@ mod tests {
         assert_eq!(tokens.presented(), Some(Presented::Minted));
     }
 
-    /// Whom a gateway lets in, and after how many refusals.
+    /// The client that a gateway accepts, and after how many refusals.
     fn met(tokens: &mut Tokens, checker: &mut Checker, now: u64) -> (String, usize) {
         for refusals in 0.. {
             let token = tokens.next(now, 11 * refusals as u64 + 5);
             match token.map(|token| checker.check(&token, now)) {
-                None => return ("nobody".to_owned(), refusals),
+                None => return ("no client".to_owned(), refusals),
                 Some(Ok(used)) => {
                     tokens.taken();
                     return (used.client, refusals);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_keeps_nobody_out() {
+    fn a_clock_that_goes_back_locks_no_client_out() {
         let mut checker = Checker::new(rules('A'));
         let mut tokens = Tokens::new("own".to_owned(), None, Some(rules('A')), NOW);
         for now in [NOW, NOW - 600, NOW - 600, NOW] {
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(met(&mut tokens, &mut Checker::new(rules('A')), NOW), ("own".to_owned(), 1));
         // Where no secret of ours opens, the last try is without.
         let mut tokens = Tokens::new("own".to_owned(), None, Some(rules('E')), NOW);
-        assert_eq!(met(&mut tokens, &mut Checker::new(rules('A')), NOW), ("nobody".to_owned(), TRIES));
+        assert_eq!(met(&mut tokens, &mut Checker::new(rules('A')), NOW), ("no client".to_owned(), TRIES));
         assert!(!tokens.refused());
     }
 }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use toolyard_app::{App, Door};
 use toolyard_tool::{ToolSet, tool};
 
-/// Tells the time, in seconds since 1970.
+/// Returns the time, in seconds since 1970.
 #[tool(read_only)]
 async fn now() -> String {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string()

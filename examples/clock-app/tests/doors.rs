@@ -1,6 +1,6 @@
 //! The clock at every door, and as the app that it is: its program registers with a gateway.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 #[path = "../src/main.rs"]
 #[expect(dead_code, reason = "its `main` is not ours")]
@@ -27,7 +27,7 @@ fn requests() -> Vec<(&'static str, Value)> {
     vec![call("now"), call("ring")]
 }
 
-/// The time that is told must be that of the call; which it is does not matter.
+/// Replaces a time that is close to now by `now`, so that answers can be compared.
 fn lasting(mut answer: Value) -> Value {
     let printed = answer["content"][0]["text"].as_str().and_then(|text| text.parse::<u64>().ok());
     if let Some(printed) = printed {
@@ -49,7 +49,7 @@ async fn every_tool_answers_the_same_at_every_door() {
 }
 
 #[tokio::test]
-async fn it_tells_the_time_and_has_no_bell() {
+async fn it_returns_the_time_and_has_no_bell() {
     let answers = table::answers(&CLOCK).await;
     assert_eq!(answers[0]["content"], json!([{ "type": "text", "text": "now" }]));
     assert_eq!(answers[1]["content"][0]["text"], "the bell is missing");

@@ -1,6 +1,6 @@
 //! The smallest server at every door.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 #[path = "../src/main.rs"]
 #[expect(dead_code, reason = "its `main` is not ours")]
@@ -36,7 +36,7 @@ async fn every_tool_answers_the_same_at_every_door() {
 }
 
 #[tokio::test]
-async fn it_says_hello() {
+async fn it_greets_by_name() {
     let answers = table::answers(&HELLO).await;
     assert_eq!(answers[0]["content"], json!([{ "type": "text", "text": "Hello, Ann!" }]));
     assert_eq!(answers[2]["isError"], true);

@@ -1,6 +1,6 @@
 //! The server in ten lines: as long as that, as the documentation has it, and it answers.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ const SOURCE: &str = include_str!("../src/bin/ten-lines.rs");
 const INTRO: &str = include_str!("../../../sdk/toolyard-tool/src/docs/intro.md");
 
 #[test]
-fn it_has_ten_lines_at_most_and_stands_in_the_documentation() {
+fn it_has_at_most_ten_lines_and_is_quoted_in_the_documentation() {
     let code = SOURCE.lines().filter(|line| !line.is_empty() && !line.starts_with("//!"));
     assert!(code.count() <= 10);
     let (_, program) = SOURCE.split_once("\n\n").unwrap();

@@ -1,6 +1,6 @@
 //! The notebook at every door.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 #[path = "doors/table.rs"]
 mod table;
@@ -66,7 +66,7 @@ async fn the_answers_are_those_of_the_functions() {
     let answers = table::answers(&NOTES).await;
     let text = |at: usize| answers[at]["content"][0]["text"].as_str().unwrap();
     assert_eq!(answers[0]["content"][1]["mimeType"], "image/gif");
-    assert_eq!(answers[0]["_meta"], json!({ "example.org/pixels": 1 }), "what the tool itself says of it");
+    assert_eq!(answers[0]["_meta"], json!({ "example.org/pixels": 1 }), "`_meta` of the tool itself");
     assert_eq!(answers[1]["structuredContent"], json!({ "result": 1 }));
     assert_eq!(answers[2]["structuredContent"]["title"], "Bread");
     assert_eq!(answers[3]["isError"], true);

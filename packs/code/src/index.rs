@@ -196,7 +196,7 @@ impl Index {
         Ok(())
     }
 
-    /// Brings the index up to date with the files. `go_on` is asked and `report` is told between batches.
+    /// Brings the index up to date with the files. Calls `go_on` and `report` between batches.
     pub(crate) fn refresh(
         &self,
         go_on: &dyn Fn() -> bool,

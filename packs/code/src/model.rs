@@ -1,8 +1,8 @@
 //! Turns functions and queries into vectors of 128 numbers, so that related ones point the same way.
 //!
 //! The weights are our own (`model/*.tyce`): one vector per word, and in the precise model one transformer layer over
-//! the words. Reading them needs no tokenizer and no tensor library. `docs/design/code-model.md` says how they were
-//! trained and what they reach.
+//! the words. Reading them needs no tokenizer and no tensor library. `docs/design/code-model.md` describes how they
+//! were trained and what they reach.
 
 mod features;
 mod file;

@@ -29,7 +29,7 @@ fn is_offset(wish: &Wish, problems: &mut Problems) {
     }
 }
 
-/// Tells the current date, time and weekday.
+/// Returns the current date, time and weekday.
 #[tool(read_only, check = is_offset, rule = "`offset` must be an offset from UTC, such as +02:00.")]
 pub(crate) async fn time_now(wish: Wish) -> WithText<Now> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -51,7 +51,7 @@ fn coverart() -> String {
     "https://coverartarchive.org".into()
 }
 
-/// Without the key, which is nobody else's business.
+/// Leaves the secret key out.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config").field("root", &self.root).finish_non_exhaustive()

@@ -89,7 +89,7 @@ fn native(file: File, name: &str, stop: &dyn Fn() -> bool) -> Result<Vec<u32>, S
             Some(listener) => listener,
             none => none.insert(Listener::new(rate, lead)?),
         };
-        Ok(listener.hear(rate, channels, samples) && !stop())
+        Ok(listener.add(rate, channels, samples) && !stop())
     })?;
     match listener.map(Listener::finish) {
         Some(items) if !items.is_empty() => Ok(items),

@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// As the system says it where two folders are on different file systems; the program's tests have real ones.
+    /// The error of a rename between two file systems; the binary's tests use real ones.
     #[test]
     fn a_rename_that_leads_to_another_file_system_becomes_a_copy() {
         let folder = tempfile::tempdir().unwrap();

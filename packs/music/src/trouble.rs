@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_of_the_jail_says_what_to_do() {
+    fn every_jail_error_has_a_hint() {
         let path = || "a/b".to_owned();
         let io = |kind: io::ErrorKind| JailError::Io { path: path(), source: kind.into() };
         let table = [

@@ -1,4 +1,4 @@
-//! An app, or an instance with its file, that says who it is. Tests start many of them and kill them.
+//! An app, or an instance with its file, that reports its identity. Tests start many of them and kill them.
 //!
 //! `mortal app ADDRESS NAME` · `mortal instance FOLDER NAME`
 
@@ -28,7 +28,7 @@ struct Asked {
     wait: u64,
 }
 
-/// Says its name, its process and the word it was given.
+/// Returns its name, its process and the word it was given.
 #[tool(read_only)]
 async fn who(args: Asked) -> String {
     tokio::time::sleep(Duration::from_millis(args.wait)).await;

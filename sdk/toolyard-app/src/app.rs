@@ -72,11 +72,11 @@ type ServeHttp = Box<dyn FnOnce(String) -> BoxFuture<Result<Server, ServeError>>
 ///
 /// # #[tokio::main]
 /// # async fn main() -> std::io::Result<()> {
-/// # let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
+/// # let free_port = tokio::net::TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
 /// let app = App::new("Lamp", ToolSet::new("lamp", "1.0.0").with::<light>())
-///     .at(Door::Tcp(nobody))
+///     .at(Door::Tcp(free_port))
 ///     .first_wait(Duration::from_millis(100))
-///     .token(|| "made anew for each connection".into());
+///     .token(|| "a new one for each connection".into());
 /// // No gateway is running yet, which is not an error: the app keeps connecting.
 /// assert!(tokio::time::timeout(Duration::from_millis(20), app.run()).await.is_err());
 /// # Ok(())
@@ -119,7 +119,7 @@ impl App {
         }
     }
 
-    /// Where Toolyard is; `127.0.0.1:5100` unless it is said.
+    /// Where Toolyard is; by default `127.0.0.1:5100`.
     #[must_use]
     pub fn at(mut self, door: Door) -> Self {
         self.door = door;

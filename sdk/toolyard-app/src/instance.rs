@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_taken_while_somebody_listens_under_it_and_free_afterwards() {
+    async fn a_name_is_taken_while_an_instance_listens_under_it_and_free_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}/mcp", listener.local_addr().unwrap());

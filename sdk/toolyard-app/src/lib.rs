@@ -7,7 +7,7 @@
 //! use toolyard_app::{App, Door};
 //! use toolyard_tool::{ToolSet, tool};
 //!
-//! /// Says hello.
+//! /// Greets the user.
 //! #[tool]
 //! async fn hello() -> String {
 //!     "Hello from the app".into()

@@ -1,4 +1,4 @@
-//! One connection to Toolyard: registers, answers calls, announces changes, says goodbye.
+//! One connection to Toolyard: registers, answers calls, announces changes, unregisters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -219,7 +219,7 @@ impl Session {
         }
     }
 
-    /// What Toolyard says. Gives a reason to end, if it is one.
+    /// Handles a message from Toolyard. Returns the reason to end the session, if it is one.
     fn take(
         &mut self,
         line: &Bytes,

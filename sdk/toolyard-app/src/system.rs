@@ -12,7 +12,7 @@ pub(crate) use windows::{create_folder, own_user, private, runtime_folder};
 
 use std::path::PathBuf;
 
-/// A variable that says where something is, which must be absolute to count.
+/// The folder in an environment variable; a relative one is ignored.
 fn absolute(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

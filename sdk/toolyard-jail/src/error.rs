@@ -110,12 +110,12 @@ pub enum JailError {
     /// The root itself is never moved, replaced or deleted.
     #[error("the root folder itself is never moved, replaced or deleted")]
     RootItself,
-    /// Anything else that the system says.
+    /// Any other error of the system.
     #[error("path `{path}`: {source}")]
     Io {
         /// Where.
         path: String,
-        /// What it says.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -152,7 +152,7 @@ impl JailError {
     }
 }
 
-/// What a function that fills a file says.
+/// The error of a function that fills a file.
 impl From<io::Error> for JailError {
     fn from(source: io::Error) -> Self {
         Self::Io { path: String::new(), source }

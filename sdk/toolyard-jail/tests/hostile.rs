@@ -1,7 +1,7 @@
 //! Whatever path is given to whatever operation, nothing outside of the root is read or changed; and what may
 //! be read is read.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use toolyard_jail::{Existing, Jail, JailError, Symlinks};
 
-/// Parts of paths that somebody who wants out would use, and some that are there.
+/// Parts of paths that an attacker would use to leave the root, and some that exist.
 fn part() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => prop::sample::select(vec!["a", "b", "song", "in", "out", "abs", "up", "root", "outside", "secret"])
@@ -27,7 +27,7 @@ fn path() -> impl Strategy<Value = String> {
         .prop_map(|(is_absolute, parts)| if is_absolute { "/" } else { "" }.to_owned() + &parts.join("/"))
 }
 
-/// What an operation may be: it either works or says why not.
+/// An operation either succeeds or returns an error.
 type Operation = fn(&Jail, &str, &str) -> Result<(), JailError>;
 
 const OPERATIONS: [(&str, Operation); 9] = [

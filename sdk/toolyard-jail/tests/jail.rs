@@ -1,7 +1,7 @@
 //! What a jail does for its users: paths, links, writes, moves, removals. That nothing else happens is shown in
 //! `hostile.rs` and `swapped.rs`.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -159,7 +159,7 @@ fn removing_takes_the_link_and_never_the_root() {
 }
 
 #[test]
-fn a_removal_stops_when_it_is_told_to() {
+fn a_removal_can_be_stopped() {
     let yard = Yard::new(Symlinks::Forbid);
     let mut left = 1;
     let mut go_on = || {

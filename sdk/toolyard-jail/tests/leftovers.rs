@@ -1,7 +1,7 @@
 //! What a killed writer left goes at the next write into its folder: only that, only when it is old, and only where
 //! something is written.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -65,7 +65,7 @@ fn leftovers_go_at_the_next_write_and_nothing_else_does() {
 
     let jail = Jail::new(&root, Symlinks::Forbid).unwrap();
     jail.folder(&jail.path("a").unwrap()).unwrap().entries().unwrap();
-    assert_eq!(names(&a), before, "whoever only looks removes nothing");
+    assert_eq!(names(&a), before, "reading removes nothing");
     write(&jail, "a/song");
     let expected: Vec<String> = before.into_iter().filter(|name| name != ".toolyard-tmp-4711-0").collect();
     assert_eq!(names(&a).into_iter().filter(|name| name != "song").collect::<Vec<_>>(), expected);

@@ -1,7 +1,7 @@
-//! Somebody swaps a folder for a link to the outside, over and over, while paths through it are used. Nothing
+//! Another process swaps a folder for a link to the outside, over and over, while paths through it are used. Nothing
 //! outside is ever read or changed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Completion { of: LitStr, argument: LitStr },
 }
 
-/// Everything that was said about a function.
+/// All options of the attribute of a function.
 pub(crate) struct Attribute {
     pub(crate) kind: Kind,
     pub(crate) name: Option<LitStr>,
@@ -62,15 +62,15 @@ const KEYS: [&str; 19] = [
     "argument",
 ];
 
-/// One word in the brackets, with its value.
-struct Said {
+/// One option in the parentheses, with its value.
+struct AttributeOption {
     key: Ident,
     value: Option<Expr>,
 }
 
 impl Attribute {
     pub(crate) fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut all: Vec<Said> = Vec::new();
+        let mut all: Vec<AttributeOption> = Vec::new();
         while !input.is_empty() {
             let key: Ident = input.parse().map_err(|error| {
                 Error::new(error.span(), "expected a word such as `read_only` or `title = \"…\"`")
@@ -81,11 +81,11 @@ impl Attribute {
             } else {
                 None
             };
-            let is_twice = key != "icon" && key != "rule" && all.iter().any(|said| said.key == key);
+            let is_twice = key != "icon" && key != "rule" && all.iter().any(|option| option.key == key);
             if is_twice {
-                return Err(Error::new(key.span(), format!("`{key}` stands here twice")));
+                return Err(Error::new(key.span(), format!("duplicate option `{key}`")));
             }
-            all.push(Said { key, value });
+            all.push(AttributeOption { key, value });
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
@@ -93,7 +93,7 @@ impl Attribute {
         Self::read(&all)
     }
 
-    fn read(all: &[Said]) -> Result<Self> {
+    fn read(all: &[AttributeOption]) -> Result<Self> {
         let mut attribute = Self {
             kind: kind(all)?,
             name: None,
@@ -108,15 +108,15 @@ impl Attribute {
             check: None,
             rules: Vec::new(),
         };
-        for said in all {
-            attribute.take(said)?;
+        for option in all {
+            attribute.take(option)?;
         }
         attribute.check_together(all)?;
         Ok(attribute)
     }
 
-    /// What one word says about another.
-    fn check_together(&self, all: &[Said]) -> Result<()> {
+    /// Checks options that depend on each other.
+    fn check_together(&self, all: &[AttributeOption]) -> Result<()> {
         let wrong = |key: &str, what: &str| {
             let word = all.iter().find(|word| word.key == key);
             Err(Error::new(word.map_or_else(Span::call_site, |word| word.key.span()), what))
@@ -128,7 +128,7 @@ impl Attribute {
             );
         }
         if self.asks_first && self.task == Task::Never {
-            return wrong("asks_first", "this says that questions come before the task: add `task`");
+            return wrong("asks_first", "`asks_first` only works with tasks: add `task`");
         }
         if self.keep.is_some() && self.task == Task::Never {
             return wrong("keep", "this is how long a task is kept: add `task`");
@@ -140,38 +140,38 @@ impl Attribute {
             (Some(_), true) => {
                 wrong("check", "say in the schema what this asks for, in words for a model: `rule = \"…\"`")
             }
-            (None, false) => wrong("rule", "this says what `check` asks for: add `check = function`"),
+            (None, false) => wrong("rule", "`rule` describes what `check` requires: add `check = function`"),
             _ => Ok(()),
         }
     }
 
-    fn take(&mut self, said: &Said) -> Result<()> {
-        let key = said.key.to_string();
-        said.check_kind(&self.kind)?;
+    fn take(&mut self, option: &AttributeOption) -> Result<()> {
+        let key = option.key.to_string();
+        option.check_kind(&self.kind)?;
         match key.as_str() {
-            "name" => self.name = Some(said.checked_name()?),
-            "title" => self.title = Some(said.text()?),
-            "mime" => self.mime = Some(said.text()?),
-            "icon" => self.icons.push(said.text()?),
-            "task" => self.task = said.task()?,
-            "asks_first" => self.asks_first = said.flag()?,
-            "keep" => self.keep = Some(said.duration()?),
-            "resume" => self.resume = said.flag()?,
-            "check" => self.check = Some(said.path()?),
-            "rule" => self.rules.push(said.words()?),
+            "name" => self.name = Some(option.checked_name()?),
+            "title" => self.title = Some(option.text()?),
+            "mime" => self.mime = Some(option.text()?),
+            "icon" => self.icons.push(option.text()?),
+            "task" => self.task = option.task()?,
+            "asks_first" => self.asks_first = option.flag()?,
+            "keep" => self.keep = Some(option.duration()?),
+            "resume" => self.resume = option.flag()?,
+            "check" => self.check = Some(option.path()?),
+            "rule" => self.rules.push(option.words()?),
             "prompt" | "resource" | "template" | "completes" | "argument" => {}
             key => match HINTS.iter().position(|hint| *hint == key) {
-                Some(at) => self.hints[at] = Some(said.flag()?),
-                None => return Err(unknown(&said.key)),
+                Some(at) => self.hints[at] = Some(option.flag()?),
+                None => return Err(unknown(&option.key)),
             },
         }
         Ok(())
     }
 }
 
-fn kind(all: &[Said]) -> Result<Kind> {
-    let find = |key: &str| all.iter().find(|said| said.key == key);
-    let kinds: Vec<&Said> =
+fn kind(all: &[AttributeOption]) -> Result<Kind> {
+    let find = |key: &str| all.iter().find(|option| option.key == key);
+    let kinds: Vec<&AttributeOption> =
         ["prompt", "resource", "template", "completes"].iter().filter_map(|key| find(key)).collect();
     if let [_, second, ..] = kinds.as_slice() {
         return Err(Error::new(
@@ -179,16 +179,16 @@ fn kind(all: &[Said]) -> Result<Kind> {
             "a function is one thing: a tool, a prompt, a resource, a template or a completion",
         ));
     }
-    let Some(said) = kinds.first() else { return Ok(Kind::Tool) };
-    match said.key.to_string().as_str() {
-        "prompt" => said.bare().map(|()| Kind::Prompt),
-        "resource" => said.uri(false).map(Kind::Resource),
-        "template" => said.uri(true).map(Kind::Template),
+    let Some(option) = kinds.first() else { return Ok(Kind::Tool) };
+    match option.key.to_string().as_str() {
+        "prompt" => option.bare().map(|()| Kind::Prompt),
+        "resource" => option.uri(false).map(Kind::Resource),
+        "template" => option.uri(true).map(Kind::Template),
         _ => {
             let argument = find("argument").ok_or_else(|| {
-                Error::new(said.key.span(), "say which argument is completed: `argument = \"…\"`")
+                Error::new(option.key.span(), "say which argument is completed: `argument = \"…\"`")
             })?;
-            Ok(Kind::Completion { of: said.text()?, argument: argument.text()? })
+            Ok(Kind::Completion { of: option.text()?, argument: argument.text()? })
         }
     }
 }
@@ -197,7 +197,7 @@ fn unknown(key: &Ident) -> Error {
     Error::new(key.span(), format!("`{key}` is not known here; there are: {}", KEYS.join(", ")))
 }
 
-impl Said {
+impl AttributeOption {
     /// Whether this word makes sense for what the function is.
     fn check_kind(&self, kind: &Kind) -> Result<()> {
         let (fits, of) = match self.key.to_string().as_str() {
@@ -231,7 +231,7 @@ impl Said {
         self.literal("text in quotes")
     }
 
-    /// Text that says something.
+    /// Text that is not blank.
     fn words(&self) -> Result<LitStr> {
         let text = self.text()?;
         if text.value().trim().is_empty() {

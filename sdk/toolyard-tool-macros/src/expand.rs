@@ -20,7 +20,7 @@ pub(crate) fn expand(
     let (name, vis) = (&function.sig.ident, &function.vis);
     let item = item(attribute, function, docs, signature);
     quote! {
-        #[allow(clippy::unused_async, clippy::needless_pass_by_value, reason = "a tool's signature says how it is served")]
+        #[allow(clippy::unused_async, clippy::needless_pass_by_value, reason = "a tool's signature determines how it is served")]
         #function
 
         #[doc(hidden)]
@@ -81,7 +81,7 @@ fn item(attribute: &Attribute, function: &ItemFn, docs: &str, signature: &Signat
         (Kind::Tool, None) => quote!(::toolyard_tool::private::Option::None,),
         _ => quote!(),
     };
-    // Apart, so that a function of another type is said to be one in a single line.
+    // Apart, so that the compiler reports a function of another type in a single line.
     let checked = attribute.check.as_ref().map(|check| {
         quote_spanned!(check.span()=> const CHECK: ::toolyard_tool::private::Check<#arguments> = #check;)
     });

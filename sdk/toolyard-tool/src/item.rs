@@ -15,7 +15,7 @@ use crate::state::{Source, Wanted};
 /// ```
 /// use toolyard_tool::{Item, tool};
 ///
-/// /// Says hello.
+/// /// Greets the user.
 /// #[tool]
 /// async fn hello() -> &'static str {
 ///     "hello"

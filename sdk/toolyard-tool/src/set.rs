@@ -241,7 +241,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
     /// struct Clock;
     /// struct Lamp;
     ///
-    /// /// Tells the time.
+    /// /// Returns the time.
     /// #[tool]
     /// async fn time(_: &Clock) -> &'static str {
     ///     "noon"

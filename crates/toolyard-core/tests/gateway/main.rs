@@ -1,6 +1,6 @@
 //! The gateway through its own boundary: clients and upstreams are doubles, time is virtual.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 #![expect(clippy::disallowed_methods, reason = "a test's runtime owns its tasks")]
 
 mod support;

@@ -19,43 +19,43 @@ fn request(id: u64, method: &str, params: serde_json::Value) -> Bytes {
 /// A client that has shaken hands.
 fn initialized() -> Memory {
     let mut memory = Memory::default();
-    memory.client_says(request(0, "initialize", json!({ "protocolVersion": "2025-11-25" })));
-    memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": 0, "result": {} })));
-    memory.client_says(line(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })));
+    memory.from_client(request(0, "initialize", json!({ "protocolVersion": "2025-11-25" })));
+    memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": 0, "result": {} })));
+    memory.from_client(line(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })));
     memory
 }
 
 #[test]
-fn a_new_gateway_hears_what_makes_up_the_session_and_the_client_does_not_hear_its_answers() {
+fn a_new_gateway_receives_the_session_state_and_its_answers_do_not_reach_the_client() {
     let mut memory = initialized();
     for (id, level) in [(1, "debug"), (2, "error")] {
-        memory.client_says(request(id, "logging/setLevel", json!({ "level": level })));
+        memory.from_client(request(id, "logging/setLevel", json!({ "level": level })));
     }
     for (id, method, uri) in [
         (3, "resources/subscribe", "a:"),
         (4, "resources/subscribe", "b:"),
         (5, "resources/unsubscribe", "a:"),
     ] {
-        memory.client_says(request(id, method, json!({ "uri": uri })));
+        memory.from_client(request(id, method, json!({ "uri": uri })));
     }
     for id in 1..=5 {
-        memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": id, "result": {} })));
+        memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": id, "result": {} })));
     }
     assert!(memory.is_idle() && memory.lost("lost").is_empty());
-    let said: Vec<_> = [memory.introduction(), memory.settings()].concat().iter().map(read).collect();
-    let methods: Vec<_> = said.iter().map(|line| line["method"].as_str().unwrap()).collect();
+    let sent: Vec<_> = [memory.introduction(), memory.settings()].concat().iter().map(read).collect();
+    let methods: Vec<_> = sent.iter().map(|line| line["method"].as_str().unwrap()).collect();
     let expected = ["initialize", "notifications/initialized", "logging/setLevel", "resources/subscribe"];
     assert_eq!(methods, expected);
-    assert_eq!((&said[2]["params"]["level"], &said[3]["params"]["uri"]), (&json!("error"), &json!("b:")));
+    assert_eq!((&sent[2]["params"]["level"], &sent[3]["params"]["uri"]), (&json!("error"), &json!("b:")));
     let greeting = json!({ "capabilities": { "tools": { "listChanged": true }, "prompts": {} } });
     let received =
-        memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": said[0]["id"], "result": greeting })));
+        memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": sent[0]["id"], "result": greeting })));
     assert_eq!(
         received.iter().map(read).map(|line| line["method"].clone()).collect::<Vec<_>>(),
         ["notifications/tools/list_changed"]
     );
     assert!(
-        memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": said[2]["id"], "result": {} }))).is_empty()
+        memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": sent[2]["id"], "result": {} }))).is_empty()
     );
 }
 
@@ -63,7 +63,7 @@ fn a_new_gateway_hears_what_makes_up_the_session_and_the_client_does_not_hear_it
 fn a_handshake_that_was_not_answered_is_made_again_as_it_was() {
     let mut memory = Memory::default();
     let hello = request(0, "initialize", json!({ "protocolVersion": "2025-11-25" }));
-    memory.client_says(hello.clone());
+    memory.from_client(hello.clone());
     assert!(memory.lost("lost").is_empty());
     assert_eq!(memory.introduction().iter().map(read).collect::<Vec<_>>(), [read(&hello)]);
     let failed = memory.given_up("no gateway could be reached");
@@ -71,12 +71,12 @@ fn a_handshake_that_was_not_answered_is_made_again_as_it_was() {
 }
 
 #[test]
-fn what_no_gateway_was_told_of_is_not_said_to_have_been_under_way() {
+fn undelivered_calls_are_reported_as_not_sent() {
     let mut memory = initialized();
-    memory.client_says(request(1, "tools/call", json!({ "name": "sent" })));
+    memory.from_client(request(1, "tools/call", json!({ "name": "sent" })));
     let sent = memory.given_up("no gateway could be reached");
     assert!(sent[0].windows(12).any(|words| words == b"is not known"), "{sent:?}");
-    memory.client_says(request(2, "tools/call", json!({ "name": "kept" })));
+    memory.from_client(request(2, "tools/call", json!({ "name": "kept" })));
     let kept: Vec<_> = memory.not_passed_on("no gateway could be reached").iter().map(read).collect();
     let expected = "no gateway could be reached; `kept` was not passed on to anybody";
     assert_eq!(kept[0]["result"]["content"][0]["text"], expected, "{kept:?}");
@@ -87,27 +87,27 @@ fn what_no_gateway_was_told_of_is_not_said_to_have_been_under_way() {
 fn an_answer_never_reaches_a_gateway_that_did_not_ask() {
     let mut memory = initialized();
     let question = request(1, "roots/list", json!({}));
-    assert_eq!(memory.gateway_says(question.clone()), vec![question.clone()]);
+    assert_eq!(memory.from_gateway(question.clone()), vec![question.clone()]);
     let taken_back = memory.lost("lost");
     assert_eq!(read(&taken_back[0])["params"]["requestId"], 1);
     let answer =
         |id: &serde_json::Value| line(json!({ "jsonrpc": "2.0", "id": id, "result": { "roots": [] } }));
-    let shown = read(&memory.gateway_says(question.clone())[0])["id"].clone();
+    let shown = read(&memory.from_gateway(question.clone())[0])["id"].clone();
     assert_ne!(shown, json!(1));
-    assert_eq!(memory.client_says(answer(&json!(1))), None);
-    assert_eq!(memory.client_says(answer(&shown)).map(|line| read(&line)["id"].clone()), Some(json!(1)));
-    let shown = read(&memory.gateway_says(question)[0])["id"].clone();
+    assert_eq!(memory.from_client(answer(&json!(1))), None);
+    assert_eq!(memory.from_client(answer(&shown)).map(|line| read(&line)["id"].clone()), Some(json!(1)));
+    let shown = read(&memory.from_gateway(question)[0])["id"].clone();
     let cancel =
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
-    assert_eq!(read(&memory.gateway_says(line(cancel))[0])["params"]["requestId"], shown);
+    assert_eq!(read(&memory.from_gateway(line(cancel))[0])["params"]["requestId"], shown);
 }
 
 #[test]
 fn a_call_that_was_cancelled_is_not_failed() {
     let mut memory = initialized();
-    memory.client_says(request(7, "tools/call", json!({ "name": "slow" })));
+    memory.from_client(request(7, "tools/call", json!({ "name": "slow" })));
     let params = json!({ "requestId": 7 });
-    memory.client_says(line(
+    memory.from_client(line(
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }),
     ));
     assert!(memory.lost("lost").is_empty());
@@ -124,22 +124,22 @@ fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
                     request(id, "tools/call", json!({ "name": name, "arguments": { "instance_id": about } }))
                 }
             };
-            memory.client_says(asked);
-            memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": id, "result": result })));
+            memory.from_client(asked);
+            memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": id, "result": result })));
         }
         memory.lost("lost");
         let first: Vec<_> = memory.introduction().iter().map(read).collect();
-        let mut said: Vec<_> = first.iter().skip(2).map(|line| line["params"]["arguments"].clone()).collect();
-        assert_eq!(memory.has_returned(), said.is_empty());
-        if let Some(last) = first.last().filter(|_| !said.is_empty()) {
+        let mut sent: Vec<_> = first.iter().skip(2).map(|line| line["params"]["arguments"].clone()).collect();
+        assert_eq!(memory.has_returned(), sent.is_empty());
+        if let Some(last) = first.last().filter(|_| !sent.is_empty()) {
             let failed = json!({ "jsonrpc": "2.0", "id": last["id"], "result": { "isError": true } });
-            assert!(memory.gateway_says(line(failed)).is_empty(), "the client has had its answer");
+            assert!(memory.from_gateway(line(failed)).is_empty(), "the client has had its answer");
             assert!(memory.has_returned());
         }
-        said.extend(memory.settings().iter().map(read).map(|line| line["params"]["uri"].clone()));
-        let said: Vec<String> =
-            said.iter().map(|one| one["instance_id"].as_str().or(one.as_str()).unwrap().to_owned()).collect();
-        assert_eq!(said, expected, "{steps:?}");
+        sent.extend(memory.settings().iter().map(read).map(|line| line["params"]["uri"].clone()));
+        let sent: Vec<String> =
+            sent.iter().map(|one| one["instance_id"].as_str().or(one.as_str()).unwrap().to_owned()).collect();
+        assert_eq!(sent, expected, "{steps:?}");
     };
     let (good, bad) = (json!({}), json!({ "isError": true }));
     let connect = |to: &'static str, result: &serde_json::Value| ("instances_connect", to, result.clone());
@@ -158,19 +158,19 @@ fn a_session_of_the_hub_is_turned_to_its_instance_again_before_anything_else() {
 fn read_only_requests_are_sent_to_the_next_gateway_and_others_fail() {
     let mut memory = initialized();
     let read = request(1, "resources/read", json!({ "uri": "a:" }));
-    memory.client_says(read.clone());
-    memory.client_says(request(2, "tools/call", json!({ "name": "write" })));
+    memory.from_client(read.clone());
+    memory.from_client(request(2, "tools/call", json!({ "name": "write" })));
     let failed: Vec<_> = memory.lost("lost").iter().map(super::tests::read).collect();
     assert_eq!(failed.iter().map(|line| line["id"].clone()).collect::<Vec<_>>(), [json!(2)]);
     assert_eq!(memory.repeats(), vec![read]);
-    assert_eq!(memory.gateway_says(line(json!({ "jsonrpc": "2.0", "id": 1, "result": {} }))).len(), 1);
+    assert_eq!(memory.from_gateway(line(json!({ "jsonrpc": "2.0", "id": 1, "result": {} }))).len(), 1);
     assert!(memory.repeats().is_empty() && memory.is_idle());
 }
 
 #[test]
 fn a_request_is_not_repeated_for_ever() {
     let mut memory = initialized();
-    memory.client_says(request(1, "tools/list", json!({})));
+    memory.from_client(request(1, "tools/list", json!({})));
     for _ in 0..MOST_REPEATS {
         assert!(memory.lost("lost").is_empty());
     }

@@ -1,7 +1,7 @@
 //! Clients and servers of different eras through a whole gateway: what must be refused, what must end, and what
 //! must not stay behind.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 mod world;
 

@@ -2,7 +2,7 @@
 //! features, and each cell works, is refused in the clear, or has nothing to do because a revision lacks the
 //! thing. The outcome is the table in `docs/guide/eras.md`; `UPDATE=1` writes it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 mod features;
 mod scene;

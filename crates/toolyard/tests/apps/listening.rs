@@ -11,7 +11,7 @@ use toolyard_tool::{ToolSet, tool};
 
 use crate::support::Yard;
 
-/// Says hello.
+/// Greets the user.
 #[tool]
 async fn hello() -> String {
     "hello".into()

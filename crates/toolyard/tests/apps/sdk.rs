@@ -9,7 +9,7 @@ use toolyard_tool::{Content, Context, ToolSet, tool};
 
 use crate::support::{Agent, Yard, eventually};
 
-/// Says hello.
+/// Greets the user.
 #[tool]
 async fn hello() -> String {
     "hello".into()

@@ -1,7 +1,7 @@
 //! The music pack as the program serves it: every tool answers the same at every door and through the gateway,
 //! and whoever is killed while writing leaves the old file or the new one.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 mod crowd;
 mod doors;

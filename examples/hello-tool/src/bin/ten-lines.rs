@@ -2,7 +2,7 @@
 
 use toolyard_tool::{ToolSet, tool};
 
-/// Tells what it is good for.
+/// Returns what it is good for.
 #[tool(read_only)]
 async fn hello() -> &'static str {
     "Hello!"

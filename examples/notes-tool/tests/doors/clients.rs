@@ -15,12 +15,12 @@ pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// Opens a door to an example and comes in as a client of a revision.
 pub(crate) type Opening = fn(&'static Example, Revision) -> Later<'static, Box<dyn Client>>;
 
-/// Somebody who sends requests and gets results; errors are given as `{ "error": … }`.
+/// Sends requests and returns results; errors are returned as `{ "error": … }`.
 pub(crate) trait Client {
     fn call<'a>(&'a mut self, method: &'a str, params: Value) -> Later<'a, Raw>;
 }
 
-/// Forms can be put before the user of every client, who says yes to everything.
+/// Every client can show forms to its user, and the user accepts all of them.
 fn capabilities() -> Value {
     json!({ "elicitation": {} })
 }
@@ -37,7 +37,7 @@ pub(crate) fn reply_to(message: &Raw) -> Option<Value> {
     Some(json!({ "jsonrpc": "2.0", "id": id, "result": entered() }))
 }
 
-/// `params` as a client of `revision` sends them. Where older clients say `task`, later ones declare that they know
+/// `params` as a client of `revision` sends them. Where legacy clients send `task`, later ones declare support for
 /// tasks.
 pub(crate) fn params_of(revision: Revision, params: &Value) -> Raw {
     if !revision.is_modern() {
@@ -58,7 +58,7 @@ pub(crate) fn params_of(revision: Revision, params: &Value) -> Raw {
     stamp_request(Some(&params), &meta)
 }
 
-/// What an older client sends first.
+/// The first message of a legacy client.
 pub(crate) fn initialize(revision: Revision) -> Value {
     let info = json!({ "name": "test", "version": "1" });
     json!({ "protocolVersion": revision.as_str(), "capabilities": capabilities(), "clientInfo": info })
@@ -105,7 +105,7 @@ impl Client for Memory {
             );
             match self.connected.link.call(request, Peer::new(Arc::new(User))).await {
                 Ok(AnswerBody::Whole(result, _)) => result,
-                Ok(AnswerBody::Stream(_)) => panic!("nobody asked for a stream"),
+                Ok(AnswerBody::Stream(_)) => panic!("no stream was requested"),
                 Err(error) => Raw::empty_object().with("error", &error.to_raw()),
             }
         })

@@ -26,7 +26,7 @@ use super::Example;
 use super::clients::{Client, Later};
 use super::http::Http;
 
-/// The id of the example, and what stands before its names where everything is shown.
+/// The id of the example, and the prefix of its names in the view of all upstreams.
 const ID: &str = "here";
 const PREFIX: &str = "here__";
 
@@ -166,7 +166,7 @@ impl Drop for Program {
     }
 }
 
-/// Says names and URIs as they are shown, and undoes that in the answers. Nothing else may differ.
+/// Adds the prefix to names and URIs in requests, and removes it from the answers. Nothing else may differ.
 struct Renaming {
     inner: Http,
     /// Of the example's own URIs.

@@ -42,29 +42,29 @@ impl Example {
 
 const DOORS: [(&str, Opening, Revision); 20] = [
     ("in memory", clients::memory, V2026_07_28),
-    ("stdio, older client", lines::stdio, V2025_11_25),
+    ("stdio, legacy client", lines::stdio, V2025_11_25),
     ("stdio", lines::stdio, V2026_07_28),
-    ("TCP, older client", lines::tcp, V2025_11_25),
+    ("TCP, legacy client", lines::tcp, V2025_11_25),
     ("TCP", lines::tcp, V2026_07_28),
-    ("Unix socket, older client", lines::unix, V2025_11_25),
+    ("Unix socket, legacy client", lines::unix, V2025_11_25),
     ("Unix socket", lines::unix, V2026_07_28),
-    ("HTTP, older client", http::http, V2025_11_25),
+    ("HTTP, legacy client", http::http, V2025_11_25),
     ("HTTP", http::http, V2026_07_28),
     ("HTTP+SSE", sse::sse, V2025_11_25),
-    ("a pack at /mcp/{upstream}, older client", gateway::pack, V2025_11_25),
+    ("a pack at /mcp/{upstream}, legacy client", gateway::pack, V2025_11_25),
     ("a pack at /mcp/{upstream}", gateway::pack, V2026_07_28),
-    ("a program at /mcp/{upstream}, older client", gateway::program, V2025_11_25),
+    ("a program at /mcp/{upstream}, legacy client", gateway::program, V2025_11_25),
     ("a program at /mcp/{upstream}", gateway::program, V2026_07_28),
-    ("an app at /mcp/{upstream}, older client", gateway::app, V2025_11_25),
+    ("an app at /mcp/{upstream}, legacy client", gateway::app, V2025_11_25),
     ("an app at /mcp/{upstream}", gateway::app, V2026_07_28),
-    ("a pack at /mcp, older client, names and URIs undone", gateway::everything, V2025_11_25),
+    ("a pack at /mcp, legacy client, names and URIs undone", gateway::everything, V2025_11_25),
     ("a pack at /mcp, names and URIs undone", gateway::everything, V2026_07_28),
-    ("a program at /mcp, older client, names and URIs undone", gateway::everything_program, V2025_11_25),
+    ("a program at /mcp, legacy client, names and URIs undone", gateway::everything_program, V2025_11_25),
     ("a program at /mcp, names and URIs undone", gateway::everything_program, V2026_07_28),
 ];
 
-/// What must be the same everywhere: the result without the protocol's own stamps. What the tool itself says in
-/// `_meta` is no stamp.
+/// The result without the protocol's own `_meta` keys, which must be the same at every door. Keys of the tool itself
+/// stay.
 fn unstamped(mut result: Value) -> Value {
     let Some(members) = result.as_object_mut() else { return result };
     for stamp in ["resultType", "ttlMs", "cacheScope"] {

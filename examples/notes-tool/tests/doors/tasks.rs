@@ -5,8 +5,8 @@ use toolyard_proto::Revision::V2025_11_25;
 
 use crate::table::Example;
 
-/// What a 2025-11-25 client does with a task beside fetching its result: `tool` says that it can be one, the server
-/// that it has tasks, and a task can be asked after, listed and, once it is over, not cancelled any more.
+/// Checks the task methods of a 2025-11-25 client other than fetching the result: the definition of `tool` and the
+/// server's capabilities declare tasks, and a task can be read, listed and, once it has ended, no longer cancelled.
 pub(crate) async fn check_that_tasks_can_be_asked_after(example: &'static Example, tool: &str) {
     for (name, open, revision) in example.doors().filter(|(_, _, revision)| *revision == V2025_11_25) {
         let client = &mut *open(example, revision).await;
@@ -24,7 +24,7 @@ pub(crate) async fn check_that_tasks_can_be_asked_after(example: &'static Exampl
         assert!(task["ttl"].is_number() && task["createdAt"].is_string(), "{name}: {task}");
         let refused: Value = client.call("tasks/cancel", about).await.read().unwrap();
         assert_eq!(refused["error"]["code"], -32602, "{name}: {refused}");
-        // Where everything is shown, tasks are not listed, and nobody says that they are.
+        // The view of all upstreams does not list tasks and does not declare that it does.
         let listed: Value = client.call("tasks/list", json!({})).await.read().unwrap();
         let expected = if name.contains("undone") { Value::Null } else { json!([task]) };
         assert_eq!(listed["tasks"], expected, "{name}: {listed}");

@@ -14,7 +14,7 @@ const SCHEMA: u32 = 1;
 /// How long another process may hold the database.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// Tells whether a file has changed.
+/// Identifies the version of a file, to detect changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) size: i64,

@@ -16,11 +16,11 @@ pub(crate) enum ModelError {
     Magic,
     #[error("it ends too early")]
     Short,
-    #[error("it has {0} bytes more than its header says")]
+    #[error("it has {0} bytes more than its header declares")]
     Long(usize),
     #[error("its header has a size that cannot be right")]
     Size,
-    #[error("its vocabulary is not text or has another size than its header says")]
+    #[error("its vocabulary is not text or has another size than its header declares")]
     Vocabulary,
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn glob_files(
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct AstSearch {
-    /// Code with metavariables: `$NAME` stands for one node, `$$$NAME` for several.
+    /// Code with metavariables: `$NAME` matches one node, `$$$NAME` matches several.
     #[schemars(length(min = 1))]
     pattern: String,
     /// Where to search.

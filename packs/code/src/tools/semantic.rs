@@ -116,7 +116,7 @@ pub(crate) fn answers(
     })
 }
 
-fn told(answers: Answers) -> WithText<Answers> {
+fn with_text(answers: Answers) -> WithText<Answers> {
     let text = answers.to_text();
     WithText::new(answers, text)
 }
@@ -155,7 +155,7 @@ pub(crate) fn semantic_search(
     let place = code.place(context, &args.project_path)?;
     let mut found = answers(code, &place, &args.query, &args.filter(), args.n_results)?;
     found.related = related(code, &place, &found.results);
-    Ok(told(found))
+    Ok(with_text(found))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -200,7 +200,7 @@ pub(crate) fn hybrid_search(
         base_class: args.base_class,
     };
     let Some(pattern) = &args.pattern else {
-        return Ok(told(answers(code, &place, &args.query, &filter, args.n_results)?));
+        return Ok(with_text(answers(code, &place, &args.query, &filter, args.n_results)?));
     };
     let go_on = || !context.is_cancelled();
     let matches = ast::search(&place, pattern, args.language.as_deref(), 10_000, &go_on)?;
@@ -215,7 +215,7 @@ pub(crate) fn hybrid_search(
     let with_pattern = found.results.iter().take_while(|answer| is_match(answer)).count();
     found.results.truncate(args.n_results);
     found.note = Some(format!("{with_pattern} results contain `{pattern}` and come first."));
-    Ok(told(found))
+    Ok(with_text(found))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -245,7 +245,7 @@ fn three() -> usize {
 }
 
 /// Finds code by several wordings of a question at once. Wordings come from a configured model; without one the
-/// question is searched as it is, and the answer says so.
+/// question is searched as it is, and the answer notes that.
 #[tool(read_only, idempotent)]
 pub(crate) fn multi_query_search(
     code: &Code,
@@ -255,7 +255,7 @@ pub(crate) fn multi_query_search(
     let place = code.place(context, &args.project_path)?;
     let filter = Filter { language: args.language, node_type: args.node_type, ..Filter::default() };
     let search = Searching { code, context, place: &place, filter: &filter, limit: args.n_results };
-    Ok(told(search.expanded(&args.query, args.num_expansions)?))
+    Ok(with_text(search.expanded(&args.query, args.num_expansions)?))
 }
 
 /// Finds code for each part of a question that asks for several things.
@@ -267,7 +267,7 @@ pub(crate) fn decomposed_search(
 ) -> Result<WithText<Answers>, ToolError> {
     let place = code.place(context, &args.project_path)?;
     let search = Searching { code, context, place: &place, filter: &args.filter(), limit: args.n_results };
-    Ok(told(search.decomposed(&args.query)?))
+    Ok(with_text(search.decomposed(&args.query)?))
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
@@ -332,7 +332,7 @@ pub(crate) fn enhanced_search(
         _ if decompose => search.decomposed(&args.query)?,
         _ => search.expanded(&args.query, three())?,
     };
-    Ok(told(found))
+    Ok(with_text(found))
 }
 
 #[derive(Deserialize, JsonSchema)]

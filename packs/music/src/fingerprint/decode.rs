@@ -18,19 +18,19 @@ const MOST_BAD: usize = 1_000;
 type Consume<'a> = dyn FnMut(u32, usize, &[f32]) -> Result<bool, String> + 'a;
 
 pub(super) fn decode(file: File, name: &str, consume: &mut Consume<'_>) -> Result<(), String> {
-    let said = |error: Error| error.to_string();
+    let to_text = |error: Error| error.to_string();
     let stream = MediaSourceStream::new(Box::new(file), MediaSourceStreamOptions::default());
     let mut hint = Hint::new();
     hint.with_extension(&extension(name));
     let mut format = symphonia::default::get_probe()
         .probe(&hint, stream, FormatOptions::default(), MetadataOptions::default())
-        .map_err(said)?;
+        .map_err(to_text)?;
     let track = format.default_track(TrackType::Audio).ok_or("there is no sound in it")?;
     let parameters = track.codec_params.as_ref().and_then(|parameters| parameters.audio());
     let parameters = parameters.ok_or("its codec is unknown")?;
     let options = AudioDecoderOptions::default();
     let mut decoder =
-        symphonia::default::get_codecs().make_audio_decoder(parameters, &options).map_err(said)?;
+        symphonia::default::get_codecs().make_audio_decoder(parameters, &options).map_err(to_text)?;
     let id = track.id;
     let (mut samples, mut bad) = (Vec::<f32>::new(), 0);
     loop {
@@ -38,7 +38,7 @@ pub(super) fn decode(file: File, name: &str, consume: &mut Consume<'_>) -> Resul
             Ok(Some(packet)) => packet,
             // A file that was cut off is as long as it is.
             Ok(None) | Err(Error::IoError(_)) => return Ok(()),
-            Err(error) => return Err(said(error)),
+            Err(error) => return Err(to_text(error)),
         };
         if packet.track_id != id {
             continue;
@@ -52,7 +52,7 @@ pub(super) fn decode(file: File, name: &str, consume: &mut Consume<'_>) -> Resul
                 }
             }
             Err(Error::DecodeError(_)) if bad < MOST_BAD => bad += 1,
-            Err(error) => return Err(said(error)),
+            Err(error) => return Err(to_text(error)),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! How much of an MP4 file's sound to leave out at its beginning. An encoder of AAC puts some silence first; the
-//! file says how much in the edit list of its track or, from Apple's older programs, in the tag `iTunSMPB`. The
+//! file declares how much in the edit list of its track or, from Apple's older programs, in the tag `iTunSMPB`. The
 //! decoder knows neither.
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 const MOST_ATOMS: usize = 10_000;
 const MOST_BYTES: u64 = 4_096;
 
-/// In seconds; none where the file says nothing or is no MP4.
+/// In seconds; none where the file does not declare it or is no MP4.
 pub(super) fn lead(file: &File) -> Option<f64> {
     let mut search = Search { file, left: MOST_ATOMS };
     let end = file.metadata().ok()?.len();

@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const MOST_OUTPUT: u64 = 1024 * 1024;
 
 #[derive(Deserialize)]
-struct Said {
+struct FpcalcOutput {
     duration: f64,
     fingerprint: Vec<u32>,
 }
@@ -35,14 +35,15 @@ pub(super) fn take(program: &str, file: &File, stop: &dyn Fn() -> bool) -> Resul
     let mut output = String::new();
     let reader = child.0.stdout.take().ok_or("no output")?;
     let read = std::thread::spawn(move || {
-        // What it says after that is not wanted.
+        // Output beyond the limit is dropped.
         let _ = reader.take(MOST_OUTPUT).read_to_string(&mut output);
         output
     });
     child.wait(stop)?;
     let output = read.join().map_err(|_| "its output cannot be read")?;
-    let said: Said = serde_json::from_str(&output).map_err(|_| "it cannot decode the file".to_owned())?;
-    Ok(Fingerprint { items: said.fingerprint, duration: said.duration })
+    let result: FpcalcOutput =
+        serde_json::from_str(&output).map_err(|_| "it cannot decode the file".to_owned())?;
+    Ok(Fingerprint { items: result.fingerprint, duration: result.duration })
 }
 
 /// A child that does not outlive its wait.

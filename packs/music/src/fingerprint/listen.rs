@@ -13,7 +13,7 @@ pub(super) struct Listener {
     printer: Fingerprinter,
     resampler: Resampler,
     rate: u32,
-    /// Moments to leave out, then moments to hear.
+    /// Moments to leave out, then moments to use.
     skip: u64,
     left: u64,
     mono: Vec<f32>,
@@ -33,9 +33,9 @@ impl Listener {
         Ok(Self { printer, resampler, rate, skip, left, mono: Vec::new(), out: Vec::new() })
     }
 
-    /// Takes in samples of all channels in turn; answers whether to go on. A recording that changes its rate on
-    /// the way is heard up to there.
-    pub(super) fn hear(&mut self, rate: u32, channels: usize, samples: &[f32]) -> bool {
+    /// Takes in samples of all channels in turn; answers whether to go on. If the sample rate changes, the rest of
+    /// the recording is ignored.
+    pub(super) fn add(&mut self, rate: u32, channels: usize, samples: &[f32]) -> bool {
         if rate != self.rate {
             return false;
         }
@@ -54,7 +54,7 @@ impl Listener {
         self.printer.fingerprint().to_vec()
     }
 
-    /// Leaves the mean of the channels, of what is to be heard of it.
+    /// Averages the channels of the moments to use.
     #[expect(clippy::cast_precision_loss, reason = "a few channels")]
     fn mix(&mut self, channels: usize, samples: &[f32]) {
         let moments = samples.len() / channels;

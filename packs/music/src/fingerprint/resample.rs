@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_heard_at_the_lower_rate_is_gone() {
+    fn frequencies_above_the_lower_rate_are_removed() {
         for (rate, frequency) in [(44_100, 7_000.0), (48_000, 9_000.0), (96_000, 20_000.0)] {
             let out = resampled(rate, &wave(frequency, rate), 4_096);
             let loudest = out[100..out.len() - 100].iter().map(|value| value.unsigned_abs()).max();

@@ -21,7 +21,7 @@ fn band() -> String {
     )
 }
 
-/// A name for each format and what ffmpeg must be told.
+/// A name for each format, and its ffmpeg options.
 const FORMATS: [(&str, &[&str]); 5] = [
     ("wav", &["-c:a", "pcm_s16le"]),
     ("flac", &["-c:a", "flac"]),
@@ -42,9 +42,9 @@ fn ffmpeg(arguments: &[&str], to: PathBuf) -> PathBuf {
 }
 
 fn raw(path: &Path) -> Vec<u32> {
-    let said = Command::new("fpcalc").args(["-raw", "-json"]).arg(path).output().expect("fpcalc");
-    let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
-    said["fingerprint"]
+    let output = Command::new("fpcalc").args(["-raw", "-json"]).arg(path).output().expect("fpcalc");
+    let output: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    output["fingerprint"]
         .as_array()
         .unwrap()
         .iter()
@@ -79,7 +79,7 @@ fn check(what: &str, signal: &str, flags: &[&str]) {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the figure, for whoever asks with `--no-capture`")]
+#[expect(clippy::print_stdout, reason = "shows the figure with `--no-capture`")]
 fn check_file(what: &str, path: &Path) {
     let wrong = error(&ours(path).items, &raw(path));
     println!("{what}: {:.3} % of bits differ", wrong * 100.0);
@@ -127,9 +127,9 @@ fn two_minutes_are_listened_to_as_fpcalc_does() {
     assert!((139.9..140.1).contains(&duration), "{duration}");
 }
 
-/// As Apple's older programs do: no edit list, but a tag that says how long the encoder's silence is.
+/// As Apple's older programs do: no edit list, but a tag with the length of the encoder's silence.
 #[test]
-fn silence_that_only_a_tag_tells_of_is_left_out() {
+fn silence_that_only_a_tag_declares_is_left_out() {
     use lofty::config::WriteOptions;
     use lofty::mp4::{Atom, AtomData, AtomIdent, Ilst};
     use lofty::tag::TagExt as _;
@@ -160,7 +160,7 @@ fn broken_mp4_files_say_nothing_of_their_lead_or_something() {
         bytes.truncate(cut.max(at));
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        // Whatever it says, it ends and does not panic.
+        // Whatever the bytes are, `lead` returns and does not panic.
         let _ = edits::lead(&file);
     });
 }

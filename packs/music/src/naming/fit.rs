@@ -16,7 +16,7 @@ impl Template {
             let is_unclear = part.windows(2).any(|two| matches!(two, [Piece::Field(_), Piece::Field(_)]));
             if is_unclear {
                 return Err(wrong(
-                    "nothing stands between two placeholders, so nobody can tell their values apart",
+                    "two placeholders follow each other without text between them, so their values cannot be separated",
                 ));
             }
         }

@@ -1,5 +1,5 @@
 //! What a plan is about to do and has done, line by line in `.toolyard/plans/ID/journal`. A line is on the disk
-//! before the change that it tells of. Files that a change replaces keep a second name beside it.
+//! before the change that it describes. Files that a change replaces keep a second name beside it.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -151,7 +151,7 @@ impl Journal {
     }
 }
 
-/// A plan as its journal tells it.
+/// A plan as recorded in its journal.
 pub(crate) struct Record {
     pub(crate) id: String,
     pub(crate) folder: Inside,

@@ -29,7 +29,7 @@ impl AcoustId {
         Self { web, url, key: config.acoustid_key.clone(), pace: Pace::new(GAP) }
     }
 
-    /// Said before the work begins.
+    /// Fails early, before any work is done.
     pub(crate) fn key(&self) -> Result<&str, ToolError> {
         self.key.as_deref().filter(|key| !key.is_empty()).ok_or_else(|| {
             ToolError::new("AcoustID needs a key, and none is configured")
@@ -51,13 +51,13 @@ impl AcoustId {
         for attempt in 1.. {
             self.pace.turn().await;
             let reply = self.web.post_form(&self.url, &fields, MOST_BYTES).await?;
-            let said: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-            if reply.status.is_success() && said["status"] == "ok" {
-                return Ok(said);
+            let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+            if reply.status.is_success() && body["status"] == "ok" {
+                return Ok(body);
             }
             let wait = reply.retry_after().unwrap_or(Duration::from_secs(u64::from(attempt)));
             if !reply.is_worth_retrying() || attempt == ATTEMPTS || wait > LONGEST_HOLD {
-                return Err(refused(reply.status.as_u16(), &said));
+                return Err(refused(reply.status.as_u16(), &body));
             }
             self.pace.hold(wait);
         }
@@ -65,10 +65,10 @@ impl AcoustId {
     }
 }
 
-fn refused(status: u16, said: &Value) -> ToolError {
-    let why = said["error"]["message"].as_str().unwrap_or("no reason was given");
+fn refused(status: u16, body: &Value) -> ToolError {
+    let why = body["error"]["message"].as_str().unwrap_or("no reason was given");
     let error = ToolError::new(format!("AcoustID refused (HTTP status {status}): {why}"));
-    match said["error"]["code"].as_u64() {
+    match body["error"]["code"].as_u64() {
         Some(INVALID_KEY) => error.hint(
             "check `acoustid_key` in [packs.music]: it must be the key of an application, not of a user",
         ),

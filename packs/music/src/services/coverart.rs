@@ -42,8 +42,8 @@ impl CoverArt {
                 .hint("try another release of the same release group: `mb_release_search` with `release_group_releases`"));
         }
         expect_ok(&reply)?;
-        let said: Value = serde_json::from_slice(&reply.body)?;
-        Ok(said["images"].as_array().cloned().unwrap_or_default())
+        let listing: Value = serde_json::from_slice(&reply.body)?;
+        Ok(listing["images"].as_array().cloned().unwrap_or_default())
     }
 
     pub(crate) async fn download(&self, url: &str) -> Result<Downloaded, ToolError> {

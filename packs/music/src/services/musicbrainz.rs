@@ -107,8 +107,8 @@ impl MusicBrainz {
 }
 
 fn refused(body: &[u8]) -> ToolError {
-    let said: Option<Value> = serde_json::from_slice(body).ok();
-    let why = said.as_ref().and_then(|said| said["error"].as_str()).unwrap_or("no reason was given");
+    let answer: Option<Value> = serde_json::from_slice(body).ok();
+    let why = answer.as_ref().and_then(|answer| answer["error"].as_str()).unwrap_or("no reason was given");
     ToolError::new(format!("MusicBrainz does not understand the query: {why}")).hint(
         "check the Lucene syntax: quotes and brackets must be closed, special characters escaped with `\\`",
     )

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_keep_their_distance_whoever_makes_them() {
+    async fn requests_of_all_callers_keep_their_distance() {
         let pace = Pace::new(Duration::from_secs(1));
         let asked = async || {
             pace.turn().await;

@@ -37,7 +37,7 @@ pub(crate) fn groups(
     done_before: u64,
     remarks: &mut Remarks,
 ) -> Result<Vec<AcousticGroup>, ToolError> {
-    let mut heard = Vec::with_capacity(paths.len());
+    let mut recordings = Vec::with_capacity(paths.len());
     for (done, path) in (1_u64..).zip(paths) {
         if context.is_cancelled() {
             return Err(cancelled());
@@ -49,29 +49,32 @@ pub(crate) fn groups(
             .tool_error()
             .and_then(|file| fingerprint::take(&library.config, file, name, &|| context.is_cancelled()));
         match taken {
-            Ok(fingerprint) => heard.push((path, fingerprint)),
+            Ok(fingerprint) => recordings.push((path, fingerprint)),
             Err(error) => remarks.warn(format!("{path}: {}", error.message())),
         }
-        context.progress_with(done_before + done, None, format!("{done} files heard"));
+        context.progress_with(done_before + done, None, format!("{done} files fingerprinted"));
     }
-    heard.sort_by(|a, b| a.1.duration.total_cmp(&b.1.duration));
-    join(context, &heard)
+    recordings.sort_by(|a, b| a.1.duration.total_cmp(&b.1.duration));
+    join(context, &recordings)
 }
 
 /// Each recording joins the first group that sounds like it.
-fn join(context: &Context, heard: &[(&Inside, Fingerprint)]) -> Result<Vec<AcousticGroup>, ToolError> {
+fn join(context: &Context, recordings: &[(&Inside, Fingerprint)]) -> Result<Vec<AcousticGroup>, ToolError> {
     let mut groups: Vec<(usize, Vec<usize>, f64)> = Vec::new();
     // Groups are in the order of their lengths, so those that are too short need not be looked at again.
     let mut first = 0;
-    for (index, (_, one)) in heard.iter().enumerate() {
+    for (index, (_, one)) in recordings.iter().enumerate() {
         if context.is_cancelled() {
             return Err(cancelled());
         }
-        while groups.get(first).is_some_and(|group| one.duration - heard[group.0].1.duration > MOST_SECONDS) {
+        while groups
+            .get(first)
+            .is_some_and(|group| one.duration - recordings[group.0].1.duration > MOST_SECONDS)
+        {
             first += 1;
         }
         let found = groups[first..].iter_mut().find_map(|group| {
-            let differs = difference(&heard[group.0].1.items, &one.items);
+            let differs = difference(&recordings[group.0].1.items, &one.items);
             (differs < MOST_DIFFERENT).then_some((group, differs))
         });
         match found {
@@ -85,11 +88,11 @@ fn join(context: &Context, heard: &[(&Inside, Fingerprint)]) -> Result<Vec<Acous
     let several = groups.into_iter().filter(|group| group.1.len() > 1);
     Ok(several
         .map(|(first, members, differs)| {
-            let mut paths: Vec<&Inside> = members.iter().map(|member| heard[*member].0).collect();
+            let mut paths: Vec<&Inside> = members.iter().map(|member| recordings[*member].0).collect();
             paths.sort();
             AcousticGroup {
                 paths: paths.iter().map(ToString::to_string).collect(),
-                duration_seconds: heard[first].1.duration,
+                duration_seconds: recordings[first].1.duration,
                 similarity: 1.0 - differs,
             }
         })

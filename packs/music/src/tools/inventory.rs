@@ -56,9 +56,9 @@ pub(crate) struct Divergences {
 #[derive(Serialize, JsonSchema)]
 struct Directory {
     path: String,
-    /// What its own path says.
+    /// Values from its own path.
     path_inferred: Values,
-    /// How often each value stands in the tags of its files.
+    /// How many of its files have each value in their tags.
     field_value_counts: BTreeMap<String, BTreeMap<String, u32>>,
     files: Vec<Differing>,
 }
@@ -66,9 +66,9 @@ struct Directory {
 #[derive(Serialize, JsonSchema)]
 struct Differing {
     name: String,
-    /// What its path says; nothing if the path does not fit the template.
+    /// Values from its path; none if the path does not fit the template.
     path_inferred: Option<Values>,
-    /// What its tags say.
+    /// Values from its tags.
     tags: Values,
     divergences: Vec<Divergence>,
 }

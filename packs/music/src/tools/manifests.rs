@@ -90,7 +90,7 @@ pub(crate) fn manifest_read(library: &Library, args: ManifestRead) -> Result<Man
     file.take(LARGEST as u64 + 1).read_to_end(&mut bytes)?;
     let content = serde_json::from_slice(&bytes).map_err(|error| {
         ToolError::new(format!("the manifest `{}` is not JSON: {error}", args.id))
-            .hint("write it anew with `manifest_write`")
+            .hint("write it again with `manifest_write`")
     })?;
     Ok(Manifest {
         id: args.id,

@@ -67,12 +67,12 @@ fn credit(value: &Value) -> Option<String> {
     (!credit.is_empty()).then_some(credit)
 }
 
-/// How many there are in all, as the service says.
+/// The total number of results, as the service reports it.
 fn total(answer: &Value, key: &str, found: usize) -> u64 {
     answer[key].as_u64().unwrap_or(found as u64)
 }
 
-/// Nothing found is something a model should hear as such.
+/// An empty search is an error, so that a model notices it.
 fn nothing(what: &str, query: &str) -> ToolError {
     ToolError::not_found(format!("no {what} found for `{query}`"))
         .hint("use fewer or other words, or `raw_lucene_query` with fields such as `artist:` and `release:`")

@@ -28,8 +28,8 @@ pub(crate) struct Named {
     sanitised: bool,
 }
 
-/// Makes a path from a template and the tags of a file. `{name}` stands for a value, `{name|fallback}` for
-/// one that may be missing, `{name:02d}` for a number with leading zeros. Nothing is renamed.
+/// Makes a path from a template and the tags of a file. `{name}` is replaced by a value, `{name|fallback}` by
+/// one that may be missing, `{name:02d}` by a number with leading zeros. Nothing is renamed.
 #[tool(read_only, idempotent)]
 pub(crate) async fn apply_naming_scheme(args: NamingScheme) -> Result<WithText<Named>, ToolError> {
     let template = Template::parse(&args.template)?;

@@ -151,7 +151,7 @@ fn text(results: &[OpResult], plan_id: Option<&str>) -> String {
 pub(crate) struct UndoPlan {
     /// The plan, as `apply_plan` named it; by default the newest.
     plan_id: Option<String>,
-    /// Put old files back even where somebody has changed the new ones since.
+    /// Put old files back even if the new ones were changed since.
     #[serde(default)]
     force: bool,
 }
@@ -167,8 +167,8 @@ pub(crate) struct UndonePlan {
     complete: bool,
 }
 
-/// Takes back what `apply_plan` did: moves go back, files get their old content, folders that it made and that
-/// are empty go. What somebody has changed since is left alone and named.
+/// Undoes `apply_plan`: moves files back, restores their old content, and removes folders that the plan made and
+/// that are empty. Files that were changed since are left alone and listed.
 #[tool(destructive)]
 pub(crate) fn undo_plan(
     library: &Library,

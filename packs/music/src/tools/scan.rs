@@ -15,7 +15,7 @@ const MOST: u32 = 5000;
 /// The text names the first of them; the structured answer has all.
 const MOST_SHOWN: usize = 200;
 /// How often progress is reported.
-pub(crate) const TELL_EVERY: u64 = 200;
+pub(crate) const REPORT_EVERY: u64 = 200;
 
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ScanAudio {
@@ -132,9 +132,9 @@ pub(crate) fn fs_scan_audio(
     Ok(WithText::new(scan, text))
 }
 
-/// Tells how far a scan is, now and then.
+/// Reports the progress of a scan from time to time.
 pub(crate) fn report_progress(context: &Context, done: u64, what: &str) {
-    if done.is_multiple_of(TELL_EVERY) {
+    if done.is_multiple_of(REPORT_EVERY) {
         context.progress_with(done, None, format!("{done} {what}"));
     }
 }

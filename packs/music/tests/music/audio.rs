@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A name for each format and what ffmpeg must be told.
+/// A name for each format, and its ffmpeg options.
 pub(crate) const FORMATS: [(&str, &[&str]); 7] = [
     ("wav", &["-c:a", "pcm_s16le"]),
     ("flac", &["-c:a", "flac"]),

@@ -29,7 +29,7 @@ async fn a_batch_names_what_failed_and_goes_on() {
 }
 
 #[tokio::test]
-async fn a_batch_has_at_most_500_files_and_tells_how_far_it_is() {
+async fn a_batch_has_at_most_500_files_and_reports_progress() {
     let mut music = Music::new().await;
     audio::put(&music.root().join("a.mp3"));
     let many = music.failure("read_metadata_batch", json!({ "paths": vec!["a.mp3"; 501] })).await;
@@ -41,7 +41,10 @@ async fn a_batch_has_at_most_500_files_and_tells_how_far_it_is() {
     assert!(many.contains("at most 500"), "{many}");
     let read = music.call("read_metadata_batch", json!({ "paths": vec!["a.mp3"; 500] })).await;
     assert_eq!(read["ok_count"], 500);
-    let steps: Vec<i64> =
-        music.heard.iter().filter_map(|heard| heard["params"]["progress"].as_i64()).collect();
+    let steps: Vec<i64> = music
+        .notifications
+        .iter()
+        .filter_map(|notification| notification["params"]["progress"].as_i64())
+        .collect();
     assert!(steps.is_sorted() && steps.last() == Some(&500), "{steps:?}");
 }

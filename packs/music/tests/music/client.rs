@@ -19,7 +19,7 @@ pub(crate) struct Music {
     sent: u64,
     schemas: BTreeMap<String, Value>,
     /// Notifications that came before the last answer.
-    pub(crate) heard: Vec<Value>,
+    pub(crate) notifications: Vec<Value>,
     _server: Server,
 }
 
@@ -43,7 +43,8 @@ impl Music {
             Server::start(pack.tools(config).unwrap(), [Door::Tcp("127.0.0.1:0".into())]).await.unwrap();
         let (read, write) = TcpStream::connect(server.addresses()[0]).await.unwrap().into_split();
         let (read, schemas) = (BufReader::new(read), BTreeMap::new());
-        let mut music = Self { folder, read, write, sent: 0, schemas, heard: Vec::new(), _server: server };
+        let mut music =
+            Self { folder, read, write, sent: 0, schemas, notifications: Vec::new(), _server: server };
         let client = json!({ "name": "test", "version": "1" });
         music
             .request(
@@ -73,7 +74,7 @@ impl Music {
     pub(crate) async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result = self.result(tool, arguments.clone()).await;
         assert_ne!(result["isError"], true, "{tool} {arguments}: {result}");
-        assert!(!result["content"][0]["text"].as_str().unwrap().is_empty(), "{tool} says nothing");
+        assert!(!result["content"][0]["text"].as_str().unwrap().is_empty(), "{tool} returns no text");
         let schema = &self.schemas[tool];
         let validator = jsonschema::validator_for(schema).unwrap();
         let content = &result["structuredContent"];
@@ -126,13 +127,13 @@ impl Music {
 
     /// The result or the error.
     pub(crate) async fn message(&mut self, id: u64) -> Value {
-        self.heard.clear();
+        self.notifications.clear();
         loop {
             let message = self.next().await;
             if message["id"] == id {
                 return message;
             }
-            self.heard.push(message);
+            self.notifications.push(message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever goes wrong, the answer says what to do about it: one line for every kind of failure.
+//! Every error explains what to do about it: one line for every kind of failure.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::mock::{Answer, Mock};
 
 const ID: &str = "a74b1b7f-71a5-4011-9441-d0b5e4122711";
 
-/// A tool, its arguments, what the services answer, what is said and what to do about it.
+/// A tool, its arguments, what the services answer, the expected message and the expected hint.
 type Line = (&'static str, Value, Vec<Answer>, &'static str, &'static str);
 
 fn here() -> Vec<Line> {
@@ -89,7 +89,7 @@ fn here() -> Vec<Line> {
             "join several",
         ),
         ("undo_plan", json!({}), none(), "no such plan", "`plan_list`"),
-        ("manifest_read", json!({ "id": "broken" }), none(), "is not JSON", "write it anew"),
+        ("manifest_read", json!({ "id": "broken" }), none(), "is not JSON", "write it again"),
         (
             "mb_identify_record",
             json!({ "file_path": "text.txt" }),
@@ -142,7 +142,7 @@ async fn check(music: &mut Music, mock: &Mock, line: Line) {
 }
 
 #[tokio::test]
-async fn every_failure_says_what_to_do() {
+async fn every_failure_has_a_hint() {
     let mock = Mock::new([]).await;
     let keys = json!({ "musicbrainz_url": mock.url, "coverart_url": mock.url, "acoustid_url": mock.url,
         "acoustid_key": "key", "fpcalc": "", "cache": "/dev/null/none" });

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::jailed::{SECRET, calls, library, outside};
 
-/// Parts of paths that somebody who wants out would use, and some that are there.
+/// Parts of paths that an attacker would use to leave the root, and some that exist.
 fn part() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => prop::sample::select(vec!["a", "link", "in.mp3", "song.mp3", "out", "library"]).prop_map(str::to_owned),

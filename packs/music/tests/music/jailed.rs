@@ -11,7 +11,7 @@ use crate::audio;
 use crate::client::{Music, tree};
 
 const ID: &str = "a74b1b7f-71a5-4011-9441-d0b5e4122711";
-/// What a file outside says of itself, and nobody inside may hear.
+/// A tag of a file outside the root, which no answer may contain.
 pub(crate) const SECRET: &str = "the secret title";
 
 /// Arguments of every tool with a path in it, for that path.
@@ -62,7 +62,7 @@ pub(crate) fn calls(path: &str) -> Vec<(&'static str, Value)> {
 
 /// A library with a file and a link in it, beside a folder that must stay as it is.
 pub(crate) async fn library() -> Music {
-    // Nobody listens at port 1.
+    // Nothing listens at port 1.
     let nowhere = "http://127.0.0.1:1";
     let keys = json!({ "acoustid_key": "key", "acoustid_url": nowhere, "coverart_url": nowhere });
     let mut music = Music::with(keys).await;
@@ -83,14 +83,14 @@ pub(crate) fn outside(music: &Music) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     tree(&music.folder.path().join("out"))
 }
 
-/// What a call said that did not do what it was asked to; batches and plans say it of each part.
+/// The error text of a call that was refused; batches and plans report an error for each part.
 fn refusal(result: &Value) -> Option<String> {
     if result["isError"] == true {
         return result["content"][0]["text"].as_str().map(ToOwned::to_owned);
     }
     let parts = result["structuredContent"]["results"].as_array()?;
-    let said: Option<Vec<&str>> = parts.iter().map(|part| part["error"].as_str()).collect();
-    said.map(|said| said.join("\n"))
+    let message: Option<Vec<&str>> = parts.iter().map(|part| part["error"].as_str()).collect();
+    message.map(|message| message.join("\n"))
 }
 
 #[tokio::test]
@@ -121,12 +121,12 @@ async fn no_tool_leaves_the_root() {
     {
         for (tool, arguments) in calls(path) {
             let result = music.result(tool, arguments.clone()).await;
-            let said = refusal(&result).unwrap_or_else(|| panic!("{tool} {arguments}: {result}"));
+            let message = refusal(&result).unwrap_or_else(|| panic!("{tool} {arguments}: {result}"));
             assert!(
-                said.contains("outside of the root") || said.contains("symbolic link"),
-                "{tool} {arguments}: {said}"
+                message.contains("outside of the root") || message.contains("symbolic link"),
+                "{tool} {arguments}: {message}"
             );
-            assert!(said.contains("Hint: "), "{tool}: {said}");
+            assert!(message.contains("Hint: "), "{tool}: {message}");
         }
         let uri = format!("music://file/{}", path.trim_start_matches('/'));
         let read = music.send("resources/read", json!({ "uri": uri })).await;
@@ -158,13 +158,13 @@ async fn names_of_manifests_and_plans_are_no_paths() {
         ("plan_list", json!({})),
         ("undo_plan", json!({})),
     ] {
-        let said = music.failure(tool, arguments).await;
-        assert!(said.contains("symbolic link"), "{tool}: {said}");
+        let message = music.failure(tool, arguments).await;
+        assert!(message.contains("symbolic link"), "{tool}: {message}");
     }
     assert_eq!(outside(&music), before);
 }
 
-/// A library may come from somebody else, with a journal in it that was never written by this program.
+/// A library may come from another user, with a journal in it that was never written by this program.
 #[tokio::test]
 async fn a_forged_journal_undoes_nothing_outside() {
     let mut music = library().await;
@@ -199,8 +199,8 @@ async fn links_out_are_refused_where_links_are_allowed() {
     symlink("../out", music.root().join("link")).unwrap();
     symlink("real", music.root().join("inside")).unwrap();
     symlink(".", music.root().join("real/circle")).unwrap();
-    let said = music.failure("read_metadata", json!({ "path": "link/out.mp3" })).await;
-    assert!(said.contains("leads outside"), "{said}");
+    let message = music.failure("read_metadata", json!({ "path": "link/out.mp3" })).await;
+    assert!(message.contains("leads outside"), "{message}");
     music.call("read_metadata", json!({ "path": "inside/in.mp3" })).await;
     let scan = music.call("fs_scan_audio", json!({ "root": "." })).await;
     let paths: Vec<&str> =

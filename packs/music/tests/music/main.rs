@@ -1,7 +1,7 @@
 //! The music pack as a client meets it: real files, real tags, every structured answer checked against its
 //! schema.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 mod audio;
 mod batches;

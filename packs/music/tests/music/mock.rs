@@ -1,4 +1,4 @@
-//! A server that stands for the services: it answers from a script and remembers what it was asked.
+//! A mock server for the services: it answers from a script and records the requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -103,7 +103,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
         let Answer(status, headers, body) =
             shared.answers.lock().unwrap().pop_front().unwrap_or_else(|| Answer::status(500, ""));
         let head = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n", body.len());
-        // Whoever has had enough leaves.
+        // The client may have disconnected.
         if write.write_all(&[head.as_bytes(), &body].concat()).await.is_err() {
             return;
         }

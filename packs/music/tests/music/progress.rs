@@ -1,4 +1,4 @@
-//! Everything that takes long tells how far it is, and stops when it is cancelled.
+//! Long-running tools report progress and stop when they are cancelled.
 
 use std::fs;
 use std::time::Duration;
@@ -53,19 +53,22 @@ fn short() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn whatever_goes_through_many_files_tells_how_far_it_is() {
+async fn tools_that_read_many_files_report_progress() {
     let mut music = library(&short()).await;
     for (tool, arguments) in calls() {
         music.call(tool, arguments).await;
-        let steps: Vec<f64> =
-            music.heard.iter().filter_map(|heard| heard["params"]["progress"].as_f64()).collect();
+        let steps: Vec<f64> = music
+            .notifications
+            .iter()
+            .filter_map(|notification| notification["params"]["progress"].as_f64())
+            .collect();
         assert!(steps.len() > 1 && steps.is_sorted(), "{tool}: {steps:?}");
     }
 }
 
 /// The next change needs what the cancelled call held, and must have it within a second.
 #[tokio::test]
-async fn whatever_goes_through_many_files_stops_when_it_is_cancelled() {
+async fn tools_that_read_many_files_stop_when_cancelled() {
     for (tool, arguments) in calls() {
         let mut music = library(&audio::tone("wav")).await;
         if tool == "undo_plan" {
@@ -81,7 +84,11 @@ async fn whatever_goes_through_many_files_stops_when_it_is_cancelled() {
         let answered = tokio::time::timeout(Duration::from_secs(1), music.answer(next)).await;
         assert!(answered.is_ok(), "{tool} went on after it was cancelled");
         // What only reads may have been over before the cancel arrived.
-        let last = music.heard.iter().filter_map(|heard| heard["params"]["progress"].as_f64()).next_back();
+        let last = music
+            .notifications
+            .iter()
+            .filter_map(|notification| notification["params"]["progress"].as_f64())
+            .next_back();
         let is_slow = ["write_metadata_batch", "undo_plan"].contains(&tool);
         assert!(!is_slow || last.unwrap_or(0.0) < 390.0, "{tool} went on to {last:?}");
     }

@@ -178,7 +178,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn every_search_asks_what_it_should_and_tells_what_it_got() {
+async fn every_search_sends_the_right_query_and_returns_the_results() {
     for case in cases() {
         let mock = Mock::new(case.answers.iter().map(Answer::json)).await;
         let mut music = music(&mock).await;
@@ -190,7 +190,7 @@ async fn every_search_asks_what_it_should_and_tells_what_it_got() {
                 concat!("user-agent: toolyard-music/", env!("CARGO_PKG_VERSION"), " ( ann@example.org )");
             assert!(asked.headers.contains(agent), "{}", asked.headers);
         }
-        // The second time nobody is asked.
+        // The second answer comes from the cache.
         let again = music.call(case.tool, case.arguments).await;
         assert_eq!(again, found);
         assert_eq!(mock.lines().len(), case.asked.len(), "{}", case.tool);
@@ -214,7 +214,7 @@ async fn requests_keep_a_second_apart_within_one_call_and_between_calls() {
 }
 
 #[tokio::test]
-async fn a_busy_service_is_asked_again_when_it_says_and_failures_are_not_kept() {
+async fn a_busy_service_is_retried_after_the_time_it_names_and_failures_are_not_cached() {
     let mock = Mock::new([
         Answer::status(503, "retry-after: 2\r\n"),
         Answer::json(&json!({ "artists": [artist()] })),

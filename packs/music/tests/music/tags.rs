@@ -65,7 +65,7 @@ async fn every_format_keeps_what_is_written() {
     }
 }
 
-/// What is heard, by somebody else's decoder.
+/// A hash of the decoded audio, by an independent decoder.
 fn samples(path: &std::path::Path) -> String {
     let hashed = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "error", "-i"])

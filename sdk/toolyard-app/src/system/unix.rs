@@ -22,7 +22,7 @@ pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options.mode(0o600)
 }
 
-/// Our user, where the system has a table of connections that says whose they are.
+/// Our user, where the system has a table of connections with their owners.
 pub(crate) fn own_user() -> Option<u32> {
     fs::metadata("/proc/self").ok().map(|about| about.uid())
 }

@@ -21,7 +21,7 @@ pub(crate) fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// No table here says whose a connection is.
+/// There is no table here that names the owner of a connection.
 pub(crate) fn own_user() -> Option<u32> {
     None
 }

@@ -81,7 +81,7 @@ impl Context {
     ///     first: String,
     /// }
     ///
-    /// /// Says hello.
+    /// /// Greets the user.
     /// #[tool]
     /// async fn hello(context: &Context) -> Result<String, ToolError> {
     ///     let replies = context.questions().form::<Name>("name", "Who are you?").roots("roots").put().await?;

@@ -16,7 +16,7 @@ use crate::item::tool::{TaskUse, Tool};
 /// ```
 /// use toolyard_tool::{Taken, ToolSet, tool};
 ///
-/// /// Says hello.
+/// /// Greets the user.
 /// #[tool]
 /// async fn hello() {}
 ///

@@ -46,7 +46,7 @@ async fn review(review: Review) -> Messages {
     Messages::new().user(format!("Review {} {:?}", review.language, review.lines)).assistant("Yes.")
 }
 
-/// Says hello.
+/// Greets the user.
 #[tool(prompt)]
 async fn hello() -> String {
     "Hello".into()
@@ -147,7 +147,7 @@ async fn prompts_are_listed_and_made() {
                 ],
                 "icons": [{ "src": "https://example.com/a.svg" }, { "src": "data:," }],
             },
-            { "name": "hello", "description": "Says hello." },
+            { "name": "hello", "description": "Greets the user." },
         ])
     );
     let arguments = json!({ "language": "12", "lines": "7" });

@@ -1,6 +1,6 @@
 //! What a set promises, shown in memory: one client, one handler, nothing between them.
 
-#![expect(clippy::unwrap_used, reason = "a test fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 mod answers;
 mod asks;

@@ -89,7 +89,7 @@ pub(crate) async fn lsp_diagnostics(
         problems.extend(shown(&running, &target.path, &found, args.severity));
         servers.push(running.server.name.clone());
     }
-    Ok(told(problems, servers, usize::MAX, None))
+    Ok(to_answer(problems, servers, usize::MAX, None))
 }
 
 fn shown(running: &Running, path: &Path, found: &[Diagnostic], least: Least) -> Vec<Problem> {
@@ -114,7 +114,7 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn told(
+fn to_answer(
     mut problems: Vec<Problem>,
     servers: Vec<String>,
     limit: usize,
@@ -189,7 +189,7 @@ pub(crate) async fn lsp_workspace_diagnostics(
             note = Some(format!("{skipped} files were not looked at; name a folder to see those in it."));
         }
     }
-    Ok(told(problems, servers, args.limit, note))
+    Ok(to_answer(problems, servers, args.limit, note))
 }
 
 /// The problems that one server knows below a folder, and how many files were left out.

@@ -19,7 +19,7 @@ fn plain_words_mean_what_they_say() {
 }
 
 #[test]
-fn ids_are_told_from_words() {
+fn ids_are_distinguished_from_words() {
     assert!(is_mbid("a74b1b7f-71a5-4011-9441-d0b5e4122711"));
     for text in ["", "Radiohead", "a74b1b7f71a540119441d0b5e4122711", "g74b1b7f-71a5-4011-9441-d0b5e4122711"]
     {

@@ -68,7 +68,7 @@ pub(super) fn recording(value: &Value, most_releases: usize) -> Recording {
     }
 }
 
-/// Searches MusicBrainz for recordings, or tells on which releases one is.
+/// Searches MusicBrainz for recordings, or lists the releases of one recording.
 #[tool(read_only, idempotent, open_world)]
 pub(crate) async fn mb_recording_search(
     library: &Library,

@@ -81,7 +81,7 @@ struct Relation {
     end: Option<String>,
 }
 
-/// Tells how an artist, release, recording, work or label is related to others: members, covers, composers, links
+/// Lists how an artist, release, recording, work or label is related to others: members, covers, composers, links
 /// and more.
 #[tool(read_only, idempotent, open_world)]
 pub(crate) async fn mb_get_relations(

@@ -98,7 +98,7 @@ fn name_new(edits: &mut [TextEdit], kind: ExtractKind, new_name: &str) {
     }
 }
 
-/// The first name that a text defines with a keyword of this kind, or else the first name that stands before a call's
+/// The first name that a text defines with a keyword of this kind, or else the first name in front of a call's
 /// parentheses or an assignment.
 fn defined(text: &str, kind: ExtractKind) -> Option<&str> {
     let keywords: &[&str] = match kind {
