@@ -189,8 +189,8 @@ fn path(path: &serde_path_to_error::Path) -> String {
     cut(&text, LONGEST).into_owned()
 }
 
-/// Whether a schema says nothing that reading would not find out: fields that are texts, numbers or flags, or
-/// lists of these. Not structs within structs: what reads them would take a list for one, too.
+/// Whether deserializing finds everything that the schema would: the fields are texts, numbers or flags, or lists of
+/// these. Not structs within structs: deserializing such a struct would accept a list, too.
 fn is_plain(schema: &Value) -> bool {
     let is_simple = |(name, value): (&String, &Value)| match name.as_str() {
         "type" | "required" => true,
@@ -214,7 +214,7 @@ fn is_plain_field(schema: &Value) -> bool {
     !is_object(&schema["type"]) && schema.as_object().is_some_and(|keywords| keywords.iter().all(is_simple))
 }
 
-/// What a check says of arguments that the schema has refused already; nothing if it cannot cope with them.
+/// The problems that a check finds in arguments that the schema has refused already; none if the check panics.
 fn found_by<A>(check: Check<A>, arguments: &A) -> Problems {
     let checking = AssertUnwindSafe(|| {
         let mut problems = Problems::default();
@@ -228,7 +228,7 @@ fn wants(schema: &Value, name: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(only)) => only == name,
         Some(Value::Array(several)) => several.iter().any(|one| one == name),
-        // A choice or a reference: text, unless it says otherwise.
+        // A choice or a reference: text, unless its type is given.
         _ => true,
     }
 }

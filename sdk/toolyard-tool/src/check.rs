@@ -1,4 +1,4 @@
-//! Checks a value against the schema of a Rust type, and says everything that is wrong with it.
+//! Checks a value against the schema of a Rust type, and reports everything that is wrong with it.
 //!
 //! Our own rather than the `jsonschema` crate: that one brings some 70 crates into every pack and speaks to
 //! developers, while this needs only the keywords that `schemars` produces and those between fields, and speaks
@@ -13,7 +13,7 @@ mod known;
 pub(crate) mod limits;
 mod object;
 mod scalar;
-mod told;
+mod describe;
 mod words;
 
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ impl Checker {
     pub(crate) fn published(&self) -> Value {
         let mut schema = self.schema.clone();
         schema::each(&mut schema, clamp::publish);
-        told::tell(&mut schema);
+        describe::conditions_in_words(&mut schema);
         schema
     }
 

@@ -80,7 +80,7 @@ impl Content {
         self
     }
 
-    /// Says who the last block is meant for (`"user"`, `"assistant"`) and how much it matters (0 to 1).
+    /// Sets the audience of the last block (`"user"`, `"assistant"`) and its priority (0 to 1).
     pub fn meant_for(mut self, audience: &[&str], priority: f64) -> Self {
         let annotations = json!({ "audience": audience, "priority": priority });
         if let Some(last) = self.blocks.last_mut() {

@@ -63,7 +63,7 @@ struct Inner {
     peer: Peer,
     method: Method,
     params: Raw,
-    /// Looked up when progress is first told.
+    /// Looked up when progress is first reported.
     progress_token: OnceLock<Option<Raw>>,
     last_progress: Mutex<f64>,
     ending: Ending,
@@ -254,7 +254,7 @@ impl Context {
         self.0.peer.hang_up(come_back_after);
     }
 
-    /// Tells subscribed clients that a resource has changed.
+    /// Notifies subscribed clients that a resource has changed.
     pub fn resource_updated(&self, uri: &str) {
         self.0.set.changes.resource_updated(uri);
     }

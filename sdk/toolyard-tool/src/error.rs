@@ -1,4 +1,4 @@
-//! What a tool says when it cannot do what was asked: a message, and a hint what to do instead.
+//! The error of a tool: a message, and a hint what to do instead.
 
 use std::fmt;
 
@@ -32,8 +32,8 @@ pub struct ToolError {
     kind: Kind,
 }
 
-/// What a function may fail with. It is written as a trait of its own for the sake of what the compiler says of all
-/// other types.
+/// The errors that a function may return. A trait of its own, so that the compiler's message about any other type is
+/// helpful.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a tool cannot fail with `{Self}`: it is no `ToolError`, and does not become one",
@@ -54,7 +54,7 @@ impl<E: Into<ToolError>> Failure for E {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Kind {
-    /// The tool was reached and says no.
+    /// The tool ran and failed.
     Failed,
     /// There is nothing of that name.
     NotFound,
@@ -133,7 +133,7 @@ impl ToolError {
         Self { kind: Kind::Broken, ..Self::new(message) }
     }
 
-    /// Whether the function was reached and says no.
+    /// Whether the function ran and failed.
     pub(crate) fn is_failure(&self) -> bool {
         self.kind == Kind::Failed
     }

@@ -195,7 +195,7 @@ pub(crate) async fn run_tool(
     Ok(AnswerBody::ours(answered))
 }
 
-/// Waits for what a prompt or a resource gives: a result, questions, or an error as `fault` says it.
+/// Waits for a prompt or a resource: a result, questions, or an error as made by `fault`.
 async fn settled(
     answering: impl Future<Output = Result<Raw, ToolError>> + Send,
     fault: impl FnOnce(&ToolError) -> CallError + Send,

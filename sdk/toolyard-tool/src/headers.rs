@@ -1,5 +1,5 @@
 //! Arguments that a tool wants repeated in `Mcp-Param-*` headers (`x-mcp-header` in its schema), so that
-//! what stands between can route on them: over HTTP, header and argument must say the same.
+//! proxies can route on them: over HTTP, header and argument must be equal.
 
 use serde_json::Value;
 use toolyard_model::{ClientKey, Request};

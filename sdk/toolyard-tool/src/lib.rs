@@ -49,7 +49,7 @@ pub use problems::Problems;
 pub use schema::{clamp, path};
 pub use serve::{Door, ServeError, Server, UsageError, run, run_on, serve};
 pub use set::{Live, Taken, ToolSet};
-/// Makes a function something that a [`ToolSet`] can offer. What may stand in the brackets is said above.
+/// Makes a function something that a [`ToolSet`] can offer. Its options are described above.
 ///
 /// ```
 /// use toolyard_tool::{ToolSet, tool};

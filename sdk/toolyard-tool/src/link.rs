@@ -82,8 +82,8 @@ impl Link for MemoryLink {
     }
 }
 
-/// Who asks, in the words of the request itself: a caller of another revision has been translated, and only
-/// what the request says of it still holds.
+/// The origin by the request's own account: a request of another revision has been translated, and only the
+/// request itself describes its client correctly.
 fn as_asked(
     origin: &Arc<Origin>,
     params: &Raw,

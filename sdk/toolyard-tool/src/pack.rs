@@ -1,5 +1,5 @@
-//! A pack: a set of tools that comes with a gateway, and the keys of its configuration. What a key may hold is
-//! said by a Rust type, as with the arguments of a tool.
+//! A pack: a set of tools that comes with a gateway, and the keys of its configuration. A Rust type describes the
+//! keys, as with the arguments of a tool.
 
 use std::fmt;
 use std::path::Path;
@@ -336,11 +336,11 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_said_with_its_key() {
+    fn every_problem_names_its_key() {
         let pack = Pack::with_config("a", "", |_: Config| ToolSet::new("a", "1"));
         let check = |config: Value, expected: &[&str]| {
-            let said: Vec<String> = pack.check(&config).iter().map(ToString::to_string).collect();
-            assert_eq!(said, expected, "{config}");
+            let messages: Vec<String> = pack.check(&config).iter().map(ToString::to_string).collect();
+            assert_eq!(messages, expected, "{config}");
         };
         check(json!({ "root": "/" }), &[]);
         check(json!({}), &["`root` is missing"]);
@@ -369,10 +369,10 @@ mod tests {
             kept.store(config.depth, Ordering::SeqCst);
             ToolSet::new("a", "1")
         });
-        for (said, taken) in [(json!(100), 9), (json!(0), 1), (json!(5.0), 5)] {
-            assert_eq!(pack.check(&json!({ "depth": said })), []);
-            pack.tools(json!({ "depth": said })).unwrap();
-            assert_eq!(seen.load(Ordering::SeqCst), taken, "{said}");
+        for (given, taken) in [(json!(100), 9), (json!(0), 1), (json!(5.0), 5)] {
+            assert_eq!(pack.check(&json!({ "depth": given })), []);
+            pack.tools(json!({ "depth": given })).unwrap();
+            assert_eq!(seen.load(Ordering::SeqCst), taken, "{given}");
         }
         assert_eq!(pack.check(&json!({ "depth": "deep" })).len(), 1);
     }

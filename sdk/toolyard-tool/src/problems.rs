@@ -81,18 +81,18 @@ impl Problems {
 
     /// One error that lists them; nothing if there are none.
     pub(crate) fn into_result(self) -> Result<(), ToolError> {
-        let hint = "correct this and call again; the tool's input schema says what it takes";
-        self.told("The arguments are", "The arguments have")
-            .map_or(Ok(()), |printed| Err(ToolError::invalid(printed).hint(hint)))
+        let hint = "correct this and call again; the tool's input schema describes its arguments";
+        self.summary("The arguments are", "The arguments have")
+            .map_or(Ok(()), |message| Err(ToolError::invalid(message).hint(hint)))
     }
 
     /// The same of what a user has entered in a form, for which the model is not to blame.
     pub(crate) fn into_result_of_form(self) -> Result<(), ToolError> {
-        let told = self.told("What the user entered is", "What the user entered has");
-        told.map_or(Ok(()), |printed| Err(ToolError::new(printed).hint("tell the user, and call again")))
+        let summary = self.summary("What the user entered is", "What the user entered has");
+        summary.map_or(Ok(()), |message| Err(ToolError::new(message).hint("tell the user, and call again")))
     }
 
-    fn told(self, is: &str, has: &str) -> Option<String> {
+    fn summary(self, is: &str, has: &str) -> Option<String> {
         let count = match self.wrongs.as_slice() {
             [] => return None,
             [one] => return Some(format!("{is} not valid: {one}.")),

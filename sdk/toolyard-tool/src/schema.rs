@@ -64,7 +64,7 @@ fn generate<T: JsonSchema>(contract: Contract) -> Value {
     // The dialect is the protocol's default.
     settings.meta_schema = None;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    // The name of the Rust type says nothing to a model.
+    // The name of the Rust type means nothing to a model.
     schema.remove("title");
     schema.to_value()
 }
@@ -130,8 +130,8 @@ impl Transform for Plain {
     }
 }
 
-/// What a form cannot express is said in a simpler way: an optional field is simply not required, and the
-/// description of a choice is its title.
+/// Simplifies what a form cannot express: an optional field is simply not required, and the description of a choice
+/// is its title.
 #[derive(Clone)]
 struct Flat;
 

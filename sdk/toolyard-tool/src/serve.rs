@@ -93,7 +93,7 @@ pub async fn serve<S: Send + Sync + 'static>(
     let server = Server::start(set, doors).await?;
     tokio::select! {
         () = server.left() => {}
-        () = program::told_to_end() => {}
+        () = program::end_signal() => {}
     }
     server.end().await;
     Ok(())

@@ -30,7 +30,7 @@ pub(crate) use live::Offer;
 ///
 /// struct Greeting(String);
 ///
-/// /// Greets whoever asks.
+/// /// Greets the caller.
 /// #[tool(read_only)]
 /// async fn greet(greeting: &Greeting) -> String {
 ///     format!("{}!", greeting.0)
@@ -50,7 +50,7 @@ pub struct ToolSet<S = ()> {
     pub(crate) surroundings: Arc<Surroundings>,
 }
 
-/// Who the server says it is.
+/// The server's name, version and description, as published to clients.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) name: Arc<str>,
@@ -91,7 +91,7 @@ impl About {
 }
 
 impl ToolSet<()> {
-    /// An empty set. The name and version are what clients are told of the server.
+    /// An empty set. Clients receive the name and version as those of the server.
     pub fn new(name: &str, version: &str) -> Self {
         let name: Arc<str> = name.into();
         let surroundings = Arc::new(Surroundings::new(name.clone()));
@@ -214,7 +214,7 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     /// Adds a function under `#[tool]`, by its name: a tool, a prompt, a resource or a completion.
     ///
-    /// Of a function without `#[tool]` the compiler says "constant provided when a type was expected" (E0747): the
+    /// Without `#[tool]` the compiler reports "constant provided when a type was expected" (E0747): the
     /// attribute is missing.
     ///
     /// # Panics

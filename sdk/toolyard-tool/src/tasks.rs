@@ -83,8 +83,8 @@ impl Tasks {
         }
     }
 
-    /// Starts a task and says so, or answers with what it asks before it is one. `run` gets the task, which is also
-    /// the way back: to whoever asks about it, and before that to the `call`.
+    /// Starts a task and returns it, or returns the questions that it asks before it becomes a task. `run` gets the
+    /// task, which sends its notifications to the `call` at first and later to the clients that ask about it.
     pub(crate) fn start<F>(
         &self,
         request: &Request,

@@ -29,7 +29,7 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Runs a function. It keeps its place until it ends, whether somebody waits for it or not.
+    /// Runs a function. It keeps its place until it ends, even if its caller has given up.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         function: Box<dyn FnOnce() -> T + Send>,

@@ -1,5 +1,5 @@
-//! What does not compile, and what is said about it: each case is a file with the message beside it.
-//! `TRYBUILD=overwrite` writes the messages anew.
+//! Code that does not compile, and the compiler's message: each case is a file with the message beside it.
+//! `TRYBUILD=overwrite` writes the messages again.
 
 #[test]
 fn mistakes_are_explained_where_they_are_made() {

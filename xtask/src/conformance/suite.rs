@@ -28,7 +28,7 @@ const HELD_TO: [(&str, &str); 5] = [
 
 /// Those of the tasks extension, which a server written with the SDK must pass. One is missing: of
 /// `tasks-status-notifications` the suite itself marks as to be rewritten, and skips;
-/// `a_listener_hears_how_its_task_gets_on` in `sdk/toolyard-tool/tests/set/tasks.rs` replaces it.
+/// `a_listener_is_notified_of_the_status_of_its_task` in `sdk/toolyard-tool/tests/set/tasks.rs` replaces it.
 pub(super) const TASKS: [(&str, &str); 9] = [
     ("2026-07-28", "tasks-capability-negotiation"),
     ("2026-07-28", "tasks-dispatch-and-envelope"),

@@ -180,8 +180,8 @@ fn check<A: Arguments + std::fmt::Debug>(choices: &[u8]) {
     check_with::<A>(choices, |reader, value| jsonschema::is_valid(&reader.published(), value));
 }
 
-/// Between fields the null of an optional one is nothing to us, and something to JSON Schema. And what the
-/// published schema tells in words is no condition to it.
+/// We treat the null of an optional field as absent; JSON Schema does not. And a condition that the published schema
+/// only describes in words is not a condition for JSON Schema.
 fn is_related<A: Arguments>(reader: &Reader<A>, value: &Value) -> bool {
     let schema = reader.checker.schema();
     let is_field = |name: &str| schema["properties"].get(name).is_some();

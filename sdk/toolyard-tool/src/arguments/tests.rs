@@ -37,7 +37,7 @@ fn only_what_serde_checks_as_well_is_plain() {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "only what is said of it matters")]
+#[expect(dead_code, reason = "only its schema matters")]
 struct Integers {
     byte: i8,
     small: u32,
@@ -56,7 +56,7 @@ fn one() -> NonZeroI8 {
     NonZeroI8::MIN
 }
 
-fn said(changes: &[(&str, &str)]) -> String {
+fn message_of(changes: &[(&str, &str)]) -> String {
     let mut fields = vec![
         ("byte", "1"),
         ("small", "1"),
@@ -80,7 +80,7 @@ fn said(changes: &[(&str, &str)]) -> String {
 fn a_number_beyond_its_type_is_refused_with_its_name() {
     let check = |name: &str, value: &str, expected: &str| {
         let wrong = format!("The arguments are not valid: `{name}` must be {expected}, not {value}.");
-        assert_eq!(said(&[(name, value)]), if expected == "fine" { expected.into() } else { wrong });
+        assert_eq!(message_of(&[(name, value)]), if expected == "fine" { expected.into() } else { wrong });
     };
     check("byte", "127", "fine");
     check("byte", "128", "at most 127");
@@ -97,11 +97,11 @@ fn a_number_beyond_its_type_is_refused_with_its_name() {
     check("huge", "1e19", "fine");
     check("huge", "-1", "at least 0");
     check("odd", "-128", "fine");
-    assert_eq!(said(&[("odd", "0.0")]), "The arguments are not valid: `odd` must not be 0.");
+    assert_eq!(message_of(&[("odd", "0.0")]), "The arguments are not valid: `odd` must not be 0.");
     check("moved", "99999999999", "fine");
     check("moved", "-99999999999", "fine");
     assert_eq!(
-        said(&[("huge", "18446744073709551616"), ("small", "5000000000"), ("many", "[0, -1]")]),
+        message_of(&[("huge", "18446744073709551616"), ("small", "5000000000"), ("many", "[0, -1]")]),
         "The arguments have 3 problems:\
          \n- `huge` must be from 0 to 18446744073709551615, not 1.8446744073709552e+19\
          \n- `small` must be from 0 to 4294967295, not 5000000000\
@@ -110,7 +110,7 @@ fn a_number_beyond_its_type_is_refused_with_its_name() {
 }
 
 #[test]
-fn limits_are_published_unless_nobody_comes_near_them() {
+fn limits_are_published_unless_they_are_out_of_reach() {
     let published = Reader::<Integers>::new("t", None).published();
     let expected = serde_json::json!({
         "byte": { "type": "integer", "minimum": -128, "maximum": 127 },
@@ -156,30 +156,30 @@ fn the_short_way_gives_what_the_long_way_gives() {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "only what is said of it matters")]
+#[expect(dead_code, reason = "only its schema matters")]
 struct Guests {
     host: Address,
     others: Option<Vec<Address>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "only what is said of it matters")]
+#[expect(dead_code, reason = "only its schema matters")]
 struct Address {
     ip: std::net::Ipv4Addr,
 }
 
 #[test]
-fn what_only_reading_finds_out_is_said_of_its_field() {
+fn an_error_of_deserialization_names_its_field() {
     let check = |value: Value, expected: &str| {
         let reader = Reader::<Guests>::new("t", None);
         let raw = Raw::from(value.clone());
-        let said = reader.read(Some(&raw)).unwrap_err().message().to_owned();
+        let message_of = reader.read(Some(&raw)).unwrap_err().message().to_owned();
         let expected =
             format!("The arguments are not valid: {expected} cannot be read: invalid IPv4 address syntax.");
-        assert_eq!(said, expected);
-        let said: Vec<String> =
+        assert_eq!(message_of, expected);
+        let message_of: Vec<String> =
             reader.problems(value).into_wrongs().iter().map(ToString::to_string).collect();
-        assert!(expected.contains(&said.join("")), "{said:?}");
+        assert!(expected.contains(&message_of.join("")), "{message_of:?}");
     };
     check(json!({ "host": { "ip": "here" } }), "`host.ip`");
     let right = json!({ "ip": "127.0.0.1" });
@@ -210,8 +210,8 @@ fn what_can_be_read_in_too_many_ways_is_not_read_at_all() {
     assert!(reader.read(Some(&Raw::from(nodes(5)))).is_ok());
     let error = reader.read(Some(&Raw::from(nodes(100)))).unwrap_err();
     assert_eq!(error.message(), "The arguments can be read in too many ways to be checked.");
-    let said: Vec<String> =
+    let message_of: Vec<String> =
         reader.problems(nodes(100)).into_wrongs().iter().map(ToString::to_string).collect();
-    assert_eq!(said, ["these can be read in too many ways to be checked: nest less"]);
+    assert_eq!(message_of, ["these can be read in too many ways to be checked: nest less"]);
     assert!(reader.read_config(nodes(100)).is_err());
 }

@@ -7,9 +7,9 @@
 use serde_json::{Map, Value};
 
 use super::because::{because, given};
+use super::describe::not_given;
 use super::object::has;
 use super::scalar::amount;
-use super::told::not_given;
 use super::words::{shown, together};
 use super::{At, Checker, forms};
 use crate::Problems;
@@ -73,7 +73,7 @@ fn check_count(
     }
 }
 
-/// Says why a value that fits `not` must not be.
+/// Reports why a value that matches `not` is refused.
 fn refuse(not: &Value, value: &Value, at: &At<'_>, problems: &mut Problems) {
     let Some(names) = forms::required_alone(not).filter(|names| !names.is_empty()) else {
         let refused = match not.get("const") {

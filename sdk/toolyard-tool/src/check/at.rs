@@ -91,7 +91,7 @@ impl<'a> At<'a> {
         path
     }
 
-    /// Says what is wrong here.
+    /// Reports a problem of this value.
     pub(super) fn blame(&self, problems: &mut Problems, what: impl AsRef<str>) {
         let what = what.as_ref();
         self.blame_or(problems, what, || format!("the whole {what}"));

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::At;
 use super::words::{either, shown};
 
-/// " (because `kind` is "tape")", where that can be said in so many words.
+/// " (because `kind` is "tape")", where the condition is simple enough to be put in words.
 pub(super) fn because(condition: &Value, is_so: bool, at: &At<'_>) -> String {
     let facts = condition.as_object().and_then(|keywords| facts(keywords, is_so, at));
     match facts.as_deref() {
@@ -20,7 +20,7 @@ pub(super) fn given(name: &str, at: &At<'_>) -> String {
     format!(" (because `{}` is given)", at.field(name).path())
 }
 
-/// What a condition says of each field, or the contrary.
+/// The condition (or its negation) in words, for each field.
 fn facts(keywords: &Map<String, Value>, is_so: bool, at: &At<'_>) -> Option<Vec<String>> {
     let is = if is_so { "is" } else { "is not" };
     let properties = keywords.get("properties").and_then(Value::as_object);

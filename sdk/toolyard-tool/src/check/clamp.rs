@@ -60,7 +60,7 @@ fn apply_to_items(checker: &Checker, keywords: &Map<String, Value>, items: &mut 
     }
 }
 
-/// Of several forms, the one that is meant; where that cannot be told at a glance, the first that fits then.
+/// Of several forms, applies the one that is meant; if that is not obvious, the first that fits after clamping.
 fn apply_forms(checker: &Checker, forms: &[Value], value: &mut Value, at: &At<'_>) {
     let meant: Vec<&Value> = forms.iter().filter(|form| forms::may_be_meant(checker, form, value)).collect();
     if let [only] = meant.as_slice() {
@@ -99,24 +99,24 @@ fn without_fraction(value: &mut Value) {
 pub(super) fn publish(keywords: &mut Map<String, Value>) {
     keywords.remove(PATH);
     if keywords.remove(CLAMP).is_some() {
-        tell_range(keywords);
+        describe_range(keywords);
     }
     limits::publish(keywords);
 }
 
-fn tell_range(keywords: &mut Map<String, Value>) {
+fn describe_range(keywords: &mut Map<String, Value>) {
     let silent = ["minimum", "maximum"].map(|name| limits::is_silent(keywords, name).then_some(name));
     let mut take = |name: &str| keywords.remove(name).filter(|_| !silent.contains(&Some(name)));
-    let printed = match (take("minimum"), take("maximum")) {
+    let range = match (take("minimum"), take("maximum")) {
         (Some(least), Some(most)) => format!("From {least} to {most}"),
         (Some(least), None) => format!("At least {least}"),
         (None, Some(most)) => format!("At most {most}"),
         (None, None) => return,
     };
-    let printed = format!("{printed}; other values are moved to the nearest of these.");
+    let range = format!("{range}; other values are moved to the nearest of these.");
     let text = match keywords.get("description").and_then(Value::as_str) {
-        Some(text) => format!("{text} {printed}"),
-        None => printed,
+        Some(text) => format!("{text} {range}"),
+        None => range,
     };
     keywords.insert("description".into(), json!(text));
 }

@@ -1,5 +1,5 @@
-//! `allOf`, `anyOf`, `oneOf`: enums with data, optional structs. Where no form fits, the one that was
-//! probably meant says what is wrong.
+//! `allOf`, `anyOf`, `oneOf`: enums with data, optional structs. Where no form fits, the problems of the form that
+//! was probably meant are reported.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use super::words::{either, shown, together};
 use super::{At, Checker};
 use crate::Problems;
 
-/// No type says more than this many things about one value.
+/// The most schemas that a type has about one value.
 const MOST_ABOUT: usize = 64;
 
 pub(super) fn check(
@@ -119,7 +119,7 @@ fn say_closest(tried: &[(&Value, Problems)], at: &At<'_>, problems: &mut Problem
     problems.extend(closest.clone());
 }
 
-/// "`a` or `b`", if every form only says which fields it needs.
+/// "`a` or `b`", if every form only requires fields.
 pub(super) fn all_required(forms: &[Value]) -> Option<String> {
     let names: Vec<Vec<&str>> = forms.iter().map(required_alone).collect::<Option<_>>()?;
     let names: Vec<String> = names.into_iter().map(together).collect();
@@ -127,14 +127,14 @@ pub(super) fn all_required(forms: &[Value]) -> Option<String> {
     Some(either(&names))
 }
 
-/// The fields that a schema needs, if it says nothing else.
+/// The fields that a schema requires, if it has no other condition.
 pub(super) fn required_alone(schema: &Value) -> Option<Vec<&str>> {
     let keywords = schema.as_object().filter(|keywords| keywords.len() == 1)?;
     keywords.get("required")?.as_array()?.iter().map(Value::as_str).collect()
 }
 
-/// Everything that is said about one value for certain: a schema, what it refers to, all of `allOf`, and what an
-/// optional value is if it is there.
+/// All schemas that certainly apply to one value: a schema, what it refers to, all of `allOf`, and the type of an
+/// optional value that is present.
 pub(super) fn about<'a>(
     checker: &'a Checker,
     keywords: &'a Map<String, Value>,
@@ -186,7 +186,7 @@ fn has_tag_of(checker: &Checker, form: &Value, value: &Value) -> bool {
 
 /// The tag of a form of a tagged enum, if the value names another variant.
 fn other_tag<'a>(checker: &'a Checker, form: &'a Value, value: &Value) -> Option<(&'a String, &'a Value)> {
-    tag(checker, form).filter(|(name, tag)| value.get(name).is_some_and(|printed| printed != *tag))
+    tag(checker, form).filter(|(name, tag)| value.get(name).is_some_and(|found| found != *tag))
 }
 
 /// The name of the tag that all forms have, and the values it may take.
@@ -198,7 +198,7 @@ fn tags<'a>(checker: &'a Checker, forms: impl Iterator<Item = &'a Value>) -> Opt
     tags.iter().all(|(other, _)| *other == name).then(|| (name.clone(), either(&values)))
 }
 
-/// What tells one form of a tagged enum from the others: a property that can hold nothing else.
+/// The property that distinguishes a form of a tagged enum from the others, because it can hold only one value.
 fn tag<'a>(checker: &'a Checker, form: &'a Value) -> Option<(&'a String, &'a Value)> {
     properties(checker, form).flatten().find_map(|(name, schema)| Some((name, schema.get("const")?)))
 }

@@ -29,8 +29,8 @@ pub(super) fn narrow(keywords: &mut Map<String, Value>) {
         let Some(limit) = limit(keywords, name).and_then(Number::from_i128).map(Value::Number) else {
             return;
         };
-        let printed = keywords.get(name);
-        if printed.is_none_or(|printed| compare(printed, &limit) == Some(beyond)) {
+        let declared = keywords.get(name);
+        if declared.is_none_or(|declared| compare(declared, &limit) == Some(beyond)) {
             keywords.insert(name.into(), limit);
         }
     }

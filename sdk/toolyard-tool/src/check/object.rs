@@ -33,7 +33,7 @@ fn check_fields(
     for name in keywords.get("required").and_then(Value::as_array).into_iter().flatten() {
         let Some(name) = name.as_str().filter(|name| !has(fields, name, at)) else { continue };
         let instead = closest(name, unknown(keywords, fields));
-        let instead = instead.map(|printed| format!(" (there is `{printed}` instead)")).unwrap_or_default();
+        let instead = instead.map(|name| format!(" (there is `{name}` instead)")).unwrap_or_default();
         problems.add(&at.field(name).path(), format!("is missing{instead}"));
     }
     check_names(checker, keywords, fields, at, problems);

@@ -59,7 +59,7 @@ pub(super) fn check(
     }
 }
 
-/// Of a text that must not be empty nothing more needs to be said.
+/// A text that must not be empty needs only that one complaint.
 fn text_complaints(checker: &Checker, keywords: &Map<String, Value>, text: &str) -> [Option<String>; 2] {
     match length(keywords, text) {
         Some(complaint) if text.is_empty() => [Some(complaint), None],
@@ -78,7 +78,7 @@ fn choice(keywords: &Map<String, Value>, value: &Value) -> Option<String> {
     }
     let names: Vec<String> = choices.iter().map(Value::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let meant = value.as_str().map(|printed| did_you_mean(printed, choices.iter().filter_map(Value::as_str)));
+    let meant = value.as_str().map(|text| did_you_mean(text, choices.iter().filter_map(Value::as_str)));
     Some(format!("must be {}, not {}{}", either(&names), shown(value), meant.unwrap_or_default()))
 }
 
@@ -88,10 +88,11 @@ fn range(keywords: &Map<String, Value>, value: &Value) -> Option<String> {
     };
     let bound = |name: &str| keywords.get(name).filter(|bound| bound.is_number());
     if is(Ordering::Less, "minimum") || is(Ordering::Greater, "maximum") {
-        let told = |name: &str, broken: Ordering| {
+        let shown_bound = |name: &str, broken: Ordering| {
             bound(name).filter(|_| is(broken, name) || !limits::is_silent(keywords, name))
         };
-        let wanted = match (told("minimum", Ordering::Less), told("maximum", Ordering::Greater)) {
+        let wanted = match (shown_bound("minimum", Ordering::Less), shown_bound("maximum", Ordering::Greater))
+        {
             (Some(least), Some(most)) => format!("from {least} to {most}"),
             (Some(least), None) => format!("at least {least}"),
             (None, most) => format!("at most {}", most.unwrap_or(&Value::Null)),

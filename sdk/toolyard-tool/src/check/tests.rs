@@ -1,4 +1,4 @@
-//! The checker against real schemas: what is said about wrong values, and that right ones pass.
+//! The checker against real schemas: the messages about wrong values, and that right ones pass.
 
 mod across;
 mod budget;
@@ -59,12 +59,12 @@ fn check(value: &Value, expected: &str) {
 
 fn check_as<T: JsonSchema>(value: &Value, expected: &str) {
     let checker = Checker::new(schema::input::<T>());
-    let said = checker
+    let message = checker
         .check(value)
         .unwrap()
         .into_result()
         .map_or_else(|error| error.message().to_owned(), |()| "fine".into());
-    assert_eq!(said, expected, "{value}");
+    assert_eq!(message, expected, "{value}");
 }
 
 #[test]
@@ -78,14 +78,14 @@ fn a_right_value_passes() {
 }
 
 #[test]
-fn each_problem_is_said_in_words() {
+fn each_problem_is_described_in_words() {
     let with = |key: &str, value: Value| {
         let mut whole = json!({ "query": "a", "score": 0, "order": "newest" });
         whole[key] = value;
         whole
     };
-    let wrong = |key: &str, value: Value, said: &str| {
-        check(&with(key, value), &format!("The arguments are not valid: {said}."));
+    let wrong = |key: &str, value: Value, message: &str| {
+        check(&with(key, value), &format!("The arguments are not valid: {message}."));
     };
     wrong("query", json!(7), "`query` must be a string, not 7");
     wrong("query", json!(""), "`query` must not be empty");
@@ -121,7 +121,7 @@ fn one_answer_names_every_problem() {
 }
 
 #[test]
-fn a_clamped_number_is_moved_and_its_range_is_told() {
+fn a_clamped_number_is_moved_and_its_range_is_described() {
     let checker = Checker::new(schema::input::<Search>());
     let mut value = json!({ "limit": 1000 });
     checker.clamp(&mut value).unwrap();
@@ -168,8 +168,8 @@ fn a_map_may_have_numbers_or_patterns_for_keys() {
         whole
     };
     let right = |key: &str, value: Value| check_as::<Maps>(&with(key, value), "fine");
-    let wrong = |key: &str, value: Value, said: &str| {
-        check_as::<Maps>(&with(key, value), &format!("The arguments are not valid: {said}."));
+    let wrong = |key: &str, value: Value, message: &str| {
+        check_as::<Maps>(&with(key, value), &format!("The arguments are not valid: {message}."));
     };
     right("counts", json!({ "1": "a", "22": "b" }));
     right("shifts", json!({ "-1": { "name": "a" } }));

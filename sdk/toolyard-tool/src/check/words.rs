@@ -71,16 +71,16 @@ pub(super) fn either(names: &[&str]) -> String {
 }
 
 /// " (did you mean `x`?)", if one of the names is close.
-pub(super) fn did_you_mean<'a>(said: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    closest(said, names).map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+pub(super) fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    closest(given, names).map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
-/// The name that `said` was probably meant to be. Whatever is longer than any name is none, and costs nothing.
-pub(super) fn closest<'a>(said: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The name that `given` was probably meant to be. Text that is longer than any name matches none, at no cost.
+pub(super) fn closest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let is_name = |text: &str| text.len() <= 4 * LONGEST;
-    let limit = said.chars().count() / 3;
-    let names = names.into_iter().filter(|name| is_name(said) && is_name(name));
-    let near = names.map(|name| (distance(said, name), name)).filter(|(far, _)| *far <= limit);
+    let limit = given.chars().count() / 3;
+    let names = names.into_iter().filter(|name| is_name(given) && is_name(name));
+    let near = names.map(|name| (distance(given, name), name)).filter(|(far, _)| *far <= limit);
     near.min_by_key(|(far, _)| *far).map(|(_, name)| name)
 }
 

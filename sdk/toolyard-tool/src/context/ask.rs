@@ -25,14 +25,14 @@ use crate::{ToolError, schema};
 pub enum Reply<T> {
     /// The user answered.
     Accepted(T),
-    /// The user said no.
+    /// The user declined.
     Declined,
     /// The user did not want to decide.
     Cancelled,
 }
 
 impl<T> Reply<T> {
-    /// The answer, or an error that says there is none.
+    /// The answer, or an error if there is none.
     pub fn accepted(self) -> Result<T, ToolError> {
         match self {
             Self::Accepted(answer) => Ok(answer),
@@ -46,7 +46,7 @@ impl<T> Reply<T> {
 ///
 /// ```
 /// # use toolyard_tool::{Context, ToolError, tool};
-/// /// Says where the client works.
+/// /// Lists the folders where the client works.
 /// #[tool(read_only)]
 /// async fn folders(context: &Context) -> Result<Vec<String>, ToolError> {
 ///     Ok(context.roots().await?.into_iter().map(|root| root.name.unwrap_or(root.uri)).collect())
@@ -186,7 +186,7 @@ impl Context {
         read_roots(put(self, Method::ROOTS_LIST, None).await?.read()?)
     }
 
-    /// Whether the client said that it can be asked this.
+    /// Whether the client declared that it can be asked this.
     pub(super) fn check_can(&self, ask: &Ask) -> Result<(), ToolError> {
         match ask.missing(&self.0.origin.capabilities) {
             Some(capability) => Err(ToolError::needs(capability)),
@@ -262,10 +262,10 @@ fn read_reply<T>(
 }
 
 pub(super) fn unanswered(method: &str, error: &AskError) -> ToolError {
-    let printed = match error {
+    let details = match error {
         AskError::Reported(error) => error.member("message").and_then(|message| message.as_string()),
         _ => None,
     };
-    let reason = printed.map_or_else(|| error.to_string(), |printed| format!("{error}: {printed}"));
+    let reason = details.map_or_else(|| error.to_string(), |details| format!("{error}: {details}"));
     ToolError::new(format!("this needs `{method}` from the client, but {reason}"))
 }

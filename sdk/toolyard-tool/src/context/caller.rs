@@ -11,7 +11,7 @@ use crate::host::Delegation;
 ///
 /// ```
 /// # use toolyard_tool::{Context, tool};
-/// /// Tells the caller who they are.
+/// /// Returns the identity of the caller.
 /// #[tool(read_only)]
 /// async fn who_am_i(context: &Context) -> String {
 ///     let caller = context.caller();
@@ -22,7 +22,7 @@ use crate::host::Delegation;
 pub struct Caller {
     /// The identity, as proven by the credentials; `local` if no credentials are required.
     pub principal: String,
-    /// The client's program, as it says itself. Never base a decision on it.
+    /// The client's program, by its own account. Never base a decision on it.
     pub client: Option<String>,
     /// That program's version.
     pub client_version: Option<String>,
@@ -33,11 +33,11 @@ pub struct Caller {
 impl Context {
     /// Who made this call.
     pub fn caller(&self) -> Caller {
-        let said = |key: &str| self.0.origin.client_info.as_ref()?.member(key)?.as_string();
+        let declared = |key: &str| self.0.origin.client_info.as_ref()?.member(key)?.as_string();
         Caller {
             principal: self.0.origin.principal.name().to_string(),
-            client: said("name"),
-            client_version: said("version"),
+            client: declared("name"),
+            client_version: declared("version"),
             runs: runs_of(&self.0.origin.principal),
         }
     }
@@ -49,17 +49,17 @@ impl Context {
         delegations.delegate(&self.0.origin.principal, run, profile)
     }
 
-    /// Whether the client said that it can fill in forms ([`Context::ask`]).
+    /// Whether the client declared that it can fill in forms ([`Context::ask`]).
     pub fn can_ask(&self) -> bool {
         self.can_be_asked(Method::ELICIT)
     }
 
-    /// Whether the client said that it lends its model ([`Context::sample`]).
+    /// Whether the client declared that it lends its model ([`Context::sample`]).
     pub fn can_sample(&self) -> bool {
         self.can_be_asked(Method::SAMPLE)
     }
 
-    /// Whether the client said that it names its folders ([`Context::roots`]).
+    /// Whether the client declared that it names its folders ([`Context::roots`]).
     pub fn has_roots(&self) -> bool {
         self.can_be_asked(Method::ROOTS_LIST)
     }
@@ -68,7 +68,7 @@ impl Context {
         Ask { method, params: None }.missing(&self.0.origin.capabilities).is_none()
     }
 
-    /// What the client said that it can do, as it said it.
+    /// The capabilities that the client declared, unchanged.
     pub fn client_capabilities(&self) -> Value {
         self.0.origin.capabilities.read().unwrap_or_default()
     }

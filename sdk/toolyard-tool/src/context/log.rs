@@ -1,4 +1,4 @@
-//! Log messages that the client asked to hear.
+//! Log messages that the client asked for.
 
 use serde::Serialize;
 use serde_json::json;

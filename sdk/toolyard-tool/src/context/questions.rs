@@ -219,6 +219,6 @@ impl Replies {
     }
 
     fn answer(&self, name: &str) -> Result<&Value, ToolError> {
-        self.raw(name).ok_or_else(|| ToolError::new(format!("nobody was asked for `{name}`")))
+        self.raw(name).ok_or_else(|| ToolError::new(format!("`{name}` was never asked")))
     }
 }

@@ -1,4 +1,4 @@
-//! The rounds of a call whose questions are its answer: what the client has said so far, and the sealed state
+//! The rounds of a call that answers with questions: the client's replies so far, and the sealed state
 //! that it carries from one round to the next.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What a set says of itself and of what it offers, made once for each revision that asks.
+//! A set's description of itself and its lists, made once for each revision that is used.
 
 use std::sync::OnceLock;
 
@@ -25,11 +25,12 @@ pub(crate) struct Lists {
 impl<S: Send + Sync + 'static> ToolSet<S> {
     pub(super) fn discover(&self, origin: &Origin) -> Raw {
         let versions: Vec<&str> = Revision::ALL.iter().rev().map(|revision| revision.as_str()).collect();
-        let mut printed = json!({ "supportedVersions": versions, "capabilities": self.capabilities(origin) });
+        let mut discovered =
+            json!({ "supportedVersions": versions, "capabilities": self.capabilities(origin) });
         if let Some(text) = &self.about.instructions {
-            printed["instructions"] = text.as_str().into();
+            discovered["instructions"] = text.as_str().into();
         }
-        self.public(&printed.into())
+        self.public(&discovered.into())
     }
 
     /// The set's description of itself for the gateway that contains it.
@@ -39,23 +40,23 @@ impl<S: Send + Sync + 'static> ToolSet<S> {
 
     fn capabilities(&self, origin: &Origin) -> Value {
         let (items, is_live) = (self.offer.items(), self.offer.is_live());
-        let mut printed = json!({ "logging": {} });
+        let mut capabilities = json!({ "logging": {} });
         if is_live || !items.tools.is_empty() {
-            printed["tools"] = json!({ "listChanged": true });
+            capabilities["tools"] = json!({ "listChanged": true });
         }
         if is_live || !items.prompts.is_empty() {
-            printed["prompts"] = json!({ "listChanged": true });
+            capabilities["prompts"] = json!({ "listChanged": true });
         }
         if is_live || !items.resources.is_empty() || !items.templates.is_empty() {
-            printed["resources"] = json!({ "subscribe": true, "listChanged": true });
+            capabilities["resources"] = json!({ "subscribe": true, "listChanged": true });
         }
         if is_live || !items.completions.is_empty() {
-            printed["completions"] = json!({});
+            capabilities["completions"] = json!({});
         }
         if is_live || items.has_tasks() {
-            tasks::declare(origin, &mut printed);
+            tasks::declare(origin, &mut capabilities);
         }
-        printed
+        capabilities
     }
 
     /// Lists are one page long, so there is no cursor that we ever gave out.

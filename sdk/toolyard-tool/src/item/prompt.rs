@@ -42,12 +42,12 @@ impl Messages {
         Self::default()
     }
 
-    /// Adds what the user says.
+    /// Adds a message of the user.
     pub fn user(self, text: impl Into<String>) -> Self {
         self.block("user", json!({ "type": "text", "text": text.into() }))
     }
 
-    /// Adds what the model says.
+    /// Adds a message of the model.
     pub fn assistant(self, text: impl Into<String>) -> Self {
         self.block("assistant", json!({ "type": "text", "text": text.into() }))
     }

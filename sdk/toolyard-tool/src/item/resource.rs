@@ -60,7 +60,7 @@ impl Contents {
         Ok(Self::text(serde_json::to_string_pretty(value)?).mime("application/json"))
     }
 
-    /// Says what kind it is, where that differs from what the function's attribute says.
+    /// Sets the MIME type, where it differs from the one in the function's attribute.
     pub fn mime(mut self, mime: impl Into<String>) -> Self {
         self.mime = Some(mime.into());
         self

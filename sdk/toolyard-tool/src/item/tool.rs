@@ -40,7 +40,7 @@ pub struct AboutTool {
     pub rules: &'static [&'static str],
 }
 
-/// What a client may assume of a tool; nothing where nothing was said.
+/// What a client may assume of a tool; `None` where the attribute does not mention it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Hints {
@@ -107,7 +107,7 @@ pub fn tool<W: Wanted, A: Arguments, O: Output>(
     Entry::Tool(Tool { name, definition, task, asks_first, keep, resume, repeated, run })
 }
 
-/// The schema, with what it cannot express said in words.
+/// The schema, with a description of the rules that it cannot express.
 fn with_rules(mut schema: Value, rules: &[&str]) -> Value {
     let reported = schema.get("description").and_then(Value::as_str).map(str::to_owned);
     let sentences: Vec<String> =

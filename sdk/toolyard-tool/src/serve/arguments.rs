@@ -2,7 +2,7 @@
 
 use super::Door;
 
-/// What `--help` says.
+/// The text of `--help`.
 pub(super) const USAGE: &str = "\
 Serves its tools over MCP. Without arguments: on stdin and stdout, for the client that starts it.
 

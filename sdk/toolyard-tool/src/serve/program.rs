@@ -14,9 +14,9 @@ use super::{Door, ServeError, Server};
 use crate::ToolSet;
 
 #[cfg(unix)]
-pub(super) use unix::told_to_end;
+pub(super) use unix::end_signal;
 #[cfg(windows)]
-pub(super) use windows::told_to_end;
+pub(super) use windows::end_signal;
 
 /// How long a thread that still waits for input may hold up the end of the program.
 const LAST_THREADS: Duration = Duration::from_millis(100);
@@ -28,7 +28,7 @@ const LAST_THREADS: Duration = Duration::from_millis(100);
 /// use std::process::ExitCode;
 /// use toolyard_tool::{ToolSet, tool};
 ///
-/// /// Says which way is up.
+/// /// Returns which way is up.
 /// #[tool(read_only)]
 /// async fn up() -> &'static str {
 ///     "the other way"
@@ -94,7 +94,7 @@ pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: &[Door]) -> Resu
         }
         tokio::select! {
             () = server.left(), if has_stdio => {}
-            () = told_to_end() => {}
+            () = end_signal() => {}
         }
         server.end().await;
         Ok(())
@@ -104,7 +104,7 @@ pub fn run_on<S: Send + Sync + 'static>(set: ToolSet<S>, doors: &[Door]) -> Resu
     served
 }
 
-/// Says where clients find it, as they write it in their configs.
+/// Prints the address, in the form that clients need in their configs.
 fn listening(place: &str) {
     say(&format!("listening on {place}\n"));
 }

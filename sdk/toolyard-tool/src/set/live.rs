@@ -44,8 +44,8 @@ impl Offer {
     }
 }
 
-/// Changes what a set offers while it is served; clients that listen are told that their lists are others
-/// now. Calls under way are not disturbed. Cloning is cheap, and clones change the same set.
+/// Changes what a set offers while it is served; clients that listen are notified that their lists have
+/// changed. Calls under way are not disturbed. Cloning is cheap, and clones change the same set.
 ///
 /// ```
 /// use toolyard_tool::{ToolSet, tool};

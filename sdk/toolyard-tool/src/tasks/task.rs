@@ -169,7 +169,7 @@ impl Task {
         }
     }
 
-    /// The message of its progress is what its status says.
+    /// The message of its progress is also that of its status.
     pub(crate) fn set_message(&self, message: String) {
         self.state().message = Some(message);
     }
@@ -261,7 +261,7 @@ impl Task {
         *self.version.borrow()
     }
 
-    /// Looks and changes under one lock; `change` says whether anything is different now.
+    /// Looks and changes under one lock; `change` returns whether anything is different now.
     fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
         {
             let mut state = self.state();

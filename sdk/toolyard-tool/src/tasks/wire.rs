@@ -34,7 +34,7 @@ fn form(origin: &Origin) -> Form {
     }
 }
 
-/// Says among the capabilities that there are tasks, in the words of who asks.
+/// Declares tasks among the capabilities, in the form of the client's revision.
 pub(crate) fn declare(origin: &Origin, capabilities: &mut Value) {
     match form(origin) {
         Form::Extension => capabilities["extensions"] = json!({ TASKS_EXTENSION: {} }),
@@ -46,9 +46,9 @@ pub(crate) fn declare(origin: &Origin, capabilities: &mut Value) {
     }
 }
 
-/// Whether the client has said that it can handle tasks.
+/// Whether the client has declared that it can handle tasks.
 fn declares(origin: &Origin) -> bool {
-    origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some_and(|printed| printed.is_object())
+    origin.capabilities.at(&["extensions", TASKS_EXTENSION]).is_some_and(|tasks| tasks.is_object())
 }
 
 /// Whether the client can take a task as the answer to this call.
@@ -90,7 +90,7 @@ pub(super) fn knows_lists(request: &Request) -> bool {
     form(&request.origin) == Form::Core
 }
 
-/// How long the client wants the task to be kept, if it says so.
+/// How long the client wants the task to be kept, if it asks for a time.
 pub(super) fn kept_for(request: &Request) -> Option<Duration> {
     let millis: u64 = request.params.at(&["task", "ttl"])?.read().ok()?;
     Some(Duration::from_millis(millis))
@@ -104,9 +104,9 @@ pub(super) fn started(request: &Request, task: &Task) -> Raw {
     if form(&request.origin) == Form::Core {
         return json!({ "task": core(&standing) }).into();
     }
-    let mut printed = extension(&standing);
-    printed["resultType"] = "task".into();
-    printed.into()
+    let mut object = extension(&standing);
+    object["resultType"] = "task".into();
+    object.into()
 }
 
 /// The answer to `tasks/get`.
@@ -180,18 +180,18 @@ fn extension(standing: &Standing) -> Value {
         Some(Outcome::Error(_)) => "failed",
         Some(Outcome::Cancelled) => "cancelled",
     };
-    let mut printed = base(standing, status, ("ttlMs", "pollIntervalMs"));
+    let mut object = base(standing, status, ("ttlMs", "pollIntervalMs"));
     match &standing.outcome {
-        Some(Outcome::Result(result)) => printed["result"] = json!(result),
-        Some(Outcome::Error(error)) => printed["error"] = json!(error.to_raw()),
+        Some(Outcome::Result(result)) => object["result"] = json!(result),
+        Some(Outcome::Error(error)) => object["error"] = json!(error.to_raw()),
         None if !standing.questions.is_empty() => {
             let request = |ask: &Ask| json!({ "method": ask.method.as_str(), "params": ask.params });
             let requests = standing.questions.iter().map(|(key, ask)| (key.clone(), request(ask)));
-            printed["inputRequests"] = Value::Object(requests.collect::<Map<_, _>>());
+            object["inputRequests"] = Value::Object(requests.collect::<Map<_, _>>());
         }
         _ => {}
     }
-    printed
+    object
 }
 
 /// In 2025-11-25 a tool that failed is a task that failed, and the result is fetched apart.

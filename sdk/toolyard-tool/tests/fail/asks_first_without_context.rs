@@ -1,4 +1,4 @@
-//! Who asks needs somebody to ask.
+//! A function that asks questions needs a context.
 
 use toolyard_tool::tool;
 

@@ -1,4 +1,4 @@
-//! A rule that nobody checks is no rule.
+//! A rule needs a check.
 
 use toolyard_tool::tool;
 

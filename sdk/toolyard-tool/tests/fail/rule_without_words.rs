@@ -1,4 +1,4 @@
-//! A rule says something.
+//! A rule must not be blank.
 
 use toolyard_tool::{Problems, tool};
 

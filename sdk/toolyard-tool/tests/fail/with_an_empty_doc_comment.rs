@@ -1,4 +1,4 @@
-//! What stands under a heading is no description for models.
+//! Text under a heading is not a description for models.
 
 use toolyard_tool::tool;
 

@@ -1,4 +1,4 @@
-//! A word that stands twice.
+//! A duplicate option.
 
 use toolyard_tool::tool;
 

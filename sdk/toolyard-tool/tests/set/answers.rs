@@ -70,7 +70,7 @@ async fn nothing() {}
 
 /// An object with a text of its own.
 #[tool]
-async fn told() -> WithText<Sum> {
+async fn with_text() -> WithText<Sum> {
     WithText::new(Sum { total: 4 }, "four")
 }
 
@@ -168,7 +168,7 @@ fn set() -> ToolSet {
         .with::<anything>()
         .with::<words>()
         .with::<nothing>()
-        .with::<told>()
+        .with::<with_text>()
         .with::<blocks>()
         .with::<fails>()
         .with::<cannot_parse>()
@@ -181,26 +181,33 @@ async fn check(tool: &str, expected: Value) {
     assert_eq!(Client::newest().call(&set(), tool, json!({})).await, expected, "{tool}");
 }
 
-fn says(text: &str) -> Value {
+fn text_content(text: &str) -> Value {
     json!([{ "type": "text", "text": text }])
 }
 
 #[tokio::test]
 async fn a_return_type_decides_the_form_of_the_answer() {
-    check("object", json!({ "content": says("{\n  \"total\": 3\n}"), "structuredContent": { "total": 3 } }))
+    check(
+        "object",
+        json!({ "content": text_content("{\n  \"total\": 3\n}"), "structuredContent": { "total": 3 } }),
+    )
+    .await;
+    check(
+        "list",
+        json!({ "content": text_content("[\n  1,\n  2\n]"), "structuredContent": { "result": [1, 2] } }),
+    )
+    .await;
+    check("perhaps", json!({ "content": text_content("null"), "structuredContent": { "result": null } }))
         .await;
-    check("list", json!({ "content": says("[\n  1,\n  2\n]"), "structuredContent": { "result": [1, 2] } }))
-        .await;
-    check("perhaps", json!({ "content": says("null"), "structuredContent": { "result": null } })).await;
-    check("words", json!({ "content": says("a\nb") })).await;
-    check("nothing", json!({ "content": says("Done.") })).await;
-    check("told", json!({ "content": says("four"), "structuredContent": { "total": 4 } })).await;
+    check("words", json!({ "content": text_content("a\nb") })).await;
+    check("nothing", json!({ "content": text_content("Done.") })).await;
+    check("with_text", json!({ "content": text_content("four"), "structuredContent": { "total": 4 } })).await;
     let blocks = Client::newest().call(&set(), "blocks", json!({})).await;
     assert_eq!(blocks["content"][1], json!({ "type": "audio", "data": "YWJj", "mimeType": "audio/wav" }));
 }
 
 #[tokio::test]
-async fn an_object_that_might_be_something_else_stands_under_result() {
+async fn an_object_that_might_be_something_else_is_wrapped_in_result() {
     let structured =
         async |tool| Client::newest().call(&set(), tool, json!({})).await["structuredContent"].clone();
     assert_eq!(structured("found").await, json!({ "result": { "total": 3 } }));
@@ -209,19 +216,23 @@ async fn an_object_that_might_be_something_else_stands_under_result() {
 }
 
 #[tokio::test]
-async fn structured_content_is_what_the_schema_of_the_answer_says() {
-    for tool in ["object", "list", "perhaps", "found", "shape", "anything", "told"] {
+async fn structured_content_matches_the_output_schema() {
+    for tool in ["object", "list", "perhaps", "found", "shape", "anything", "with_text"] {
         let schema = set().definition(tool).unwrap()["outputSchema"].clone();
         let answer = Client::newest().call(&set(), tool, json!({})).await;
-        let printed = jsonschema::validate(&schema, &answer["structuredContent"]);
-        assert!(printed.is_ok(), "{tool}: {printed:?}");
+        let validated = jsonschema::validate(&schema, &answer["structuredContent"]);
+        assert!(validated.is_ok(), "{tool}: {validated:?}");
     }
 }
 
 #[tokio::test]
-async fn a_failure_is_an_answer_that_says_what_to_do() {
-    check("fails", json!({ "content": says("no\nHint: ask later"), "isError": true })).await;
-    check("cannot_parse", json!({ "content": says("invalid digit found in string"), "isError": true })).await;
+async fn a_failure_is_an_answer_with_a_hint() {
+    check("fails", json!({ "content": text_content("no\nHint: ask later"), "isError": true })).await;
+    check(
+        "cannot_parse",
+        json!({ "content": text_content("invalid digit found in string"), "isError": true }),
+    )
+    .await;
     let error = Client::newest().request(&set(), "tools/call", json!({ "name": "fatal" })).await.unwrap_err();
     assert_eq!((error.code(), error.message().as_str()), (-32603, "the disk is gone"));
 }
@@ -230,7 +241,7 @@ async fn a_failure_is_an_answer_that_says_what_to_do() {
 async fn a_panic_fails_one_call_and_nothing_else() {
     let set = set().join(broken());
     for _ in 0..2 {
-        for (tool, printed) in [
+        for (tool, reason) in [
             ("panics", "out of luck"),
             ("panics_on_a_thread", "out of thread"),
             ("panics_in_its_check", "out of checks"),
@@ -238,18 +249,20 @@ async fn a_panic_fails_one_call_and_nothing_else() {
             ("panics_in_its_state", "out of state"),
         ] {
             let answer = Client::newest().call(&set, tool, json!({})).await;
-            let text = format!(
-                "`{tool}` broke down: {printed}\nHint: this is a defect of the tool, not of the call"
-            );
-            assert_eq!(answer, json!({ "content": says(&text), "isError": true }));
+            let text =
+                format!("`{tool}` broke down: {reason}\nHint: this is a defect of the tool, not of the call");
+            assert_eq!(answer, json!({ "content": text_content(&text), "isError": true }));
         }
     }
     let asked = json!({ "name": "panics_as_a_prompt" });
     let error = Client::newest().request(&set, "prompts/get", asked).await.unwrap_err();
     assert_eq!(error.code(), -32603);
     assert!(error.message().starts_with("`panics_as_a_prompt` broke down: out of prompts"));
-    check("object", json!({ "content": says("{\n  \"total\": 3\n}"), "structuredContent": { "total": 3 } }))
-        .await;
+    check(
+        "object",
+        json!({ "content": text_content("{\n  \"total\": 3\n}"), "structuredContent": { "total": 3 } }),
+    )
+    .await;
 }
 
 #[test]
@@ -258,7 +271,7 @@ fn schemas_of_answers_are_objects_or_nothing() {
     let total =
         json!({ "type": "object", "properties": { "total": { "type": "integer" } }, "required": ["total"] });
     assert_eq!(schema("object"), Some(total.clone()));
-    assert_eq!(schema("told"), Some(total.clone()));
+    assert_eq!(schema("with_text"), Some(total.clone()));
     assert_eq!(schema("fails"), Some(total));
     assert_eq!(schema("list").unwrap()["properties"]["result"]["type"], "array");
     for free in ["words", "nothing", "blocks"] {

@@ -49,7 +49,7 @@ async fn travel(gate: &Arc<Notify>, context: &Context, trip: Trip) -> Result<Str
         let replies = context.questions().form::<Name>("who", "Who?").put().await?;
         replies.form::<Name>("who")?.accepted()?.name
     };
-    let replies = context.questions().form::<Name>("with", "With whom?").put().await?;
+    let replies = context.questions().form::<Name>("with", "With which guest?").put().await?;
     Ok(format!("{first} and {}", replies.form::<Name>("with")?.accepted()?.name))
 }
 
@@ -69,7 +69,7 @@ fn newer() -> Client {
     Client::new(Revision::NEWEST, json!({ "extensions": tasks, "elicitation": {} }))
 }
 
-fn older() -> Client {
+fn legacy() -> Client {
     Client::new(Revision::V2025_11_25, json!({ "elicitation": {} }))
 }
 
@@ -142,8 +142,8 @@ async fn a_client_without_tasks_is_asked_round_by_round_and_answered() {
 }
 
 #[tokio::test]
-async fn an_older_client_gets_its_task_at_once() {
-    let (set, client) = (set(&Arc::default()), older().answering("elicitation/create", named("Ada")));
+async fn a_legacy_client_gets_its_task_at_once() {
+    let (set, client) = (set(&Arc::default()), legacy().answering("elicitation/create", named("Ada")));
     let started = go(&client, &set, json!({}), json!({ "task": {} })).await;
     let about = json!({ "taskId": started["task"]["taskId"] });
     let result = client.request(&set, "tasks/result", about).await.unwrap();
@@ -175,15 +175,15 @@ async fn a_question_that_comes_late_or_waits_in_place_is_the_tasks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_nobody_waits_for_is_stopped_before_it_is_a_task() {
+async fn an_abandoned_call_is_stopped_before_it_becomes_a_task() {
     let gate = Arc::new(Notify::new());
     let (set, client) = (set(&gate), newer());
     let params = json!({ "name": "travel", "arguments": { "seconds": 3_600 } });
     let mut calling = client.start(&set, "tools/call", params);
     assert!(poll!(&mut calling).is_pending());
     tokio::task::yield_now().await;
-    let listed = older().request(&set, "tasks/list", json!({})).await.unwrap();
-    assert_eq!(listed["tasks"], json!([]), "nobody has been told of a task");
+    let listed = legacy().request(&set, "tasks/list", json!({})).await.unwrap();
+    assert_eq!(listed["tasks"], json!([]), "no task has been announced");
     drop(calling);
     timeout(Duration::from_secs(1), gate.notified()).await.expect("it is stopped");
 }
@@ -217,13 +217,13 @@ async fn where_no_task_can_be_no_questions_are_asked_in_vain() {
 }
 
 #[tokio::test]
-async fn what_is_told_before_the_task_reaches_whoever_called() {
+async fn notifications_before_the_task_reach_the_caller() {
     let (set, client) = (set(&Arc::default()), newer());
     let more = json!({ "_meta": { "progressToken": "p" } });
     go(&client, &set, json!({ "is_known": true }), more).await;
-    assert_eq!(client.told()[0][1]["progress"], 1);
+    assert_eq!(client.notifications()[0][1]["progress"], 1);
     go(&client, &set, json!({ "waits": true }), json!({ "_meta": { "progressToken": "p" } })).await;
-    assert_eq!(client.told().len(), 2, "and nothing after it");
+    assert_eq!(client.notifications().len(), 2, "and nothing after it");
 }
 
 /// Keeps the questions for itself, and goes on.

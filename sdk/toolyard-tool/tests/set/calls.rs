@@ -110,7 +110,7 @@ async fn progress_goes_forward_and_logs_name_the_set() {
     let answer = client.call(&set, "report-it", json!({})).await;
     assert_eq!(text(&answer), "local Some(\"tester\") Some(\"7\")");
     assert_eq!(
-        client.told(),
+        client.notifications(),
         [
             json!(["notifications/progress", { "progressToken": "p", "progress": 1, "total": 4 }]),
             json!(["notifications/progress", { "progressToken": "p", "progress": 2.5, "message": "half" }]),
@@ -126,7 +126,7 @@ struct Signals {
     stopped: Notify,
 }
 
-/// Works until nobody wants it any more, on a thread.
+/// Works on a thread until it is cancelled.
 #[tool]
 fn works(signals: &Arc<Signals>, context: &Context) {
     signals.started.notify_one();
@@ -137,7 +137,7 @@ fn works(signals: &Arc<Signals>, context: &Context) {
 }
 
 #[tokio::test]
-async fn a_dropped_call_tells_a_blocking_function_to_stop() {
+async fn a_dropped_call_stops_its_blocking_function() {
     let signals = Arc::new(Signals::default());
     let set = ToolSet::new("t", "1").state(signals.clone()).with::<works>();
     let call = Client::newest().start(&set, "tools/call", json!({ "name": "works" }));

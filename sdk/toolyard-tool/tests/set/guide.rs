@@ -1,4 +1,4 @@
-//! The guides' Rust: everything in `docs/guide/writing-a-tool.md`, and the pack in `packs.md`, stands here as
+//! The guides' Rust: everything in `docs/guide/writing-a-tool.md`, and the pack in `packs.md`, is here as
 //! code that compiles, and a test compares the two.
 
 use std::error::Error;
@@ -149,7 +149,7 @@ async fn delete(notebook: &Notebook, context: &Context) -> Result<String, ToolEr
     Ok(notebook.titles().join(", "))
 }
 
-/// Deletes the notebook, and says where that was.
+/// Deletes the notebook, and returns where that was.
 #[tool(destructive)]
 async fn delete_here(notebook: &Notebook, context: &Context) -> Result<usize, ToolError> {
     let replies =
@@ -266,7 +266,7 @@ struct Config {
     depth: u32,
 }
 
-#[expect(unreachable_pub, reason = "as it stands in a crate of its own")]
+#[expect(unreachable_pub, reason = "as in a crate of its own")]
 pub fn pack() -> Pack {
     Pack::with_config("music", "Finds and plays music", |config: Config| {
         ToolSet::new("music", env!("CARGO_PKG_VERSION"))

@@ -122,7 +122,7 @@ async fn a_set_has_icons_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_to_be_missing() {
+async fn missing_items_are_reported_as_not_found() {
     for (uri, printed) in
         [("doc://nothing", "resource not found: doc://nothing"), ("book://a/10", "there are 9 pages")]
     {
@@ -178,7 +178,7 @@ async fn completions_are_cut_at_a_hundred() {
 }
 
 #[tokio::test]
-async fn a_listener_hears_what_it_asked_for_and_nothing_else() {
+async fn a_listener_receives_what_it_subscribed_to_and_nothing_else() {
     let (set, listener) = (set(), Client::newest());
     let wishes =
         json!({ "toolsListChanged": true, "resourceSubscriptions": ["doc://readme", "doc://nothing"] });
@@ -188,7 +188,7 @@ async fn a_listener_hears_what_it_asked_for_and_nothing_else() {
         Client::newest().call(&set, "touch", json!({})).await;
         set.changes().tools_changed();
         set.changes().prompts_changed();
-        while listener.told().len() < 3 {
+        while listener.notifications().len() < 3 {
             tokio::task::yield_now().await;
         }
     };
@@ -198,7 +198,7 @@ async fn a_listener_hears_what_it_asked_for_and_nothing_else() {
     }
     let honoured = json!({ "toolsListChanged": true, "resourceSubscriptions": ["doc://readme"] });
     assert_eq!(
-        listener.told(),
+        listener.notifications(),
         [
             json!(["notifications/subscriptions/acknowledged", { "notifications": honoured }]),
             json!(["notifications/resources/updated", { "uri": "doc://readme" }]),

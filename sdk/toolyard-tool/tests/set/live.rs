@@ -95,7 +95,7 @@ async fn everything_of_a_prompt_or_template_goes_with_it() {
 }
 
 #[tokio::test]
-async fn a_set_that_may_change_says_so_before_it_has_anything() {
+async fn a_set_that_may_change_declares_it_while_still_empty() {
     let capabilities = async |set: &ToolSet| {
         Client::newest().request(set, "server/discover", json!({})).await.unwrap()["capabilities"].clone()
     };
@@ -109,7 +109,7 @@ async fn a_set_that_may_change_says_so_before_it_has_anything() {
 }
 
 #[tokio::test]
-async fn listeners_are_told_of_the_lists_that_changed() {
+async fn listeners_are_notified_of_the_lists_that_changed() {
     let set = ToolSet::new("t", "1");
     let (live, client) = (set.live(), Client::newest());
     let wishes =
@@ -122,7 +122,7 @@ async fn listeners_are_told_of_the_lists_that_changed() {
         live.remove_prompt("greet");
         live.remove_prompt("greet");
         live.remove_tool("first");
-        while client.told().len() < 6 {
+        while client.notifications().len() < 6 {
             tokio::task::yield_now().await;
         }
     };
@@ -130,9 +130,9 @@ async fn listeners_are_told_of_the_lists_that_changed() {
         _ = listening => panic!("it listens for as long as the client does"),
         () = acting => {}
     }
-    let told: Vec<Value> = client.told().iter().skip(1).map(|one| one[0].clone()).collect();
+    let notifications: Vec<Value> = client.notifications().iter().skip(1).map(|one| one[0].clone()).collect();
     assert_eq!(
-        told,
+        notifications,
         ["tools", "prompts", "resources", "prompts", "tools"]
             .map(|kind| json!(format!("notifications/{kind}/list_changed")))
     );

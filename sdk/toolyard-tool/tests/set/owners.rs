@@ -1,5 +1,5 @@
-//! Whose a task is, through real doors: nobody proves who they are there, so it is the session, the connection,
-//! or whoever knows the task's name.
+//! Who owns a task, through real doors. No client is authenticated there, so the owner is the session, the connection,
+//! or any client that knows the task's id.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -108,7 +108,9 @@ async fn check_that_each_has_its_own(mut one: Client, mut other: Client, gate: &
     let listed = one.request("tasks/list", json!({})).await;
     assert_eq!(listed["result"]["tasks"][0]["taskId"], about["taskId"]);
     one.leave().await;
-    tokio::time::timeout(Duration::from_secs(5), gate.notified()).await.expect("nobody can come back for it");
+    tokio::time::timeout(Duration::from_secs(5), gate.notified())
+        .await
+        .expect("no client can come back for it");
 }
 
 #[tokio::test]
@@ -126,7 +128,7 @@ async fn a_connection_sees_its_own_tasks_alone_and_they_end_with_it() {
 }
 
 #[tokio::test]
-async fn where_each_request_stands_alone_whoever_knows_a_task_may_ask_about_it() {
+async fn with_stateless_requests_the_task_id_is_enough_to_ask_about_a_task() {
     let (server, address, _) = server(Door::Http).await;
     let request = async |method: &str, mut params: Value| {
         let info = json!({ "name": "test", "version": "1" });
@@ -142,11 +144,11 @@ async fn where_each_request_stands_alone_whoever_knows_a_task_may_ask_about_it()
     };
     let started = request("tools/call", json!({ "name": "linger" })).await;
     let id = started["result"]["taskId"].as_str().unwrap();
-    assert!(id.len() >= 32, "128 bits, so that nobody can guess it: {id}");
+    assert!(id.len() >= 32, "128 bits, so that it cannot be guessed: {id}");
     let task = request("tasks/get", json!({ "taskId": id })).await;
     assert_eq!(task["result"]["status"], "working", "{task}");
-    let mut older = Client::http(address).await;
-    assert_eq!(older.request("tasks/list", json!({})).await["result"]["tasks"], json!([]));
-    assert_eq!(older.request("tasks/get", json!({ "taskId": id })).await["error"]["code"], -32602);
+    let mut legacy = Client::http(address).await;
+    assert_eq!(legacy.request("tasks/list", json!({})).await["result"]["tasks"], json!([]));
+    assert_eq!(legacy.request("tasks/get", json!({ "taskId": id })).await["error"]["code"], -32602);
     server.end().await;
 }

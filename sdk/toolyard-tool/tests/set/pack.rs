@@ -57,19 +57,19 @@ struct Access {
 #[test]
 fn a_condition_between_keys_is_blamed_on_no_key() {
     let pack = Pack::with_config("access", "Has access", |_: Access| ToolSet::new("access", "1"));
-    let said = |config| -> Vec<(String, String)> {
+    let problems_of = |config| -> Vec<(String, String)> {
         pack.check(&config).into_iter().map(|wrong| (wrong.key.clone(), wrong.to_string())).collect()
     };
     let wrong = |what: &str| vec![(String::new(), what.to_owned())];
-    assert_eq!(said(json!({ "token": "a" })), []);
+    assert_eq!(problems_of(json!({ "token": "a" })), []);
     assert_eq!(
-        said(json!({ "token": "a", "token_file": "b" })),
+        problems_of(json!({ "token": "a", "token_file": "b" })),
         wrong("`token` and `token_file` must not be given together")
     );
-    assert_eq!(said(json!({})), wrong("the whole must have at least 1 field, not 0"));
+    assert_eq!(problems_of(json!({})), wrong("the whole must have at least 1 field, not 0"));
 }
 
-/// Says where it keeps its data.
+/// Returns where it keeps its data.
 #[tool]
 async fn place(host: &Host) -> Result<String, ToolError> {
     host.spawn("watch", std::future::pending());
@@ -96,7 +96,7 @@ async fn a_pack_uses_its_host_only_when_called_and_its_background_work_ends_with
     assert_eq!(host.running(), ["watch"]);
     set.end().await;
     assert_eq!(host.running(), Vec::<String>::new());
-    // Served alone, the pack says what is missing.
+    // Served alone, the pack reports what is missing.
     let alone = pack.tools(json!({})).unwrap();
     let missing = client.call(&alone, "place", json!({})).await;
     assert!(text(&missing).contains("offers no folders to the pack `keeper`"), "{missing}");

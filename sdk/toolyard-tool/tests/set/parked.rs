@@ -62,7 +62,7 @@ async fn talk(conversation: impl AsyncFnOnce(&mut Lines)) -> u32 {
     runs.load(Ordering::SeqCst)
 }
 
-fn said(message: &Value) -> &str {
+fn text_of(message: &Value) -> &str {
     message["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{message}"))
 }
 
@@ -85,13 +85,13 @@ async fn a_modern_client_comes_back_to_the_call_that_waits() {
         let mut again = params;
         again["inputResponses"] = json!({ key: { "action": "accept", "content": { "sure": true } } });
         again["requestState"] = asked["result"]["requestState"].clone();
-        assert_eq!(said(&lines.exchange(2, "tools/call", again).await), "run 1: deleted");
+        assert_eq!(text_of(&lines.exchange(2, "tools/call", again).await), "run 1: deleted");
     });
     assert_eq!(runs.await, 1);
 }
 
 #[tokio::test]
-async fn an_older_client_gets_a_request_in_the_middle_of_its_call() {
+async fn a_legacy_client_gets_a_request_in_the_middle_of_its_call() {
     let runs = talk(async |lines| {
         let info = json!({ "name": "t", "version": "1" });
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": { "elicitation": {} }, "clientInfo": info });
@@ -101,7 +101,7 @@ async fn an_older_client_gets_a_request_in_the_middle_of_its_call() {
         assert_eq!(asked["method"], "elicitation/create", "{asked}");
         let result = json!({ "action": "accept", "content": { "sure": false } });
         lines.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
-        assert_eq!(said(&lines.next().await), "run 1: kept");
+        assert_eq!(text_of(&lines.next().await), "run 1: kept");
     });
     assert_eq!(runs.await, 1);
 }

@@ -36,7 +36,7 @@ async fn interview(runs: &Runs, context: &Context, args: Topic) -> Result<String
     Ok(format!("{name} on {topic}: {line} ({roots})"))
 }
 
-/// Asks twice under one name, as nobody should.
+/// Asks twice under one name, which is a mistake.
 #[tool]
 async fn confusion(context: &Context) -> Result<String, ToolError> {
     for what in ["A", "A", "B"] {
@@ -106,7 +106,7 @@ async fn a_modern_client_is_asked_by_the_answer_and_any_process_can_go_on() {
 }
 
 #[tokio::test]
-async fn an_older_client_is_asked_while_the_one_call_runs() {
+async fn a_legacy_client_is_asked_while_its_call_runs() {
     let set = set();
     let client =
         answers().into_iter().fold(Client::new(Revision::V2025_11_25, able()), |client, (method, answer)| {
@@ -147,30 +147,30 @@ async fn state_that_was_changed_or_is_of_another_call_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_cannot_answer_is_told_what_is_missing() {
+async fn a_client_that_cannot_answer_receives_the_missing_capabilities() {
     let client = Client::new(Revision::NEWEST, json!({ "sampling": {} }));
     let params = json!({ "name": "interview", "arguments": { "topic": "music" } });
     let error = client.request(&set(), "tools/call", params).await.unwrap_err();
-    let said: Value = error.to_raw().read().unwrap();
+    let message: Value = error.to_raw().read().unwrap();
     assert_eq!(
-        (error.code(), &said["data"]["requiredCapabilities"]),
+        (error.code(), &message["data"]["requiredCapabilities"]),
         (-32021, &json!({ "elicitation": {} }))
     );
     let client = Client::new(Revision::NEWEST, able());
     let error = client.request(&set(), "tools/call", json!({ "name": "visit" })).await.unwrap_err();
-    let said: Value = error.to_raw().read().unwrap();
+    let message: Value = error.to_raw().read().unwrap();
     assert_eq!(error.code(), -32021, "forms are not pages");
-    assert_eq!(said["data"]["requiredCapabilities"], json!({ "elicitation": { "url": {} } }));
+    assert_eq!(message["data"]["requiredCapabilities"], json!({ "elicitation": { "url": {} } }));
 }
 
 #[tokio::test]
 async fn the_answer_to_one_question_never_counts_for_another_of_that_name() {
-    let said = "two different questions are called `sure`\nHint: give each question a name of its own";
+    let message = "two different questions are called `sure`\nHint: give each question a name of its own";
     let (_, yes) = &answers()[0];
     let modern = Client::new(Revision::NEWEST, able());
     let params = json!({ "name": "confusion", "inputResponses": { "sure": yes } });
     let answer = modern.request(&set(), "tools/call", params).await.unwrap();
-    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), said));
-    let older = Client::new(Revision::NEWEST_LEGACY, able()).answering("elicitation/create", yes.clone());
-    assert_eq!(text(&older.call(&set(), "confusion", json!({})).await), said);
+    assert_eq!((&answer["isError"], text(&answer)), (&json!(true), message));
+    let legacy = Client::new(Revision::NEWEST_LEGACY, able()).answering("elicitation/create", yes.clone());
+    assert_eq!(text(&legacy.call(&set(), "confusion", json!({})).await), message);
 }

@@ -19,7 +19,7 @@ async fn count(counter: &Counter) -> usize {
 
 struct Name(&'static str);
 
-/// Says its name.
+/// Returns its name.
 #[tool]
 async fn name(name: &Name) -> &'static str {
     name.0

@@ -1,4 +1,4 @@
-//! A client in memory: it sends requests, answers questions from a script, and keeps what it is told.
+//! A client in memory: it sends requests, answers questions from a script, and records notifications.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ struct Side {
     /// Questions are read and never answered.
     is_silent: bool,
     answers: HashMap<&'static str, Value>,
-    told: Mutex<Vec<Value>>,
+    notifications: Mutex<Vec<Value>>,
     asked: Mutex<Vec<Value>>,
 }
 
@@ -67,7 +67,7 @@ impl Client {
     ) -> Result<Value, CallError> {
         match self.start(set, method, params).await? {
             AnswerBody::Whole(result, _) => Ok(result.read().unwrap()),
-            AnswerBody::Stream(_) => panic!("nobody asked for a stream"),
+            AnswerBody::Stream(_) => panic!("no stream was requested"),
         }
     }
 
@@ -82,8 +82,8 @@ impl Client {
     }
 
     /// Notifications so far, as `[method, params]`.
-    pub(crate) fn told(&self) -> Vec<Value> {
-        self.side.told.lock().unwrap().clone()
+    pub(crate) fn notifications(&self) -> Vec<Value> {
+        self.side.notifications.lock().unwrap().clone()
     }
 
     /// Questions so far, as `[method, params]`.
@@ -94,7 +94,7 @@ impl Client {
 
 impl Back for Side {
     fn notify(&self, notification: Notification) {
-        self.told.lock().unwrap().push(json!([notification.method.as_str(), notification.params]));
+        self.notifications.lock().unwrap().push(json!([notification.method.as_str(), notification.params]));
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<Result<Raw, AskError>> {

@@ -89,7 +89,7 @@ fn newer() -> Client {
     Client::new(Revision::NEWEST, json!({ "extensions": tasks, "elicitation": {} }))
 }
 
-fn older() -> Client {
+fn legacy() -> Client {
     Client::new(Revision::V2025_11_25, json!({ "elicitation": {} }))
 }
 
@@ -157,23 +157,23 @@ async fn a_task_can_be_cancelled_and_belongs_to_who_started_it() {
 }
 
 #[tokio::test]
-async fn a_client_without_tasks_waits_or_is_told_that_it_cannot() {
+async fn a_client_without_tasks_waits_or_receives_an_error() {
     let gate = Arc::new(Notify::new());
     let set = set(&gate);
     gate.notify_one();
     assert_eq!(text(&Client::newest().call(&set, "wait", json!({})).await), "done");
     let error = Client::newest().request(&set, "tools/call", json!({ "name": "greet" })).await.unwrap_err();
     assert_eq!(error.code(), -32021);
-    let error = older().request(&set, "tools/call", json!({ "name": "greet" })).await.unwrap_err();
+    let error = legacy().request(&set, "tools/call", json!({ "name": "greet" })).await.unwrap_err();
     assert_eq!(error.code(), -32601);
 }
 
 #[tokio::test]
-async fn an_older_client_asks_for_a_task_and_waits_for_its_result() {
+async fn a_legacy_client_requests_a_task_and_waits_for_its_result() {
     let gate = Arc::new(Notify::new());
     let set = set(&gate);
     let client =
-        older().answering("elicitation/create", json!({ "action": "accept", "content": { "name": "Bo" } }));
+        legacy().answering("elicitation/create", json!({ "action": "accept", "content": { "name": "Bo" } }));
     let params = json!({ "name": "greet", "task": { "ttl": 60_000 } });
     let started = client.request(&set, "tools/call", params).await.unwrap();
     assert_eq!((&started["task"]["ttl"], &started["task"]["pollInterval"]), (&json!(60_000), &json!(500)));
@@ -191,20 +191,20 @@ async fn an_older_client_asks_for_a_task_and_waits_for_its_result() {
 }
 
 #[tokio::test]
-async fn each_client_hears_of_tasks_in_its_own_words() {
+async fn tasks_are_declared_in_the_form_of_the_clients_revision() {
     let set = set(&Arc::default());
-    let said = async |client: Client| {
+    let capabilities_of = async |client: Client| {
         client.request(&set, "server/discover", json!({})).await.unwrap()["capabilities"].clone()
     };
-    assert_eq!(said(newer()).await["extensions"], json!({ "io.modelcontextprotocol/tasks": {} }));
-    assert_eq!(said(older()).await["tasks"]["requests"], json!({ "tools": { "call": {} } }));
-    let oldest = said(Client::new(Revision::V2025_06_18, json!({}))).await;
-    assert_eq!((oldest.get("tasks"), oldest.get("extensions")), (None, None));
+    assert_eq!(capabilities_of(newer()).await["extensions"], json!({ "io.modelcontextprotocol/tasks": {} }));
+    assert_eq!(capabilities_of(legacy()).await["tasks"]["requests"], json!({ "tools": { "call": {} } }));
+    let without_tasks = capabilities_of(Client::new(Revision::V2025_06_18, json!({}))).await;
+    assert_eq!((without_tasks.get("tasks"), without_tasks.get("extensions")), (None, None));
     assert_eq!(set.definition("wait").unwrap()["execution"], json!({ "taskSupport": "optional" }));
 }
 
 #[tokio::test]
-async fn a_listener_hears_how_its_task_gets_on() {
+async fn a_listener_is_notified_of_the_status_of_its_task() {
     let gate = Arc::new(Notify::new());
     let (set, client) = (set(&gate), newer());
     let started = client.request(&set, "tools/call", json!({ "name": "wait" })).await.unwrap();
@@ -213,7 +213,7 @@ async fn a_listener_hears_how_its_task_gets_on() {
     let acting = async {
         tokio::task::yield_now().await;
         gate.notify_one();
-        while client.told().len() < 2 {
+        while client.notifications().len() < 2 {
             tokio::task::yield_now().await;
         }
     };
@@ -221,23 +221,23 @@ async fn a_listener_hears_how_its_task_gets_on() {
         _ = listening => panic!("it listens for as long as the client does"),
         () = acting => {}
     }
-    assert_eq!(client.told()[0][1]["notifications"]["taskIds"], json!([started["taskId"]]));
-    assert_eq!(client.told()[1][0], "notifications/tasks");
-    assert_eq!(client.told()[1][1]["status"], "completed");
+    assert_eq!(client.notifications()[0][1]["notifications"]["taskIds"], json!([started["taskId"]]));
+    assert_eq!(client.notifications()[1][0], "notifications/tasks");
+    assert_eq!(client.notifications()[1][1]["status"], "completed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_nobody_asks_after_is_stopped_when_its_time_is_over() {
+async fn an_abandoned_task_is_stopped_when_its_time_is_over() {
     let gate = Arc::new(Notify::new());
-    let (set, client) = (set(&gate), older());
+    let (set, client) = (set(&gate), legacy());
     let params = json!({ "name": "linger", "task": { "ttl": 500 } });
     client.request(&set, "tools/call", params).await.unwrap();
     tokio::time::timeout(Duration::from_secs(1), gate.notified()).await.expect("it is stopped");
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_task_hears_when_its_time_is_over() {
-    let (set, client) = (set(&Arc::default()), older());
+async fn a_client_that_waits_for_a_task_is_answered_when_its_time_is_over() {
+    let (set, client) = (set(&Arc::default()), legacy());
     let params = json!({ "name": "wait", "task": { "ttl": 500 } });
     let started = client.request(&set, "tools/call", params).await.unwrap();
     let about = json!({ "taskId": started["task"]["taskId"] });
@@ -250,7 +250,7 @@ async fn whoever_waits_for_a_task_hears_when_its_time_is_over() {
 
 #[tokio::test]
 async fn a_question_of_a_task_is_put_once_and_ends_with_the_task() {
-    let (set, client) = (set(&Arc::default()), older().silent());
+    let (set, client) = (set(&Arc::default()), legacy().silent());
     let started = client.request(&set, "tools/call", json!({ "name": "greet", "task": {} })).await.unwrap();
     let id = &started["task"]["taskId"];
     until(&client, &set, id, "input_required").await;
@@ -258,7 +258,7 @@ async fn a_question_of_a_task_is_put_once_and_ends_with_the_task() {
     let [mut leaves, one, other] = [result(), result(), result()];
     assert!(poll!(&mut leaves).is_pending());
     let cancelling = async {
-        assert_eq!(client.asked().len(), 1, "whoever comes later waits with the first");
+        assert_eq!(client.asked().len(), 1, "later callers wait with the first");
         drop(leaves);
         while client.asked().len() < 2 {
             tokio::task::yield_now().await;
@@ -270,7 +270,7 @@ async fn a_question_of_a_task_is_put_once_and_ends_with_the_task() {
     for answer in [one, other] {
         assert_eq!(answer.unwrap_err().message(), "the call was cancelled");
     }
-    assert_eq!(client.asked().len(), 2, "once by whom it was left to, too");
+    assert_eq!(client.asked().len(), 2, "a remaining caller asked again");
 }
 
 #[tokio::test]
@@ -283,21 +283,21 @@ async fn a_task_does_not_ask_what_the_client_cannot_be_asked() {
 }
 
 #[tokio::test]
-async fn finished_tasks_make_room_and_nobody_takes_the_room_of_others() {
+async fn finished_tasks_make_room_and_no_client_takes_the_room_of_others() {
     let gate = Arc::new(Notify::new());
     let set = set(&gate);
     let start = async |client: &Client, name: &str| {
         client.request(&set, "tools/call", json!({ "name": name, "task": {} })).await
     };
-    let one = older();
-    let oldest = start(&one, "wait").await.unwrap()["task"]["taskId"].clone();
+    let one = legacy();
+    let without_tasks = start(&one, "wait").await.unwrap()["task"]["taskId"].clone();
     gate.notify_one();
-    until(&one, &set, &oldest, "completed").await;
+    until(&one, &set, &without_tasks, "completed").await;
     for _ in 0..249 {
         start(&one, "wait").await.unwrap();
     }
     start(&one, "wait").await.expect("the one that is over makes room");
-    let error = one.request(&set, "tasks/get", json!({ "taskId": oldest })).await.unwrap_err();
+    let error = one.request(&set, "tasks/get", json!({ "taskId": without_tasks })).await.unwrap_err();
     assert_eq!(error.code(), -32602);
     let refused = start(&one, "wait").await.unwrap_err();
     assert_eq!(refused.message(), "250 tasks of yours are running; wait until some are over");

@@ -46,7 +46,7 @@ async fn ended(mut call: impl Future<Output = Value> + Unpin) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn functions_that_never_end_take_only_so_many_threads_and_the_rest_is_told() {
+async fn functions_that_never_end_take_a_bounded_number_of_threads_and_further_calls_fail() {
     let ((opens, closed), (entered, mut entering)) = (std::sync::mpsc::channel(), mpsc::unbounded_channel());
     let set = ToolSet::new("t", "1")
         .with::<quick>()
@@ -58,7 +58,7 @@ async fn functions_that_never_end_take_only_so_many_threads_and_the_rest_is_told
         assert!(poll!(&mut call).is_pending());
         entering.recv().await.unwrap();
     }
-    // Nobody waits for them any more, and they go on all the same.
+    // Their callers have given up, and they run all the same.
     let mut late = Box::pin(client.call(&set, "stubborn", json!({})));
     assert!(poll!(&mut late).is_pending(), "it waits for a thread");
     tokio::time::advance(Duration::from_secs(11)).await;

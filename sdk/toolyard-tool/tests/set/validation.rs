@@ -1,5 +1,5 @@
-//! What fields may hold: said in the schema, checked before the function runs, and everything that is wrong
-//! said in one answer.
+//! Conditions on fields: published in the schema, checked before the function runs, and all problems
+//! reported in one answer.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -115,8 +115,8 @@ fn set() -> ToolSet {
     ToolSet::new("t", "1").with::<go>().with::<strict>().with::<batch>().with::<filter>()
 }
 
-/// `changes` on top of arguments that are right; what is said, without the hint.
-async fn said(changes: Value) -> String {
+/// The message for `changes` on top of valid arguments, without the hint.
+async fn message(changes: Value) -> String {
     let mut arguments = json!({ "name": "abc", "from": 1, "to": 5 });
     arguments.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
     let answer = Client::newest().call(&set(), "go", arguments).await;
@@ -157,9 +157,9 @@ fn conditions_stand_in_the_schema() {
 async fn each_condition_is_checked() {
     let check = async |changes: Value, expected: &str| {
         let wrong = format!("The arguments are not valid: {expected}.");
-        assert_eq!(said(changes.clone()).await, wrong, "{changes}");
+        assert_eq!(message(changes.clone()).await, wrong, "{changes}");
     };
-    assert_eq!(said(json!({})).await, "abc 0");
+    assert_eq!(message(json!({})).await, "abc 0");
     check(json!({ "from": 0 }), "`from` must be from 1 to 9, not 0").await;
     check(json!({ "from": 1, "to": 10 }), "`to` must be from 0 to 9, not 10").await;
     check(json!({ "share": 0.0 }), "`share` must be greater than 0, not 0.0").await;
@@ -176,10 +176,10 @@ async fn each_condition_is_checked() {
 }
 
 #[tokio::test]
-async fn one_answer_says_everything_cross_checks_included() {
+async fn one_answer_reports_all_problems_including_cross_checks() {
     let changes = json!({ "name": "ABCDEF", "from": 12, "share": 2, "stops": ["abcd"] });
     assert_eq!(
-        said(changes).await,
+        message(changes).await,
         "The arguments have 6 problems:\
          \n- `name` must have at most 5 characters, not 6\
          \n- `name` must match the pattern ^[a-z]*$, which \"ABCDEF\" does not\
@@ -189,7 +189,7 @@ async fn one_answer_says_everything_cross_checks_included() {
          \n- `from` must not be greater than `to` (5)"
     );
     assert_eq!(
-        said(json!({ "name": 1, "from": "2" })).await,
+        message(json!({ "name": 1, "from": "2" })).await,
         "The arguments have 2 problems:\n- `name` must be a string, not 1\n- `from` must be an integer, not \"2\"",
         "what cannot be read is not cross-checked"
     );
@@ -208,14 +208,14 @@ async fn a_field_may_be_moved_into_its_range_instead() {
     for (sent, taken) in
         [(json!(-3), "abc 1"), (json!(1), "abc 1"), (json!(4), "abc 4"), (json!(1e9), "abc 4")]
     {
-        assert_eq!(said(json!({ "speed": sent })).await, taken, "{sent}");
+        assert_eq!(message(json!({ "speed": sent })).await, taken, "{sent}");
     }
-    assert!(said(json!({ "speed": "fast" })).await.contains("`speed` must be an integer"));
+    assert!(message(json!({ "speed": "fast" })).await.contains("`speed` must be an integer"));
 }
 
 #[tokio::test]
 async fn unknown_fields_are_ignored_unless_the_tool_refuses_them() {
-    assert_eq!(said(json!({ "name2": 1 })).await, "abc 0");
+    assert_eq!(message(json!({ "name2": 1 })).await, "abc 0");
     let answer = Client::newest().call(&set(), "strict", json!({ "count": 3, "counts": 1 })).await;
     assert!(text(&answer).contains("`counts` is not known (did you mean `count`?)"), "{answer}");
 }
@@ -232,10 +232,13 @@ async fn twenty_problems_are_enough_for_one_answer() {
         json!({ "paths": names }),
         json!({ "paths": vec![vec![long.as_str()]; 30] }),
     ] {
-        let said = call(arguments).await;
-        assert!(said.starts_with("The arguments have more than 20 problems; the first are:\n- "), "{said}");
-        assert_eq!(said.lines().count(), 22, "{said}");
-        assert!(said.len() < 4000, "{}", said.len());
+        let message = call(arguments).await;
+        assert!(
+            message.starts_with("The arguments have more than 20 problems; the first are:\n- "),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 22, "{message}");
+        assert!(message.len() < 4000, "{}", message.len());
     }
 }
 
@@ -243,13 +246,16 @@ async fn twenty_problems_are_enough_for_one_answer() {
 async fn what_is_too_much_anyway_is_not_looked_through() {
     let arguments = json!({ "paths": [], "few": ["a", 1, 2, 3] });
     let answer = Client::newest().call(&set(), "batch", arguments).await;
-    let said = text(&answer);
-    assert!(said.contains("`few` must have at most 2 items, not 4\n- `few[1]` must be a string"), "{said}");
-    assert!(!said.contains("few[2]"), "{said}");
+    let message = text(&answer);
+    assert!(
+        message.contains("`few` must have at most 2 items, not 4\n- `few[1]` must be a string"),
+        "{message}"
+    );
+    assert!(!message.contains("few[2]"), "{message}");
 }
 
 #[tokio::test]
-async fn a_long_name_is_cut_in_what_is_said() {
+async fn a_long_name_is_cut_in_the_message() {
     let name = "x".repeat(1_000_000);
     let answer = Client::newest().call(&set(), "strict", json!({ "count": 1, name: 1 })).await;
     assert!(text(&answer).contains("xxx…` is not known"), "{}", text(&answer).len());

@@ -133,11 +133,11 @@ fn a_condition_may_ask_what_a_list_holds() {
 }
 
 #[test]
-fn what_is_refused_at_the_top_of_a_schema_is_told_in_words() {
+fn conditions_at_the_top_of_a_schema_are_described_in_words() {
     let published = Checker::new(schema::input::<Picture>()).published();
     assert_eq!(published["description"], "Give one of `path` or `bytes`, and only one.");
     assert_eq!(published.get("oneOf"), None);
-    assert!(published["properties"]["number"].get("oneOf").is_some(), "further down nobody minds");
+    assert!(published["properties"]["number"].get("oneOf").is_some(), "further down it is accepted");
     let published = Checker::new(schema::input::<Related>()).published();
     assert_eq!(published["description"], "`year` and `date` must not be given together.");
     assert_eq!(published.get("not"), None);

@@ -11,8 +11,8 @@ use super::*;
 fn what_cannot_be_checked_is_refused_at_once() {
     let check = |schema: Value, expected: Option<&str>| {
         let made = catch_unwind(|| Checker::new(json!({ "properties": { "a": schema } })));
-        let said = made.err().map(|panic| *panic.downcast::<String>().unwrap());
-        assert_eq!(said.as_deref(), expected, "{schema}");
+        let message = made.err().map(|panic| *panic.downcast::<String>().unwrap());
+        assert_eq!(message.as_deref(), expected, "{schema}");
     };
     let cannot = |what: &str| {
         format!("{what} in a schema cannot be checked: say it in other words, or with `check` and `rule`")
@@ -95,16 +95,19 @@ fn what_schemars_writes_is_known() {
 
 #[test]
 fn enums_keep_their_words() {
-    let said = |value: Value, expected: &str| {
+    let message = |value: Value, expected: &str| {
         check_as::<Holder>(&value, &format!("The arguments {expected}"));
     };
-    said(json!({ "either": { "Ok": "a" } }), "are not valid: `either.Ok` must be an integer, not \"a\".");
-    said(
+    message(json!({ "either": { "Ok": "a" } }), "are not valid: `either.Ok` must be an integer, not \"a\".");
+    message(
         json!({ "outside": "Plein" }),
         "have 2 problems:\n- `outside` fits none of its 3 forms; for the closest of them:\
          \n- `outside` must be \"Plain\", not \"Plein\" (did you mean `Plain`?)",
     );
-    said(json!({ "outside": { "Size": {}, "Number": 30 } }), "are not valid: `outside.Size` is not known.");
+    message(
+        json!({ "outside": { "Size": {}, "Number": 30 } }),
+        "are not valid: `outside.Size` is not known.",
+    );
 }
 
 #[derive(JsonSchema)]
@@ -131,6 +134,6 @@ struct Outer {
 
 #[test]
 fn a_type_may_have_any_name() {
-    let said = Checker::new(schema::input::<Outer>()).check(&json!({ "one": { "number": 2 } }));
-    assert!(said.is_ok_and(|problems| !problems.is_empty()));
+    let message = Checker::new(schema::input::<Outer>()).check(&json!({ "one": { "number": 2 } }));
+    assert!(message.is_ok_and(|problems| !problems.is_empty()));
 }

@@ -3,7 +3,7 @@
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Waits for the interrupt or terminate signal.
-pub(in crate::serve) async fn told_to_end() {
+pub(in crate::serve) async fn end_signal() {
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {

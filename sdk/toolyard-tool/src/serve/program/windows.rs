@@ -1,9 +1,9 @@
-//! What a console tells a program that should end.
+//! Console events that end a program.
 
 use tokio::signal::windows::{ctrl_break, ctrl_c, ctrl_close, ctrl_shutdown};
 
 /// Waits for the keyboard, the end of the window or that of the system.
-pub(in crate::serve) async fn told_to_end() {
+pub(in crate::serve) async fn end_signal() {
     let (Ok(mut interrupt), Ok(mut stop), Ok(mut close), Ok(mut shut_down)) =
         (ctrl_c(), ctrl_break(), ctrl_close(), ctrl_shutdown())
     else {

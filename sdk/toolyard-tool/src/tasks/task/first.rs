@@ -27,10 +27,10 @@ pub(crate) enum Stage {
 }
 
 /// A task that has not been announced to its client. Dropping it stops the task: no client can ask about it.
-struct Untold {
+struct Unannounced {
     task: Arc<Task>,
     kept: Arc<Kept>,
-    is_told: bool,
+    is_announced: bool,
 }
 
 /// What the call is answered with: that the task has `started`, or whatever came of it before.
@@ -39,9 +39,9 @@ pub(in crate::tasks) fn answer(
     kept: Arc<Kept>,
     started: Raw,
 ) -> impl Future<Output = Answer> + Send + 'static {
-    let untold = Untold { task, kept, is_told: false };
+    let unannounced = Unannounced { task, kept, is_announced: false };
     async move {
-        let task = &untold.task;
+        let task = &unannounced.task;
         // A function that asks through its answer ends at once; one that still runs after another wait does other work.
         for may_begin in [|stage| stage == Stage::Call, |_| true] {
             if tokio::time::timeout(PATIENCE, task.settled()).await.is_ok() {
@@ -52,9 +52,9 @@ pub(in crate::tasks) fn answer(
         if let Some(outcome) = task.settled().await {
             return outcome.into_answer().map(AnswerBody::ours);
         }
-        untold.kept.add(task)?;
-        task.store_first(&untold.kept).await?;
-        untold.told();
+        unannounced.kept.add(task)?;
+        task.store_first(&unannounced.kept).await?;
+        unannounced.announced();
         Ok(AnswerBody::ours(started))
     }
 }
@@ -111,15 +111,15 @@ impl State {
     }
 }
 
-impl Untold {
-    fn told(mut self) {
-        self.is_told = true;
+impl Unannounced {
+    fn announced(mut self) {
+        self.is_announced = true;
     }
 }
 
-impl Drop for Untold {
+impl Drop for Unannounced {
     fn drop(&mut self) {
-        if !self.is_told {
+        if !self.is_announced {
             self.kept.forget(self.task.id());
             self.task.stop();
             self.task.remove_stored();

@@ -1,5 +1,5 @@
-//! Conditions that some models' interfaces refuse at the top of a schema, and with it the whole list of tools.
-//! They are checked as they stand, and told in words.
+//! Puts conditions at the top of a schema in words: the interfaces of some models refuse such a schema, and with it the
+//! whole list of tools. The conditions are still checked.
 
 use serde_json::{Map, Value};
 
@@ -7,15 +7,15 @@ use super::forms::{all_required, required_alone};
 use super::words::together;
 
 /// Moves conditions from the top of a schema into its description, as far as there are words for them.
-pub(super) fn tell(schema: &mut Value) {
+pub(super) fn conditions_in_words(schema: &mut Value) {
     let Some(keywords) = schema.as_object_mut() else { return };
-    let reported = [("not", excluded(keywords)), ("oneOf", one_of(keywords)), ("anyOf", any_of(keywords))];
-    for (name, printed) in reported {
-        let Some(printed) = printed else { continue };
+    let found = [("not", excluded(keywords)), ("oneOf", one_of(keywords)), ("anyOf", any_of(keywords))];
+    for (name, words) in found {
+        let Some(words) = words else { continue };
         keywords.remove(name);
         let text = match keywords.get("description").and_then(Value::as_str) {
-            Some(text) => format!("{text} {printed}"),
-            None => printed,
+            Some(text) => format!("{text} {words}"),
+            None => words,
         };
         keywords.insert("description".into(), text.into());
     }
