@@ -17,7 +17,7 @@ pub struct Entry {
     pub command: String,
     pub args: Vec<String>,
     /// Whether its arguments name the state directory.
-    pub is_state_said: bool,
+    pub has_state_dir: bool,
 }
 
 impl Entry {
@@ -89,7 +89,7 @@ impl Entry {
             client: Some(Client::Cursor),
             command: "/bin/toolyard".into(),
             args: vec!["stdio".into()],
-            is_state_said: true,
+            has_state_dir: true,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::settings;
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well, 1 something failed, 2 the command line or the config is wrong,
 130 it was interrupted.
-Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) says how much of them.";
+Logs go to stderr; TOOLYARD_LOG=debug (or upstream=trace, …) sets the level.";
 
 /// The heading in the help of what goes with every command.
 const COMMON: &str = "For every command";
@@ -124,9 +124,9 @@ pub(crate) fn explained(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> clap::Error {
     let words: Vec<OsString> = arguments.into_iter().collect();
-    let says = |word: &str| words.iter().any(|printed| printed == word);
+    let has = |word: &str| words.iter().any(|given| given == word);
     let is_slip = error.get(ContextKind::SuggestedArg).is_some();
-    if error.kind() == ErrorKind::UnknownArgument && says("add") && !says("--") && !is_slip {
+    if error.kind() == ErrorKind::UnknownArgument && has("add") && !has("--") && !is_slip {
         let tip = "a program and its arguments come after `--`: toolyard add NAME -- COMMAND…";
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }

@@ -166,7 +166,7 @@ impl Upstream {
 }
 
 impl Upstream {
-    /// An MCP server at an endpoint that nobody has said more about.
+    /// An MCP server at an endpoint, without further settings.
     pub(crate) fn at(id: &UpstreamId, endpoint: &Endpoint, context: &ConnectContext) -> Self {
         let target = match endpoint.socket() {
             Some(socket) => Target::Socket(socket),

@@ -138,7 +138,7 @@ fn failure_text(failure: &Failure) -> String {
         Failure::Config(problems) => problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"),
         Failure::Refused(problem) => problem.to_string(),
         Failure::Usage(message) => message.clone(),
-        Failure::Said(_) => "the command failed".to_owned(),
+        Failure::AlreadyReported(_) => "the command failed".to_owned(),
         Failure::Other(error) => format!("{error:#}"),
     }
 }

@@ -61,7 +61,7 @@ impl Local {
 }
 
 impl Doors {
-    /// What was asked for must open; what is usual may fail, and is said aloud then.
+    /// Addresses that were asked for must open; default ones may fail, with a message.
     pub(crate) fn open(
         http: Option<SocketAddr>,
         config: &ListenConfig,
@@ -147,7 +147,7 @@ pub(crate) fn open_local(path: &Path, door: &LocalDoor, section: &str) -> Result
 fn taken(path: &Path) -> Local {
     let standby = Standby::new(path);
     if let Err(error) = &standby {
-        tracing::debug!("nobody sees that this gateway waits for {}: {error}", path.display());
+        tracing::debug!("other processes cannot see that this gateway waits for {}: {error}", path.display());
     }
     Local::Taken(path.to_owned(), standby.ok())
 }

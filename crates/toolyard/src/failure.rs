@@ -1,4 +1,4 @@
-//! How a command fails, and the exit code that says so.
+//! The ways in which a command fails, with their exit codes.
 
 use std::process::ExitCode;
 
@@ -9,14 +9,14 @@ use crate::say;
 
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The config is wrong; each problem says where and what to do.
+    /// The config is wrong; each problem has a place and a suggestion.
     Config(Vec<Problem>),
     /// The command line is wrong.
     Usage(String),
-    /// What was asked for cannot be done; the problem says why, and what to do instead.
+    /// The request cannot be carried out; the problem names the reason and what to do instead.
     Refused(Problem),
-    /// Everything has been said; what is left is the exit code.
-    Said(u8),
+    /// Everything has been reported already; only the exit code is left.
+    AlreadyReported(u8),
     /// Everything else.
     Other(anyhow::Error),
 }
@@ -50,7 +50,7 @@ pub(crate) fn refused(message: impl Into<String>, help: impl Into<String>) -> Fa
 }
 
 impl Failure {
-    /// Tells the person who started the program, and says how to exit.
+    /// Reports the failure to the user, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Config(problems) => {
@@ -65,7 +65,7 @@ impl Failure {
                 say::line(problem);
                 ExitCode::FAILURE
             }
-            Self::Said(code) => ExitCode::from(*code),
+            Self::AlreadyReported(code) => ExitCode::from(*code),
             Self::Other(error) => {
                 say::line(format_args!("error: {error:#}"));
                 ExitCode::FAILURE

@@ -13,14 +13,14 @@ use toolyard_proto::visible;
 
 pub(crate) const VARIABLE: &str = "TOOLYARD_LOG";
 
-/// Whether everything that the program says on stderr is JSON.
+/// Whether everything that the program prints on stderr is JSON.
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// What programs are told beside what the level asks for: each call, who comes and goes, and what the
-/// program says itself.
-const FOR_PROGRAMS: &str = "calls=debug,clients=debug,said=info";
+/// Targets that the JSON format logs in addition to the level: each call, connects and disconnects of clients, and
+/// the messages of the program itself.
+const FOR_PROGRAMS: &str = "calls=debug,clients=debug,program=info";
 
-/// How much is said beside what `TOOLYARD_LOG` asks for.
+/// How much is logged in addition to `TOOLYARD_LOG`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loudness {
     Quiet,
@@ -57,9 +57,9 @@ impl Loudness {
 pub(crate) struct Wish {
     /// `--log-level`.
     pub(crate) level: Option<LogLevel>,
-    /// What `TOOLYARD_LOG` says.
+    /// The value of `TOOLYARD_LOG`.
     pub(crate) detail: Option<String>,
-    /// `-v` and `-q`, or how much a command says of itself.
+    /// `-v` and `-q`, or how much a command logs by default.
     pub(crate) loudness: Loudness,
     /// `--log-format`.
     pub(crate) format: Option<LogFormat>,
@@ -85,7 +85,7 @@ impl Wish {
         match self.format() {
             LogFormat::Text => asked.to_owned(),
             // What is asked for comes last, and so can say otherwise.
-            LogFormat::Json if is_sparing(asked) => format!("said=info,{asked}"),
+            LogFormat::Json if is_sparing(asked) => format!("program=info,{asked}"),
             LogFormat::Json => format!("{FOR_PROGRAMS},{asked}"),
         }
     }
@@ -152,7 +152,7 @@ fn tell_panic(panic: &PanicHookInfo<'_>) {
     let backtrace = Backtrace::capture();
     let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
     let thread = std::thread::current().name().map(str::to_owned);
-    tracing::error!(target: "said", place, thread, backtrace, "panicked: {why}");
+    tracing::error!(target: "program", place, thread, backtrace, "panicked: {why}");
 }
 
 /// Whether stderr is read by a program.
@@ -223,7 +223,7 @@ mod tests {
         let record: serde_json::Value = serde_json::from_str(printed.trim()).unwrap();
         assert_eq!(printed.lines().count(), 1, "{printed}");
         assert_eq!(record["message"], "panicked: two\nlines and a \" of 2");
-        assert_eq!((&record["level"], &record["target"]), (&"ERROR".into(), &"said".into()));
+        assert_eq!((&record["level"], &record["target"]), (&"ERROR".into(), &"program".into()));
         assert!(record["place"].as_str().unwrap().contains("logging.rs"), "{record}");
     }
 
@@ -242,8 +242,8 @@ mod tests {
         check(&varied, "upstream=trace");
         check(&Wish { level: Some(LogLevel::Error), ..varied.clone() }, "error");
         let json = |wish: Wish| Wish { format: Some(LogFormat::Json), ..wish };
-        check(&json(wish()), "calls=debug,clients=debug,said=info,info");
-        check(&json(configured), "said=info,warn");
-        check(&json(varied), "calls=debug,clients=debug,said=info,upstream=trace");
+        check(&json(wish()), "calls=debug,clients=debug,program=info,info");
+        check(&json(configured), "program=info,warn");
+        check(&json(varied), "calls=debug,clients=debug,program=info,upstream=trace");
     }
 }

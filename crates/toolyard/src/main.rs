@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli, command: Command) -> Result<(), Failure> {
-    // The config of a gateway says how it logs, so that is looked at first.
+    // The config of a gateway configures its log, so it is read first.
     if !matches!(command, Command::Serve(_)) {
         let wish = cli.common.log(matches!(command, Command::Stdio(_)));
         logging::start(&wish).map_err(Failure::Usage)?;

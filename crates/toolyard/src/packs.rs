@@ -296,7 +296,7 @@ mod tests {
         let in_use = sets.in_use();
         drop((link, upstream));
         end(in_use).await;
-        assert_eq!(*REACHED.borrow(), 2, "nobody waits for the answer, but it is written");
+        assert_eq!(*REACHED.borrow(), 2, "the file is written although no caller waits for the answer");
         assert!(sets.in_use().is_empty());
     }
 

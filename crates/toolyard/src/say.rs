@@ -1,7 +1,7 @@
-//! What the program says to people. The only place that prints, so that nothing else ever does: stdout can
-//! be a transport.
+//! Prints messages to people. This is the only place that prints: stdout can be a transport, so nothing else may use
+//! it.
 //!
-//! Nobody listening is no reason to stop, so writing never fails.
+//! A closed output is no reason to stop, so writing never fails.
 
 use std::fmt::Display;
 use std::io::{BufRead, IsTerminal, Write};
@@ -13,7 +13,7 @@ use crate::logging;
 /// A line on stderr.
 pub(crate) fn line(text: impl Display) {
     if logging::is_for_programs() {
-        tracing::info!(target: "said", "{text}");
+        tracing::info!(target: "program", "{text}");
         return;
     }
     let _ = writeln!(std::io::stderr(), "{}", shown(text));

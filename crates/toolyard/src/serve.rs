@@ -1,4 +1,4 @@
-//! `toolyard serve`: opens the door, starts the gateway behind it, and ends both in order when told to.
+//! `toolyard serve`: opens the listeners, starts the gateway behind them, and ends both in order on a signal.
 
 mod greeting;
 mod reload;
@@ -46,14 +46,14 @@ use crate::stop::Stop;
 use crate::{cluster, control, packs, say, system};
 use reload::Reload;
 
-/// How long calls in flight may take to finish once the gateway is told to stop.
+/// How long calls in flight may take to finish once the gateway has been asked to stop.
 const LAST_CALLS: Duration = Duration::from_secs(10);
-/// How long tasks may take to end after that. Links bound their own end; this is for what nobody foresaw.
+/// How long tasks may take to end after that. Links bound their own end; this is a last resort.
 const LAST_TASKS: Duration = Duration::from_secs(5);
 /// How long threads may take that read files.
 const LAST_THREADS: Duration = Duration::from_secs(1);
 /// How long a gateway that runs only for its clients waits for the first, and for the next. The latter is
-/// enough for a client that starts its shim anew, and leaves time to end all children within two seconds.
+/// enough for a client that restarts its shim, and leaves time to end all children within two seconds.
 const FIRST_CLIENT: Duration = Duration::from_secs(10);
 const NEXT_CLIENT: Duration = Duration::from_millis(500);
 
@@ -135,7 +135,9 @@ impl Entrance {
         let local = socket::path(&config.listen.local, &set, &settings::variable);
         let doors = Doors::open(args.listen, &config.listen, local.as_deref())?;
         if args.while_needed && !doors.has_local() {
-            anyhow::bail!("nobody could find a gateway without its socket");
+            anyhow::bail!(
+                "a gateway with --while-needed needs its socket: clients could not find it otherwise"
+            );
         }
         let apps_config = if args.no_apps { AppsConfig::closed() } else { config.apps.clone() };
         let beside = socket::path(&LocalDoor::Usual, &set, &settings::variable);
@@ -159,7 +161,7 @@ async fn run(
     let Entrance { doors, app_doors, apps_config, addresses } =
         Entrance::open(common, args, &found, &config)?;
     let guards = Guards::begin(state_dir.as_deref());
-    // Whoever reads it can connect from here on, and nothing has been started yet that a failure would leave.
+    // From here on clients can connect. Nothing has been started yet that would be left over by a failure.
     let (scope, noting, own_addresses) = (Scope::new(), Scope::new(), OwnAddresses::new(addresses.clone()));
     let set = state_dir::set(common.state_dir.as_deref(), &found.set(), &settings::variable);
     let file = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
@@ -429,7 +431,7 @@ fn options(config: &Config, signed: Option<Signed>, keys: Arc<Keys>, state_dir: 
     }
 }
 
-/// Clients first, so that calls can finish while their upstreams still live. Whoever says it twice means now.
+/// Clients first, so that calls can finish while their upstreams still live. A second signal skips the wait.
 async fn end(endpoint: &Endpoint, gateway: &Gateway, packs: &packs::Sets, stop: &mut Stop) {
     let sets = packs.in_use();
     tokio::select! {

@@ -32,7 +32,7 @@ pub(crate) fn stdio(common: &Common, args: &StdioArgs) -> Result<(), Failure> {
     let current_rules = Box::new(move || settings::look(&current).1.auth);
     let shim = Shim { locator, view: view(args), is_hub: args.hub, rules, current_rules, trouble };
     let done = runtime.block_on(shim.run());
-    // A thread may still wait for stdin, and nobody waits for it.
+    // A thread may still be blocked on stdin; the process does not wait for it.
     runtime.shutdown_background();
     Ok(done?)
 }

@@ -1,4 +1,4 @@
-//! Being told something by the system: to stop, or to look at the config now.
+//! Signals of the system: to stop, or to read the config now.
 
 #[cfg(unix)]
 mod unix;

@@ -1,4 +1,4 @@
-//! `toolyard validate`: checks the config and says what is wrong with it.
+//! `toolyard validate`: checks the config and reports its problems.
 
 use serde::Serialize;
 use toolyard_config::{Config, Found, Loaded, Problem, Reach};
@@ -120,5 +120,5 @@ fn print_json(found: &Found, loaded: Loaded) -> Result<(), Failure> {
         problems: &loaded.problems,
     };
     say::result(serde_json::to_string_pretty(&report).map_err(anyhow::Error::from)?);
-    if ok { Ok(()) } else { Err(Failure::Said(2)) }
+    if ok { Ok(()) } else { Err(Failure::AlreadyReported(2)) }
 }

@@ -113,7 +113,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("no random numbers", "needs a system without them"),
     ("the guard cannot do its work", "needs a kernel without subreapers"),
     ("the gateway sent a stream", "none is asked for; the type allows it"),
-    ("nobody can be asked on the command line", "servers are told so beforehand, by the capabilities"),
+    ("the command line cannot ask its user", "servers know it beforehand, from the capabilities"),
     ("duplicate key", "what the TOML library says, which is put in other words"),
     ("the config cannot be watched any more", "goes into the log"),
     ("{wrong}: {why}", "needs a pack with a required key; tests/music/keys.rs shows it"),

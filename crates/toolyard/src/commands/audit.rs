@@ -142,5 +142,5 @@ fn verify(reader: &Reader, json: bool) -> Result<(), Failure> {
     } else {
         say::result(verified.message());
     }
-    if broken.is_some() { Err(Failure::Said(1)) } else { Ok(()) }
+    if broken.is_some() { Err(Failure::AlreadyReported(1)) } else { Ok(()) }
 }

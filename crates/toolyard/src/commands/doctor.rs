@@ -1,4 +1,4 @@
-//! `toolyard doctor`: looks at everything that can be wrong, and says what to do about it.
+//! `toolyard doctor`: checks everything that can be wrong, and suggests what to do about it.
 
 mod place;
 mod report;
@@ -80,7 +80,7 @@ pub(super) fn doctor(common: &Common, args: &DoctorArgs) -> Result<(), Failure> 
             report::print(report);
         }
     }
-    if ok { Ok(()) } else { Err(Failure::Said(1)) }
+    if ok { Ok(()) } else { Err(Failure::AlreadyReported(1)) }
 }
 
 impl Finding {

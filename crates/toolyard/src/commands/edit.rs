@@ -47,7 +47,10 @@ impl Where {
         let found = config::find(common.config.as_deref(), Path::new(""), &settings::variable);
         let asked = common.config.clone().or(found.user_file);
         asked.ok_or_else(|| {
-            refused("neither XDG_CONFIG_HOME nor HOME says where your config is", "name a file with --config")
+            refused(
+                "neither XDG_CONFIG_HOME nor HOME is set, so there is no user config",
+                "name a file with --config",
+            )
         })
     }
 }

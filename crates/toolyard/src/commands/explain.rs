@@ -1,4 +1,4 @@
-//! `toolyard explain`: why a tool is there, under which name and for whom, or why it is not.
+//! `toolyard explain`: why a tool is there, under which name and for which clients, or why it is not.
 
 mod chain;
 mod listed;
@@ -42,7 +42,7 @@ pub(crate) struct ExplainArgs {
     json: bool,
 }
 
-/// What can be said of a tool.
+/// What is known about a tool.
 #[derive(Default, Serialize)]
 struct Explanation {
     id: String,
@@ -82,7 +82,7 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
                 }
                 Ok(explanation)
             }
-            // Offered by several: that is for whoever asks to decide.
+            // Offered by several upstreams: the user must choose one.
             Err(failure) if tools.all.iter().any(|tool| tool.own == args.tool) => Err(failure),
             Err(_) => {
                 let mut absent = absent(&args.tool, &tools, &settings.config, &upstreams);
@@ -111,7 +111,7 @@ pub(super) fn explain(common: &Common, args: &ExplainArgs) -> Result<(), Failure
         }
         explanation.steps.iter().for_each(|step| say::result(format_args!("  {step}")));
     }
-    if explanation.there { Ok(()) } else { Err(Failure::Said(1)) }
+    if explanation.there { Ok(()) } else { Err(Failure::AlreadyReported(1)) }
 }
 
 fn of_tool(who: &str, args: Option<&Value>, tool: &Tool, config: &Config) -> Result<String, Failure> {
@@ -184,11 +184,11 @@ fn present(tool: &Tool, tools: &Tools, config: &Config, upstreams: &[Written]) -
     Explanation { id: tool.canonical(), there: true, name, reasons, steps: Vec::new() }
 }
 
-/// What is wrong with its definition, where it stands beside others and they must not suffer for it.
+/// The fault in a tool's definition for which it is left out, so that clients still accept the other tools.
 fn left_out(tool: &Tool, config: &Config) -> Option<String> {
-    let stands_alone = config.transparent && config.upstreams.on.len() == 1;
+    let is_only_upstream = config.transparent && config.upstreams.on.len() == 1;
     let fit = fit::tool(&tool.definition);
-    let is_left_out = fit.entry.is_none() && !stands_alone;
+    let is_left_out = fit.entry.is_none() && !is_only_upstream;
     is_left_out.then(|| fit.faults.first().map(ToString::to_string)).flatten()
 }
 
@@ -220,7 +220,7 @@ fn name(tool: &Tool, config: &Config) -> String {
     format!("clients of /mcp call it {}{why}", tool.shown)
 }
 
-/// What kind of upstream it belongs to, and what else that is called, as the gateway tells it.
+/// The kind of its upstream, and the upstream's other names, as reported by the gateway.
 fn owner(tool: &Tool, tools: &Tools) -> (UpstreamKind, Vec<String>) {
     let state = tools.states.iter().find(|state| state.id == tool.upstream);
     let kind = match state.and_then(|state| state.kind.as_deref()) {

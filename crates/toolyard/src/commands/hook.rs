@@ -92,7 +92,7 @@ fn report(input: &Map<String, Value>, outcome: &Value) -> Result<(), Failure> {
     }
     match (is_blocked, notes.is_empty()) {
         (false, true) => Ok(()),
-        (is_blocked, _) => Err(Failure::Said(if is_blocked { 2 } else { 1 })),
+        (is_blocked, _) => Err(Failure::AlreadyReported(if is_blocked { 2 } else { 1 })),
     }
 }
 

@@ -150,11 +150,11 @@ fn decide(entry: &Entry, there: Option<&Foreign>, name: &str, force: bool) -> Re
 }
 
 impl InstallArgs {
-    /// What would be ignored must not be said.
+    /// Rejects options that would be ignored.
     fn check_that_it_is_about_no_entry(&self) -> Result<(), Failure> {
         let StdioArgs { profile, upstream, hub, lean, .. } = &self.view;
-        let is_said = self.place.name != NAME || self.command.is_some() || *hub || *lean;
-        if is_said || profile.is_some() || upstream.is_some() {
+        let is_given = self.place.name != NAME || self.command.is_some() || *hub || *lean;
+        if is_given || profile.is_some() || upstream.is_some() {
             let message = "no client is named, so there is no entry to write";
             return Err(refused(message, "name a client, or print the entry with --print"));
         }
@@ -168,7 +168,7 @@ impl Consent {
         self.yes || !self.dry_run && !self.json && say::agreed(question)
     }
 
-    /// Shows what would be done, asks, does it, and says what was done.
+    /// Shows what would be done, asks, does it, and reports what was done.
     pub(super) fn carry_out(
         &self,
         step: &Step<'_>,

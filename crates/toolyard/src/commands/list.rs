@@ -63,17 +63,17 @@ pub(super) struct Other<'a> {
     pub(super) live: Option<&'a State>,
 }
 
-/// What the gateway that runs with these files says.
+/// The answer of the gateway that runs with these files.
 pub(super) enum Asked {
     NoGateway,
     /// It cannot be asked.
     Silent,
-    Told(Vec<State>),
+    States(Vec<State>),
 }
 
 impl Asked {
     pub(super) fn states(&self) -> &[State] {
-        if let Self::Told(states) = self { states } else { &[] }
+        if let Self::States(states) = self { states } else { &[] }
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     print(&upstreams, &others, &found, loaded.config.as_ref(), &state);
     asked.states().iter().for_each(print_reason);
     if !common.quiet {
-        // Whoever has set up a pack knows what it has come for.
+        // Users who have set up a pack know what is in it.
         let has_packs =
             loaded.config.as_ref().is_some_and(|config| config.packs.iter().any(|pack| pack.enabled));
         if upstreams.is_empty() && !has_packs {
@@ -111,7 +111,7 @@ pub(super) fn list(common: &Common, args: &ListArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who is there beside the servers of the config: as the gateway says, or the packs that it would have.
+/// The upstreams that are not servers of the config: as the gateway reports them, or the packs that it would have.
 pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other<'a>> {
     let other = |state: &'a State| {
         let kind = match state.kind.as_deref()? {
@@ -121,7 +121,7 @@ pub(super) fn others<'a>(asked: &'a Asked, config: Option<&Config>) -> Vec<Other
         };
         Some(Other { id: &state.id, kind, enabled: true, live: Some(state) })
     };
-    if let Asked::Told(states) = asked {
+    if let Asked::States(states) = asked {
         return states.iter().filter_map(other).collect();
     }
     let on = config.map(states).unwrap_or_default().into_iter().filter(|state| state.config.is_ok());
@@ -138,7 +138,7 @@ pub(super) fn ask(running: Option<&Running>, loaded: &Loaded) -> Asked {
         client.end().await;
         states.ok()
     });
-    asked.ok().flatten().map_or(Asked::Silent, Asked::Told)
+    asked.ok().flatten().map_or(Asked::Silent, Asked::States)
 }
 
 fn print<'a>(

@@ -71,7 +71,7 @@ enum Way {
     Own(Gateway, Sets),
 }
 
-/// What the gateway says of an upstream.
+/// The gateway's report on an upstream.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct State {
     pub(super) id: String,
@@ -161,7 +161,7 @@ impl State {
         })
     }
 
-    /// Whether it is just being connected. One that is only discovered for a reason has nobody to connect to.
+    /// Whether a connection is being made. An instance that is only discovered is not being connected to.
     fn is_under_way(&self) -> bool {
         ["connecting", "starting"].contains(&self.phase.as_str())
             || (self.phase == "discovered" && self.reason.is_none())
@@ -201,7 +201,7 @@ pub(super) fn reachable(http: &str) -> String {
 }
 
 impl Client {
-    /// To a gateway that runs already, with what the config that it may have been started with says of tokens.
+    /// A client of a running gateway, with the token rules of the config that the gateway was probably started with.
     pub(super) fn of_running(running: &Running, config: Option<&Config>, auth: Option<&Rules>) -> Self {
         let mut headers = HeaderMap::new();
         let signed = || auth?.secrets.first().map(Secret::bearer);
@@ -294,7 +294,7 @@ impl Client {
         match answer {
             AnswerBody::Whole(result, _) => Ok(result),
             AnswerBody::Stream(_) => {
-                Err(CallError::bad_answer("the gateway sent a stream that nobody asked for"))
+                Err(CallError::bad_answer("the gateway sent a stream that was not requested"))
             }
         }
     }

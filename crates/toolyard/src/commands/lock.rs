@@ -57,7 +57,7 @@ pub(super) fn lock(common: &Common, args: &LockArgs) -> Result<(), Failure> {
         });
         return reloaded.map(drop);
     }
-    if differs { Err(Failure::Said(1)) } else { Ok(()) }
+    if differs { Err(Failure::AlreadyReported(1)) } else { Ok(()) }
 }
 
 /// Brings one lock file up to date, or compares it only. Whether it was different.

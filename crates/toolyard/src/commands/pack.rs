@@ -91,7 +91,7 @@ impl Args for PackArgs {
             .subcommand_value_name("NAME")
             .subcommand_help_heading("Packs")
             .disable_help_subcommand(true)
-            // So that a name that is none can be told what there is.
+            // So that an unknown name can be answered with the list of packs.
             .allow_external_subcommands(true)
             .subcommands(packs::all().iter().map(command_of))
     }

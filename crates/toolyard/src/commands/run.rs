@@ -66,7 +66,7 @@ pub(super) fn run(common: &Common, args: &RunArgs) -> Result<(), Failure> {
             None => list(&client, args.json).await,
             Some(script) => tokio::select! {
                 outcome = follow(&client, script, args) => outcome,
-                _ = stop.signal() => Err(Failure::Said(INTERRUPTED)),
+                _ = stop.signal() => Err(Failure::AlreadyReported(INTERRUPTED)),
             },
         };
         client.end().await;
@@ -134,7 +134,7 @@ async fn follow(client: &Client, script: &str, args: &RunArgs) -> Result<(), Fai
 fn exit(code: &Value) -> Result<(), Failure> {
     match code.as_u64().and_then(|code| u8::try_from(code).ok()) {
         Some(0) => Ok(()),
-        Some(code) => Err(Failure::Said(code)),
+        Some(code) => Err(Failure::AlreadyReported(code)),
         None => Err(refused("the script was killed by a signal", String::new())),
     }
 }

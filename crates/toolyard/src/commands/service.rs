@@ -131,7 +131,7 @@ fn status(common: &Common, args: &StatusArgs) -> Result<(), Failure> {
             ));
         }
     }
-    if text.is_some() { Ok(()) } else { Err(Failure::Said(1)) }
+    if text.is_some() { Ok(()) } else { Err(Failure::AlreadyReported(1)) }
 }
 
 fn uninstall(args: &PlaceArgs) -> Result<(), Failure> {

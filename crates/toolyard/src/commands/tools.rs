@@ -69,7 +69,7 @@ pub(super) fn with_client<T>(
         };
         let outcome = tokio::select! {
             outcome = work(&client, &settings) => outcome,
-            _ = stop.signal() => Err(Failure::Said(INTERRUPTED)),
+            _ = stop.signal() => Err(Failure::AlreadyReported(INTERRUPTED)),
         };
         client.end().await;
         outcome

@@ -34,7 +34,7 @@ pub(super) fn uninstall(args: &UninstallArgs) -> Result<(), Failure> {
     let is_foreign = |there: &&Foreign| !there.is_toolyard() && !is_as_installed(there);
     if let Some(there) = there.filter(is_foreign).filter(|_| !args.force) {
         let message = format!("it is not Toolyard: it {}", there.definition.what());
-        let help = "--name says which entry is meant, --force takes this one out";
+        let help = "name the right entry with --name, or remove this one with --force";
         let problem = Problem { place: Some(there.place.clone()), ..Problem::error(name, message, help) };
         return Err(Failure::Refused(problem));
     }

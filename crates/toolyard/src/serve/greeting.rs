@@ -38,7 +38,7 @@ pub(super) fn print(greeting: &Greeting<'_>) {
     if let Some(apps) = &greeting.addresses.apps {
         say::line(format_args!("  apps register at: {apps}"));
     } else if let Some(taken) = greeting.apps_taken {
-        say::line(format_args!("  apps register at: nowhere yet, somebody else has {taken}"));
+        say::line(format_args!("  apps register at: nowhere yet, another program has {taken}"));
     }
     say::line(format_args!("  upstreams: {}", upstreams(greeting)));
     say::line(format_args!("  packs: {}", packs(greeting.config)));

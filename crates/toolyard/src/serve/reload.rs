@@ -1,7 +1,7 @@
 //! A config that changes while the gateway runs: what changed is applied without dropping a call, and a config
 //! with mistakes is not applied at all.
 //!
-//! The files are looked at every second. Being told by the system would be quicker, but editors replace files,
+//! The files are looked at every second. File events would be quicker, but editors replace files,
 //! network folders send no events, and a second is fast enough for a person who edits by hand. A program that
 //! cannot wait sends a signal, where there are signals.
 
@@ -26,7 +26,7 @@ use crate::stop::Nudge;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What it takes to build the gateway's plan anew.
+/// What it takes to build the gateway's plan again.
 pub(super) struct Reload {
     pub(super) common: Common,
     pub(super) gateway: Gateway,
@@ -36,7 +36,7 @@ pub(super) struct Reload {
     pub(super) apps: AppsConfig,
     pub(super) endpoints: Endpoints,
     pub(super) known: KnownListeners,
-    /// Whether apps are kept out, whatever the config says.
+    /// Whether apps are disabled, regardless of the config.
     pub(super) no_apps: bool,
     pub(super) pings: Pings,
     pub(super) auth: Option<Rules>,
@@ -51,9 +51,9 @@ impl Reload {
         let mut applied = stamps(&watched);
         let Ok(mut nudge) = Nudge::new() else { return };
         loop {
-            let is_told = timeout(PAUSE, async {
+            let is_requested = timeout(PAUSE, async {
                 tokio::select! {
-                    () = nudge.felt() => {}
+                    () = nudge.received() => {}
                     () = self.orders.reload.notified() => {}
                 }
             })
@@ -61,14 +61,14 @@ impl Reload {
             .is_ok();
             self.endpoints.try_again();
             let now = stamps(&watched);
-            if now == applied && !is_told {
+            if now == applied && !is_requested {
                 continue;
             }
-            if !is_told {
+            if !is_requested {
                 // A file that is still being written is looked at again a moment later.
                 tokio::time::sleep(PAUSE / 4).await;
             }
-            if is_told || stamps(&watched) == now {
+            if is_requested || stamps(&watched) == now {
                 let files = files_of(&self.apply(&set));
                 // What was written while it was being read is looked at again.
                 applied = if files == watched { now } else { stamps(&files) };

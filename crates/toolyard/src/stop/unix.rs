@@ -19,7 +19,7 @@ impl Stop {
         })
     }
 
-    /// The next time somebody says so; its name.
+    /// Waits for the next signal; returns its name.
     pub(crate) async fn signal(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
@@ -29,8 +29,7 @@ impl Stop {
     }
 }
 
-/// Whoever changed the config and cannot wait says so with SIGUSR1; SIGHUP is taken, it means that the
-/// terminal is gone.
+/// SIGUSR1: read the config at once. Not SIGHUP, which means here that the terminal is gone.
 pub(crate) struct Nudge(Signal);
 
 impl Nudge {
@@ -39,7 +38,7 @@ impl Nudge {
     }
 
     /// The next one.
-    pub(crate) async fn felt(&mut self) {
+    pub(crate) async fn received(&mut self) {
         let _ = self.0.recv().await;
     }
 }

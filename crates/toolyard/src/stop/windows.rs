@@ -1,4 +1,4 @@
-//! What a console tells its programs: to stop, from the keyboard, because its window is closed, or because
+//! Console events that stop a program: from the keyboard, because its window is closed, or because
 //! the machine is shut down.
 
 use anyhow::Result;
@@ -20,7 +20,7 @@ impl Stop {
         Ok(Self { interrupt, pause, close: ctrl_close()?, shut_down: ctrl_shutdown()? })
     }
 
-    /// The next time somebody says so; its name.
+    /// Waits for the next event; returns its name.
     pub(crate) async fn signal(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "Ctrl+C",
@@ -31,7 +31,7 @@ impl Stop {
     }
 }
 
-/// Nobody can tell a program here that its config has changed; it looks by itself.
+/// There is no such signal on Windows; the files are read every second anyway.
 pub(crate) struct Nudge;
 
 impl Nudge {
@@ -41,7 +41,7 @@ impl Nudge {
     }
 
     /// The next one.
-    pub(crate) async fn felt(&mut self) {
+    pub(crate) async fn received(&mut self) {
         std::future::pending::<()>().await;
     }
 }

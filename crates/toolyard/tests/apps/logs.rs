@@ -126,7 +126,7 @@ fn who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
         })
     };
     eventually("every word", || {
-        let all = has("said", "listening on http://")
+        let all = has("program", "listening on http://")
             && has("auth", "rejected a request without a token")
             && has("auth", "rejected a token")
             && has("auth", "rejected an app")

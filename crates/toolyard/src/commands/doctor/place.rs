@@ -42,11 +42,8 @@ pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding
             return Some(running);
         }
         Some(running) => {
-            let message = format!(
-                "{} says that one runs at {}, but nobody answers there",
-                file.display(),
-                running.http
-            );
+            let message =
+                format!("{} names a gateway at {}, but nothing answers there", file.display(), running.http);
             let help = "it was killed: start it again with `toolyard`, or delete the file";
             findings.push(Finding::new(State::Wrong, "gateway", message, help));
         }
@@ -56,7 +53,7 @@ pub(super) fn gateway(common: &Common, found: &Found, findings: &mut Vec<Finding
                 State::Wrong,
                 "gateway",
                 message,
-                "delete it; the next start writes it anew",
+                "delete it; the next start writes it again",
             ));
         }
         None => {
@@ -113,7 +110,7 @@ fn stale(path: &Path) -> Option<Finding> {
     if local::is_answered(path) {
         return None;
     }
-    let message = format!("{shown} is left over: nobody listens there");
+    let message = format!("{shown} is left over: no process listens there");
     Some(Finding::new(
         State::Wrong,
         "socket",

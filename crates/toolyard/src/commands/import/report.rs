@@ -1,4 +1,4 @@
-//! What an import says: what it would do with each server, and what it has done.
+//! The report of an import: what it would do with each server, and what it has done.
 
 use std::path::Path;
 

@@ -33,16 +33,16 @@ pub(super) fn entry(from: &InstallArgs, common: &Common) -> Result<Entry, Failur
     }
     args.extend(view.hub.then(|| "--hub".to_owned()));
     args.extend(view.lean.then(|| "--lean".to_owned()));
-    Ok(Entry { client: from.client, command, args, is_state_said: common.state_dir.is_some() })
+    Ok(Entry { client: from.client, command, args, has_state_dir: common.state_dir.is_some() })
 }
 
 /// Whether the gateway that runs here keeps its state where a client would not look.
 pub(super) fn depends_on_state_home(entry: &Entry) -> bool {
     let usual = state_dir::base(&without_xdg);
-    !entry.is_state_said && state_dir::base(&settings::variable) != usual
+    !entry.has_state_dir && state_dir::base(&settings::variable) != usual
 }
 
-/// The user's config, where only a variable says where it is, which clients do not pass on.
+/// The user's config, if a variable determines where it is: clients do not pass that variable on.
 fn config_elsewhere() -> Option<PathBuf> {
     let file = |variables: &Variables<'_>| config::find(None, Path::new(""), variables).user_file;
     let here = file(&settings::variable)?;

@@ -75,7 +75,7 @@ impl Row {
             Scope::User => self.client.id().to_owned(),
             Scope::Project => format!("{} --scope project", self.client.id()),
         };
-        let Some(file) = &self.file else { return [client, "cannot be told".to_owned(), String::new()] };
+        let Some(file) = &self.file else { return [client, "unknown".to_owned(), String::new()] };
         [client, state(file), file.path.display().to_string()]
     }
 

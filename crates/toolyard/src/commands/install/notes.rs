@@ -29,7 +29,7 @@ pub(super) fn notes(file: &ClientFile, name: &str, action: Action, entry: &Entry
         );
     }
     if action != Action::Nothing && system::has_other_names(&file.path) {
-        notes.push("the file has other names (hard links), which keep what it says now".to_owned());
+        notes.push("the file has other names (hard links), which keep its current content".to_owned());
     }
     notes
 }

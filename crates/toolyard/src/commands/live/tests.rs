@@ -44,7 +44,7 @@ async fn what_a_pack_has_begun_to_write_is_written_before_an_interrupted_command
         begun = reached.wait_for(|reached| *reached == 1) => drop(begun.unwrap()),
     }
     client.end().await;
-    assert_eq!(*REACHED.borrow(), 2, "nobody waits for the answer, but it is written");
+    assert_eq!(*REACHED.borrow(), 2, "the file is written although no caller waits for the answer");
 }
 
 #[test]

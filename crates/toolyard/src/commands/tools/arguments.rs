@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::get::kind;
 use super::schema::parameters;
 
-/// The error says which argument is wrong and how to write it.
+/// The error names the wrong argument and shows how to write it.
 pub(super) fn read(
     typed: &[String],
     whole: Option<&str>,

@@ -59,7 +59,7 @@ pub(super) fn call(common: &Common, args: &CallArgs) -> Result<(), Failure> {
     } else {
         say::result(show::text(&value));
     }
-    if value["isError"] == true { Err(Failure::Said(1)) } else { Ok(()) }
+    if value["isError"] == true { Err(Failure::AlreadyReported(1)) } else { Ok(()) }
 }
 
 fn whole(args: &CallArgs) -> Result<Option<String>, Failure> {

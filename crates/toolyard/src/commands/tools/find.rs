@@ -95,7 +95,7 @@ impl Tools {
     ) -> Result<Self, Failure> {
         let states = client.states().await?;
         for (id, why) in &mut missing {
-            // The state says it in fewer words than the failed request.
+            // The state is shorter than the error of the failed request.
             let state = states.iter().find(|state| state.id == *id);
             *why = state.and_then(State::why).unwrap_or_else(|| std::mem::take(why));
         }

@@ -80,7 +80,7 @@ impl Back for Progress {
     }
 
     fn ask(&self, _: Ask) -> BoxFuture<Result<Raw, AskError>> {
-        Box::pin(async { Err(AskError::Unsupported("nobody can be asked on the command line".into())) })
+        Box::pin(async { Err(AskError::Unsupported("the command line cannot ask its user".into())) })
     }
 }
 

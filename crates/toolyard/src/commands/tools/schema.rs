@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 /// A schema may refer to itself.
 const DEEPEST: usize = 8;
 
-/// The parameters by name, each with `type` or `enum` where that can be told.
+/// The parameters by name, each with `type` or `enum` where the schema determines them.
 pub(super) fn parameters(schema: &Value) -> Map<String, Value> {
     let properties = schema["properties"].as_object().into_iter().flatten();
     properties.map(|(name, about)| (name.clone(), resolved(about, schema, DEEPEST))).collect()
@@ -19,7 +19,7 @@ fn resolved(about: &Value, whole: &Value, deepest: usize) -> Value {
     if let Some(Value::Object(target)) =
         place.and_then(|place| whole.pointer(&place)).map(|target| resolved(target, whole, deepest - 1))
     {
-        // What is said here is meant here.
+        // Keywords beside the reference take precedence.
         for (key, value) in target {
             fields.entry(key).or_insert(value);
         }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parameter_is_of_the_kind_that_its_schema_says_wherever_that_stands() {
+    fn the_kind_of_a_parameter_is_found_wherever_its_schema_declares_it() {
         let check = |about: Value, expected: &str| {
             let defs = json!({
                 "Unit": { "type": "string", "enum": ["m", "km"] },
