@@ -29,7 +29,7 @@ fn no_place_shows_the_query_of_an_address() {
     for id in ["Web", "one", "there"] {
         eventually(id, || (agent.upstream(id)["state"] == "active").then_some(()));
     }
-    for id in ["Nobody", "away", "two"] {
+    for id in ["Absent", "away", "two"] {
         eventually(id, || agent.upstream(id)["reason"].is_string().then_some(()));
     }
     let reported = ["yard__upstreams", "yard__instances_list", "yard__instances_health", "yard__status"]
@@ -51,17 +51,20 @@ fn no_place_shows_the_query_of_an_address() {
         &["tools", "list", "--json"],
     ] {
         let output = yard.command(command).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        all.push((command.join(" "), String::from_utf8(said).unwrap()));
+        let text = [output.stdout, output.stderr].concat();
+        all.push((command.join(" "), String::from_utf8(text).unwrap()));
     }
-    all.push(("the log".to_owned(), yard.said()));
-    let shown = all.iter().filter(|(_, said)| said.contains(SECRET));
+    all.push(("the log".to_owned(), yard.stderr()));
+    let shown = all.iter().filter(|(_, text)| text.contains(SECRET));
     let shown: Vec<String> = shown
-        .map(|(what, said)| {
-            let lines = said.lines().filter(|line| line.contains(SECRET)).take(3);
+        .map(|(what, text)| {
+            let lines = text.lines().filter(|line| line.contains(SECRET)).take(3);
             format!("{what}: {}", lines.collect::<Vec<_>>().join("\n   "))
         })
         .collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
-    assert!(all.iter().any(|(_, said)| said.contains("http://127.0.0.1:1/mcp")), "what is no secret is told");
+    assert!(
+        all.iter().any(|(_, text)| text.contains("http://127.0.0.1:1/mcp")),
+        "the rest of the address is shown"
+    );
 }

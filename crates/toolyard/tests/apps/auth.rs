@@ -38,10 +38,10 @@ fn apps_without_a_good_token_are_refused_and_the_log_holds_no_secret() {
         assert_eq!(answer["type"], "refused", "{answer}");
         assert!(answer["reason"].as_str().unwrap().contains(reason), "{answer}");
     }
-    let said = yard.said();
-    assert!(said.contains("rejected an app"), "{said}");
+    let log = yard.stderr();
+    assert!(log.contains("rejected an app"), "{log}");
     let signature = good.rsplit(':').next().unwrap();
-    assert!(!said.contains(signature) && !said.contains(SECRET), "{said}");
+    assert!(!log.contains(signature) && !log.contains(SECRET), "{log}");
     // The same client takes its seat back; another does not.
     let (_, refused) = try_register(&yard, "MyApp", Some(&yard.token("Else")));
     assert_eq!(refused["type"], "refused", "{refused}");
@@ -106,8 +106,8 @@ fn over_http_a_token_is_good_for_the_connection_that_it_opened() {
     assert_eq!(yard.http(None).list(), 401);
     assert_eq!(yard.http(Some(&yard.token("web"))).list(), 200);
     // Commands of the program know the secret.
-    let (code, said) = yard.run(&["tools", "list"]);
-    assert_eq!(code, 0, "{said}");
+    let (code, output) = yard.run(&["tools", "list"]);
+    assert_eq!(code, 0, "{output}");
 }
 
 /// A token as any maker makes it, so many seconds from now.
@@ -152,9 +152,9 @@ fn stdio_brings_the_token_of_its_environment() {
         "arguments": {}, "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {} } } });
     let principal = || {
-        let (_, told) = yard.run(&["doctor", "--json"]);
-        let told: Value = serde_json::from_str(&told).unwrap();
-        let calls = told["report"]["calls"].as_array().unwrap().iter();
+        let (_, report) = yard.run(&["doctor", "--json"]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let calls = report["report"]["calls"].as_array().unwrap().iter();
         calls.into_iter().find(|call| call["tool"] == "yard:status").map(|call| call["principal"].clone())
     };
     let (stdout, _) = yard.stdio(None, &call);
@@ -167,10 +167,10 @@ fn stdio_brings_the_token_of_its_environment() {
     let bad = minted(SECRET, "shim", -40 * 60);
     let (stdout, stderr) = yard.stdio(Some(&bad), &call);
     assert!(stdout.contains("the token is not accepted here"), "{stdout} {stderr}");
-    assert!(!stderr.contains(&bad) && !yard.said().contains(bad.rsplit(':').next().unwrap()), "{stderr}");
+    assert!(!stderr.contains(&bad) && !yard.stderr().contains(bad.rsplit(':').next().unwrap()), "{stderr}");
 }
 
-/// A server that says something after its answer, when no call is under way any more.
+/// A server that sends a notification after its answer, when no call is under way any more.
 const TALKER: &str = r#"
 say() { printf '{"jsonrpc":"2.0",%s}\n' "$1"; }
 while read -r line; do
@@ -185,7 +185,7 @@ done
 "#;
 
 #[test]
-fn what_a_shared_server_says_outside_of_calls_reaches_no_other_principal() {
+fn notifications_of_a_shared_server_outside_of_calls_reach_no_other_principal() {
     let script = serde_json::to_string(TALKER).unwrap();
     let yard = Yard::start(&format!(
         "\n[auth]\nsecret = \"{SECRET}\"\n\n[upstreams.talker]\ncommand = \"sh\"\nargs = [\"-c\", {script}]\n"
@@ -195,18 +195,18 @@ fn what_a_shared_server_says_outside_of_calls_reaches_no_other_principal() {
         agent.write(&json!({ "toolyard": 1, "token": minted(SECRET, client, ahead) }));
         agent.shake_hands()
     };
-    let heard = |agent: &mut Agent| {
+    let messages = |agent: &mut Agent| {
         agent.changes_within(Duration::from_secs(1));
-        agent.heard.iter().filter(|(_, line)| line["method"] == "notifications/message").count()
+        agent.received.iter().filter(|(_, line)| line["method"] == "notifications/message").count()
     };
     let (mut one, mut same) = (open("one", 0), open("one", 1));
     one.wait_for_tools(&["talker__go"]);
     one.call("talker__go", &json!({}));
-    assert_eq!((heard(&mut one), heard(&mut same)), (1, 1), "those of one principal hear it");
+    assert_eq!((messages(&mut one), messages(&mut same)), (1, 1), "both clients of one principal receive it");
     let mut other = open("other", 0);
     other.tools();
     one.call("talker__go", &json!({}));
-    assert_eq!(heard(&mut other), 0, "it had no call there");
+    assert_eq!(messages(&mut other), 0, "it had no call there");
 }
 
 #[test]

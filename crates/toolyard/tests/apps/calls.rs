@@ -66,7 +66,7 @@ fn a_tool_may_have_a_time_of_its_own_while_others_of_the_app_go_on() {
 }
 
 #[test]
-fn a_hung_tool_ends_at_its_timeout_and_nobody_else_waits() {
+fn a_hung_tool_ends_at_its_timeout_and_delays_no_other_call() {
     let yard = Yard::start("timeout = \"1s\"\n");
     for door in Door::ALL {
         let name = format!("Slow{door:?}");
@@ -87,7 +87,7 @@ fn a_hung_tool_ends_at_its_timeout_and_nobody_else_waits() {
         assert!((900..2000).contains(&took.as_millis()), "{took:?}");
         assert_eq!(failed["result"]["isError"], true, "{failed}");
         assert_eq!(failed["result"]["_meta"]["dev.toolyard/error"]["kind"], "timeout", "{failed}");
-        // The app is told, and what it says too late reaches nobody.
+        // The app receives a cancel, and its late answer is dropped.
         let cancel = app.next();
         assert_eq!((&cancel["type"], &cancel["correlationId"]), (&json!("cancel"), &silent["correlationId"]));
         app.answer(&silent, &json!("late"));
@@ -172,7 +172,7 @@ fn progress_and_cancel_pass_both_ways() {
     );
     app.answer(&call, &json!("done"));
     assert_eq!(agent.answer(id)["result"]["content"][0]["text"], "done");
-    let reported = &agent.heard.last().unwrap().1;
+    let reported = &agent.received.last().unwrap().1;
     assert_eq!(reported["method"], "notifications/progress");
     assert_eq!(reported["params"]["progressToken"], "p1");
     assert_eq!(

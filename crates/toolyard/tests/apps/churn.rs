@@ -1,6 +1,6 @@
 //! Twenty apps and ten instances that are started, killed, restarted and replaced at random, while eight
-//! clients call them. Every request has one answer, from whom it was meant for, and in the end all is as it
-//! was at the start.
+//! clients call them. Every request gets one answer, from the app it was sent to, and in the end everything is as
+//! it was at the start.
 //!
 //! `TOOLYARD_CHURN_SECONDS=120` makes it longer, `TOOLYARD_CHURN_SEED` repeats a run as far as chance allows.
 
@@ -24,7 +24,7 @@ const CLIENTS: u64 = 8;
 const SETTLED: Duration = Duration::from_mins(1);
 /// What must not come often: one announcement for each time that changes are gathered.
 const DEBOUNCE: Duration = Duration::from_millis(500);
-/// A run this long also waits until connections that nobody uses are closed, and may leave nothing.
+/// A run this long also waits until idle connections are closed, and may leave nothing.
 const LONG: u64 = 60;
 const UNUSED: Duration = Duration::from_secs(80);
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{App, Door, Yard, eventually, tool};
 
 #[test]
-fn an_app_that_says_goodbye_takes_its_tools_along_at_once() {
+fn tools_of_an_app_that_unregisters_are_removed_at_once() {
     let yard = Yard::start("");
     for door in Door::ALL {
         let name = format!("Polite{door:?}");
@@ -49,7 +49,7 @@ fn an_app_that_restarts_twenty_times_is_back_each_time_with_what_it_offers_then(
 }
 
 #[test]
-fn fifty_flaps_in_a_second_are_told_at_most_three_times() {
+fn fifty_reconnects_in_a_second_are_announced_at_most_three_times() {
     let yard = Yard::start("");
     let mut agent = yard.agent().shake_hands();
     for round in 0..50 {
@@ -99,7 +99,7 @@ fn an_app_and_the_gateway_can_ask_each_other_whether_they_are_there() {
 }
 
 #[test]
-fn the_state_of_an_app_is_told() {
+fn the_state_of_an_app_is_reported() {
     let yard = Yard::start("");
     let mut agent = yard.agent();
     let app = App::register(&yard, Door::Tcp, "App", &["a"]);

@@ -39,7 +39,7 @@ fn check(listener: &Listener, endpoint: &str) {
     );
     let mut app = App::accept(listener, "Paint", &["draw"]);
     is_called(&yard, &mut app, "second");
-    // Whoever says goodbye is gone at once, and met again when it is there again.
+    // An app that unregisters is removed at once, and connected again when it is back.
     app.send(&json!({ "type": "unregister" }));
     agent.wait_for_tools(&[]);
     let mut app = App::accept(listener, "Paint", &["draw"]);
@@ -115,7 +115,7 @@ fn endpoints_come_and_go_with_the_config() {
 }
 
 #[test]
-fn an_endpoint_that_nobody_listens_at_says_so() {
+fn an_endpoint_without_a_listener_is_reported_as_such() {
     let gone = Listener::tcp().endpoint();
     let yard = Yard::start(&endpoints(&[("Paint", &gone)]));
     let mut agent = yard.agent();

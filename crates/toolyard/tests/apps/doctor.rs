@@ -1,4 +1,4 @@
-//! What `toolyard doctor` tells of a gateway that runs.
+//! What `toolyard doctor` reports about a running gateway.
 
 use std::net::TcpListener;
 
@@ -56,7 +56,7 @@ fn doctor_prints_apps_clients_and_calls_with_what_they_took() {
 }
 
 #[test]
-fn doctor_tells_what_was_found_where_and_what_was_left_out() {
+fn doctor_lists_what_was_found_where_and_what_was_left_out() {
     let yard = Yard::start("");
     yard.write_instance("toolyard", "broken.json", "{\"id\":");
     eventually("word of the file", || {
@@ -72,7 +72,7 @@ fn doctor_tells_what_was_found_where_and_what_was_left_out() {
 }
 
 #[test]
-fn apps_are_told_as_connected_reconnecting_disconnected_or_unregistered() {
+fn apps_are_reported_as_connected_reconnecting_disconnected_or_unregistered() {
     let yard = Yard::start("");
     let app = App::register(&yard, Door::Unix, "Busy", &["go"]);
     let status = |expected: &str| {
@@ -91,13 +91,13 @@ fn apps_are_told_as_connected_reconnecting_disconnected_or_unregistered() {
 }
 
 #[test]
-fn a_door_for_apps_that_somebody_has_is_told_tried_again_and_costs_nothing_else() {
+fn a_taken_address_for_apps_is_reported_and_retried_while_the_rest_works() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap().to_string();
     let yard = Yard::start_with_apps_at(&address);
     let mut agent = yard.agent();
     assert!(agent.tools().is_empty());
-    assert!(yard.said().contains(&format!("apps cannot register at {address}: another program has it")));
+    assert!(yard.stderr().contains(&format!("apps cannot register at {address}: another program has it")));
     let (code, text) = yard.run(&["doctor"]);
     assert!(code == 1 && text.contains(&format!("{address} is taken by another program")), "{text}");
     let socket = App::register(&yard, Door::Unix, "Meanwhile", &["go"]);
@@ -112,7 +112,7 @@ fn a_door_for_apps_that_somebody_has_is_told_tried_again_and_costs_nothing_else(
 #[test]
 fn without_doors_for_apps_everything_else_is_served() {
     let yard = Yard::start_with_flags(&["--no-apps"]);
-    assert!(yard.note("apps").is_null() && yard.note("apps_socket").is_null(), "{}", yard.said());
+    assert!(yard.note("apps").is_null() && yard.note("apps_socket").is_null(), "{}", yard.stderr());
     let mut agent = yard.agent();
     assert!(agent.ask("tools/list", json!({}))["result"]["tools"].is_array());
     let (code, text) = yard.run(&["doctor"]);

@@ -156,9 +156,9 @@ fn what_a_hundred_instances_and_twenty_sessions_cost_is_reported() {
         })
         .collect();
     let busy = weight(&yard, &mut agent);
-    let told = |what: &str, (tasks, memory): (u64, f64)| eprintln!("{what}: {tasks} tasks, {memory:.1} MB");
-    told("nobody", empty);
-    told("a hundred instances", found);
-    told("and twenty sessions, each connected to one", busy);
+    let print = |what: &str, (tasks, memory): (u64, f64)| eprintln!("{what}: {tasks} tasks, {memory:.1} MB");
+    print("no instance", empty);
+    print("a hundred instances", found);
+    print("and twenty sessions, each connected to one", busy);
     drop(sessions);
 }

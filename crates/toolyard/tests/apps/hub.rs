@@ -81,7 +81,7 @@ fn an_instance_is_listed_connected_to_listed_again_and_called() {
     let called = agent.call("test_simple_text", &json!({}));
     assert_eq!(called["content"][0]["type"], "text", "{called}");
 
-    agent.heard.clear();
+    agent.received.clear();
     agent.call("instances_disconnect", &json!({}));
     agent.wait_for_news(|tools| tools == HUB_TOOLS);
     let refused = agent.call("test_simple_text", &json!({}));

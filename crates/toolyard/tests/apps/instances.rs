@@ -53,7 +53,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn an_instance_file_is_enough_to_be_found_and_garbage_disturbs_nobody() {
+fn an_instance_file_is_enough_to_be_found_and_garbage_disturbs_no_other_instance() {
     let yard = Yard::start("");
     for (program, id) in [("toolyard", "shop-0a1b"), ("brummer", "brum-2c3d")] {
         let server = Server::start();
@@ -100,31 +100,31 @@ fn a_file_is_listed_soon_after_it_was_written() {
 }
 
 #[test]
-fn doctor_tells_where_was_looked_what_was_found_and_what_was_left_out() {
+fn doctor_lists_the_places_searched_what_was_found_and_what_was_left_out() {
     let gone = crate::support::Listener::tcp().endpoint();
     let yard = Yard::start(&format!("[apps.endpoints]\nPaint = \"{gone}\"\n"));
     let server = Server::start();
     let broken = yard.write_instance("toolyard", "broken.json", "{\"id\":");
     let good = yard.write_instance("brummer", "shop.json", &server.file("shop").to_string());
-    let told = eventually("both files", || {
-        let (_, told) = yard.run(&["doctor", "--json"]);
-        let mut told: Value = serde_json::from_str(&told).unwrap();
-        let ways = told["report"]["discovery"].take();
+    let report = eventually("both files", || {
+        let (_, report) = yard.run(&["doctor", "--json"]);
+        let mut report: Value = serde_json::from_str(&report).unwrap();
+        let ways = report["report"]["discovery"].take();
         (ways[1]["found"][0]["id"] == "shop" && !ways[1]["skipped"][0].is_null()).then_some(ways)
     });
     assert_eq!(
-        (&told[0]["way"], &told[0]["found"][0]["endpoint"]),
+        (&report[0]["way"], &report[0]["found"][0]["endpoint"]),
         (&json!("config"), &json!(gone)),
-        "{told}"
+        "{report}"
     );
     assert_eq!(
-        (&told[1]["way"], &told[1]["places"].as_array().unwrap().len()),
+        (&report[1]["way"], &report[1]["places"].as_array().unwrap().len()),
         (&json!("files"), &2),
-        "{told}"
+        "{report}"
     );
-    assert_eq!(told[1]["found"][0]["origin"], good.display().to_string(), "{told}");
-    assert_eq!(told[1]["skipped"][0]["origin"], broken.display().to_string(), "{told}");
-    assert!(told[1]["looked"].is_string() && told[1]["every_ms"].is_u64(), "{told}");
+    assert_eq!(report[1]["found"][0]["origin"], good.display().to_string(), "{report}");
+    assert_eq!(report[1]["skipped"][0]["origin"], broken.display().to_string(), "{report}");
+    assert!(report[1]["looked"].is_string() && report[1]["every_ms"].is_u64(), "{report}");
     let (_, text) = yard.run(&["doctor"]);
     assert!(text.contains("discovery by files: 1 found") && text.contains("left out: "), "{text}");
 }
@@ -149,7 +149,7 @@ fn the_file_of_a_killed_instance_goes_and_that_of_a_live_one_stays() {
 }
 
 #[test]
-fn an_instance_is_told_with_all_its_fields() {
+fn an_instance_is_listed_with_all_its_fields() {
     let yard = Yard::start("");
     let server = Server::start();
     yard.write_instance("toolyard", "a.json", &server.file("a").to_string());
@@ -201,11 +201,11 @@ fn an_instance_that_does_not_listen_yet_is_discovered_and_met_as_soon_as_it_does
     });
     assert_eq!((&listed["state"], &listed["connected"]), (&json!("discovered"), &json!(false)), "{listed}");
     assert_eq!(listed["reason"], format!("nothing listens at {endpoint} yet"));
-    // Everywhere else, too; nobody waits for it.
+    // Everywhere else, too, and without delay.
     let began = Instant::now();
     let mut hub = Agent::in_view(&yard, "hub");
-    let told = hub.call("instances_list", &json!({}))["structuredContent"]["instances"][0].take();
-    assert_eq!((&told["id"], &told["state"]), (&json!("late"), &json!("discovered")), "{told}");
+    let listed = hub.call("instances_list", &json!({}))["structuredContent"]["instances"][0].take();
+    assert_eq!((&listed["id"], &listed["state"]), (&json!("late"), &json!("discovered")), "{listed}");
     let failed = hub.call("instances_connect", &json!({ "instance_id": "late" }));
     assert!(failed["isError"] == true && failed.to_string().contains("nothing listens at"), "{failed}");
     let (_, text) = yard.run(&["list"]);
@@ -224,7 +224,7 @@ fn an_instance_that_does_not_listen_yet_is_discovered_and_met_as_soon_as_it_does
     let row = text.lines().find(|line| line.starts_with("late ")).unwrap_or_else(|| panic!("{text}"));
     assert_eq!(row.split_whitespace().collect::<Vec<_>>()[..3], ["late", "instance", "discovered"]);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    // It is not left alone for the pauses of somebody who fails.
+    // It is connected at once, without the pauses after failed attempts.
     let listener = Listener::Tcp(TcpListener::bind(("127.0.0.1", port)).unwrap());
     let _app = App::accept(&listener, "late", &["draw"]);
     agent.wait_for_tools(&["late__draw"]);

@@ -42,7 +42,7 @@ fn calls_wait_for_their_turn_and_see_that_they_do_and_beyond_that_may_try_again(
     let second = agent.send("tools/call", params);
     eventually("word of the wait", || {
         agent.changes_within(Duration::from_millis(50));
-        let reported = agent.heard.iter().find(|(_, line)| line["params"]["progressToken"] == 7)?;
+        let reported = agent.received.iter().find(|(_, line)| line["params"]["progressToken"] == 7)?;
         reported.1["params"]["message"].as_str()?.contains("waiting for its turn").then_some(())
     });
     let refused = agent.call("Busy__go", &json!({}));

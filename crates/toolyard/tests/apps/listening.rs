@@ -1,4 +1,4 @@
-//! Apps of the SDK that wait to be dialled: the file that says where they are, and what becomes of it.
+//! Apps of the SDK that wait to be dialled: the file with their address, and what becomes of it.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ async fn hello() -> String {
     "hello".into()
 }
 
-/// Says goodbye.
+/// Bids farewell.
 #[tool]
 async fn bye() -> String {
     "bye".into()
@@ -35,7 +35,7 @@ fn at_the_first_sight_of_the_file_a_connection_is_accepted() {
     for round in 0..100 {
         let (seen, done) = (path.clone(), Arc::new(AtomicBool::new(false)));
         let stop = done.clone();
-        // Whoever watches for the file dials the moment it is there, and it is whole.
+        // A watcher connects the moment the file is there, so the file must be complete.
         let watcher = std::thread::spawn(move || {
             loop {
                 if let Ok(bytes) = std::fs::read(&seen) {
@@ -75,7 +75,7 @@ fn an_app_that_listens_is_found_and_called_and_its_tools_come_and_go() {
     assert_eq!(agent.call("Greeter__bye", &json!({}))["content"][0]["text"], "bye");
     assert!(tools.live().remove_tool("hello"));
     agent.wait_for_tools(&["Greeter__bye"]);
-    // A second one of the same name is told so, and the first is unharmed.
+    // A second one of the same name gets an error, and the first is unharmed.
     let second = App::sharing("Greeter", &tools).instances_in(folder(&yard));
     let refused = runtime.block_on(second.listen("127.0.0.1:0")).unwrap_err();
     assert!(refused.to_string().contains("choose another name"), "{refused}");

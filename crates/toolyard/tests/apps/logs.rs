@@ -1,4 +1,4 @@
-//! What the log says of calls, and what it never says.
+//! What the log contains about calls, and what it never contains.
 
 use serde_json::{Value, json};
 
@@ -27,8 +27,8 @@ fn yard(more: &str) -> Yard {
 
 /// Everything that was logged so far; every line of it is an object.
 fn lines(yard: &Yard) -> Vec<Value> {
-    let said = yard.said();
-    said.lines()
+    let log = yard.stderr();
+    log.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}")))
         .collect()
 }
@@ -103,12 +103,12 @@ fn one_call_is_one_record_with_all_fields_however_it_ends() {
     drop(app);
     check(&yard, "Busy:go", "failed", &[("error", json!("lost"))]);
 
-    assert_eq!(calls(&yard).len(), seen, "nothing is told twice");
-    assert!(!yard.said().contains("s3cret"), "{}", yard.said());
+    assert_eq!(calls(&yard).len(), seen, "nothing is logged twice");
+    assert!(!yard.stderr().contains("s3cret"), "{}", yard.stderr());
 }
 
 #[test]
-fn who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
+fn connections_rejections_and_messages_of_the_program_are_json_too() {
     let secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
     let yard = yard(&format!("\n[auth]\nsecret = \"{secret}\"\n"));
     assert_eq!(yard.http(None).list(), 401);
@@ -134,18 +134,18 @@ fn who_comes_who_is_refused_and_what_the_program_says_is_json_too() {
         all.then_some(())
     });
     let signature = token.rsplit(':').next().unwrap();
-    assert!(!yard.said().contains("s3cret") && !yard.said().contains(signature), "{}", yard.said());
+    assert!(!yard.stderr().contains("s3cret") && !yard.stderr().contains(signature), "{}", yard.stderr());
 }
 
 #[test]
-fn text_stays_text_and_says_nothing_of_calls_unless_asked() {
+fn the_text_format_logs_calls_only_on_request() {
     let yard = Yard::start("");
     let app = App::register(&yard, Door::Tcp, "Busy", &["go"]).echo();
     let mut agent = yard.agent();
     agent.wait_for_tools(&["Busy__go"]);
     agent.call("Busy__go", &json!({}));
-    let said = yard.said();
-    assert!(said.contains("listening on http://") && !said.contains("duration_ms"), "{said}");
+    let log = yard.stderr();
+    assert!(log.contains("listening on http://") && !log.contains("duration_ms"), "{log}");
     drop((agent, yard));
     app.join().unwrap();
 }

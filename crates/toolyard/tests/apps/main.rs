@@ -1,7 +1,7 @@
 //! Apps that dial in, through the real program: plain sockets on both sides, so that nothing here shares a
 //! mistake with the gateway.
 
-#![expect(clippy::print_stderr, reason = "that is where a gateway that failed a test says why")]
+#![expect(clippy::print_stderr, reason = "shows the stderr of the gateway when a test fails")]
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
 mod support;

@@ -1,4 +1,4 @@
-//! Apps that are found because the environment of their process says where they listen. Every gateway of this
+//! Apps that are found because the environment of their process names their address. Every gateway of this
 //! user would find them, so with nextest these tests run alone.
 
 use std::process::{Child, Command};
@@ -60,7 +60,7 @@ fn a_variable_of_a_process_is_enough_to_be_found_and_children_that_inherit_it_ar
         assert_eq!(upstreams(&mut agent).iter().filter(|id| **id == name).count(), 1);
         // A hint that is gone takes nothing away: the connection is the truth.
         drop(processes);
-        eventually("the end of the hint", || yard.said().contains("its process is gone").then_some(()));
+        eventually("the end of the hint", || yard.stderr().contains("its process is gone").then_some(()));
         assert!(agent.tools().contains(&shown));
         drop(app);
         eventually("the end of the app", || (!agent.tools().contains(&shown)).then_some(()));
@@ -75,7 +75,7 @@ fn neither_the_gateway_nor_what_it_starts_is_mistaken_for_an_app() {
     let yard =
         Yard::start_with("scan = \"1s\"", child, &[("TOOLYARD_ENDPOINT", &at), ("TOOLYARD_APP_ID", "Self")]);
     let mut agent = yard.agent();
-    // Whoever is found now was looked for after both had started.
+    // An app that is found now was found by a scan that began after both had started.
     let other = Listener::tcp();
     let _process = Process::start(&[("TOOLYARD_ENDPOINT", &other.endpoint()), ("TOOLYARD_APP_ID", "Other")]);
     let _app = App::accept(&other, "Other", &["draw"]);
@@ -120,16 +120,16 @@ fn an_app_that_restarts_elsewhere_is_found_again() {
         let _app = App::accept(&listener, "Paint", &[&tool]);
         agent.wait_for_tools(&[&format!("Paint__{tool}")]);
     }
-    // And whoever comes by itself under that name is the same app.
+    // An app that registers under that name is the same app.
     let _app = App::register(&yard, Door::Tcp, "Paint", &["by_itself"]);
     agent.wait_for_tools(&["Paint__by_itself"]);
 }
 
 /// What was left out, of processes.
 fn left_out(yard: &Yard) -> String {
-    let (_, told) = yard.run(&["doctor", "--json"]);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    let ways = told["report"]["discovery"].as_array().unwrap();
+    let (_, report) = yard.run(&["doctor", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let ways = report["report"]["discovery"].as_array().unwrap();
     let way = ways.iter().find(|way| way["way"] == "processes").unwrap();
     way["skipped"].to_string()
 }
@@ -164,19 +164,19 @@ fn a_hint_that_ends_does_not_switch_off_what_the_config_names_by_the_same_id() {
     let app = App::accept(&hinted, "Paint", &["by_hint"]);
     agent.wait_for_tools(&["Paint__by_hint"]);
     yard.reconfigure(&format!("[apps.endpoints]\nPaint = \"{}\"\n", named.endpoint()));
-    eventually("the config", || yard.said().contains("the changed config is applied").then_some(()));
+    eventually("the config", || yard.stderr().contains("the changed config is applied").then_some(()));
     drop(process);
-    eventually("the end of the hint", || yard.said().contains("its process is gone").then_some(()));
+    eventually("the end of the hint", || yard.stderr().contains("its process is gone").then_some(()));
     drop(app);
     let _app = App::accept(&named, "Paint", &["by_config"]);
     agent.wait_for_tools(&["Paint__by_config"]);
 }
 
-/// When processes were last looked at, and how often that is said to be.
+/// When processes were last looked at, and the reported interval.
 fn looked(yard: &Yard) -> Option<(String, u64)> {
-    let told = yard.command_with(".mcpproxy.json", &["doctor", "--json"]).output().unwrap().stdout;
-    let told: Value = serde_json::from_slice(&told).unwrap();
-    let way = told["report"]["discovery"].as_array()?.iter().find(|way| way["way"] == "processes")?;
+    let report = yard.command_with(".mcpproxy.json", &["doctor", "--json"]).output().unwrap().stdout;
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let way = report["report"]["discovery"].as_array()?.iter().find(|way| way["way"] == "processes")?;
     Some((way["looked"].as_str()?.to_owned(), way["every_ms"].as_u64()?))
 }
 
@@ -186,10 +186,10 @@ fn discovery_scan_interval_is_how_often_processes_are_looked_at() {
         let keys: Value = json!({ "BindAddress": "localhost:0", "DiscoveryScanInterval": every });
         Yard::of_proxy(&json!({ "McpProxy": keys }), Way::Flag)
     };
-    let (often, seldom) = (proxy("00:00:01"), proxy("01:00:00"));
-    let (first, every) = eventually("the first look", || looked(&seldom));
+    let (often, rarely) = (proxy("00:00:01"), proxy("01:00:00"));
+    let (first, every) = eventually("the first look", || looked(&rarely));
     assert_eq!((every, eventually("the same", || looked(&often)).1), (3_600_000, 1000));
-    // Whoever starts now is met by the one that looks again, and looks again after that.
+    // A new app is found by the gateway that looks again; after that, it looks again.
     let listener = Listener::tcp();
     let _process =
         Process::start(&[("TOOLYARD_ENDPOINT", &listener.endpoint()), ("TOOLYARD_APP_ID", "Late")]);
@@ -203,6 +203,6 @@ fn discovery_scan_interval_is_how_often_processes_are_looked_at() {
         }
         (looks.len() > 3).then_some(())
     });
-    assert_eq!(looked(&seldom), Some((first, 3_600_000)), "not a second time within the hour");
-    assert!(seldom.local_agent().tools().is_empty());
+    assert_eq!(looked(&rarely), Some((first, 3_600_000)), "not a second time within the hour");
+    assert!(rarely.local_agent().tools().is_empty());
 }

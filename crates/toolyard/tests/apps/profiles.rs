@@ -42,7 +42,7 @@ fn a_profile_shows_an_app_or_an_instance_when_it_is_there() {
     assert!(desk.call("WatchTower__Click", &json!({ "x": 1 }))["isError"].is_null());
     let refused = desk.ask("tools/call", json!({ "name": "WatchTower__Quit", "arguments": {} }));
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    // The id of an instance may be made anew each time it is started; its name stays.
+    // The id of an instance may change with each start; its name stays.
     let _shop = Instance::start_as(&yard, "shop-0a1b", "shop");
     shop.wait_for_news(|tools| tools.contains(&"shop-0a1b__test_echo".to_owned()));
     let echoed = shop.call("shop-0a1b__test_echo", &json!({ "text": "here" }));

@@ -19,7 +19,7 @@ fn yard(keys: &Value, way: Way) -> Yard {
 }
 
 #[test]
-fn bind_address_says_where_apps_register_named_by_flag_or_variable() {
+fn bind_address_sets_where_apps_register_named_by_flag_or_variable() {
     for way in [Way::Flag, Way::Variable] {
         let yard = yard(&json!({ "BindAddress": "[::1]:0" }), way);
         assert!(yard.apps_tcp().starts_with("[::1]:"), "{}", yard.apps_tcp());
@@ -39,7 +39,7 @@ fn max_connections_is_how_many_apps_there_can_be() {
 }
 
 #[test]
-fn apps_are_dialled_and_their_descriptions_told() {
+fn apps_are_dialled_and_their_descriptions_published() {
     let listener = Listener::tcp();
     let apps = json!([
         { "Name": "WatchTower", "Endpoint": listener.endpoint(), "Description": "Watches towers" },
@@ -50,8 +50,8 @@ fn apps_are_dialled_and_their_descriptions_told() {
     let _came = App::register(&yard, Door::Tcp, "ComesByItself", &["go"]);
     let mut agent = yard.local_agent();
     agent.wait_for_tools(&["ComesByItself__go", "WatchTower__look"]);
-    let said = agent.ask("server/discover", json!({}))["result"]["instructions"].to_string();
-    assert!(said.contains("Watches towers"), "{said}");
+    let instructions = agent.ask("server/discover", json!({}))["result"]["instructions"].to_string();
+    assert!(instructions.contains("Watches towers"), "{instructions}");
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn catalog_debounce_is_how_long_changes_are_gathered() {
 }
 
 #[test]
-fn log_level_says_how_much_is_logged() {
+fn log_level_sets_how_much_is_logged() {
     let here = |level: &str| json!({ "Proxy": { "LogLevel": level } });
     let there = |level: &str| json!({ "Proxy": {}, "Logging": { "LogLevel": { "Default": level } } });
-    for (mut file, is_told) in [
+    for (mut file, is_logged) in [
         (here("Information"), true),
         (here("Error"), false),
         (there("Information"), true),
@@ -116,10 +116,10 @@ fn log_level_says_how_much_is_logged() {
         let yard = Yard::of_proxy(&file, Way::Flag);
         let _app = App::register(&yard, Door::Tcp, "App", &["go"]);
         yard.local_agent().wait_for_tools(&["App__go"]);
-        if is_told {
-            eventually("a line of the log", || yard.said().contains("registered").then_some(()));
+        if is_logged {
+            eventually("a line of the log", || yard.stderr().contains("registered").then_some(()));
         }
-        assert_eq!(yard.said().contains("registered"), is_told, "{file}: {}", yard.said());
+        assert_eq!(yard.stderr().contains("registered"), is_logged, "{file}: {}", yard.stderr());
     }
 }
 

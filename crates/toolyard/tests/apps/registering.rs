@@ -126,7 +126,7 @@ fn a_bad_tool_is_refused_by_name_and_the_good_ones_stay() {
 }
 
 #[test]
-fn whoever_speaks_something_else_is_told_where_to_go() {
+fn clients_of_another_protocol_are_referred_to_the_right_address() {
     let yard = Yard::start("");
     for (line, words) in [
         (r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#, "message of an MCP client"),
@@ -195,7 +195,7 @@ fn an_app_whose_old_process_is_gone_takes_its_seat_back_though_a_child_holds_the
 }
 
 #[test]
-fn an_app_that_offers_something_bad_later_is_told_so_and_keeps_its_session() {
+fn an_app_that_later_offers_an_invalid_tool_receives_an_error_and_keeps_its_session() {
     let yard = Yard::start("");
     let mut app = App::register(&yard, Door::Tcp, "Paint", &["draw"]);
     let session = app.session.clone();

@@ -41,15 +41,17 @@ fn an_endpoint_whose_name_is_taken_is_dialled_when_the_name_is_free() {
     let file = yard.write_instance("toolyard", "Paint.json", &instance.file("Paint").to_string());
     eventually("the instance", || (agent.upstream("Paint")["state"] == "active").then_some(()));
     yard.reconfigure(&endpoint("Paint", &listener));
-    eventually("word of it", || yard.said().contains("belongs to an instance that was found").then_some(()));
-    let (_, told) = yard.run(&["doctor", "--json"]);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["report"]["discovery"][0]["skipped"][0]["origin"], "apps.endpoints.Paint", "{told}");
+    eventually("the message", || {
+        yard.stderr().contains("belongs to an instance that was found").then_some(())
+    });
+    let (_, report) = yard.run(&["doctor", "--json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["report"]["discovery"][0]["skipped"][0]["origin"], "apps.endpoints.Paint", "{report}");
     assert_eq!(agent.upstream("Paint")["kind"], "instance");
     std::fs::remove_file(file).unwrap();
     let _app = App::accept(&listener, "Paint", &["draw"]);
     agent.wait_for_tools(&["Paint__draw"]);
-    assert_eq!(yard.said().matches("not dialled").count(), 1, "said once: {}", yard.said());
+    assert_eq!(yard.stderr().matches("not dialled").count(), 1, "logged once: {}", yard.stderr());
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn an_instance_whose_name_is_taken_is_found_when_the_name_is_free() {
     let instance = Server::start();
     let yard = Yard::start(&format!("[apps.endpoints]\n\n{}", server("shop")));
     yard.write_instance("toolyard", "shop.json", &instance.file("shop").to_string());
-    eventually("word of it", || yard.said().contains("not used: the id `shop` belongs to").then_some(()));
+    eventually("the message", || yard.stderr().contains("not used: the id `shop` belongs to").then_some(()));
     let mut agent = yard.agent();
     assert_eq!(agent.upstream("shop")["kind"], "server");
     yard.reconfigure("");
@@ -68,7 +70,7 @@ fn an_instance_whose_name_is_taken_is_found_when_the_name_is_free() {
 }
 
 #[test]
-fn nobody_takes_the_seat_of_an_app_that_was_dialled_but_the_app_itself() {
+fn only_the_app_itself_takes_over_the_id_of_an_app_that_was_dialled() {
     let listener = Listener::tcp();
     let yard = Yard::start(&endpoint("Paint", &listener));
     let mut dialled = App::accept(&listener, "Paint", &["draw"]);

@@ -15,7 +15,7 @@ async fn hello() -> String {
     "hello".into()
 }
 
-/// Says goodbye.
+/// Bids farewell.
 #[tool]
 async fn bye() -> String {
     "bye".into()
@@ -32,7 +32,7 @@ fn door(yard: &Yard) -> Door {
 }
 
 #[test]
-fn an_app_of_the_sdk_survives_restarts_of_the_gateway_and_says_goodbye() {
+fn an_app_of_the_sdk_survives_restarts_of_the_gateway_and_unregisters() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut yard = Yard::start("");
     let tools = ToolSet::new("greeter", "1.0.0").with::<hello>().with::<fail>();
@@ -77,7 +77,7 @@ fn parts_of_a_result_reach_a_client_that_asked_for_progress() {
     assert_eq!(result["result"]["content"][0]["text"], "first second", "{result}");
     let mut last = 0.0;
     for expected in [json!("first"), json!(null), json!("second")] {
-        let part = agent.next_heard("notifications/progress");
+        let part = agent.next_received("notifications/progress");
         assert_eq!(part["params"]["progressToken"], "p");
         assert_eq!(part["params"]["_meta"]["dev.toolyard/partial"][0]["text"], expected, "{part}");
         let progress = part["params"]["progress"].as_f64().unwrap();

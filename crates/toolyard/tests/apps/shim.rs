@@ -32,21 +32,21 @@ impl Shim {
         Self::start(yard.command(&["-v", "stdio"]).envs(token.map(|token| ("MCP_AUTH_TOKEN", token))))
     }
 
-    /// Whom the gateway takes it for, as its list of calls says.
+    /// The principal that the gateway takes it for, from its list of calls.
     fn principal(&mut self, yard: &Yard) -> String {
         eventually("a call that no gateway's end takes with it", || {
             let id = self.agent.send_call("yard__status", &json!({}));
             (self.agent.answer(id)["result"]["structuredContent"].is_object()).then_some(())
         });
-        let (_, told) = yard.run(&["doctor", "--json"]);
-        let told: Value = serde_json::from_str(&told).unwrap();
-        let calls = told["report"]["calls"].as_array().unwrap();
+        let (_, report) = yard.run(&["doctor", "--json"]);
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let calls = report["report"]["calls"].as_array().unwrap();
         let call = calls.iter().find(|call| call["tool"] == "yard:status").unwrap();
         call["principal"].as_str().unwrap().to_owned()
     }
 
-    /// Ends it: what it said on stderr.
-    fn last_words(mut self) -> String {
+    /// Ends it and returns its stderr output.
+    fn stderr_output(mut self) -> String {
         let _ = self.child.kill();
         let mut words = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
@@ -79,16 +79,16 @@ fn stdio_mints_its_own_token_and_is_the_same_client_after_every_restart_of_the_g
     let mut shim = Shim::of(&yard, None);
     let own = format!("client:toolyard-stdio-{}", shim.child.id());
     assert_eq!(shim.principal(&yard), own);
-    let said = yard.said();
+    let first_log = yard.stderr();
     yard.kill();
     // It starts one itself, from the same files; and another after that.
     assert_eq!(shim.principal(&yard), own, "at a gateway that it started");
     kill(gateway_of(&yard), Signal::SIGKILL).unwrap();
     assert_eq!(shim.principal(&yard), own, "at yet another");
     let (mut one, mut two) = (Shim::of(&yard, None), Shim::of(&yard, None));
-    assert_ne!(one.principal(&yard), two.principal(&yard), "each is somebody of its own");
+    assert_ne!(one.principal(&yard), two.principal(&yard), "each has a principal of its own");
     let log = std::fs::read_to_string(yard.folder().join("state/gateway.log")).unwrap();
-    no_secret_in(&[said, log, shim.last_words(), one.last_words()].concat());
+    no_secret_in(&[first_log, log, shim.stderr_output(), one.stderr_output()].concat());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn two_programs_of_one_client_both_outlive_their_gateway() {
 }
 
 #[test]
-fn a_shim_whose_config_lacks_a_variable_is_told_which() {
+fn a_shim_whose_config_lacks_a_variable_names_it_in_the_error() {
     let yard = yard();
     let config = yard.folder().join("config.toml");
     let text = std::fs::read_to_string(&config).unwrap();
@@ -137,11 +137,11 @@ fn a_view_that_is_not_there_is_no_matter_of_tokens_whatever_its_name() {
     let refused = shim.agent.answer(id).to_string();
     assert!(refused.contains("there is no view") && !refused.contains("secret"), "{refused}");
     assert_eq!(shim.child.wait().unwrap().code(), Some(1));
-    assert!(!yard.said().contains("rejected a token"), "{}", yard.said());
+    assert!(!yard.stderr().contains("rejected a token"), "{}", yard.stderr());
 }
 
 #[test]
-fn a_shim_without_the_secret_is_told_what_is_missing() {
+fn a_shim_without_the_secret_names_it_in_the_error() {
     let yard = yard();
     let other = format!("[listen]\nunix = \"{}\"\n", yard.socket().display());
     std::fs::write(yard.folder().join("other.toml"), other).unwrap();
@@ -150,10 +150,10 @@ fn a_shim_without_the_secret_is_told_what_is_missing() {
     let refused = shim.agent.answer(id).to_string();
     assert!(refused.contains("a token is required") && refused.contains("[auth]"), "{refused}");
     assert_eq!(shim.child.wait().unwrap().code(), Some(1));
-    assert!(yard.said().contains("rejected a request without a token"), "{}", yard.said());
+    assert!(yard.stderr().contains("rejected a request without a token"), "{}", yard.stderr());
 }
 
-/// Whoever answers a shim and leaves it at once, twice: the opening lines it was given.
+/// Answers a shim and disconnects at once, twice; returns the opening lines that the shim sent.
 fn openings(yard: &Yard, token: Option<&str>) -> [Value; 2] {
     let socket = yard.folder().join("front.sock");
     let config = format!("[listen]\nunix = \"{}\"\n\n[auth]\nsecret = \"{SECRET}\"\n", socket.display());
@@ -209,7 +209,7 @@ fn a_token_of_the_environment_goes_no_further_than_the_shim() {
         assert!(!shown.contains("MCP_AUTH_TOKEN") && !shown.contains(&token), "{what}: {shown}");
     }
     let log = std::fs::read_to_string(yard.folder().join("state/gateway.log")).unwrap();
-    no_secret_in(&(log + &shim.last_words()));
+    no_secret_in(&(log + &shim.stderr_output()));
 }
 
 /// The process that its note names.
@@ -220,9 +220,9 @@ fn gateway_of(yard: &Yard) -> Pid {
 }
 
 /// A signature is base64 of 32 bytes.
-fn no_secret_in(said: &str) {
+fn no_secret_in(log: &str) {
     let is_code = |letter: char| letter.is_ascii_alphanumeric() || "+/=".contains(letter);
-    let words = said.split(|letter| !is_code(letter));
+    let words = log.split(|letter| !is_code(letter));
     let long: Vec<&str> = words.filter(|word| word.len() == 44 && word.ends_with('=')).collect();
-    assert!(long.is_empty(), "{long:?} in {said}");
+    assert!(long.is_empty(), "{long:?} in {log}");
 }

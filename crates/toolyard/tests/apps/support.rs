@@ -27,14 +27,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Yard {
     folder: TempDir,
     child: Child,
-    /// A file and no pipe: what it has said before it answers can be read as soon as it has answered.
-    said: NamedTempFile,
+    /// A file and not a pipe: what it printed before it answers can be read as soon as it has answered.
+    stderr: NamedTempFile,
     note: Value,
     config: String,
     tokens: Mutex<Vec<String>>,
 }
 
-/// How a program is told where its config is.
+/// How a program gets the path of its config.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     Flag,
@@ -70,8 +70,8 @@ impl Http {
         loop {
             let mut line = String::new();
             read.read_line(&mut line).unwrap();
-            if let Some(said) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = said.trim().parse().unwrap();
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
             }
             if line.trim().is_empty() {
                 break;
@@ -110,8 +110,8 @@ impl Yard {
         let folder = tempfile::tempdir().unwrap();
         let config = format!("{before}[listen]\ntcp = \"127.0.0.1:0\"\n\n{rest}\n");
         let mut command = toolyard(&folder, flags);
-        let (child, said) = spawn_with(&folder, &config, command.envs(variables.iter().copied()));
-        let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
+        let (child, stderr) = spawn_with(&folder, &config, command.envs(variables.iter().copied()));
+        let mut yard = Self { folder, child, stderr, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
     }
@@ -125,9 +125,9 @@ impl Yard {
             Way::Flag => ([&common[..], &["--config", ".mcpproxy.json"]].concat(), vec![]),
             Way::Variable => (common.to_vec(), vec![("MCP_CONFIG", ".mcpproxy.json")]),
         };
-        let (child, said) = run(toolyard(&folder, &arguments).envs(variables));
+        let (child, stderr) = run(toolyard(&folder, &arguments).envs(variables));
         let config = String::new();
-        let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
+        let mut yard = Self { folder, child, stderr, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
     }
@@ -147,8 +147,8 @@ impl Yard {
         let mut command = Command::new("unshare");
         command.args(["-rn", "sh", "-c", &script]);
         at_home(&folder, &mut command);
-        let (child, said) = spawn_with(&folder, &config, command.arg(env!("CARGO_BIN_EXE_toolyard")));
-        let mut yard = Self { folder, child, said, note: Value::Null, config, tokens: Mutex::default() };
+        let (child, stderr) = spawn_with(&folder, &config, command.arg(env!("CARGO_BIN_EXE_toolyard")));
+        let mut yard = Self { folder, child, stderr, note: Value::Null, config, tokens: Mutex::default() };
         yard.wait_for_note();
         yard
     }
@@ -166,7 +166,7 @@ impl Yard {
         let listen = self.note["tcp"].as_str().unwrap().strip_prefix("tcp://").unwrap();
         let config = self.config.replacen("127.0.0.1:0", listen, 1).replacen("127.0.0.1:0", apps, 1);
         std::fs::remove_file(self.folder.path().join("state/gateway.json")).unwrap_or_default();
-        (self.child, self.said) = spawn_with(&self.folder, &config, &mut toolyard(&self.folder, &[]));
+        (self.child, self.stderr) = spawn_with(&self.folder, &config, &mut toolyard(&self.folder, &[]));
         self.wait_for_note();
     }
 
@@ -189,7 +189,7 @@ impl Yard {
             eventually("the gateway's note", || serde_json::from_slice(&std::fs::read(&path).ok()?).ok());
     }
 
-    /// What its note says under this key.
+    /// The value under this key of its address file.
     pub(crate) fn note(&self, key: &str) -> &Value {
         &self.note[key]
     }
@@ -212,9 +212,9 @@ impl Yard {
         self.note["apps_socket"].as_str().unwrap().into()
     }
 
-    /// Everything it has said on stderr.
-    pub(crate) fn said(&self) -> String {
-        std::fs::read_to_string(self.said.path()).unwrap()
+    /// Everything it has printed on stderr.
+    pub(crate) fn stderr(&self) -> String {
+        std::fs::read_to_string(self.stderr.path()).unwrap()
     }
 
     /// A fresh token, as the program makes it. Makers use the last timestamp plus one, so here one at a time.
@@ -254,7 +254,7 @@ impl Yard {
         folder
     }
 
-    /// What `toolyard stdio` says on stdout and stderr to one line, with this token in its environment.
+    /// The output of `toolyard stdio` on stdout and stderr for one line, with this token in its environment.
     pub(crate) fn stdio(&self, token: Option<&str>, line: &Value) -> (String, String) {
         let own = ["--state-dir", "state", "--config", "config.toml", "stdio"];
         let mut command = toolyard(&self.folder, &own);
@@ -305,9 +305,9 @@ fn spawn_with(folder: &TempDir, config: &str, command: &mut Command) -> (Child, 
 }
 
 fn run(command: &mut Command) -> (Child, NamedTempFile) {
-    let said = NamedTempFile::new().unwrap();
-    let stderr = File::options().append(true).open(said.path()).unwrap();
-    (command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap(), said)
+    let file = NamedTempFile::new().unwrap();
+    let stderr = File::options().append(true).open(file.path()).unwrap();
+    (command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn().unwrap(), file)
 }
 
 impl Drop for Yard {
@@ -315,7 +315,7 @@ impl Drop for Yard {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- what the gateway said:\n{}", self.said());
+            eprintln!("--- stderr of the gateway:\n{}", self.stderr());
         }
     }
 }

@@ -73,7 +73,7 @@ fn dead_pid() -> u32 {
 }
 
 #[test]
-fn a_file_goes_only_with_a_process_that_is_really_gone_and_that_nobody_answers_for() {
+fn a_file_is_removed_only_if_its_process_is_gone_and_its_port_does_not_answer() {
     let (yard, server) = (Yard::start(""), Server::start());
     let mut agent = yard.agent();
     let own = std::process::id();
@@ -82,7 +82,7 @@ fn a_file_goes_only_with_a_process_that_is_really_gone_and_that_nobody_answers_f
     };
     let write =
         |id: &str, value: &Value| yard.write_instance("toolyard", &format!("{id}.json"), &value.to_string());
-    // Nobody listens at port 1.
+    // Nothing listens at port 1.
     let stay = [
         write("answers", &file("answers", server.port, dead_pid(), None)),
         write("alive", &file("alive", 1, own, None)),

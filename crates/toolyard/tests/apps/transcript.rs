@@ -1,4 +1,4 @@
-//! The conversation in the guide, played: what it shows is what is said.
+//! Plays the conversation in the guide: what it shows is what is sent.
 
 use serde_json::{Value, json};
 

@@ -37,7 +37,7 @@ struct Echo {
     number: u64,
 }
 
-/// Says who answers, and what was asked; the later asked, the sooner.
+/// Returns which app answers, and the number it was given; higher numbers are answered sooner.
 #[tool]
 async fn echo(mark: &Mark, asked: Numbered) -> Echo {
     tokio::time::sleep(Duration::from_millis(50 - asked.number % 50)).await;
@@ -67,7 +67,7 @@ struct Stage {
 struct Actor {
     live: Live,
     _running: Box<dyn Any>,
-    /// What says where it is, if it does not come by itself.
+    /// The file with its address, if it does not register by itself.
     file: Option<PathBuf>,
 }
 
@@ -82,7 +82,7 @@ impl Stage {
         Self { transport, yard, runtime: Runtime::new().unwrap() }
     }
 
-    /// Starts an app of this name. `file` tells two of one name apart.
+    /// Starts an app of this name. `file` distinguishes two of one name.
     fn start(&self, name: &str, file: &str, set: ToolSet<Mark>) -> Actor {
         let live = set.live();
         let _inside = self.runtime.enter();
@@ -176,7 +176,7 @@ fn a_slow_and_a_dead_one(transport: Transport) {
     let actor = stage.start("App", "app", tools("App"));
     stage.wait_for(&mut agent, "App__hang");
     let hanging = agent.send_call("App__hang", &json!({}));
-    assert_eq!(echoed(&mut agent, "App", 49)["number"], 49, "nobody waits for another: {transport:?}");
+    assert_eq!(echoed(&mut agent, "App", 49)["number"], 49, "no call waits for another: {transport:?}");
     let late = agent.answer(hanging);
     assert_eq!(late["result"]["isError"], true, "{transport:?} {late}");
     let text = late["result"]["content"][0]["text"].as_str().unwrap();
@@ -210,7 +210,7 @@ fn coming_and_going(transport: Transport) {
     stage.wait_for(&mut agent, "App__echo");
     let mut listener = stage.yard.agent().shake_hands();
     listener.changes_within(Duration::from_secs(2));
-    listener.heard.clear();
+    listener.received.clear();
     for _ in 0..25 {
         actor.live.add(ToolSet::new("more", "1").with::<extra>()).unwrap();
         assert!(actor.live.remove_tool("extra"));

@@ -1,4 +1,4 @@
-//! A client that calls whoever it likes, and looks closely at every answer.
+//! A client that calls apps at random, and checks every answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Caller {
                 self.look_at(&answer, &name, &word);
             }
         }
-        // A second answer to anything would be found among what nobody has asked for.
+        // A second answer to a request would be found among the unrequested ones.
         self.agent.nothing_is_left();
         self.agent.leave();
         self.tally

@@ -12,7 +12,7 @@ use crate::support::{Agent, Mortal, Yard};
 
 const APPS: usize = 20;
 const INSTANCES: usize = 10;
-/// The longest that somebody stays dead.
+/// The longest that an app or instance stays dead.
 const DEAD: u64 = 1500;
 
 pub(super) struct Cast {
@@ -59,7 +59,7 @@ impl Cast {
         self.deaths.load(Ordering::SeqCst)
     }
 
-    /// Somebody is killed, or replaced by another of the same name; whoever has been dead long enough is back.
+    /// Kills an app or instance, or replaces it by another of the same name; restarts those that were dead long enough.
     pub(super) fn something_happens(&self, yard: &Yard, chance: &mut Chance) {
         let at = usize::try_from(chance.below(self.names.len() as u64)).unwrap();
         let mut role = self.roles[at].lock().unwrap();

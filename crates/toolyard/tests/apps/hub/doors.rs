@@ -1,4 +1,4 @@
-//! The hub at every door: whoever speaks both eras is led to a session.
+//! The hub at every door: clients that speak both eras are led to a session.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -42,7 +42,7 @@ pub(super) fn post(yard: &Yard, session: Option<&str>, message: &Value) -> (u16,
 }
 
 #[test]
-fn over_http_a_modern_request_is_answered_as_by_an_older_server_and_a_session_works() {
+fn over_http_a_modern_request_is_answered_as_by_a_legacy_server_and_a_session_works() {
     let yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "both");
     wait_for(&mut hub(&yard), "shop");
@@ -132,14 +132,14 @@ fn a_session_on_stdio_is_back_at_its_instance_when_its_gateway_was_killed() {
     ask(&request(3, "tools/call", connect));
     ask(&request(4, "resources/subscribe", json!({ "uri": "test://watched-resource" })));
     yard.kill();
-    // Another gateway is started, the session finds its instance, and what it says next waits for that.
-    // A call that was on its way to the one that was killed is lost, and says so.
+    // Another gateway is started, the session finds its instance, and the next message waits for that.
+    // A call that was on its way to the killed gateway fails with an error.
     let echo = json!({ "name": "test_echo", "arguments": { "text": "still here" } });
     let answers = (100..).map(|id| ask(&request(id, "tools/call", echo.clone())));
     let mut texts = answers.map(|answer| answer["result"]["content"][0]["text"].to_string());
     let text = texts.find(|text| !text.contains("the gateway was lost")).unwrap();
     assert_eq!(text, "\"still here\"");
-    // When it watches again, nobody is told; so it is not the first update that has to be heard of.
+    // The renewed subscription is not announced, so the first update may be missed; any update will do.
     let update = json!({ "name": "test_update_resource", "arguments": {} });
     let updated = (1000..1400).find_map(|id| {
         writeln!(stdin, "{}", request(id, "tools/call", update.clone())).unwrap();

@@ -29,7 +29,7 @@ impl Drop for Follower<'_> {
     }
 }
 
-/// Follows the log until it is told to stop.
+/// Follows the log until it is stopped.
 #[tool]
 async fn logs_stream(log: &Arc<Log>, context: &Context) -> String {
     let mut lines = log.lines.subscribe();
@@ -72,7 +72,7 @@ fn follow(agent: &mut Agent, by_call: bool) -> u64 {
 }
 
 #[test]
-fn a_line_arrives_as_soon_as_it_is_said() {
+fn a_line_arrives_as_soon_as_it_is_written() {
     let yard = Yard::start("");
     let (log, _hosted) = hosted(&yard);
     let mut agent = hub(&yard);
@@ -85,9 +85,9 @@ fn a_line_arrives_as_soon_as_it_is_said() {
             .map(|n| {
                 let (line, printed) = (format!("line {n}"), Instant::now());
                 log.lines.send(line.clone()).unwrap();
-                let heard = agent.next_heard("notifications/progress");
+                let received = agent.next_received("notifications/progress");
                 let reported = json!({ "progressToken": "follow", "progress": n, "message": line });
-                assert_eq!(heard["params"], reported);
+                assert_eq!(received["params"], reported);
                 printed.elapsed()
             })
             .collect();
@@ -162,7 +162,7 @@ fn is_updated(line: &Value) -> bool {
 }
 
 #[test]
-fn a_watched_resource_is_told_of_until_it_is_watched_no_more() {
+fn updates_of_a_resource_are_sent_until_it_is_unsubscribed() {
     for era in ["legacy", "both"] {
         let yard = Yard::start("");
         let _instance = Instance::start(&yard, "shop", era);
@@ -176,27 +176,27 @@ fn a_watched_resource_is_told_of_until_it_is_watched_no_more() {
         let began = Instant::now();
         update(&mut other);
         for agent in [&mut ann, &mut bob] {
-            let heard = agent.next_heard("notifications/resources/updated");
-            assert_eq!(heard["params"]["uri"], WATCHED, "{era}");
+            let received = agent.next_received("notifications/resources/updated");
+            assert_eq!(received["params"]["uri"], WATCHED, "{era}");
         }
         assert!(began.elapsed() < Duration::from_secs(1), "{era}: {:?}", began.elapsed());
 
         let answer = ann.ask("resources/unsubscribe", json!({ "uri": WATCHED }));
         assert_eq!(answer["result"], json!({}), "{era}: {answer}");
         update(&mut other);
-        // Bob still hears, so whatever there was for ann has been sent before her next answer.
-        bob.next_heard("notifications/resources/updated");
+        // Bob still receives updates, so any update for Ann would have been sent before her next answer.
+        bob.next_received("notifications/resources/updated");
         ann.ask("ping", json!({}));
-        assert!(!ann.heard.iter().any(|(_, line)| is_updated(line)), "{era}: {:?}", ann.heard);
+        assert!(!ann.received.iter().any(|(_, line)| is_updated(line)), "{era}: {:?}", ann.received);
 
         // To disconnect ends it as well.
         ann.ask("resources/subscribe", json!({ "uri": WATCHED }));
         ann.call("instances_disconnect", &json!({}));
         update(&mut other);
-        bob.next_heard("notifications/resources/updated");
+        bob.next_received("notifications/resources/updated");
         ann.ask("ping", json!({}));
-        assert!(!ann.heard.iter().any(|(_, line)| is_updated(line)), "{era}: {:?}", ann.heard);
-        assert!(!other.heard.iter().any(|(_, line)| is_updated(line)), "{era}: {:?}", other.heard);
+        assert!(!ann.received.iter().any(|(_, line)| is_updated(line)), "{era}: {:?}", ann.received);
+        assert!(!other.received.iter().any(|(_, line)| is_updated(line)), "{era}: {:?}", other.received);
         let refused = ann.ask("resources/subscribe", json!({ "uri": WATCHED }));
         assert!(
             refused["error"]["message"].as_str().unwrap().contains("not connected to an instance"),
@@ -227,12 +227,12 @@ fn an_instance_asks_the_client_in_the_middle_of_a_call_through_the_hub() {
                 "test_sampling",
                 json!({ "prompt": "say" }),
                 "sampling/createMessage",
-                json!({ "role": "assistant", "content": { "type": "text", "text": "said" }, "model": "m" }),
-                "LLM response: said",
+                json!({ "role": "assistant", "content": { "type": "text", "text": "sampled" }, "model": "m" }),
+                "LLM response: sampled",
             ),
         ] {
             let id = agent.send_call("instances/call", &json!({ "tool": tool, "arguments": arguments }));
-            let asked = agent.next_heard(question);
+            let asked = agent.next_received(question);
             agent.write(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": reply }));
             let answer = agent.answer(id);
             let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();

@@ -106,8 +106,8 @@ fn a_handle_is_of_no_use_to_others() {
     let refused = bob.call("yard__instances_disconnect", &json!({ "handle": key }));
     assert!(error_text(&refused).contains("never given to you"), "{refused}");
     assert_eq!(ann.call("yard__instances_call", &echo(&key))["content"][0]["text"], "hi");
-    // Nor does it stand in any log.
-    assert!(!yard.said().contains(&key), "{}", yard.said());
+    // Nor is it in any log.
+    assert!(!yard.stderr().contains(&key), "{}", yard.stderr());
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn what_a_profile_leaves_out_cannot_be_called_by_id_either() {
     assert_eq!(alone.call("instances_call", &call)["content"][0]["text"], "hi");
 }
 
-/// Posts a call that stands alone to `/mcp`: the result.
+/// Posts a stateless call to `/mcp`; returns the result.
 fn post(yard: &Yard, name: &str, arguments: &Value) -> Value {
     let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {}, "progressToken": "p" });
@@ -174,7 +174,7 @@ fn post(yard: &Yard, name: &str, arguments: &Value) -> Value {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    // The answer is the last thing that is said, in a stream or as a body.
+    // The answer comes last, in a stream or as a body.
     let last =
         answer.lines().rev().find(|line| line.contains("\"result\"") || line.contains("\"error\"")).unwrap();
     let start = last.find('{').unwrap();
@@ -182,7 +182,7 @@ fn post(yard: &Yard, name: &str, arguments: &Value) -> Value {
 }
 
 #[test]
-fn over_http_a_call_that_stands_alone_reaches_an_instance_with_the_headers_of_its_tool() {
+fn over_http_a_stateless_call_reaches_an_instance_with_the_headers_of_its_tool() {
     let yard = Yard::start("");
     let _instance = Instance::start(&yard, "shop", "both");
     wait_for_shop(&mut yard.agent());

@@ -1,4 +1,4 @@
-//! Instances: the testkit's fixture, a set of tools of the SDK, as a program that is told of in a file.
+//! Instances: the testkit's fixture, a set of tools of the SDK, as a program that is announced by a file.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -18,33 +18,33 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Starts one that speaks the eras that `era` names, and tells of it.
+    /// Starts one that speaks the eras that `era` names, and writes its file.
     pub(crate) fn start(yard: &Yard, id: &str, era: &str) -> Self {
         let (child, port) = listening(era);
-        Self::told_of(yard, (id, id), child, port)
+        Self::announced(yard, (id, id), child, port)
     }
 
     /// The same, by another name than its id.
     pub(crate) fn start_as(yard: &Yard, id: &str, name: &str) -> Self {
         let (child, port) = listening("both");
-        Self::told_of(yard, (id, name), child, port)
+        Self::announced(yard, (id, name), child, port)
     }
 
     /// The same, reached through something that sees what is asked of it.
     pub(crate) fn start_behind_proxy(yard: &Yard, id: &str, era: &str) -> (Self, Proxy) {
         let (child, port) = listening(era);
         let proxy = Proxy::to(port);
-        (Self::told_of(yard, (id, id), child, proxy.port), proxy)
+        (Self::announced(yard, (id, id), child, proxy.port), proxy)
     }
 
-    fn told_of(yard: &Yard, (id, name): (&str, &str), child: Child, port: u16) -> Self {
+    fn announced(yard: &Yard, (id, name): (&str, &str), child: Child, port: u16) -> Self {
         let about = json!({ "id": id, "name": name, "directory": "/srv/shop", "port": port, "has_package_json": true,
             "process_info": { "pid": child.id(), "executable": "fixture" } });
         let file = yard.write_instance("toolyard", &format!("{id}.json"), &about.to_string());
         Self { child, file }
     }
 
-    /// Its file says another name, and nothing else that is new.
+    /// Writes another name into its file, and changes nothing else.
     pub(crate) fn rename(&self, yard: &Yard, name: &str) {
         let mut about: Value = serde_json::from_slice(&std::fs::read(&self.file).unwrap()).unwrap();
         about["name"] = json!(name);

@@ -43,7 +43,7 @@ impl Session {
         names.map(str::to_owned).collect()
     }
 
-    /// Opens the stream of what is said outside of calls; gives its lines.
+    /// Opens the stream of messages outside of calls; returns its lines.
     fn listen(&self, yard: &Yard) -> impl Iterator<Item = String> {
         let mut stream = yard.http(None).into_stream();
         let head = format!(
@@ -104,7 +104,7 @@ fn a_session_over_http_is_at_its_instance_when_the_gateway_was_restarted() {
 }
 
 #[test]
-fn a_session_hears_that_its_instance_is_not_back_yet_and_is_told_when_it_is() {
+fn a_session_receives_an_error_until_its_instance_is_back_and_then_a_notification() {
     let mut yard = Yard::start("");
     let mut instance = Instance::start(&yard, "shop", "both");
     wait_for(&mut hub(&yard), "shop");
@@ -156,7 +156,7 @@ fn what_was_watched_at_one_instance_is_not_watched_at_the_next_before_a_restart_
 }
 
 #[test]
-fn a_session_on_stdio_is_told_that_its_instance_did_not_come_back_with_the_gateway() {
+fn a_stdio_session_is_notified_if_its_instance_does_not_come_back_with_the_gateway() {
     let mut yard = Yard::start("");
     let mut instance = Instance::start(&yard, "shop", "both");
     wait_for(&mut hub(&yard), "shop");
@@ -178,7 +178,7 @@ fn a_session_on_stdio_is_told_that_its_instance_did_not_come_back_with_the_gatew
     std::fs::remove_file(&instance.file).unwrap();
     lines.find(is_change).expect("the instance is gone");
     yard.kill();
-    lines.find(is_change).expect("there is another gateway, and everything is to be looked at anew");
+    lines.find(is_change).expect("there is another gateway, and everything is to be read again");
     writeln!(stdin, "{}", call(4, "test_echo", json!({ "text": "?" }))).unwrap();
     let refused = lines.find(|line| line["id"] == 4).unwrap();
     assert!(error_text(&refused["result"]).contains("not connected to an instance"), "{refused}");

@@ -1,4 +1,4 @@
-//! What a client gets through the hub is what the instance itself would have said, to the byte.
+//! A client gets the same bytes through the hub as from the instance itself.
 
 use std::process::Child;
 

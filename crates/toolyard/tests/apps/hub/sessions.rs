@@ -7,13 +7,13 @@ use super::{HUB_TOOLS, connect, error_text, hub, wait_for};
 use crate::support::{Agent, Yard, eventually};
 use toolyard_tool::{ToolSet, tool};
 
-/// Says where it is.
+/// Returns where it is.
 #[tool]
 async fn here() -> &'static str {
     "one"
 }
 
-/// Says where it is.
+/// Returns where it is.
 #[tool]
 async fn there() -> &'static str {
     "two"
@@ -37,7 +37,7 @@ fn beside_hub(agent: &mut Agent) -> Vec<String> {
     agent.tools().into_iter().filter(|tool| !HUB_TOOLS.contains(&tool.as_str())).collect()
 }
 
-fn said(agent: &mut Agent, tool: &str) -> String {
+fn answer_of(agent: &mut Agent, tool: &str) -> String {
     agent.call(tool, &json!({}))["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
@@ -51,7 +51,7 @@ fn two_sessions_on_two_instances_see_nothing_of_each_other() {
     connect(&mut ann, "one");
     connect(&mut bob, "two");
     assert_eq!((beside_hub(&mut ann), beside_hub(&mut bob)), (vec!["here".into()], vec!["there".into()]));
-    assert_eq!((said(&mut ann, "here"), said(&mut bob, "there")), ("one".into(), "two".into()));
+    assert_eq!((answer_of(&mut ann, "here"), answer_of(&mut bob, "there")), ("one".into(), "two".into()));
     let unknown = ann.ask("tools/call", json!({ "name": "there", "arguments": {} }));
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     assert!(error_text(&eve.call("here", &json!({}))).contains("not connected to an instance"));
@@ -65,7 +65,7 @@ fn two_sessions_on_two_instances_see_nothing_of_each_other() {
 }
 
 #[test]
-fn to_connect_elsewhere_switches_and_says_so() {
+fn connecting_to_another_instance_switches_and_announces_it() {
     let yard = Yard::start("");
     let (_one, _two) = (one(&yard), two(&yard));
     let mut agent = hub(&yard);
@@ -76,10 +76,10 @@ fn to_connect_elsewhere_switches_and_says_so() {
     connect(&mut agent, "two");
     agent.wait_for_news(|tools| tools.contains(&"there".to_owned()) && !tools.contains(&"here".to_owned()));
     // Where it is already, nothing changes.
-    agent.heard.clear();
+    agent.received.clear();
     connect(&mut agent, "two");
     assert_eq!(agent.changes_within(std::time::Duration::from_millis(50)), 0);
-    assert_eq!(said(&mut agent, "there"), "two");
+    assert_eq!(answer_of(&mut agent, "there"), "two");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn the_hubs_own_tools_win_and_answer_to_a_slash_too() {
     let refused = agent.call("instances/call", &json!({ "tool": "here" }));
     assert!(error_text(&refused).contains("not connected to an instance"), "{refused}");
     agent.call("instances/connect", &json!({ "instance_id": "one" }));
-    assert_eq!(said(&mut agent, "here"), "one");
+    assert_eq!(answer_of(&mut agent, "here"), "one");
     let names = agent.tools();
     assert_eq!(names.iter().filter(|name| *name == "instances_list").count(), 1, "{names:?}");
     assert!(agent.call("instances_list", &json!({}))["structuredContent"]["instances"].is_array());
@@ -109,10 +109,10 @@ fn the_hubs_own_tools_win_and_answer_to_a_slash_too() {
 }
 
 #[test]
-fn what_cannot_be_connected_to_is_an_error_that_says_why() {
+fn a_failed_connect_is_an_error_with_the_reason() {
     let yard = Yard::start("");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let about = json!({ "id": "ghost", "name": "ghost", "directory": "/srv", "port": nobody });
+    let free_port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let about = json!({ "id": "ghost", "name": "ghost", "directory": "/srv", "port": free_port });
     yard.write_instance("brummer", "ghost.json", &about.to_string());
     let mut agent = hub(&yard);
     eventually("the instance", || {

@@ -30,7 +30,7 @@ fn who_turns_to_another_instance_leaves_no_session_at_the_first() {
 }
 
 #[test]
-fn an_instance_is_told_when_a_resource_is_watched_no_more() {
+fn an_instance_receives_the_last_unsubscribe_of_a_resource() {
     let yard = Yard::start("");
     let (_shop, seen) = Instance::start_behind_proxy(&yard, "shop", "legacy");
     let mut agent = hub(&yard);
@@ -41,7 +41,7 @@ fn an_instance_is_told_when_a_resource_is_watched_no_more() {
         assert!(seen.has_passed("resources/subscribe"));
         assert!(!seen.has_passed("resources/unsubscribe"));
         agent.ask("resources/unsubscribe", json!({ "uri": WATCHED }));
-        eventually("the instance to be told", || seen.has_passed("resources/unsubscribe").then_some(()));
+        eventually("the unsubscribe", || seen.has_passed("resources/unsubscribe").then_some(()));
         seen.forget();
     }
 }

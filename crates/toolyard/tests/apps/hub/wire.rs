@@ -10,7 +10,7 @@ use crate::support::PATIENCE;
 pub(crate) struct Wire {
     stream: TcpStream,
     lines: BufReader<TcpStream>,
-    /// Whether every request stands alone.
+    /// Whether every request is stateless.
     alone: bool,
 }
 

@@ -16,12 +16,12 @@ pub(crate) struct Agent {
     stream: Box<dyn Write + Send>,
     close: Box<dyn Fn() + Send>,
     lines: Receiver<Value>,
-    /// Answers that nobody has asked for yet.
+    /// Answers that were not asked for yet.
     answers: Vec<Value>,
-    /// Methods of what was said outside of answers, and when.
-    pub(crate) heard: Vec<(Instant, Value)>,
+    /// Messages that are not answers, and when they arrived.
+    pub(crate) received: Vec<(Instant, Value)>,
     last: u64,
-    classic: bool,
+    is_legacy: bool,
 }
 
 impl Agent {
@@ -63,7 +63,7 @@ impl Agent {
                 }
             }
         });
-        Self { stream, close, lines, answers: Vec::new(), heard: Vec::new(), last: 0, classic: false }
+        Self { stream, close, lines, answers: Vec::new(), received: Vec::new(), last: 0, is_legacy: false }
     }
 
     /// A session in this view.
@@ -73,7 +73,7 @@ impl Agent {
         agent.shake_hands()
     }
 
-    /// Opens a session as older clients do, so that changes are announced.
+    /// Opens a session as legacy clients do, so that changes are announced.
     pub(crate) fn shake_hands(self) -> Self {
         self.shake_hands_with(&json!({}))
     }
@@ -83,7 +83,7 @@ impl Agent {
         let info = json!({ "name": "t", "version": "1" });
         let params =
             json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info });
-        self.classic = true;
+        self.is_legacy = true;
         let greeting = self.ask("initialize", params);
         assert_eq!(greeting["result"]["protocolVersion"], "2025-11-25", "{greeting}");
         self.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
@@ -107,7 +107,7 @@ impl Agent {
     /// Sends a request; gives its id.
     pub(crate) fn send(&mut self, method: &str, mut params: Value) -> u64 {
         self.last += 1;
-        if !self.classic {
+        if !self.is_legacy {
             params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
             params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
         }
@@ -142,7 +142,7 @@ impl Agent {
 
     fn keep(&mut self, line: Value) {
         if line.get("method").is_some() {
-            self.heard.push((Instant::now(), line));
+            self.received.push((Instant::now(), line));
         } else {
             assert!(self.answers.iter().all(|other| other["id"] != line["id"]), "answered twice: {line}");
             self.answers.push(line);
@@ -162,7 +162,7 @@ impl Agent {
         answer["result"].take()
     }
 
-    /// What a failed call says.
+    /// The message of a failed call.
     pub(crate) fn failure(&mut self, name: &str) -> String {
         let result = self.call(name, &json!({}));
         assert_eq!(result["isError"], true, "{result}");
@@ -194,33 +194,33 @@ impl Agent {
         panic!("not in time: {expected:?}, but {tools:?}");
     }
 
-    /// How often lists were said to have changed so far, after listening for this long.
+    /// How many `list_changed` notifications have arrived so far, after listening for this long.
     pub(crate) fn changes_within(&mut self, wait: Duration) -> usize {
         let deadline = Instant::now() + wait;
         while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             self.keep(line);
         }
-        self.heard.iter().filter(|(_, line)| line["method"] == "notifications/tools/list_changed").count()
+        self.received.iter().filter(|(_, line)| line["method"] == "notifications/tools/list_changed").count()
     }
 
-    /// Waits for something that is said outside of answers, and takes it out of what was heard.
-    pub(crate) fn next_heard(&mut self, method: &str) -> Value {
+    /// Waits for a message of this method that is not an answer, and removes it from `received`.
+    pub(crate) fn next_received(&mut self, method: &str) -> Value {
         loop {
-            if let Some(at) = self.heard.iter().position(|(_, line)| line["method"] == method) {
-                return self.heard.remove(at).1;
+            if let Some(at) = self.received.iter().position(|(_, line)| line["method"] == method) {
+                return self.received.remove(at).1;
             }
             let line = self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no {method}"));
             self.keep(line);
         }
     }
 
-    /// Waits until lists are said to have changed.
+    /// Waits until changed lists are announced.
     fn wait_for_change(&mut self) {
-        self.next_heard("notifications/tools/list_changed");
+        self.next_received("notifications/tools/list_changed");
     }
 
-    /// Waits until lists are said to have changed and this holds of the tools. Without that word, nothing is
-    /// looked at.
+    /// Waits until changed lists are announced and this holds of the tools. Without an announcement, nothing is
+    /// checked.
     pub(crate) fn wait_for_news(&mut self, is_so: impl Fn(&[String]) -> bool) {
         loop {
             self.wait_for_change();

@@ -103,7 +103,7 @@ impl App {
         Self { write: Box::new(write), lines, close: Box::new(close), session: String::new() }
     }
 
-    /// An app that listens: takes whoever dials and registers.
+    /// An app that listens: accepts a connection and registers.
     pub(crate) fn accept(listener: &Listener, name: &str, tools: &[&str]) -> Self {
         let mut app = match listener {
             Listener::Tcp(listener) => {
@@ -151,7 +151,7 @@ impl App {
     }
 
     pub(crate) fn next(&self) -> Value {
-        self.lines.recv_timeout(PATIENCE).expect("the gateway says something")
+        self.lines.recv_timeout(PATIENCE).expect("a message from the gateway")
     }
 
     /// The next message within this time.

@@ -30,7 +30,7 @@ impl Mortal {
         self.child.id()
     }
 
-    /// An instance whose file nobody looks at.
+    /// An instance whose file is in a folder that no gateway searches.
     pub(crate) fn hidden(folder: &Path, name: &str) -> Self {
         Self::start(&["instance", folder.to_str().unwrap(), name])
     }

@@ -42,7 +42,7 @@ impl Proxy {
         Self { port: own, state }
     }
 
-    /// From now on, or again, nothing passes; nobody is told.
+    /// Stops the traffic without closing connections, or resumes it.
     pub(crate) fn hold(&self, held: bool) {
         self.state.held.store(held, Ordering::SeqCst);
     }
