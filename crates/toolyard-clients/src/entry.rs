@@ -17,7 +17,7 @@ pub struct Entry {
     pub command: String,
     pub args: Vec<String>,
     /// Whether its arguments name the state directory.
-    pub has_state_dir: bool,
+    pub has_state_dir_argument: bool,
 }
 
 impl Entry {
@@ -89,7 +89,7 @@ impl Entry {
             client: Some(Client::Cursor),
             command: "/bin/toolyard".into(),
             args: vec!["stdio".into()],
-            has_state_dir: true,
+            has_state_dir_argument: true,
         }
     }
 }

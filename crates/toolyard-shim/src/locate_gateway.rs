@@ -29,9 +29,9 @@ use crate::{log, system};
 const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a gateway that waits may take to find that its turn has come. It looks every second.
+const STANDBY: Duration = Duration::from_secs(5);
 /// How long a gateway may take to answer the first message.
-const FIRST_WORD: Duration = Duration::from_secs(5);
-const FIRST_WORD: Duration = Duration::from_secs(5);
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// Answered by every gateway, before any handshake and in every view.
 const KNOCK: &str = r#"{"jsonrpc":"2.0","id":"yard-knock","method":"ping"}"#;
 /// How much of the end of a log is shown.
@@ -126,7 +126,7 @@ impl GatewayLocator {
         for path in self.sockets() {
             if let Ok(stream) = local::connect(&path).await
                 && local::refuse_strangers(&stream).is_ok()
-                && let Ok(Some(met)) = timeout(FIRST_WORD, first_answer(stream, opening)).await
+                && let Ok(Some(met)) = timeout(FIRST_ANSWER, first_answer(stream, opening)).await
             {
                 return Some(met);
             }
@@ -198,8 +198,8 @@ impl GatewayLocator {
 async fn first_answer(mut stream: LocalStream, opening: &Opening) -> Option<Met> {
     let first = opening.line().into_iter().chain([Bytes::from_static(KNOCK.as_bytes())]);
     write_lines(&mut stream, first).await.ok()?;
-    // It is asked nothing else before this is answered, so there is nothing behind the line.
     // Nothing else is sent before this is answered, so there is nothing after the line.
+    let line = next_line(&mut LineDecoder::new(usize::MAX), &mut stream).await.ok()??;
     Some(refusal_in(&line).map_or(Met::Welcome(stream), Met::Refused))
 }
 

@@ -370,7 +370,7 @@ impl Call {
     }
 
     fn not_passed_on(&self, id: Id, why: &str) -> Bytes {
-        let message = format!("{why}; {} was not passed on to anybody", self.what);
+        let message = format!("{why}; {} was not sent", self.what);
         self.answer(id, &CallError::unavailable(message).with_origin(Fault::Gateway))
     }
 

@@ -122,8 +122,8 @@ impl Relay {
             sleep(LONGEST_PAUSE.min(Duration::from_millis(50) * short.saturating_sub(1))).await;
         }
     }
+
     /// Fails everything the client waits for, including its latest requests.
-    /// Everything the client waits for fails, also what it has only just asked.
     async fn give_up(&self, client: &mut Client, stdout: &mut Stdout, why: &str) {
         let mut failures = self.memory().given_up(why);
         while let Ok(Some(line)) = timeout(LAST_QUESTIONS, client.lines.recv()).await {

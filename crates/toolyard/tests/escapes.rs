@@ -1,7 +1,7 @@
 //! Hostile text of servers and projects, shown by the real program: nothing of it may act on a terminal or forge
 //! a line.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail wherever it stands")]
+#![expect(clippy::unwrap_used, reason = "a test may fail anywhere")]
 
 use std::path::Path;
 use std::process::{Command, Output};

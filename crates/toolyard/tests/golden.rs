@@ -1,7 +1,7 @@
-//! What `toolyard validate` says about good and bad configs, word by word.
+//! The output of `toolyard validate` for good and bad configs, word by word.
 //!
 //! Each file in `golden/` has its expected outcome beside it (`.txt`). `UPDATE=1 cargo test -p toolyard`
-//! writes them anew; look at the difference before you keep it.
+//! writes them again; look at the difference before you keep it.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
 
@@ -42,7 +42,7 @@ fn configs() -> Vec<PathBuf> {
     configs
 }
 
-/// Everything the command says, in an environment in which only `GREETING` is set.
+/// The output of the command, in an environment in which only `GREETING` is set.
 fn validate(config: &Path, flags: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_toolyard"))
         .args(["validate", "--config"])
@@ -66,7 +66,7 @@ fn check(stem: &Path, got: &str, wrong: &mut Vec<String>) {
     let expected = std::fs::read_to_string(&expected_file).unwrap_or_default();
     if got != expected {
         let name = expected_file.file_name().unwrap().display();
-        wrong.push(format!("{name} says otherwise.\n== expected\n{expected}== got\n{got}"));
+        wrong.push(format!("{name} differs.\n== expected\n{expected}== got\n{got}"));
     }
 }
 

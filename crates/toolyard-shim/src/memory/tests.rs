@@ -78,7 +78,7 @@ fn undelivered_calls_are_reported_as_not_sent() {
     assert!(sent[0].windows(12).any(|words| words == b"is not known"), "{sent:?}");
     memory.from_client(request(2, "tools/call", json!({ "name": "kept" })));
     let kept: Vec<_> = memory.not_passed_on("no gateway could be reached").iter().map(read).collect();
-    let expected = "no gateway could be reached; `kept` was not passed on to anybody";
+    let expected = "no gateway could be reached; `kept` was not sent";
     assert_eq!(kept[0]["result"]["content"][0]["text"], expected, "{kept:?}");
     assert!(memory.is_idle());
 }

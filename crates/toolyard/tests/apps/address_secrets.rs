@@ -16,7 +16,7 @@ fn no_place_shows_the_query_of_an_address() {
         format!("http://127.0.0.1:1/mcp?token={SECRET}"),
     );
     let yard = Yard::start_with(
-        &format!("[apps.endpoints]\nWeb = \"{good}\"\nNobody = \"{gone}\"\n"),
+        &format!("[apps.endpoints]\nWeb = \"{good}\"\nAbsent = \"{gone}\"\n"),
         &format!("[upstreams.there]\nurl = \"{good}\"\n\n[upstreams.away]\nurl = \"{gone}\"\n\n"),
         &[("TOOLYARD_LOG", "debug")],
     );

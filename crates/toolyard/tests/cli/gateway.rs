@@ -19,7 +19,7 @@ pub(crate) struct Gateway {
     child: Child,
     stderr: BufReader<ChildStderr>,
     pub(crate) url: String,
-    /// What it said up to and including the line that says where it listens.
+    /// Its output up to and including the line with the address.
     pub(crate) first_words: String,
 }
 
@@ -95,12 +95,12 @@ impl Gateway {
         }
     }
 
-    /// Reads on until it has said this; it says something at least when it ends.
+    /// Reads on until it has printed this; it prints something at least when it ends.
     pub(crate) fn wait_for_words(&mut self, words: &str) {
         let mut line = String::new();
         while !line.contains(words) {
             line.clear();
-            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "it never said {words:?}");
+            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "it never printed {words:?}");
         }
     }
 
@@ -112,7 +112,7 @@ impl Gateway {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// Waits for the end: how it ended, and what it said since it listened, on stdout too.
+    /// Waits for the end: the exit status, and what it printed since it listened, on stdout too.
     pub(crate) fn wait(mut self) -> (ExitStatus, String, String) {
         let (mut words, mut stdout) = (String::new(), String::new());
         self.stderr.read_to_string(&mut words).unwrap();
@@ -140,7 +140,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
     }
 }
 
-/// The process whose id stands in a file.
+/// The process whose id is in a file.
 pub(crate) fn process_in(file: &Path) -> Pid {
     eventually(&format!("a process id in {}", file.display()), || {
         Some(Pid::from_raw(std::fs::read_to_string(file).ok()?.trim().parse().ok()?))

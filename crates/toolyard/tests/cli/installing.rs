@@ -10,7 +10,7 @@ use crate::gateway::Home;
 
 const FILE: &str = ".cursor/mcp.json";
 
-/// Answers the question, after `meanwhile`: exit code, and what is said on stderr after the question.
+/// Answers the question, after `meanwhile`: exit code, and what is printed on stderr after the question.
 fn answer(home: &Home, words: &[&str], answer: &str, meanwhile: impl FnOnce()) -> (i32, String) {
     let terminal = openpty(None, None).unwrap();
     let mut command = home.toolyard(words);
@@ -29,7 +29,7 @@ fn answer(home: &Home, words: &[&str], answer: &str, meanwhile: impl FnOnce()) -
 }
 
 #[test]
-fn at_a_terminal_it_asks_and_does_what_it_is_told() {
+fn at_a_terminal_it_asks_and_follows_the_answer() {
     let home = Home::new();
     home.write(FILE, "{}\n");
     let text = || fs::read_to_string(home.path(FILE)).unwrap();

@@ -70,7 +70,7 @@ fn the_first_words_say_where_and_how_to_connect() {
 }
 
 #[test]
-fn quiet_says_only_where_it_listens() {
+fn quiet_prints_only_the_listen_address() {
     let home = Home::new();
     home.write("toolyard.toml", "");
     let gateway = home.start(&["--quiet"]);
@@ -82,7 +82,7 @@ fn quiet_says_only_where_it_listens() {
 
 #[test]
 fn a_busy_default_port_leads_to_the_next() {
-    // Whether this test gets the port or somebody else has it, it is taken.
+    // Whether this test gets the port or another process has it, it is taken.
     let _taken = TcpListener::bind("127.0.0.1:7777");
     let home = Home::new();
     let gateway = home.start_where_it_likes(&[]);
@@ -185,7 +185,7 @@ fn the_tools_of_a_configured_server_are_there_under_its_name() {
 }
 
 #[test]
-fn told_to_stop_it_finishes_the_call_and_leaves_no_process() {
+fn on_a_signal_it_finishes_the_call_and_leaves_no_process() {
     let home = home_with_server();
     let gateway = home.start(&["--config", "config.toml"]);
     let processes = [process_in(&home.path("server.pid")), process_in(&home.path("helper.pid"))];

@@ -41,7 +41,7 @@ fn a_pack_can_be_switched_off_while_the_gateway_runs() {
 }
 
 #[test]
-fn a_server_wins_over_a_pack_of_its_name_and_the_pack_says_why_it_is_off() {
+fn a_server_wins_over_a_pack_of_its_name_and_the_pack_is_reported_as_off() {
     let home = Home::new();
     home.write("upstream.sh", include_str!("upstream.sh"));
     home.write("config.toml", "[upstreams.dev]\ncommand = \"sh\"\nargs = [\"upstream.sh\"]\n");

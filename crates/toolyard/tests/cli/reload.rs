@@ -36,7 +36,7 @@ fn an_edited_config_is_applied_and_a_broken_one_is_not() {
 }
 
 #[test]
-fn a_config_with_mistakes_changes_nothing_and_says_what_they_are() {
+fn a_config_with_mistakes_changes_nothing_and_the_mistakes_are_reported() {
     let home = Home::new();
     home.write("upstream.sh", include_str!("upstream.sh"));
     home.write("config.toml", &format!("[upstreams.one]\n{SERVER}"));

@@ -1,4 +1,4 @@
-# A small MCP server of the older kind, on stdio. It notes the process ids of itself and of a process that it
+# A small legacy MCP server, on stdio. It notes the process ids of itself and of a process that it
 # starts, so that a test can see whether they are gone. The tool `wait` answers after a second.
 echo $$ > server.pid
 sleep 600 &

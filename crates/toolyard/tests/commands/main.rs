@@ -1,14 +1,11 @@
 //! Every command as its user meets it, word by word.
 //!
 //! Each `.md` file here is played in a home of its own: a block after a line `NAME:` is a file there, a block
-//! `console` holds commands and what they say. `UPDATE=1 cargo test -p toolyard --test commands` writes what
-//! they say anew; look at the difference before you keep it. `TRANSCRIPT=tools` plays only `tools.md`.
+//! `console` holds commands and their output. `UPDATE=1 cargo test -p toolyard --test commands` writes the
+//! output again; look at the difference before you keep it. `TRANSCRIPT=tools` plays only `tools.md`.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
-#![expect(
-    clippy::print_stderr,
-    reason = "that is where a program that a test has started says why it failed"
-)]
+#![expect(clippy::print_stderr, reason = "shows the output of a program that a test has started")]
 
 #[expect(dead_code, reason = "of what tests share, only the path of the fixture is needed here")]
 #[path = "../support/fixture.rs"]
@@ -47,7 +44,7 @@ fn every_transcript_is_played_as_it_is_written() {
     assert!(wrong.is_empty() || is_update, "{}", wrong.join("\n"));
 }
 
-/// What is said otherwise than it is written.
+/// The difference between the recorded and the actual output.
 fn difference(path: &Path) -> Option<String> {
     let written = std::fs::read_to_string(path).unwrap();
     let played = play(&written);

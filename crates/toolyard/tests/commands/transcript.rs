@@ -1,5 +1,5 @@
 //! Plays a transcript: makes the files that it shows, runs the commands that it shows, and writes it again with
-//! what they said.
+//! their output.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -68,7 +68,7 @@ fn write(path: &Path, text: &str) {
     std::fs::write(path, format!("{text}\n")).unwrap();
 }
 
-/// The command and what it says.
+/// The command and its output.
 fn run(home: &TempDir, command: &str) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_toolyard")).parent().unwrap().display();
     let path =
@@ -85,7 +85,7 @@ fn run(home: &TempDir, command: &str) -> String {
         .output()
         .unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    // Where the home stands in a folder, its folder may have another name still.
+    // The home may be in a folder that has another name, too.
     let canonical = home.path().canonicalize().unwrap();
     let printed = printed
         .replace(canonical.to_str().unwrap(), "/home/you")

@@ -1,4 +1,4 @@
-//! A client that reads nothing keeps nobody waiting.
+//! A client that reads nothing delays no other.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ const CALLS: u64 = 50;
 const LONG: usize = 8 * 1024;
 
 #[test]
-fn what_a_client_that_reads_nothing_should_hear_last_is_not_waited_for() {
+fn the_last_message_to_a_client_that_reads_nothing_is_not_waited_for() {
     for closes_first in [true, false] {
         let home = home_with_server();
         let mut command = home.toolyard(&["stdio", "--config", "config.toml", "--state-dir", "state"]);

@@ -1,4 +1,4 @@
-//! What `toolyard install` writes works: every client starts just what stands in its config, and is answered.
+//! What `toolyard install` writes works: every client starts exactly what is in its config, and is answered.
 
 use std::process::{Command, Stdio};
 
@@ -27,10 +27,10 @@ fn whatever_client_it_is_installed_into_runs_it_and_is_answered() {
         let words = ["install", client, "--config", "config.toml", "--state-dir", "state", "--yes"];
         let (code, printed, errors) = home.run(&words);
         assert_eq!(code, 0, "{printed}{errors}");
-        let mut shim = Shim::run(as_it_says(&home, &read(&home, file)[section]["toolyard"]));
+        let mut shim = Shim::run(start_command(&home, &read(&home, file)[section]["toolyard"]));
         shim.shake_hands();
         list(&mut shim);
-        assert_eq!(shim.ask(&call(1, "sh__say"))["result"]["content"][0]["text"], "said", "{client}");
+        assert_eq!(shim.ask(&call(1, "sh__say"))["result"]["content"][0]["text"], "hello", "{client}");
         shims.push(shim);
     }
     assert_eq!(starts(&home), 1, "all of them share one server");
@@ -46,7 +46,7 @@ fn read(home: &Home, file: &str) -> Value {
 }
 
 /// The program and the arguments of an entry, from a folder that has nothing to do with it.
-fn as_it_says(home: &Home, entry: &Value) -> Command {
+fn start_command(home: &Home, entry: &Value) -> Command {
     let mut command = Command::new(entry["command"].as_str().unwrap());
     command.args(entry["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()));
     command.current_dir("/").env_clear().stdout(Stdio::piped()).stderr(Stdio::piped());

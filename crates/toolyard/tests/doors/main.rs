@@ -72,9 +72,9 @@ fn two_agents_share_one_gateway_and_one_server() {
         let tools = shim.ask(&modern(1, "tools/list", json!({})));
         assert!(tools["result"]["tools"].to_string().contains("sh__say"), "{tools}");
     }
-    assert_eq!(one.ask(&call(2, "sh__say"))["result"]["content"][0]["text"], "said");
+    assert_eq!(one.ask(&call(2, "sh__say"))["result"]["content"][0]["text"], "hello");
     let printed = two.ask(&modern(2, "tools/call", json!({ "name": "sh__say", "arguments": {} })));
-    assert_eq!(printed["result"]["content"][0]["text"], "said", "{printed}");
+    assert_eq!(printed["result"]["content"][0]["text"], "hello", "{printed}");
     assert_eq!(starts(&home), 1);
     let gateway = gateway_of(&home);
     let server = process_in(&home.path("server.pid"));
@@ -122,7 +122,7 @@ fn when_the_gateway_is_killed_calls_under_way_fail_by_name_and_the_client_works_
         json!({ "jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": { "level": "error" } });
     assert!(shim.ask(&level)["result"].is_object());
     list(&mut shim);
-    assert_eq!(shim.ask(&call(2, "sh__say"))["result"]["content"][0]["text"], "said");
+    assert_eq!(shim.ask(&call(2, "sh__say"))["result"]["content"][0]["text"], "hello");
     shim.send(&call(3, "sh__hang"));
     shim.send(&modern(4, "tools/call", json!({ "name": "sh__hang", "arguments": {} })));
     shim.send(&modern(5, "subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } })));
@@ -142,7 +142,7 @@ fn when_the_gateway_is_killed_calls_under_way_fail_by_name_and_the_client_works_
     // The session goes on; what changed meanwhile may be looked at again.
     shim.send(&call(6, "sh__say"));
     let answer = shim.answer(6);
-    assert_eq!(answer["result"]["content"][0]["text"], "said", "{answer}");
+    assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
     assert_eq!(starts(&home), 2);
     assert_eq!(shim.close().0, Some(0));
 }
@@ -161,12 +161,12 @@ fn a_gateway_dies_many_times_and_the_client_keeps_its_session() {
         for shim in [&mut one, &mut two] {
             // The line may have reached the gateway that was killed.
             let text = shim.answer(round)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
-            assert!(text == "said" || text.contains("gateway was lost"), "{text}");
+            assert!(text == "hello" || text.contains("gateway was lost"), "{text}");
         }
         one.send(&call(100 + round, "sh__say"));
-        assert_eq!(one.answer(100 + round)["result"]["content"][0]["text"], "said");
+        assert_eq!(one.answer(100 + round)["result"]["content"][0]["text"], "hello");
         two.send(&call(100 + round, "say"));
-        assert_eq!(two.answer(100 + round)["result"]["content"][0]["text"], "said");
+        assert_eq!(two.answer(100 + round)["result"]["content"][0]["text"], "hello");
     }
 }
 
@@ -186,7 +186,7 @@ fn the_view_is_chosen_on_the_command_line() {
     let mut shim = Shim::start(&home, &["--upstream", "sh"]);
     let tools = shim.ask(&modern(1, "tools/list", json!({})));
     assert_eq!(tools["result"]["tools"][0]["name"], "say", "{tools}");
-    let mut refused = Shim::start(&home, &["--profile", "nobody"]);
+    let mut refused = Shim::start(&home, &["--profile", "absent"]);
     refused.send(&modern(7, "tools/list", json!({})));
     let (code, printed) = refused.wait();
     assert_eq!(code, Some(1));
@@ -284,7 +284,7 @@ fn without_a_socket_there_is_nothing_to_reach_the_gateway_by() {
 }
 
 #[test]
-fn over_tcp_lines_are_served_to_whoever_has_the_token() {
+fn over_tcp_lines_are_served_to_clients_with_the_token() {
     let home = home_with_server();
     let config = std::fs::read_to_string(home.path("config.toml")).unwrap();
     home.write("tcp.toml", &format!("{config}[listen]\ntcp = \"0.0.0.0:0\"\ntoken = \"sesame\"\n"));

@@ -1,4 +1,4 @@
-//! A client that runs `toolyard stdio`, as its config says.
+//! A client that runs `toolyard stdio`, as in its config.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -55,7 +55,7 @@ impl Shim {
         self.answer(message["id"].as_u64().unwrap())
     }
 
-    /// The answer to a request; what else is said is passed over.
+    /// The answer to a request; other messages are ignored.
     pub(crate) fn answer(&mut self, id: u64) -> Value {
         loop {
             let line = self.next();
@@ -81,18 +81,18 @@ impl Shim {
         self.stdin = None;
     }
 
-    /// Closes its stdin: the exit code, and what it still said.
+    /// Closes its stdin: the exit code, and its remaining messages.
     pub(crate) fn close(mut self) -> (Option<i32>, Vec<Value>) {
         self.hang_up();
         self.wait()
     }
 
-    /// Waits for its end: the exit code, and what it said until then.
+    /// Waits for its end: the exit code, and its messages until then.
     pub(crate) fn wait(self) -> (Option<i32>, Vec<Value>) {
         self.wait_with(|_| {})
     }
 
-    /// The same, with a look at what it said on stderr.
+    /// The same, with a look at its stderr output.
     pub(crate) fn wait_with(mut self, look: impl FnOnce(&str)) -> (Option<i32>, Vec<Value>) {
         let mut printed = Vec::new();
         loop {

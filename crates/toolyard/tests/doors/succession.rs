@@ -1,5 +1,5 @@
-//! Several gateways of one config set: the first has the doors that are found by the config, and whoever is left
-//! when it has ended has them after it.
+//! Several gateways of one config set: the first has the addresses that clients find by the config, and when it ends
+//! one of the others takes them over.
 
 use nix::sys::signal::Signal;
 use serde_json::json;

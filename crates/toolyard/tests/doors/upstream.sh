@@ -1,4 +1,4 @@
-# A small MCP server of the older kind, on stdio. It notes each of its starts. The tool `say` answers at once,
+# A small legacy MCP server, on stdio. It notes each of its starts. The tool `say` answers at once,
 # `hang` never does.
 echo $$ > server.pid
 echo start >> starts
@@ -15,7 +15,7 @@ while read -r line; do
     *'"name":"hang"'*)
       echo called > called ;;
     *'"tools/call"'*)
-      answer "$id" '{"content":[{"type":"text","text":"said"}]}' ;;
+      answer "$id" '{"content":[{"type":"text","text":"hello"}]}' ;;
     *'"logging/setLevel"'*)
       answer "$id" '{}' ;;
     *'"id"'*)

@@ -27,24 +27,24 @@ const CROWD: usize = 5_000;
 /// How many slow clients there are, and how many bytes each is given time for.
 const SLOW: usize = 4;
 const BYTES: usize = 3;
-/// What thousands of answers that nobody reads may hold of memory.
+/// How much memory thousands of unread answers may hold.
 const HELD: u64 = 150_000;
 
 /// It is cancelled upstream where leaving means that.
 fn leaves(yard: &Yard, bystander: &mut Wire, transport: Transport, era: Era) -> Result<(), String> {
     let mut wire = Wire::connect(yard, transport, era);
-    let (calls, cancels) = (yard.heard(HANG), yard.heard(CANCELLED));
+    let (calls, cancels) = (yard.received(HANG), yard.received(CANCELLED));
     wire.send(wire.request("1", "tools/call", json!({ "name": "sh__hang", "arguments": {} })));
-    eventually("the call", || (yard.heard(HANG) > calls).then_some(()));
+    eventually("the call", || (yard.received(HANG) > calls).then_some(()));
     wire.hang_up();
     // A lost connection is no cancel for a client that can come back to its session; the end of that is.
     if (transport, era) == (Transport::Http, Era::Legacy) {
         works(bystander, "bystander")?;
-        let now = yard.heard(CANCELLED);
+        let now = yard.received(CANCELLED);
         (now == cancels).then_some(()).ok_or("it was cancelled when the connection was lost")?;
         drop(wire);
     }
-    eventually("the cancel", || (yard.heard(CANCELLED) == cancels + 1).then_some(()));
+    eventually("the cancel", || (yard.received(CANCELLED) == cancels + 1).then_some(()));
     works(bystander, "bystander")
 }
 
@@ -64,7 +64,7 @@ fn reads(yard: &Yard, bystander: &mut Wire, transport: Transport, era: Era) -> R
     Ok(())
 }
 
-/// Nobody has said anything, so they are of no era; and on stdio each is a process with one local connection.
+/// No message has been sent, so the connections have no era; and on stdio each is a process with one local connection.
 fn comes_by_thousands(yard: &Yard, bystander: &mut Wire, transport: Transport, era: Era) -> Outcome {
     if era == Era::Modern || transport == Transport::Stdio {
         return None;
@@ -100,12 +100,13 @@ fn connect(yard: &Yard, transport: Transport) -> Box<dyn Write> {
     }
 }
 
-/// Whoever comes to a door at which as many as it takes are already is told so.
+/// A connection beyond the limit receives an error.
 fn refused(yard: &Yard, before: usize) -> Result<(), String> {
     eventually("all accepted", || (open_files(&yard.gateway) >= before + CROWD).then_some(()));
     let word = Wire::connect(yard, Transport::Tcp, Era::Modern).next().ok_or("no word for one too many")?;
-    let is_said = word["error"]["message"].as_str().is_some_and(|text| text.contains("too many connections"));
-    is_said.then_some(()).ok_or(word.to_string())
+    let is_explained =
+        word["error"]["message"].as_str().is_some_and(|text| text.contains("too many connections"));
+    is_explained.then_some(()).ok_or(word.to_string())
 }
 
 fn allow_files(wanted: u64) {

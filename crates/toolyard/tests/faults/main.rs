@@ -27,18 +27,18 @@ use std::time::{Duration, Instant};
 
 use gateway::eventually;
 use serde_json::{Value, json};
-use table::{Fault, Heard, TABLE};
+use table::{Expected, Fault, TABLE};
 use wire::{Era, Transport, Wire};
 use yard::Yard;
 
-/// A call that is not answered, as the server hears it.
+/// A call that is not answered, as the server receives it.
 const HANG: &str = "\"name\":\"hang\"";
 const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 /// What memory an allocator may keep of ten messages of 64 MiB, and of thousands of small ones.
 const KEPT: u64 = 300_000;
 
 #[test]
-fn every_fault_gets_its_answer_on_every_transport_and_nobody_else_notices() {
+fn every_fault_gets_its_answer_on_every_transport_and_no_other_client_notices() {
     let yard = Yard::open();
     let mut bystander = Wire::connect(&yard, Transport::Unix, Era::Modern);
     works(&mut bystander, "warm-up").unwrap();
@@ -92,28 +92,28 @@ fn caught(attempt: impl FnOnce() -> Outcome) -> Outcome {
 
 /// One fault by one client.
 fn cell(yard: &Yard, bystander: &mut Wire, fault: &Fault, transport: Transport, era: Era) -> Outcome {
-    let expected = (fault.hears)(transport, era)?;
+    let expected = (fault.expects)(transport, era)?;
     let mut attempt = || {
         let mut wire = Wire::connect(yard, transport, era);
         for bytes in (fault.does)(&wire, transport) {
             // Two connections may overtake each other, so a call that stays has to be there before the next.
             let hangs =
                 bytes.starts_with(b"{") && bytes.windows(8).take(1_000).any(|part| part == b"sh__hang");
-            let before = if hangs { yard.heard(HANG) } else { 0 };
+            let before = if hangs { yard.received(HANG) } else { 0 };
             wire.send(bytes);
             if hangs {
-                eventually("the call", || (yard.heard(HANG) > before).then_some(()));
+                eventually("the call", || (yard.received(HANG) > before).then_some(()));
             }
         }
         let ends = fault.ends_lines && transport.is_lines();
-        hear(&mut wire, &expected, ends)?;
+        check_received(&mut wire, &expected, ends)?;
         works(bystander, "bystander")
     };
     caught(|| Some(attempt()))
 }
 
-/// Everything that is expected is heard, and nothing else; then the client still works, or its connection ends.
-fn hear(wire: &mut Wire, expected: &[Heard], ends: bool) -> Result<(), String> {
+/// Everything that is expected is received, and nothing else; then the client still works, or its connection ends.
+fn check_received(wire: &mut Wire, expected: &[Expected], ends: bool) -> Result<(), String> {
     let mut left = expected.to_vec();
     let mut works_on = ends;
     if !ends {
@@ -125,7 +125,7 @@ fn hear(wire: &mut Wire, expected: &[Heard], ends: bool) -> Result<(), String> {
             works_on = message["result"].is_object();
             continue;
         }
-        match left.iter().position(|heard| fits(heard, &message)) {
+        match left.iter().position(|received| fits(received, &message)) {
             Some(at) => drop(left.remove(at)),
             None => return Err(format!("{message}, instead of {left:?}")),
         }
@@ -133,13 +133,13 @@ fn hear(wire: &mut Wire, expected: &[Heard], ends: bool) -> Result<(), String> {
     if ends { wire.next().map_or(Ok(()), |more| Err(format!("{more}, instead of the end"))) } else { Ok(()) }
 }
 
-fn fits(heard: &Heard, message: &Value) -> bool {
-    match heard {
-        Heard::Error(code) => message["error"]["code"] == *code,
-        Heard::Echo(id) => {
+fn fits(received: &Expected, message: &Value) -> bool {
+    match received {
+        Expected::Error(code) => message["error"]["code"] == *code,
+        Expected::Echo(id) => {
             message["result"].is_object() && message["id"] == serde_json::from_str::<Value>(id).unwrap()
         }
-        Heard::Status(status) => message["status"] == *status,
+        Expected::Status(status) => message["status"] == *status,
     }
 }
 
@@ -153,7 +153,7 @@ fn works(wire: &mut Wire, who: &str) -> Result<(), String> {
     loop {
         let message = wire.next().ok_or_else(|| format!("{who}: the connection ended"))?;
         if message["id"] == "works" {
-            let printed = message["result"]["content"][0]["text"] == "said";
+            let printed = message["result"]["content"][0]["text"] == "hello";
             let late = asked.elapsed() > Duration::from_secs(5);
             return if printed && !late {
                 Ok(())

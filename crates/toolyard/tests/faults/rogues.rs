@@ -44,7 +44,7 @@ impl Server {
     fn restart(&mut self) {
         self.child.wait().unwrap();
         let place = self.origin.split_once("://").unwrap().1.to_owned();
-        // A socket outlives whoever listened on it.
+        // A socket file remains after its listener has ended.
         let _ = std::fs::remove_file(&place);
         *self = Self::start(self.words.clone(), &place);
     }
@@ -109,7 +109,7 @@ pub(crate) fn outcome(stream: std::net::TcpStream) -> Result<String, String> {
     if reply.body.contains(&"[".repeat(100_000)) {
         return Ok("well".to_owned());
     }
-    // A modern answer is relayed as it comes, so what else is said is the client's to pass over.
+    // A modern answer is relayed as it comes; a client ignores the other messages in it.
     let own = reply.body.lines().filter_map(|line| line.strip_prefix("data: "));
     let own =
         own.filter_map(|text| serde_json::from_str::<Value>(text).ok()).find(|message| message["id"] == 1);

@@ -1,4 +1,4 @@
-//! A client that asks and asks, and reads one byte a second of what it is told.
+//! A client that sends many requests, and reads one byte of the answers a second.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -22,7 +22,7 @@ const PACE: Duration = Duration::from_secs(1);
 pub(crate) struct Slow {
     read: Arc<AtomicUsize>,
     hang_up: Box<dyn FnMut()>,
-    /// Dropped to tell whoever reads.
+    /// Dropped to stop the reader.
     _stays: Sender<()>,
 }
 

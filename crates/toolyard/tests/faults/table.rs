@@ -1,12 +1,12 @@
-//! The table of faults: what a client does wrong, and what it hears of it.
+//! The table of faults: what a client does wrong, and the answer.
 
 use serde_json::json;
 
 use crate::wire::{Era, Transport, Wire};
 
-/// What a client hears.
+/// A message that the client must receive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Expected {
     /// An error with this code.
     Error(i64),
     /// An answer whose id is exactly this text.
@@ -19,8 +19,8 @@ pub(crate) struct Fault {
     pub(crate) name: &'static str,
     /// What is sent, and in that order.
     pub(crate) does: fn(&Wire, Transport) -> Vec<Vec<u8>>,
-    /// What is heard, in any order; `None` where the fault cannot happen.
-    pub(crate) hears: fn(Transport, Era) -> Option<Vec<Heard>>,
+    /// The expected messages, in any order; `None` where the fault cannot happen.
+    pub(crate) expects: fn(Transport, Era) -> Option<Vec<Expected>>,
     /// Whether lines end with it.
     pub(crate) ends_lines: bool,
 }
@@ -28,9 +28,9 @@ pub(crate) struct Fault {
 const fn fault(
     name: &'static str,
     does: fn(&Wire, Transport) -> Vec<Vec<u8>>,
-    hears: fn(Transport, Era) -> Option<Vec<Heard>>,
+    expects: fn(Transport, Era) -> Option<Vec<Expected>>,
 ) -> Fault {
-    Fault { name, does, hears, ends_lines: false }
+    Fault { name, does, expects, ends_lines: false }
 }
 
 fn list(wire: &Wire, id: &str) -> Vec<u8> {
@@ -43,10 +43,10 @@ fn call(wire: &Wire, id: &str, name: &str) -> Vec<u8> {
 
 macro_rules! id {
     ($name:literal, $id:literal, refused) => {
-        fault($name, |wire, _| vec![list(wire, $id)], |_, _| Some(vec![Heard::Error(-32600)]))
+        fault($name, |wire, _| vec![list(wire, $id)], |_, _| Some(vec![Expected::Error(-32600)]))
     };
     ($name:literal, $id:literal, echoed) => {
-        fault($name, |wire, _| vec![list(wire, $id)], |_, _| Some(vec![Heard::Echo($id)]))
+        fault($name, |wire, _| vec![list(wire, $id)], |_, _| Some(vec![Expected::Echo($id)]))
     };
 }
 
@@ -54,11 +54,11 @@ macro_rules! id {
 const TOO_MUCH: usize = 64 * 1024 * 1024 + 1024;
 
 pub(crate) const TABLE: &[Fault] = &[
-    fault("garbage", |_, _| vec![b"what?".to_vec()], |_, _| Some(vec![Heard::Error(-32700)])),
+    fault("garbage", |_, _| vec![b"what?".to_vec()], |_, _| Some(vec![Expected::Error(-32700)])),
     fault(
         "truncated JSON",
         |wire, _| vec![list(wire, "1")[..40].to_vec()],
-        |_, _| Some(vec![Heard::Error(-32700)]),
+        |_, _| Some(vec![Expected::Error(-32700)]),
     ),
     id!("id true", "true", refused),
     id!("id 1.5", "1.5", refused),
@@ -73,7 +73,7 @@ pub(crate) const TABLE: &[Fault] = &[
             let text = call(wire, "1", "X");
             vec![text.iter().map(|byte| if *byte == b'X' { 0xff } else { *byte }).collect()]
         },
-        |_, _| Some(vec![Heard::Error(-32700)]),
+        |_, _| Some(vec![Expected::Error(-32700)]),
     ),
     fault(
         "deep nesting",
@@ -82,45 +82,45 @@ pub(crate) const TABLE: &[Fault] = &[
             let text = wire.request("1", "tools/call", json!({ "name": "sh__say", "arguments": "DEEP" }));
             vec![text.replace("\"DEEP\"", &deep).into_bytes()]
         },
-        |_, _| Some(vec![Heard::Error(-32600)]),
+        |_, _| Some(vec![Expected::Error(-32600)]),
     ),
     fault(
         "batch",
         |wire, _| vec![[b"[", list(wire, "1").as_slice(), b"]"].concat()],
-        |_, _| Some(vec![Heard::Error(-32600)]),
+        |_, _| Some(vec![Expected::Error(-32600)]),
     ),
-    fault("empty batch", |_, _| vec![b"[]".to_vec()], |_, _| Some(vec![Heard::Error(-32600)])),
+    fault("empty batch", |_, _| vec![b"[]".to_vec()], |_, _| Some(vec![Expected::Error(-32600)])),
     fault(
         "not JSON-RPC 2.0",
         |wire, _| vec![wire.request("1", "tools/list", json!({})).replace("\"2.0\"", "\"1.0\"").into_bytes()],
-        |_, _| Some(vec![Heard::Error(-32600)]),
+        |_, _| Some(vec![Expected::Error(-32600)]),
     ),
     fault(
         "unknown method",
         |wire, _| vec![wire.request("1", "no/such", json!({})).into_bytes()],
-        |_, _| Some(vec![Heard::Error(-32601)]),
+        |_, _| Some(vec![Expected::Error(-32601)]),
     ),
     fault(
         "unknown tool",
         |wire, _| vec![call(wire, "1", "sh__none")],
-        |_, _| Some(vec![Heard::Error(-32602)]),
+        |_, _| Some(vec![Expected::Error(-32602)]),
     ),
     fault(
         "params that are no object",
         |_, _| vec![br#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":5}"#.to_vec()],
-        |_, _| Some(vec![Heard::Error(-32600)]),
+        |_, _| Some(vec![Expected::Error(-32600)]),
     ),
     fault(
         "a call without a name",
         |wire, _| vec![wire.request("1", "tools/call", json!({})).into_bytes()],
-        |_, _| Some(vec![Heard::Error(-32602)]),
+        |_, _| Some(vec![Expected::Error(-32602)]),
     ),
     fault(
         "duplicate id in flight",
         |wire, _| vec![call(wire, "1", "sh__hang"), list(wire, "1")],
         |transport, era| {
-            // A modern POST stands alone, so there it is no fault: see the next row.
-            (transport != Transport::Http || era == Era::Legacy).then(|| vec![Heard::Error(-32600)])
+            // A modern POST is stateless, so there it is no fault: see the next row.
+            (transport != Transport::Http || era == Era::Legacy).then(|| vec![Expected::Error(-32600)])
         },
     ),
     fault(
@@ -128,7 +128,7 @@ pub(crate) const TABLE: &[Fault] = &[
         |wire, _| vec![list(wire, "1"), list(wire, "1")],
         |transport, era| {
             (transport == Transport::Http && era == Era::Modern)
-                .then(|| vec![Heard::Echo("1"), Heard::Echo("1")])
+                .then(|| vec![Expected::Echo("1"), Expected::Echo("1")])
         },
     ),
     fault(
@@ -137,7 +137,7 @@ pub(crate) const TABLE: &[Fault] = &[
         |transport, era| {
             // A modern client has nothing to answer, and no session to answer in.
             let refused = transport == Transport::Http && era == Era::Modern;
-            Some(if refused { vec![Heard::Error(-32600)] } else { Vec::new() })
+            Some(if refused { vec![Expected::Error(-32600)] } else { Vec::new() })
         },
     ),
     fault(
@@ -155,8 +155,8 @@ pub(crate) const TABLE: &[Fault] = &[
             let params = json!({ "name": "sh__say", "arguments": { "text": "LONG" } });
             vec![wire.request("1", "tools/call", params).replace("LONG", &"x".repeat(TOO_MUCH)).into_bytes()]
         },
-        hears: |transport, _| {
-            Some(vec![if transport.is_lines() { Heard::Error(-32600) } else { Heard::Status(413) }])
+        expects: |transport, _| {
+            Some(vec![if transport.is_lines() { Expected::Error(-32600) } else { Expected::Status(413) }])
         },
         ends_lines: true,
     },

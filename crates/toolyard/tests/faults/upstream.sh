@@ -1,9 +1,9 @@
-# A small MCP server of the older kind, on stdio, that notes every line it hears. The tool `say` answers at
+# A small legacy MCP server, on stdio, that notes every line it receives. The tool `say` answers at
 # once, `hang` never does.
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
 
 while read -r line; do
-  printf '%.300s\n' "$line" >> heard
+  printf '%.300s\n' "$line" >> received
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
   case "$line" in
     *'"initialize"'*)
@@ -12,7 +12,7 @@ while read -r line; do
       answer "$id" '{"tools":[{"name":"say","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}}]}' ;;
     *'"name":"hang"'*) ;;
     *'"tools/call"'*)
-      answer "$id" '{"content":[{"type":"text","text":"said"}]}' ;;
+      answer "$id" '{"content":[{"type":"text","text":"hello"}]}' ;;
     *'"id"'*)
       printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}\n' "$id" ;;
   esac

@@ -1,4 +1,4 @@
-//! What servers do wrong: each fault over each transport in each era, and what the caller hears of it. Another
+//! What servers do wrong: each fault over each transport in each era, and what the caller receives. Another
 //! server beside them must not notice, the one at fault must serve again, and nothing may be left over.
 
 use std::thread;
@@ -11,7 +11,7 @@ use crate::rogues::{Rogues, outcome};
 use crate::usage::Usage;
 use crate::wire::{Era, Transport};
 
-/// What the caller hears.
+/// How the call ends for its caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ends {
     Well,
@@ -130,7 +130,7 @@ fn cell(rogues: &Rogues, fault: &Fault) -> Result<(), String> {
     let ended = call(rogues, fault);
     let as_expected = match fault.ends {
         Ends::Well => ended == Ok("well".to_owned()),
-        // A call that failed says to whom that happened.
+        // The error of a failed call names the upstream.
         Ends::Fails => ended.as_ref().is_err_and(|why| why.contains(fault.name)),
     };
     if !as_expected {

@@ -43,14 +43,14 @@ pub(crate) enum Era {
 pub(crate) struct Wire {
     ends: Ends,
     session: Session,
-    heard: Receiver<Value>,
+    received: Receiver<Value>,
     pub(crate) era: Era,
 }
 
 impl Wire {
     /// Connects and, where that is the custom, shakes hands.
     pub(crate) fn connect(yard: &Yard, transport: Transport, era: Era) -> Self {
-        let (sender, heard) = channel();
+        let (sender, received) = channel();
         let session = Session::default();
         let ends = match transport {
             Transport::Tcp => over_tcp(TcpStream::connect(&yard.tcp).unwrap(), sender),
@@ -59,7 +59,7 @@ impl Wire {
             Transport::Http => over_http(yard.http.clone(), era, sender, session.clone()),
             Transport::Sse => over_sse(yard.http.clone(), sender),
         };
-        let mut wire = Self { ends, session, heard, era };
+        let mut wire = Self { ends, session, received, era };
         if era == Era::Legacy {
             let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
             wire.send(
@@ -78,7 +78,7 @@ impl Wire {
 
     /// The next message; `None` at the end of the connection.
     pub(crate) fn next(&mut self) -> Option<Value> {
-        match self.heard.recv_timeout(PATIENCE) {
+        match self.received.recv_timeout(PATIENCE) {
             Ok(message) => Some(message),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("silence for {PATIENCE:?}"),
@@ -124,30 +124,30 @@ type SendLine = Box<dyn FnMut(&[u8])>;
 type HangUp = Box<dyn FnMut()>;
 type Ends = (SendLine, HangUp);
 
-fn read_lines(read: impl Read + Send + 'static, heard: Sender<Value>) {
+fn read_lines(read: impl Read + Send + 'static, received: Sender<Value>) {
     thread::spawn(move || {
         for line in BufReader::new(read).lines().map_while(Result::ok) {
             let message = serde_json::from_str(&line).unwrap_or_else(|_| json!({ "not a message": line }));
-            if heard.send(message).is_err() {
+            if received.send(message).is_err() {
                 return;
             }
         }
     });
 }
 
-/// The other side may have closed already; then there is nobody to tell.
+/// The other side may have closed already; that is ignored.
 fn write_line(mut write: impl Write, bytes: &[u8]) {
     let _ = write.write_all(bytes).and_then(|()| write.write_all(b"\n")).and_then(|()| write.flush());
 }
 
-fn over_tcp(stream: TcpStream, heard: Sender<Value>) -> Ends {
-    read_lines(stream.try_clone().unwrap(), heard);
+fn over_tcp(stream: TcpStream, received: Sender<Value>) -> Ends {
+    read_lines(stream.try_clone().unwrap(), received);
     let end = stream.try_clone().unwrap();
     (Box::new(move |bytes| write_line(&stream, bytes)), Box::new(move || drop(end.shutdown(Shutdown::Both))))
 }
 
-fn over_unix(stream: UnixStream, heard: Sender<Value>) -> Ends {
-    read_lines(stream.try_clone().unwrap(), heard);
+fn over_unix(stream: UnixStream, received: Sender<Value>) -> Ends {
+    read_lines(stream.try_clone().unwrap(), received);
     let end = stream.try_clone().unwrap();
     (Box::new(move |bytes| write_line(&stream, bytes)), Box::new(move || drop(end.shutdown(Shutdown::Both))))
 }
@@ -162,10 +162,10 @@ impl Drop for Shim {
     }
 }
 
-fn over_stdio(mut command: std::process::Command, heard: Sender<Value>) -> Ends {
+fn over_stdio(mut command: std::process::Command, received: Sender<Value>) -> Ends {
     let mut shim = Shim(command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let (stdin, stdout) = (shim.0.stdin.take().unwrap(), shim.0.stdout.take().unwrap());
-    read_lines(stdout, heard);
+    read_lines(stdout, received);
     let mut shim = Some(shim);
     (Box::new(move |bytes| write_line(&stdin, bytes)), Box::new(move || drop(shim.take())))
 }
@@ -203,7 +203,7 @@ pub(crate) fn read_head(read: &mut impl BufRead, wanted: &str) -> (u16, Option<S
 }
 
 /// Every message in a body, JSON or events, chunked or not; a refusal that is no message by its status.
-fn read_body(read: impl BufRead, status: u16, heard: &Sender<Value>) {
+fn read_body(read: impl BufRead, status: u16, received: &Sender<Value>) {
     let mut found = false;
     for line in read.split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
@@ -213,17 +213,17 @@ fn read_body(read: impl BufRead, status: u16, heard: &Sender<Value>) {
             && let Ok(message) = serde_json::from_str::<Value>(text)
         {
             found = true;
-            if heard.send(message).is_err() {
+            if received.send(message).is_err() {
                 return;
             }
         }
     }
     if !found && status != 202 {
-        let _ = heard.send(json!({ "status": status }));
+        let _ = received.send(json!({ "status": status }));
     }
 }
 
-fn over_http(address: String, era: Era, heard: Sender<Value>, opened: Session) -> Ends {
+fn over_http(address: String, era: Era, received: Sender<Value>, opened: Session) -> Ends {
     let mut session = String::new();
     let streams = Arc::new(Mutex::new(Vec::<TcpStream>::new()));
     let open = streams.clone();
@@ -240,12 +240,12 @@ fn over_http(address: String, era: Era, heard: Sender<Value>, opened: Session) -
             session =
                 format!("mcp-session-id: {}\r\nmcp-protocol-version: 2025-11-25\r\n", id.unwrap_or_default());
             *opened.lock().unwrap() = Some((address.clone(), session.clone()));
-            return read_body(read, status, &heard);
+            return read_body(read, status, &received);
         }
-        let heard = heard.clone();
+        let received = received.clone();
         thread::spawn(move || {
             let (status, _) = read_head(&mut read, "");
-            read_body(read, status, &heard);
+            read_body(read, status, &received);
         });
     };
     let hang_up =
@@ -280,16 +280,16 @@ pub(crate) fn open_sse(address: &str) -> (BufReader<TcpStream>, String) {
     (read, line.trim_end().trim_start_matches("data: ").to_owned())
 }
 
-fn over_sse(address: String, heard: Sender<Value>) -> Ends {
+fn over_sse(address: String, received: Sender<Value>) -> Ends {
     let (read, path) = open_sse(&address);
     let end = read.get_ref().try_clone().unwrap();
-    let events = heard.clone();
+    let events = received.clone();
     thread::spawn(move || read_body(read, 202, &events));
     let send = move |bytes: &[u8]| {
         let mut read = BufReader::new(post(&address, &path, "", bytes));
         let (status, _) = read_head(&mut read, "");
         if status != 202 {
-            read_body(read, status, &heard);
+            read_body(read, status, &received);
         }
     };
     (Box::new(send), Box::new(move || drop(end.shutdown(Shutdown::Both))))

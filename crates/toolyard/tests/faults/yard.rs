@@ -39,10 +39,10 @@ impl Yard {
         self.home.toolyard(&["stdio", "--config", "config.toml", "--state-dir", "state"])
     }
 
-    /// How often the server behind it was told something.
-    pub(crate) fn heard(&self, what: &str) -> usize {
-        let heard = std::fs::read_to_string(self.home.path("heard")).unwrap_or_default();
-        heard.lines().filter(|line| line.contains(what)).count()
+    /// How many lines with this text the server behind it has received.
+    pub(crate) fn received(&self, what: &str) -> usize {
+        let received = std::fs::read_to_string(self.home.path("received")).unwrap_or_default();
+        received.lines().filter(|line| line.contains(what)).count()
     }
 
     pub(crate) fn usage(&self) -> Usage {

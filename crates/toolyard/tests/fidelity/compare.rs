@@ -1,4 +1,4 @@
-//! What was said directly beside what came through the gateway.
+//! Compares the direct exchanges with those through the gateway.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::record::{LISTS, Recording, entries};
 use super::view::{ID, View, name_of};
 use super::wire::{Era, Exchange};
 
-/// Each difference, said so that one sees it.
+/// Each difference, in a readable form.
 pub(crate) fn differences(
     subject: &Subject,
     era: Era,
@@ -32,11 +32,11 @@ pub(crate) fn differences(
         }
     }
     let labels = |recording: &Recording| -> Vec<String> {
-        recording.said.iter().map(|(label, _)| label.clone()).collect()
+        recording.exchanges.iter().map(|(label, _)| label.clone()).collect()
     };
     differences.add("the course of it", &labels(direct).join("\n"), &labels(through).join("\n"));
-    for (label, expected) in &direct.said {
-        if let Some((_, got)) = through.said.iter().find(|(other, _)| other == label) {
+    for (label, expected) in &direct.exchanges {
+        if let Some((_, got)) = through.exchanges.iter().find(|(other, _)| other == label) {
             compare_exchanges(&mut differences, subject, view, label, expected, got);
         }
     }
@@ -85,11 +85,12 @@ fn compare_exchanges(
     };
     let (expected, got) = (asked(direct), asked(through));
     differences.add(&format!("what `{label}` asks"), &mask(&expected), &mask(&got));
-    let told = |exchange: &Exchange| -> String {
-        let told = exchange.told.iter().filter(|(method, _)| belongs_to_a_call(subject, method));
-        lines(&told.cloned().collect::<Vec<_>>())
+    let notifications = |exchange: &Exchange| -> String {
+        let notifications =
+            exchange.notifications.iter().filter(|(method, _)| belongs_to_a_call(subject, method));
+        lines(&notifications.cloned().collect::<Vec<_>>())
     };
-    differences.add(&format!("what `{label}` tells"), &told(direct), &told(through));
+    differences.add(&format!("notifications of `{label}`"), &notifications(direct), &notifications(through));
 }
 
 fn belongs_to_a_call(subject: &Subject, method: &str) -> bool {
@@ -103,8 +104,8 @@ fn outcome(exchange: &Exchange) -> String {
     }
 }
 
-fn lines(said: &[(String, String)]) -> String {
-    let lines: Vec<String> = said.iter().map(|(method, params)| format!("{method} {params}")).collect();
+fn lines(messages: &[(String, String)]) -> String {
+    let lines: Vec<String> = messages.iter().map(|(method, params)| format!("{method} {params}")).collect();
     lines.join("\n")
 }
 

@@ -81,7 +81,7 @@ fn text(number: u64) -> String {
 /// That the id is its own has been looked at when the answer came.
 fn check(number: u64, exchange: &Exchange) {
     assert_eq!(exchange.result()["content"], json!([{ "type": "text", "text": text(number) }]));
-    assert!(exchange.told.is_empty() && exchange.asked.is_empty(), "{number}: {exchange:?}");
+    assert!(exchange.notifications.is_empty() && exchange.asked.is_empty(), "{number}: {exchange:?}");
 }
 
 /// Programs that are started from here inherit it.

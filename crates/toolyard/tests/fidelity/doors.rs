@@ -67,11 +67,11 @@ macro_rules! before {
 }
 
 before! {
-    a_legacy_client_on_stdio_hears_every_byte: Stdio, Legacy;
-    a_modern_client_on_stdio_hears_every_byte: Stdio, Modern;
-    a_legacy_client_over_tcp_hears_every_byte: Tcp, Legacy;
-    a_modern_client_over_tcp_hears_every_byte: Tcp, Modern;
-    a_legacy_client_on_the_unix_socket_hears_every_byte: Unix, Legacy;
-    a_modern_client_on_the_unix_socket_hears_every_byte: Unix, Modern;
-    a_legacy_client_over_http_and_sse_hears_every_byte: Sse, Legacy;
+    a_legacy_client_on_stdio_receives_every_byte: Stdio, Legacy;
+    a_modern_client_on_stdio_receives_every_byte: Stdio, Modern;
+    a_legacy_client_over_tcp_receives_every_byte: Tcp, Legacy;
+    a_modern_client_over_tcp_receives_every_byte: Tcp, Modern;
+    a_legacy_client_on_the_unix_socket_receives_every_byte: Unix, Legacy;
+    a_modern_client_on_the_unix_socket_receives_every_byte: Unix, Modern;
+    a_legacy_client_over_http_and_sse_receives_every_byte: Sse, Legacy;
 }

@@ -28,7 +28,7 @@ pub(crate) const EVERYTHING: Subject = Subject {
     unsteady: &[
         TASK_TIMES[0],
         TASK_TIMES[1],
-        // The gateway's mark in the environment of its children, which `get-env` tells.
+        // The gateway's mark in the environment of its children, which `get-env` returns.
         "TOOLYARD_RUN_",
         // Dynamic resources say when they were made: `… created at 10:20:30 AM`,
         "This is a plaintext resource created at ",

@@ -1,4 +1,4 @@
-//! What a server says arrives as it was said: everything that the fixture and server-everything offer is
+//! The messages of a server arrive unchanged: everything that the fixture and server-everything offer is
 //! listed, called, read and completed directly and through the gateway, and the answers are compared byte by
 //! byte.
 //!
@@ -6,7 +6,7 @@
 //! upstream's id (`view.rs`), and nothing else differs.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
-#![expect(clippy::print_stderr, reason = "that is where a test says what it skips and why it failed")]
+#![expect(clippy::print_stderr, reason = "shows what a test skips and why it failed")]
 
 #[path = "../support/everything.rs"]
 mod found;
@@ -63,9 +63,10 @@ async fn check_both(subject: &Subject, over: Over, client: Over, era: Era) {
     let direct = record(subject, &reach, era, View::Direct, None).await;
     for (label, bytes) in subject.known {
         let answer =
-            direct.said.iter().find(|(said, _)| said == label).map(|(_, exchange)| &exchange.outcome);
-        let is_said = answer.is_some_and(|answer| answer.as_ref().is_ok_and(|answer| answer.contains(bytes)));
-        assert!(is_said, "{label} does not say {bytes} but {answer:?}");
+            direct.exchanges.iter().find(|(asked, _)| asked == label).map(|(_, exchange)| &exchange.outcome);
+        let is_contained =
+            answer.is_some_and(|answer| answer.as_ref().is_ok_and(|answer| answer.contains(bytes)));
+        assert!(is_contained, "{label} does not contain {bytes} but {answer:?}");
     }
     for view in [View::Alone, View::Everything] {
         let through = through(subject, (over, client), era, view, &direct).await;

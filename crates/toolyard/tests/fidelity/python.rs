@@ -38,7 +38,7 @@ fn start(over: Over, _: Era, _: &Path) -> (Option<Program>, Reach) {
 
 fn others(era: Era) -> Vec<Request> {
     let mut others = vec![Request::new("missing", "resources/read", json!({ "uri": "note://missing" }))];
-    // It declares neither levels of logs nor subscriptions, so nobody asks for them.
+    // It declares neither levels of logs nor subscriptions, so they are not asked for.
     if era == Era::Legacy {
         others.push(Request::new("ping", "ping", json!({})));
     }

@@ -1,4 +1,4 @@
-//! Asks a server everything on the agenda and keeps all that was said.
+//! Sends a server everything on the agenda and records all exchanges.
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ pub(crate) struct Recording {
     pub(crate) lists: [Exchange; 4],
     pub(crate) agenda: Vec<Request>,
     /// By label, in the order in which it was asked.
-    pub(crate) said: Vec<(String, Exchange)>,
+    pub(crate) exchanges: Vec<(String, Exchange)>,
 }
 
-/// One client, and what it has heard so far.
+/// One client, and its exchanges so far.
 pub(crate) struct Recorder<'a> {
     client: &'a mut Client,
-    said: Vec<(String, Exchange)>,
+    exchanges: Vec<(String, Exchange)>,
 }
 
 /// Without an agenda, the server's own lists give it.
@@ -58,14 +58,14 @@ pub(crate) async fn record(
         Some(agenda) => agenda.to_vec(),
         None => agenda(subject, era, &std::array::from_fn(|at| values(&lists[at], LISTS[at].1))),
     };
-    let mut recorder = Recorder { client: &mut client, said: Vec::new() };
+    let mut recorder = Recorder { client: &mut client, exchanges: Vec::new() };
     for request in &agenda {
         let request = view.request(request);
         let exchange = recorder.record(&request).await;
         follow(&mut recorder, &request, exchange).await;
     }
-    let said = recorder.said;
-    Recording { greeting, lists, agenda, said }
+    let exchanges = recorder.exchanges;
+    Recording { greeting, lists, agenda, exchanges }
 }
 
 /// An upstream that takes long to start comes into the list of everything when it is there.
@@ -111,7 +111,7 @@ pub(crate) fn entries(list: &Exchange, member: &str) -> Vec<String> {
 impl Recorder<'_> {
     pub(crate) async fn record(&mut self, request: &Request) -> Exchange {
         let exchange = self.client.exchange(request).await;
-        self.said.push((request.label.clone(), exchange.clone()));
+        self.exchanges.push((request.label.clone(), exchange.clone()));
         exchange
     }
 
@@ -132,7 +132,7 @@ impl Recorder<'_> {
             }
         });
         let exchange = answer.await.unwrap_or_else(|_| panic!("{request:?} never settles"));
-        self.said.push((request.label.clone(), exchange.clone()));
+        self.exchanges.push((request.label.clone(), exchange.clone()));
         exchange.result()
     }
 }

@@ -38,14 +38,14 @@ impl View {
         request
     }
 
-    /// What the server itself said, as it must arrive through this view.
-    pub(crate) fn answer(self, said: &str) -> String {
+    /// The server's own answer, as it must arrive through this view.
+    pub(crate) fn answer(self, answer: &str) -> String {
         if self != Self::Everything {
-            return said.to_owned();
+            return answer.to_owned();
         }
-        let said = edit_after(said, r#""uri":""#, shown_uri);
-        let said = edit_after(&said, r#""uriTemplate":""#, shown_uri);
-        edit_after(&said, r#""taskId":""#, |task| format!("{ID}.{task}"))
+        let answer = edit_after(answer, r#""uri":""#, shown_uri);
+        let answer = edit_after(&answer, r#""uriTemplate":""#, shown_uri);
+        edit_after(&answer, r#""taskId":""#, |task| format!("{ID}.{task}"))
     }
 
     /// An entry of a list in which things are found by name.
@@ -80,8 +80,8 @@ fn shown_uri(own: &str) -> String {
 }
 
 /// Edits every JSON string that follows `key`. In a text that holds JSON, quotes are escaped, so it is left alone.
-fn edit_after(said: &str, key: &str, edit: impl Fn(&str) -> String) -> String {
-    let mut pieces = said.split(key);
+fn edit_after(answer: &str, key: &str, edit: impl Fn(&str) -> String) -> String {
+    let mut pieces = answer.split(key);
     let mut out = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
         let (value, rest) = piece.split_once('"').expect("a string ends");

@@ -61,7 +61,7 @@ fn a_bad_answer_is_the_trouble_of_its_own_call() {
 }
 
 #[test]
-fn one_that_exits_or_hangs_at_the_start_delays_nobody() {
+fn an_upstream_that_exits_or_hangs_at_the_start_delays_no_other() {
     let yard = Yard::new(&["exits", "hangs", "good"]);
     let gateway = ready(&yard, &["good"]);
     assert_eq!(gateway.go("good"), (false, "well".to_owned()));
@@ -87,12 +87,12 @@ fn how_long_one_may_take_to_start_can_be_set() {
 }
 
 #[test]
-fn floods_are_bounded_and_delay_nobody() {
+fn floods_are_bounded_and_delay_no_other_upstream() {
     let yard = Yard::new(&["good", "loud", "flood"]);
     let gateway = ready(&yard, &["good", "loud", "flood"]);
     let before = memory(gateway.id());
     for _ in 0..3 {
-        check(&gateway, "loud", Ok("said"));
+        check(&gateway, "loud", Ok("hello"));
         check(&gateway, "flood", Ok("dry"));
     }
     let grown = memory(gateway.id()).saturating_sub(before);
@@ -145,7 +145,7 @@ fn stop(yard: &Yard, gateway: Gateway) -> String {
     let reported = Instant::now();
     let log = gateway.wait();
     assert!(reported.elapsed() < Duration::from_secs(8), "{:?}", reported.elapsed());
-    within(Duration::from_secs(2), "nobody left", || none(&yard.left_of(&yard.processes())));
+    within(Duration::from_secs(2), "no process left", || none(&yard.left_of(&yard.processes())));
     log
 }
 

@@ -84,7 +84,7 @@ fn a_child_that_closes_its_output_is_seen_to_do_so() {
 }
 
 #[test]
-fn told_to_end_it_ends_everything_and_told_twice_at_once() {
+fn a_signal_ends_everything_and_a_second_one_at_once() {
     for (times, limit) in [(1, Duration::from_secs(4)), (2, Duration::from_secs(1))] {
         let yard = Yard::new(&[]);
         let script = format!("{LEAVES_BEHIND} exec sleep 600");
@@ -115,5 +115,5 @@ fn a_child_that_kills_its_group_does_not_kill_its_guard() {
     let yard = Yard::new(&[]);
     let mut child = guarded(&yard, std::process::id(), &format!("{LEAVES_BEHIND} kill -9 0"));
     assert_eq!(ended(&mut child).signal(), Some(9));
-    soon("nobody left", || none(&yard.left_of(&yard.processes())));
+    soon("no process left", || none(&yard.left_of(&yard.processes())));
 }

@@ -69,7 +69,7 @@ fn check_one(victim: Victim, rounds: usize) {
     for round in 0..rounds {
         let scene = Scene::set(&yard, yard.start());
         scene.find(victim).signal(Signal::SIGKILL);
-        let what = format!("round {round}, {victim:?} killed: nobody left");
+        let what = format!("round {round}, {victim:?} killed: no process left");
         within(AFTER_ONE, &what, || none(&yard.left_of(&scene.below())));
         if victim != Victim::Gateway {
             soon("the upstream is back", || {
@@ -78,7 +78,7 @@ fn check_one(victim: Victim, rounds: usize) {
             });
         }
         drop(scene);
-        within(AFTER_ONE, "nobody left after the gateway", || none(&yard.left_of(&yard.processes())));
+        within(AFTER_ONE, "no process left after the gateway", || none(&yard.left_of(&yard.processes())));
     }
 }
 

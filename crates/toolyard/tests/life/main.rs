@@ -1,4 +1,4 @@
-//! Upstreams that misbehave and processes that are killed: nobody else notices, nothing is left behind.
+//! Upstreams that misbehave and processes that are killed: no other process notices, nothing is left behind.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]

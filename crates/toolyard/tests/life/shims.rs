@@ -108,7 +108,7 @@ fn find(family: &[Process], victim: Victim, client: &Client) -> Process {
     *family.iter().find(is).unwrap()
 }
 
-/// Whoever hangs on the victim, and the victim itself, is gone in two seconds. Everybody else is still there,
+/// The victim and everything that depends on it is gone in two seconds. All other processes are still there,
 /// and so is the client whose shim was left alone. A gateway starts a child that dies again and again ever more
 /// slowly, so only a few rounds are with the same gateway.
 fn check_one(victim: Victim, rounds: usize) {
@@ -158,7 +158,7 @@ fn clients_outlive_a_child() {
 }
 
 #[test]
-fn a_shim_that_is_killed_takes_its_gateway_along_if_nobody_else_uses_it() {
+fn a_killed_shim_ends_its_gateway_if_no_other_client_uses_it() {
     let yard = Yard::new(&["forks"]);
     for round in 0..10 {
         let mut client = Client::start(&yard);

@@ -1,4 +1,4 @@
-# A small MCP server of the older kind, on stdio, that misbehaves in the way its first argument names.
+# A small legacy MCP server, on stdio, that misbehaves in the way its first argument names.
 # Its tool is called `go`; `$calls` counts the calls.
 how=$1
 calls=0
@@ -7,7 +7,7 @@ half='{"jsonrpc":"2.0","id":'
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$1" "$2"; }
 text() { answer "$1" '{"content":[{"type":"text","text":"'"$2"'"}]}'; }
 
-# Processes that stay: one in the server's group, one in a session of its own that nobody is the parent of,
+# Processes that stay: one in the server's group, one without a parent in a session of its own,
 # both deaf to TERM.
 leave_behind() {
   sh -c 'trap "" TERM HUP; exec sleep 600' </dev/null >/dev/null 2>&1 &
@@ -35,7 +35,7 @@ go() {
     dies) echo 'out of cheese' >&2; exit 6 ;;
     twice) text "$1" first; text "$1" second ;;
     late) [ $calls -gt 1 ] || sleep 2; text "$1" "$calls" ;;
-    loud) loud; text "$1" said ;;
+    loud) loud; text "$1" hello ;;
     flood) flood; text "$1" dry ;;
     invalid) printf '%s%s,"error":{"code":-32602,"message":"no such argument"}}\n' "$half" "$1" ;;
     crashes) kill -9 $$ ;;

@@ -105,7 +105,7 @@ fn section(how: &str) -> String {
 
 impl Drop for Yard {
     fn drop(&mut self) {
-        // More than once: somebody may just be starting somebody.
+        // More than once: a process may just be starting another.
         processes::end_all(Duration::ZERO, Duration::from_secs(5), || self.processes());
     }
 }

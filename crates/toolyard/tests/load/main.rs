@@ -55,7 +55,7 @@ fn program() -> &'static str {
     PROGRAM.get_or_init(|| testkit::build("rogue").to_str().unwrap().to_owned())
 }
 
-/// What a tool of the gateway itself says.
+/// The answer of a tool of the gateway itself.
 fn yard(url: &str, tool: &str) -> Value {
     let call = json!({ "name": format!("yard__{tool}"), "arguments": {} });
     let message = http::read(http::modern(url, "tools/call", call)).message();

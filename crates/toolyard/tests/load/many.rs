@@ -75,14 +75,14 @@ fn twenty_of_two_hundred_that_say_nothing_delay_no_list() {
     let (good, broken) = (Server::start(), Server::start());
     let config = sections("good", GOOD, &good.address) + &sections("broken", BROKEN, &broken.address);
     let home = home_with(&config, GOOD + BROKEN);
-    // At the same address, somebody who takes connections and says nothing.
+    // At the same address, a server that accepts connections and sends nothing.
     let address = broken.address.clone();
     drop(broken);
     let _silent = TcpListener::bind(&address).unwrap();
     let gateway = home.start(&["--config", "config.toml"]);
     let (count, time) = list(&gateway);
     assert_eq!(count, GOOD + BROKEN, "what they offered is known");
-    assert_eq!(in_state(&gateway, "connecting"), BROKEN, "nobody has waited for them");
+    assert_eq!(in_state(&gateway, "connecting"), BROKEN, "the list has not waited for them");
     println!("with stored definitions the first list took {time:?}");
     assert!(time < FIRST_LIST, "{time:?}");
     eventually("all good ones", || {

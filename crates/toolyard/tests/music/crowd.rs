@@ -13,7 +13,7 @@ use crate::program::{Client, listening, toolyard};
 const CLIENTS: usize = 20;
 
 #[test]
-fn twenty_clients_share_a_tcp_door_and_one_that_breaks_off_harms_nobody() {
+fn twenty_clients_share_a_tcp_listener_and_one_that_disconnects_harms_no_other() {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("a.txt"), "").unwrap();
     let (program, address) =

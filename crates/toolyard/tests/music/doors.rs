@@ -143,8 +143,8 @@ pub(crate) fn masked(text: &str) -> String {
     masked
 }
 
-/// What is said at one door.
-struct Said {
+/// The answers at one door.
+struct Answers {
     tools: Value,
     answers: Vec<Value>,
 }
@@ -191,73 +191,73 @@ fn gateway(home: &Path, services: &str) -> (Program, String) {
     (program, format!("{url}/mcp"))
 }
 
-fn at_stdio(services: &str) -> Said {
+fn at_stdio(services: &str) -> Answers {
     let (kept, flags) = home(services);
-    said_by(Client::stdio(kept.path(), &alone(&flags, &[])).0)
+    answers_of(Client::stdio(kept.path(), &alone(&flags, &[])).0)
 }
 
-fn at_tcp(services: &str) -> Said {
+fn at_tcp(services: &str) -> Answers {
     let (kept, flags) = home(services);
     let (program, url) = listening(kept.path(), &alone(&flags, &["--tcp", "127.0.0.1:0"]));
-    said_by(Client::tcp(url.trim_start_matches("tcp://"), program))
+    answers_of(Client::tcp(url.trim_start_matches("tcp://"), program))
 }
 
-fn at_the_unix_socket(services: &str) -> Said {
+fn at_the_unix_socket(services: &str) -> Answers {
     let (kept, flags) = home(services);
     let socket = kept.path().join("m.sock");
     let (program, _) = listening(kept.path(), &alone(&flags, &["--unix", socket.to_str().unwrap()]));
-    said_by(Client::unix(&socket, program))
+    answers_of(Client::unix(&socket, program))
 }
 
-fn said_by(mut client: Client) -> Said {
+fn answers_of(mut client: Client) -> Answers {
     let tools = client.request("tools/list", &json!({}))["tools"].clone();
-    Said { tools, answers: answers(|tool, arguments| client.call(tool, arguments)) }
+    Answers { tools, answers: answers(|tool, arguments| client.call(tool, arguments)) }
 }
 
-fn at_http(services: &str) -> Said {
+fn at_http(services: &str) -> Answers {
     let (kept, flags) = home(services);
     let (_program, url) = listening(kept.path(), &alone(&flags, &["--http", "127.0.0.1:0"]));
     posted(&url, "")
 }
 
 /// In the view of everything, where each tool has the name of the pack before its own.
-fn at_the_gateway(services: &str) -> Said {
+fn at_the_gateway(services: &str) -> Answers {
     let (kept, _) = home(services);
     let (_program, url) = gateway(kept.path(), services);
-    let mut said = posted(&url, "music__");
-    let tools = said.tools.as_array_mut().unwrap();
+    let mut seen = posted(&url, "music__");
+    let tools = seen.tools.as_array_mut().unwrap();
     tools.retain(|tool| tool["name"].as_str().unwrap().starts_with("music__"));
     for tool in tools {
         tool["name"] = tool["name"].as_str().unwrap()["music__".len()..].into();
     }
-    said
+    seen
 }
 
 /// In the view of the pack alone.
-fn at_the_gateway_alone(services: &str) -> Said {
+fn at_the_gateway_alone(services: &str) -> Answers {
     let (kept, _) = home(services);
     let (_program, url) = gateway(kept.path(), services);
     posted(&format!("{url}/music"), "")
 }
 
-fn posted(url: &str, prefix: &str) -> Said {
+fn posted(url: &str, prefix: &str) -> Answers {
     let tools = post(url, "tools/list", None, json!({}))["tools"].clone();
     let answers = answers(|tool, arguments| {
         let shown = format!("{prefix}{tool}");
         post(url, "tools/call", Some(&shown), json!({ "name": shown, "arguments": arguments }))
     });
-    Said { tools, answers }
+    Answers { tools, answers }
 }
 
-/// Every tool has worked once, and every structured answer is as its schema says.
-fn check_answers(said: &Said) {
+/// Every tool has worked once, and every structured answer matches its schema.
+fn check_answers(seen: &Answers) {
     let mut worked = BTreeSet::new();
-    for ((tool, arguments), answer) in calls().iter().zip(&said.answers) {
+    for ((tool, arguments), answer) in calls().iter().zip(&seen.answers) {
         if answer["isError"] == true {
             continue;
         }
         worked.insert(*tool);
-        let tools = said.tools.as_array().unwrap();
+        let tools = seen.tools.as_array().unwrap();
         let definition = tools.iter().find(|definition| definition["name"] == *tool).unwrap();
         let schema = jsonschema::validator_for(&definition["outputSchema"]).unwrap();
         let content = &answer["structuredContent"];
@@ -265,12 +265,12 @@ fn check_answers(said: &Said) {
         assert!(problems.is_empty(), "{tool} {arguments}: {problems:?} in {content}");
     }
     let all: BTreeSet<&str> =
-        said.tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        seen.tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(worked, all, "every tool works at least once");
     assert_eq!(all.len(), 32);
 }
 
-type At = fn(&str) -> Said;
+type At = fn(&str) -> Answers;
 
 #[test]
 fn every_tool_answers_the_same_at_every_door_and_through_the_gateway() {
@@ -287,10 +287,10 @@ fn every_tool_answers_the_same_at_every_door_and_through_the_gateway() {
     std::thread::scope(|scope| {
         let services = &services;
         let started = doors.map(|(door, at)| (door, scope.spawn(move || at(services))));
-        for (door, said) in started {
-            let said = said.join().unwrap_or_else(|_| panic!("{door}"));
-            assert_eq!(said.tools, expected.tools, "{door}");
-            for ((call, found), expected) in calls().iter().zip(said.answers).zip(&expected.answers) {
+        for (door, seen) in started {
+            let seen = seen.join().unwrap_or_else(|_| panic!("{door}"));
+            assert_eq!(seen.tools, expected.tools, "{door}");
+            for ((call, found), expected) in calls().iter().zip(seen.answers).zip(&expected.answers) {
                 assert_eq!(found, *expected, "{door}: {call:?}");
             }
         }

@@ -1,4 +1,4 @@
-//! The guide, followed to the letter: its config, its commands in one shell, and what it says comes out.
+//! The guide, followed to the letter: its config, its commands in one shell, and the output that it shows.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use crate::doors::masked;
 const MARK: &str = "--- next command ---";
 
 /// A command and what it prints.
-struct Told {
+struct Shown {
     command: String,
     prints: Vec<String>,
 }
@@ -26,20 +26,20 @@ fn blocks(guide: &str, kind: &str) -> Vec<String> {
 }
 
 /// `$` begins a command, `>` goes on with it.
-fn told(guide: &str) -> Vec<Told> {
-    let mut told: Vec<Told> = Vec::new();
+fn commands_in(guide: &str) -> Vec<Shown> {
+    let mut commands: Vec<Shown> = Vec::new();
     for block in blocks(guide, "console") {
         for line in block.lines() {
             if let Some(command) = line.strip_prefix("$ ") {
-                told.push(Told { command: command.to_owned(), prints: Vec::new() });
+                commands.push(Shown { command: command.to_owned(), prints: Vec::new() });
             } else if let Some(more) = line.strip_prefix("> ") {
-                told.last_mut().unwrap().command.extend(["\n", more]);
+                commands.last_mut().unwrap().command.extend(["\n", more]);
             } else {
-                told.last_mut().unwrap().prints.push(line.to_owned());
+                commands.last_mut().unwrap().prints.push(line.to_owned());
             }
         }
     }
-    told
+    commands
 }
 
 /// Sizes differ from one version of ffmpeg to the next.
@@ -59,9 +59,9 @@ fn the_guide_to_a_tidy_library_works_as_it_is_written() {
     fs::create_dir_all(&programs).unwrap();
     fs::write(config.join("config.toml"), &blocks(&guide, "toml")[0]).unwrap();
     symlink(env!("CARGO_BIN_EXE_toolyard"), programs.join("toolyard")).unwrap();
-    let told = told(&guide);
+    let commands = commands_in(&guide);
     let mark = format!("\necho '{MARK}'\n");
-    let script: String = told.iter().flat_map(|told| [told.command.as_str(), &mark]).collect();
+    let script: String = commands.iter().flat_map(|shown| [shown.command.as_str(), &mark]).collect();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut bash = Command::new("bash");
     bash.args(["-e", "-c", &script]).current_dir(home.path()).env_clear();
@@ -69,10 +69,10 @@ fn the_guide_to_a_tidy_library_works_as_it_is_written() {
     let output = bash.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
-    for (told, printed) in told.iter().zip(printed.split(&format!("{MARK}\n"))) {
+    for (shown, printed) in commands.iter().zip(printed.split(&format!("{MARK}\n"))) {
         let (printed, expected): (Vec<String>, Vec<String>) =
-            (printed.lines().map(same).collect(), told.prints.iter().map(|line| same(line)).collect());
-        assert_eq!(printed, expected, "{}", told.command);
+            (printed.lines().map(same).collect(), shown.prints.iter().map(|line| same(line)).collect());
+        assert_eq!(printed, expected, "{}", shown.command);
     }
-    assert!(told.len() >= 14, "the guide has {} commands", told.len());
+    assert!(commands.len() >= 14, "the guide has {} commands", commands.len());
 }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::program::{Client, toolyard};
 
-/// Several folders with a `library` in each, which tells where it is.
+/// Several folders with a `library` in each, whose content identifies the folder.
 fn home() -> TempDir {
     let home = tempfile::tempdir().unwrap();
     for place in ["conf", "elsewhere", ".config/toolyard"] {
@@ -69,7 +69,7 @@ fn a_relative_root_starts_where_it_was_written_for_the_gateway_too() {
     }
 }
 
-/// Whoever comes from a server that is told by variables can go on using them, by name.
+/// Users of a server that is configured by variables can go on using them, by name.
 #[test]
 fn keys_can_be_taken_from_variables() {
     let home = home();
@@ -100,7 +100,7 @@ fn a_key_that_is_wrong_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_secret_is_told_to_nobody() {
+fn a_secret_is_never_shown() {
     let home = home();
     let secret = "very-secret-key";
     let mut command =

@@ -81,13 +81,13 @@ fn a_file_is_the_old_one_or_the_new_one() {
         }
         assert!(leftovers(&root).len() <= 1, "the one before is still there");
     }
-    assert!(met > 0, "nobody was met in the middle of writing");
+    assert!(met > 0, "no process was killed in the middle of writing");
     let (mut client, _) = music(home.path());
     client.call("write_metadata", &json!({ "path": "a.wav", "title": "last" }));
     assert_eq!(names(&root), ["a.wav"]);
 }
 
-/// Everything in the library but what the pack keeps for itself and drafts that nobody finished.
+/// Everything in the library but the pack's own files and unfinished drafts.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut found, mut todo) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(at) = todo.pop() {

@@ -1,5 +1,5 @@
 //! The music pack as the program serves it: every tool answers the same at every door and through the gateway,
-//! and whoever is killed while writing leaves the old file or the new one.
+//! and a process that is killed while writing leaves the old file or the new one.
 
 #![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 

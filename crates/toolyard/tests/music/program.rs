@@ -27,7 +27,7 @@ pub(crate) fn toolyard(home: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Starts it and waits until it says where it listens.
+/// Starts it and waits until it prints its address.
 pub(crate) fn listening(home: &Path, words: &[&str]) -> (Program, String) {
     let mut child = toolyard(home, words).spawn().unwrap();
     let mut printed = BufReader::new(child.stderr.take().unwrap());
@@ -36,7 +36,7 @@ pub(crate) fn listening(home: &Path, words: &[&str]) -> (Program, String) {
         line.clear();
         assert!(printed.read_line(&mut line).unwrap() > 0, "it ended");
     }
-    // Somebody must read what it says from now on.
+    // Its output must be read from now on.
     std::thread::spawn(move || std::io::copy(&mut printed, &mut std::io::sink()));
     (Program(child), line["listening on ".len()..].trim().to_owned())
 }
@@ -93,7 +93,7 @@ impl Client {
     pub(crate) fn send(&mut self, method: &str, params: &Value) {
         self.sent += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.sent, "method": method, "params": params });
-        // Whoever was killed reads nothing.
+        // A killed process reads nothing.
         let _ = writeln!(self.write, "{request}");
     }
 

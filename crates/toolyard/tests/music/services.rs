@@ -49,7 +49,7 @@ fn serve(stream: &TcpStream, base: &str) {
         let answer = answer(&target, base);
         let status = if answer.is_empty() { "404 X" } else { "200 X" };
         let mut write = stream;
-        // Whoever has had enough leaves.
+        // The client may have disconnected.
         let _ = write!(write, "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", answer.len());
         let _ = write.write_all(&answer);
     }

@@ -30,8 +30,8 @@ class Visit:
 
     async def sample(self, context, params):
         self.asked.append("sampling/createMessage")
-        said = types.TextContent(type="text", text="A model would say so.")
-        return types.CreateMessageResult(role="assistant", content=said, model="script", stop_reason="endTurn")
+        text = types.TextContent(type="text", text="A model would say so.")
+        return types.CreateMessageResult(role="assistant", content=text, model="script", stop_reason="endTurn")
 
     async def note(self, progress, total, message):
         self.progress.append(progress)

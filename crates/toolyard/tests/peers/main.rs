@@ -1,10 +1,10 @@
 //! Clients and servers of other makers, in every era they speak, through the real gateway: each client lists,
-//! calls, reads and gets what each server offers, is asked by it, and hears of its progress.
+//! calls, reads and gets what each server offers, is asked by it, and receives its progress.
 //!
 //! `cargo xtask peers` installs the Python and npm packages. Without them, the Rust SDK visits the Rust servers.
 
 #![expect(clippy::unwrap_used, reason = "in a test, to fail is to say so")]
-#![expect(clippy::print_stderr, reason = "that is where a test says what it skips and why it failed")]
+#![expect(clippy::print_stderr, reason = "shows what a test skips and why it failed")]
 
 #[path = "../support/everything.rs"]
 mod everything;

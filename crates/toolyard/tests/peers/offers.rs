@@ -1,4 +1,4 @@
-//! What each kind of server offers, and what it says when asked for it.
+//! What each kind of server offers, and its answers.
 
 use super::wire::{LEGACY, MODERN};
 
@@ -68,10 +68,10 @@ pub(crate) static EVERYTHING: Offer = Offer {
 pub(crate) static PYTHON: Offer = Offer {
     version: MODERN,
     calls: &[
-        plain("echo", r#"{"text":"here"}"#, "Python says: here"),
+        plain("echo", r#"{"text":"here"}"#, "Python: here"),
         reporting(plain("count", "{}", "Counted to three"), &[1.0, 2.0, 3.0]),
         asking(plain("greet", "{}", "Hello, Ada!"), ELICIT),
-        asking(plain("think", "{}", "The model says: A model would say so."), SAMPLE),
+        asking(plain("think", "{}", "The model: A model would say so."), SAMPLE),
     ],
     resource: Some(("note://one", "A note from Python")),
     prompt: Some(("hello", "Say hello from Python")),
@@ -88,7 +88,7 @@ pub(crate) static STRANGE: Offer = Offer {
 pub(crate) static RUST: Offer = Offer {
     version: MODERN,
     calls: &[
-        plain("echo", r#"{"text":"here"}"#, "Rust says: here"),
+        plain("echo", r#"{"text":"here"}"#, "Rust: here"),
         reporting(plain("count", "{}", "Counted to three"), &[1.0, 2.0, 3.0]),
     ],
     resource: None,

@@ -91,7 +91,7 @@ impl ServerHandler for Peer {
         let text = match request.name.as_ref() {
             "echo" => {
                 let arguments = Value::from(request.arguments.unwrap_or_default());
-                format!("Rust says: {}", arguments["text"].as_str().unwrap_or_default())
+                format!("Rust: {}", arguments["text"].as_str().unwrap_or_default())
             }
             "count" => {
                 count(&context).await;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::offers::{Call, Offer};
 
-/// What the clients are told. What they should see stays here.
+/// The input of the clients. The expected results stay here.
 #[derive(Debug, Serialize)]
 pub(crate) struct Stop {
     pub(crate) url: String,
@@ -24,7 +24,7 @@ pub(crate) struct ToolCall {
     pub(crate) arguments: Value,
 }
 
-/// What a client says it saw.
+/// A client's report of what it saw.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) version: String,
@@ -100,7 +100,7 @@ impl Stop {
         }
         let (text, message) = self.texts;
         let contains =
-            |said: &Option<String>, text: &str| said.as_ref().is_some_and(|said| said.contains(text));
+            |seen: &Option<String>, text: &str| seen.as_ref().is_some_and(|seen| seen.contains(text));
         expect(text.is_none_or(|text| contains(&seen.read, text)), format!("read {:?}", seen.read));
         expect(message.is_none_or(|text| contains(&seen.got, text)), format!("got {:?}", seen.got));
         let is_listed =

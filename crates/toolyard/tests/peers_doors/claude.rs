@@ -1,4 +1,4 @@
-//! Claude Code, as its user meets it: `claude mcp add`, then `claude mcp list`. It says `Connected` of a server
+//! Claude Code, as its user meets it: `claude mcp add`, then `claude mcp list`. It prints `Connected` for a server
 //! that greets it, and adds `tools fetch failed` where it refuses the list.
 
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use super::{instance, node, shim};
 
 const STRANGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/strange");
 
-/// Claude Code with a home of its own. It is told to leave the internet alone, and could not reach it: whatever
-/// is not on this machine goes to a port where nobody listens.
+/// Claude Code with a home of its own. It is configured not to use the internet, and could not reach it: all traffic
+/// that leaves this machine goes to a port where nothing listens.
 struct Claude<'a> {
     program: PathBuf,
     home: &'a Home,

@@ -1,5 +1,5 @@
 """A client of the hub: `hub_client.py HOME URL COMMAND ARGS…`. In every mode that can be, over HTTP and on stdio, it
-lists, connects to the instance `clock`, hears that the list has changed, lists again, calls, and disconnects."""
+lists, connects to the instance `clock`, is notified that the list has changed, lists again, calls, and disconnects."""
 
 import sys
 
@@ -18,11 +18,11 @@ async def names(client):
 async def use(target, mode):
     changed = anyio.Event()
 
-    async def heard(message):
+    async def on_message(message):
         if "list_changed" in str(getattr(getattr(message, "root", message), "method", "")):
             changed.set()
 
-    async with Client(target, mode=mode, message_handler=heard) as client:
+    async with Client(target, mode=mode, message_handler=on_message) as client:
         assert await names(client) == OWN, await names(client)
         refused = await client.call_tool("echo", {"text": "hi"})
         assert refused.is_error and "not connected to an instance" in refused.content[0].text, refused

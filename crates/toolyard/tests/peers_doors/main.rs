@@ -74,7 +74,7 @@ fn the_inspector_lists_and_calls_at_every_door_in_every_era() {
         ("stdio", stdio),
     ] {
         for era in ["legacy", "auto", "modern"] {
-            // The oldest transport has no modern form.
+            // HTTP+SSE has no modern form.
             if door == "sse" && era != "legacy" {
                 continue;
             }
@@ -95,7 +95,7 @@ fn the_inspector_lists_and_calls_at_every_door_in_every_era() {
                 wrong.push(format!("{door} {era}: list: {code:?} {tools} {printed}"));
             }
             let (answer, printed, code) = run(&["--method", "tools/call", "--tool-name", "sh__say"]);
-            if code != Some(0) || !answer.contains("said") {
+            if code != Some(0) || !answer.contains("hello") {
                 wrong.push(format!("{door} {era}: call: {code:?} {answer} {printed}"));
             }
         }
@@ -115,7 +115,7 @@ impl Drop for Running {
 
 #[test]
 #[ignore = "needs the npm packages; `cargo xtask peers` installs them"]
-fn mcp_remote_carries_a_stdio_client_to_http_and_to_the_oldest_transport() {
+fn mcp_remote_carries_a_stdio_client_to_http_and_to_http_sse() {
     let (node, npm) = node();
     let (home, gateway) = started();
     for (path, transport) in [("mcp", "http-only"), ("sse", "sse-only")] {
@@ -144,7 +144,7 @@ fn mcp_remote_carries_a_stdio_client_to_http_and_to_the_oldest_transport() {
         let tools = ask(1, "tools/list", json!({}));
         assert!(tools["result"]["tools"].to_string().contains("sh__say"), "{transport}: {tools}");
         let printed = ask(2, "tools/call", json!({ "name": "sh__say", "arguments": {} }));
-        assert_eq!(printed["result"]["content"][0]["text"], "said", "{transport}: {printed}");
+        assert_eq!(printed["result"]["content"][0]["text"], "hello", "{transport}: {printed}");
     }
 }
 
@@ -160,30 +160,34 @@ fn a_python_client_runs_toolyard_stdio_and_two_of_them_share_a_server() {
     let (printed, trouble) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{printed}{trouble}");
-    assert_eq!(printed.trim(), "legacy said\nauto said\n2026-07-28 said\ntogether said said", "{trouble}");
+    assert_eq!(
+        printed.trim(),
+        "legacy hello\nauto hello\n2026-07-28 hello\ntogether hello hello",
+        "{trouble}"
+    );
     let starts = std::fs::read_to_string(home.path("starts")).unwrap();
     assert_eq!(starts.lines().count(), 1, "one server for all of them");
 }
 
 #[test]
 #[ignore = "needs the Python SDK; `cargo xtask peers` installs it"]
-fn a_python_client_of_the_oldest_transport_is_served() {
+fn a_python_client_of_http_sse_is_served() {
     let (_home, gateway) = started();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers_doors/sse_client.py");
     let output =
         Command::new(installed::python()).arg(script).arg(format!("{}/sse", gateway.url)).output().unwrap();
     let (printed, trouble) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!((output.status.code(), printed.trim()), (Some(0), "said"), "{trouble}");
+    assert_eq!((output.status.code(), printed.trim()), (Some(0), "hello"), "{trouble}");
 }
 
-/// A server that is told of in a file: the pack `dev` as a program of its own.
+/// A server that is announced by a file: the pack `dev` as a program of its own.
 fn instance(home: &Home, id: &str) -> Running {
     let mut command = home.toolyard(&["pack", "dev", "--http", "127.0.0.1:0"]);
     let mut server = Running(command.spawn().unwrap());
     let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     let url = lines.find_map(|line| line.split_once("listening on http://").map(|(_, rest)| rest.to_owned()));
-    let url = url.expect("it says where it listens");
+    let url = url.expect("it prints its address");
     let port: u16 = url.split(['/', ':']).nth(1).unwrap().trim().parse().unwrap();
     std::thread::spawn(move || lines.for_each(drop));
     let about = json!({ "id": id, "name": id, "directory": "/srv", "port": port, "pid": server.0.id() });

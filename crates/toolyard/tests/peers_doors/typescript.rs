@@ -11,7 +11,7 @@ use crate::{Running, node};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/clock-app");
 
-/// Whether the compiler takes the project in this folder, and what it says of it.
+/// Whether the compiler accepts the project in this folder, and its output.
 fn check(node: &str, npm: &Path, project: &Path) -> (bool, String) {
     let mut command = Command::new(node);
     command.arg(npm.join("node_modules/typescript/bin/tsc")).arg("--project").arg(project);

@@ -198,7 +198,7 @@ fn prompts_and_resources_are_seen_used_and_explained_as_the_rules_say() {
 }
 
 #[test]
-fn a_user_to_whom_everything_is_denied_can_still_ask_why() {
+fn a_user_with_no_permissions_can_still_ask_why() {
     let home = home("[policy]\ndefault = \"deny\"\n[[rules]]\ntools = \"s:pay\"\ndo = \"hide\"\n");
     let _gateway = start(&home);
     let flags = ["--config", "config.toml", "--state-dir", "state"];

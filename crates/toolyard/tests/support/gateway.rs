@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::program::Program;
 
-/// One way to reach an upstream, as it stands in the config.
+/// One way to reach an upstream, as in the config.
 #[derive(Clone, Debug)]
 pub(crate) enum Reach {
     /// Streamable HTTP; HTTP+SSE where it ends in `/sse…`; lines at `tcp://` and `unix://`, where what comes after

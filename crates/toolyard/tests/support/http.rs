@@ -60,7 +60,7 @@ impl Http {
         if text.is_empty() { Replies::None } else { Replies::One(text) }
     }
 
-    /// Opens the event stream of the oldest transport and learns where to post to.
+    /// Opens the event stream of HTTP+SSE and learns where to post to.
     pub(crate) async fn open_events(&mut self) -> Events {
         let response = self.send(Method::GET, &[], "").await;
         assert!(is_events(&response), "no event stream: {response:?}");
@@ -70,7 +70,7 @@ impl Http {
         events
     }
 
-    /// Reads what the server says outside of any request, and answers its questions.
+    /// Reads the server's messages outside of any request, and answers its questions.
     pub(crate) async fn answer_inbox(mut self) {
         let response = self.send(Method::GET, &[], "").await;
         if !is_events(&response) {

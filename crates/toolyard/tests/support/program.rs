@@ -1,4 +1,4 @@
-//! A program that a test has started: it says where it listens, what it says is kept, and it ends with its
+//! A program that a test has started: it prints its address, its output is kept, and it ends with its
 //! guard, together with everything it has started itself.
 
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ const STOP: Duration = Duration::from_secs(5);
 
 pub(crate) struct Program {
     child: Child,
-    said: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
 }
 
 impl Program {
@@ -35,9 +35,9 @@ impl Program {
             .spawn()
             .unwrap_or_else(|error| panic!("start {command:?}: {error}"));
         let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let said = Arc::new(Mutex::new(String::new()));
+        let stderr = Arc::new(Mutex::new(String::new()));
         let (sender, origins) = channel();
-        let kept = said.clone();
+        let kept = stderr.clone();
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Program {
                 }
             }
         });
-        let program = Self { child, said };
+        let program = Self { child, stderr };
         let origin = program.wait_for(&origins);
         (program, origin)
     }
@@ -56,12 +56,12 @@ impl Program {
     fn wait_for(&self, origins: &Receiver<String>) -> String {
         origins
             .recv_timeout(START)
-            .unwrap_or_else(|error| panic!("it does not listen ({error}): {}", self.said()))
+            .unwrap_or_else(|error| panic!("it does not listen ({error}): {}", self.stderr()))
     }
 
-    /// Everything it has said on stderr so far.
-    pub(crate) fn said(&self) -> String {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Everything it has printed on stderr so far.
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -81,7 +81,7 @@ impl Drop for Program {
     fn drop(&mut self) {
         end(&mut self.child);
         if std::thread::panicking() {
-            eprintln!("--- what {} said:\n{}", self.child.id(), self.said());
+            eprintln!("--- stderr of {}:\n{}", self.child.id(), self.stderr());
         }
     }
 }

@@ -16,7 +16,7 @@ server = MCPServer("python-peer", version="1")
 @server.tool(structured_output=False)
 def echo(text: str) -> str:
     """Answers with its text."""
-    return f"Python says: {text}"
+    return f"Python: {text}"
 
 
 @server.tool(structured_output=False)
@@ -49,7 +49,7 @@ def ask_model() -> Sample:
 @server.tool(structured_output=False)
 def think(answer: Annotated[types.CreateMessageResult, Resolve(ask_model)]) -> str:
     """Asks a model."""
-    return f"The model says: {answer.content.text}"
+    return f"The model: {answer.content.text}"
 
 
 @server.resource("note://one", mime_type="text/plain")

@@ -1,7 +1,7 @@
 //! Programs of other packages, for tests.
 //!
-//! Cargo builds programs only for the tests of their own package, so it is asked here to build one; if that has
-//! been done, it only says where it is.
+//! Cargo builds programs only for the tests of their own package, so this module asks it to build one; if that has
+//! been done, it only returns the path.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ pub(crate) fn build_target(package: &str, target: [&str; 2]) -> PathBuf {
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
-    // What cargo says of this package is not meant for the others: build scripts would run again each time.
+    // Cargo's variables about this package would make build scripts of others run again each time.
     let of_this_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_this_package)) {
         command.env_remove(name);
@@ -35,5 +35,5 @@ pub(crate) fn build_target(package: &str, target: [&str; 2]) -> PathBuf {
         Some(PathBuf::from(artifact["executable"].as_str()?))
     };
     let printed = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
-    printed.lines().find_map(executable).expect("cargo says where it is")
+    printed.lines().find_map(executable).expect("cargo prints the path")
 }

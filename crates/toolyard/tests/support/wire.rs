@@ -40,11 +40,11 @@ pub(crate) struct Request {
     pub(crate) headers: Vec<(String, String)>,
 }
 
-/// All that was said about one request, to the byte.
+/// All messages of one request, to the byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exchange {
     /// Notifications, as `[method, params]`.
-    pub(crate) told: Vec<(String, String)>,
+    pub(crate) notifications: Vec<(String, String)>,
     /// Questions of the server, as `[method, params]`.
     pub(crate) asked: Vec<(String, String)>,
     /// `result`, or `error`.
@@ -95,7 +95,7 @@ impl Exchange {
 }
 
 impl Client {
-    /// Meets a server in the way of `era`; gives what it said of itself.
+    /// Opens a connection to a server in the way of `era`; returns the server's description of itself.
     pub(crate) async fn open(reach: &Reach, era: Era) -> (Self, Exchange) {
         let door = Door::open(reach).await;
         let mut client = Self { door, era, sent: 0, inbox: JoinSet::new() };
@@ -151,7 +151,8 @@ impl Client {
                 Replies::None
             }
         };
-        let mut exchange = Exchange { told: Vec::new(), asked: Vec::new(), outcome: Ok(String::new()) };
+        let mut exchange =
+            Exchange { notifications: Vec::new(), asked: Vec::new(), outcome: Ok(String::new()) };
         loop {
             let next = match &mut self.door {
                 Door::Http(_) => replies.next().await,
@@ -160,7 +161,7 @@ impl Client {
             };
             let text = next.unwrap_or_else(|| panic!("the answer to {request:?} never came"));
             match Message::parse(&text) {
-                Message::Notification { method, params } => exchange.told.push((method, params)),
+                Message::Notification { method, params } => exchange.notifications.push((method, params)),
                 Message::Request { id, method, params } => {
                     self.say(&answer_to(&id, &method, &params)).await;
                     exchange.asked.push((method, params));

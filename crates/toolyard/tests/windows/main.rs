@@ -19,7 +19,7 @@ use yard::{Yard, until};
 const SERVER: &str = "[upstreams.tools]\ncommand = 'PROGRAM'\nargs = ['pack', 'dev']\n";
 
 #[test]
-fn clients_on_stdio_join_the_gateway_that_runs_and_each_hears_its_own_answers() {
+fn clients_on_stdio_join_the_gateway_that_runs_and_each_receives_its_own_answers() {
     let yard = Yard::new(SERVER);
     let gateway = yard.serve();
     let mut shims: Vec<_> = (0..4).map(|_| yard.shim()).collect();
@@ -83,7 +83,7 @@ fn a_second_gateway_of_the_same_config_leaves_the_pipe_to_the_first() {
     drop(first);
 }
 
-/// A tool that never ends, and tells whoever holds the other end when it is dropped.
+/// A tool that never ends, and signals the other end of a channel when it is dropped.
 #[tool]
 async fn hang(alive: &Alive) -> String {
     let _mine = alive.0.clone();
@@ -92,7 +92,7 @@ async fn hang(alive: &Alive) -> String {
 
 struct Alive(Arc<()>);
 
-/// Says a word.
+/// Returns a word.
 #[tool(read_only)]
 async fn say() -> &'static str {
     "over a pipe"
@@ -122,7 +122,7 @@ fn apps_register_over_their_pipe_and_a_client_that_is_killed_takes_its_call_alon
     until("the call is cancelled at the app", || Arc::strong_count(&alive) == 2);
     let mut other = yard.shim();
     let answer = other.call(&name("say"), &json!({})).to_string();
-    assert!(answer.contains("over a pipe"), "nobody else noticed: {answer}");
+    assert!(answer.contains("over a pipe"), "no other client noticed: {answer}");
     runtime.block_on(running.end());
     drop(gateway);
 }

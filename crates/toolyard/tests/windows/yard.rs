@@ -27,7 +27,7 @@ pub(crate) struct Yard {
 }
 
 impl Yard {
-    /// `upstreams` is added to a config whose doors are nobody else's; `PROGRAM` in it is ours.
+    /// `upstreams` is added to a config with listeners of its own; `PROGRAM` in it is ours.
     pub(crate) fn new(upstreams: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let doors = "[listen]\nhttp = '127.0.0.1:0'\n[apps]\nlisten = false\n";
@@ -44,17 +44,17 @@ impl Yard {
         command
     }
 
-    /// A gateway that says that it listens.
+    /// A gateway that has printed its address.
     pub(crate) fn serve(&self) -> Gateway {
         let mut child = self.command().arg("serve").spawn().unwrap();
-        let said = Arc::new(Mutex::new(String::new()));
-        let (stderr, received) = (child.stderr.take().unwrap(), said.clone());
+        let log = Arc::new(Mutex::new(String::new()));
+        let (stderr, received) = (child.stderr.take().unwrap(), log.clone());
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 *received.lock().unwrap() += &format!("{line}\n");
             }
         });
-        let gateway = Gateway { child, said };
+        let gateway = Gateway { child, log };
         gateway.wait_to_say("listening on http://");
         gateway
     }
@@ -89,7 +89,7 @@ impl Yard {
         self.gateway_file().is_some()
     }
 
-    /// What `gateway.json` says.
+    /// The content of `gateway.json`.
     pub(crate) fn announced(&self) -> Value {
         serde_json::from_slice(&std::fs::read(self.gateway_file().unwrap()).unwrap()).unwrap()
     }
@@ -102,7 +102,7 @@ impl Yard {
 /// Killed when dropped.
 pub(crate) struct Gateway {
     child: Child,
-    said: Arc<Mutex<String>>,
+    log: Arc<Mutex<String>>,
 }
 
 impl Gateway {
@@ -112,9 +112,9 @@ impl Gateway {
 
     pub(crate) fn wait_to_say(&self, words: &str) {
         let begun = Instant::now();
-        while !self.said.lock().unwrap().contains(words) {
-            let said = self.said.lock().unwrap().clone();
-            assert!(begun.elapsed() < LONGEST, "it does not say `{words}`, but:\n{said}");
+        while !self.log.lock().unwrap().contains(words) {
+            let log = self.log.lock().unwrap().clone();
+            assert!(begun.elapsed() < LONGEST, "`{words}` is missing from its log:\n{log}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -33,13 +33,13 @@ pub(super) fn entry(from: &InstallArgs, common: &Common) -> Result<Entry, Failur
     }
     args.extend(view.hub.then(|| "--hub".to_owned()));
     args.extend(view.lean.then(|| "--lean".to_owned()));
-    Ok(Entry { client: from.client, command, args, has_state_dir: common.state_dir.is_some() })
+    Ok(Entry { client: from.client, command, args, has_state_dir_argument: common.state_dir.is_some() })
 }
 
 /// Whether the gateway that runs here keeps its state where a client would not look.
 pub(super) fn depends_on_state_home(entry: &Entry) -> bool {
     let usual = state_dir::base(&without_xdg);
-    !entry.has_state_dir && state_dir::base(&settings::variable) != usual
+    !entry.has_state_dir_argument && state_dir::base(&settings::variable) != usual
 }
 
 /// The user's config, if a variable determines where it is: clients do not pass that variable on.
